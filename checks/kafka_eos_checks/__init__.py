@@ -1,0 +1,1 @@
+"""What ties the specs, the reference and the real Kafka to each other."""

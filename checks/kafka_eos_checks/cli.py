@@ -1,0 +1,86 @@
+"""The command ``kafka-eos``: one subcommand a capability.
+
+Each subsystem has a module ``command.py`` (or a module of its own name) with ``add_parser(subparsers)``, which
+sets ``run``: a function from the parsed arguments to the exit code. Modules are imported only when their
+subcommand is asked for, so that the light install needs no JVM and no Spark.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from kafka_eos_checks.missing import MissingExtra
+
+# subcommand -> (module that has add_parser, one line for --help)
+SUBCOMMANDS = {
+    "verify": (
+        "kafka_eos_checks.verify",
+        "the main job: small models, graph equality, audit of the recording, report",
+    ),
+    "model-check": (
+        "kafka_eos_checks.model_check",
+        "check the TLA+ models with TLC, expected failures included",
+    ),
+    "conformance": (
+        "kafka_eos_checks.conformance",
+        "compare the reference's state graphs with TLC's, and validate traces",
+    ),
+    "audit": (
+        "kafka_eos_checks.replay.command",
+        "audit Kafka log directories and histories, with or without Spark",
+    ),
+    "simulate": ("kafka_eos_checks.simulate", "run the reference under seeded faults and write the history"),
+    "record": ("kafka_eos_checks.record.command", "record a real Kafka under faults"),
+    "report": ("kafka_eos_checks.report", "write the HTML report from the verdicts of earlier commands"),
+    "bench": (
+        "kafka_eos_checks.bench.command",
+        "measure codec, replay and graph comparison against their peers",
+    ),
+    "fuzz": ("kafka_eos_checks.fuzz", "feed mutated record batches to the codec"),
+}
+
+DESCRIPTION = "An executable, machine-checked reference of Apache Kafka's exactly-once semantics."
+EPILOG = """examples:
+  kafka-eos model-check --tier small
+  kafka-eos conformance PartitionLog
+  kafka-eos audit /var/lib/kafka/data
+  kafka-eos simulate IdempotentProducer --seed 7
+
+exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 the input or the call cannot be used
+"""
+
+
+def parser_for(subcommand: str | None) -> argparse.ArgumentParser:
+    """The parser, with the arguments of one subcommand filled in."""
+    parser = argparse.ArgumentParser(
+        prog="kafka-eos",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subparsers = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
+    for name, (module, help_line) in SUBCOMMANDS.items():
+        if name == subcommand:
+            importlib.import_module(module).add_parser(subparsers, help_line)
+        else:
+            subparsers.add_parser(name, help=help_line)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    subcommand = next((word for word in given if word in SUBCOMMANDS), None)
+    try:
+        parsed = parser_for(subcommand).parse_args(given)
+        return int(parsed.run(parsed))
+    except MissingExtra as missing:
+        print(f"kafka-eos: {missing}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

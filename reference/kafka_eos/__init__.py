@@ -1,0 +1,6 @@
+"""Apache Kafka's exactly-once semantics as executable state machines.
+
+Each machine mirrors one TLA+ module of ``spec/``: ``PartitionLog.tla`` is ``partition_log.py``, the action
+``AppendBatch`` is the method ``append_batch``, and the variables have the same names. The machines are pure:
+no input or output, no clock, no randomness.
+"""

@@ -1,0 +1,144 @@
+"""The history: one schema for everything that happened.
+
+One event is one row, the same for simulator, recorder, live conformance and audit. JSON Lines for people,
+Parquet for volume. Absent values are ``None`` (JSON: the key is left out).
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, get_args, get_type_hints
+
+PHASES = ("invoke", "ok", "fail", "info")
+
+
+class MalformedHistory(ValueError):  # noqa: N818 - named for the input, as MalformedBatch is
+    """A line of a history that is no event; says file, line and reason."""
+
+    def __init__(self, source: str, line: int, reason: str) -> None:
+        super().__init__(f"{source}:{line}: {reason}")
+        self.source = source
+        self.line = line
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        run: names the run; events of different runs are never compared.
+        order: total order within the run, from 0; None where no order is known.
+        time_us: microseconds since the epoch, on the clock of the process that wrote the event. Never an order.
+        process: who did it (a client, a broker), unique within the run.
+        action: the spec's name of the action (``Send``, ``Produce``, ``InitProducerId``, ``Crash`` …).
+        phase: ``invoke`` when it begins, ``ok`` when it is known to have happened, ``fail`` when it is known not
+            to have happened, ``info`` when its outcome is unknown.
+        topic: topic name.
+        partition: partition number.
+        offset: base offset of the batch, in records.
+        transactional_id: the producer's transactional.id.
+        producer_id: 64-bit producer id, -1 for none.
+        producer_epoch: 16-bit producer epoch, -1 for none.
+        base_sequence: sequence of the batch's first record, -1 for none.
+        record_count: records in the batch.
+        group: consumer group.
+        generation: the group's generation or member epoch.
+        isolation: ``read_uncommitted`` or ``read_committed``.
+        leader_epoch: leader epoch of the partition.
+        coordinator_epoch: epoch of the transaction coordinator.
+        error: Kafka's error code, 0 for none.
+        detail: the small rest, e.g. ``{"value": "v17"}`` for the identity of the record that a client sent.
+    """
+
+    run: str
+    order: int | None = None
+    time_us: int | None = None
+    process: str
+    action: str
+    phase: str
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    transactional_id: str | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    base_sequence: int | None = None
+    record_count: int | None = None
+    group: str | None = None
+    generation: int | None = None
+    isolation: str | None = None
+    leader_epoch: int | None = None
+    coordinator_epoch: int | None = None
+    error: int | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """One line of JSON, absent values left out."""
+        row = {f.name: getattr(self, f.name) for f in fields(self)}
+        return json.dumps({k: v for k, v in row.items() if v is not None and v != {}}, separators=(",", ":"))
+
+
+def _types() -> dict[str, type]:
+    """The type of each column, without its ``| None``."""
+
+    def plain(hint: Any) -> type:
+        if isinstance(hint, UnionType):
+            return next(t for t in get_args(hint) if t is not NoneType)  # type: ignore[no-any-return]
+        return dict if hint == dict[str, Any] else hint
+
+    return {name: plain(hint) for name, hint in get_type_hints(Event).items()}
+
+
+COLUMN_TYPES: dict[str, type] = _types()
+_REQUIRED = ("run", "process", "action", "phase")
+
+
+def event_from_json(line: str, source: str = "history", number: int = 1) -> Event:
+    """Parse one line.
+
+    Raises:
+        MalformedHistory: when the line is not a JSON object with the columns of :class:`Event`.
+    """
+    try:
+        row = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise MalformedHistory(source, number, f"no JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise MalformedHistory(source, number, f"expected a JSON object, found {type(row).__name__}")
+    for name, value in row.items():
+        wanted = COLUMN_TYPES.get(name)
+        if wanted is None:
+            raise MalformedHistory(source, number, f"unknown column {name!r}; put it into 'detail'")
+        if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
+            raise MalformedHistory(source, number, f"column {name!r}: expected {wanted.__name__}, found {value!r}")
+    missing = [name for name in _REQUIRED if row.get(name) is None]
+    if missing:
+        raise MalformedHistory(source, number, f"missing column(s) {', '.join(missing)}")
+    if row["phase"] not in PHASES:
+        raise MalformedHistory(source, number, f"phase {row['phase']!r} is none of {', '.join(PHASES)}")
+    return Event(**{name: value for name, value in row.items() if value is not None})
+
+
+def read_history(path: Path) -> Iterator[Event]:
+    """Read a JSON Lines history, skipping blank lines.
+
+    Raises:
+        MalformedHistory: at the first line that is no event.
+    """
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield event_from_json(line, str(path), number)
+
+
+def write_history(path: Path, events: Iterable[Event]) -> int:
+    """Write a JSON Lines history; returns the number of events."""
+    count = 0
+    with path.open("w", encoding="utf-8") as out:
+        for event in events:
+            out.write(event.to_json() + "\n")
+            count += 1
+    return count
