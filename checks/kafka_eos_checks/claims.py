@@ -1,0 +1,91 @@
+"""The claims ledger: what is said about Kafka's exactly-once semantics, and the verdicts that settle it.
+
+The texts are in ``claims.toml``. What was found comes from verdicts alone: nobody types in that a claim holds.
+"""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kafka_eos_checks.verdict import Verdict
+
+CLAIMS_FILE = Path(__file__).with_name("claims.toml")
+
+
+class MalformedClaims(ValueError):  # noqa: N818 - named for the input
+    """A claims file that cannot be used; says file, entry and reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One claim.
+
+    Attributes:
+        id: names it in verdicts, e.g. ``C07``.
+        text: the claim, in the project's words.
+        sources: file names of the documents that make it.
+        expect: what the project believes the checks find, in one line.
+    """
+
+    id: str
+    text: str
+    sources: tuple[str, ...]
+    expect: str
+
+
+class Standing(StrEnum):
+    """Where a claim stands."""
+
+    SETTLED = "settled"  # every verdict on it is as expected
+    DIFFERS = "differs"  # a verdict on it is not
+    OPEN = "open"  # no verdict on it
+    UNKNOWN = "not in the ledger"  # a verdict names it, but claims.toml does not have it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One row of the ledger: a claim with the indices of the verdicts that name it."""
+
+    claim: Claim
+    standing: Standing
+    verdicts: tuple[int, ...]
+
+
+def read_claims(path: Path = CLAIMS_FILE) -> list[Claim]:
+    """Read the claims, in the order of the file.
+
+    Raises:
+        MalformedClaims: when the file is no TOML, an entry lacks a field or has one too many, or an id comes twice.
+    """
+    try:
+        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("claim", [])
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MalformedClaims(f"{path.name}: no TOML: {error}") from None
+    claims: list[Claim] = []
+    for position, row in enumerate(rows, start=1):
+        where = f"{path.name}: claim {position}"
+        if set(row) != {"id", "text", "sources", "expect"}:
+            raise MalformedClaims(f"{where}: expected id, text, sources and expect, found {', '.join(row)}")
+        if any(claim.id == row["id"] for claim in claims):
+            raise MalformedClaims(f"{where}: the id {row['id']} is taken")
+        claims.append(Claim(id=row["id"], text=row["text"], sources=tuple(row["sources"]), expect=row["expect"]))
+    return claims
+
+
+def ledger(claims: Sequence[Claim], verdicts: Sequence[Verdict]) -> list[Entry]:
+    """One entry a claim, then one for each id that only a verdict knows."""
+    ids = [claim.id for claim in claims]
+    strays = sorted({name for verdict in verdicts for name in verdict.claims} - set(ids))
+    entries = []
+    for claim in [*claims, *(Claim(id=name, text="", sources=(), expect="") for name in strays)]:
+        named = tuple(index for index, verdict in enumerate(verdicts) if claim.id in verdict.claims)
+        if claim.id in strays:
+            standing = Standing.UNKNOWN
+        elif not named:
+            standing = Standing.OPEN
+        else:
+            standing = Standing.SETTLED if all(verdicts[index].ok for index in named) else Standing.DIFFERS
+        entries.append(Entry(claim=claim, standing=standing, verdicts=named))
+    return entries

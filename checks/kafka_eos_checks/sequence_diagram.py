@@ -1,0 +1,414 @@
+"""Sequence diagrams: who sent what to whom, time running down, as one SVG.
+
+A diagram is drawn from :class:`Step` values. :func:`from_events` makes them from a recorded history,
+:func:`from_story` takes them from a counterexample. Colours come from the page's style sheet by class; without
+one the picture is drawn in ``currentColor``, so it follows the text around it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.history import Event
+from kafka_eos_checks.svg import element, escaped, picture, text_width, wrapped
+
+# Beyond these a picture is no longer read. What is left out is said in the picture.
+MAX_STEPS = 60
+FIRST_STEPS = 15  # of those, how many from the beginning; the rest lead up to the violation or the end
+MAX_LIFELINES = 12
+MAX_TITLE = 600  # characters of the full text that a pointer resting on a step shows
+
+# CSS pixels
+GUTTER = 34
+FONT, SMALL = 12, 11
+LINE, SMALL_LINE = 16, 14
+PADDING = 8
+MIN_GAP, MAX_GAP, PAGE_WIDTH = 128, 270, 1000
+LABEL_LINES, NOTE_LINES, HEAD_LINES = 3, 4, 2
+
+
+class Role(StrEnum):
+    """What a lifeline stands for; lifelines are ordered by it, left to right."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    BROKER = "broker"
+    PARTITION = "partition"
+
+
+class Kind(StrEnum):
+    """How a step is drawn."""
+
+    MESSAGE = "message"  # an arrow
+    REPLY = "reply"  # a dashed arrow
+    REFUSED = "refused"  # a dashed arrow that carries an error
+    LOST = "lost"  # an arrow that ends in a cross before it arrives
+    EVENT = "event"  # a box on one lifeline
+    CRASH = "crash"  # the lifeline ends in a cross …
+    RESTART = "restart"  # … and goes on
+
+
+@dataclass(frozen=True, slots=True)
+class Lifeline:
+    """One column: a client, a coordinator, a broker or a partition."""
+
+    name: str
+    role: Role = Role.CLIENT
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One row.
+
+    Attributes:
+        source: name of the lifeline that acts.
+        target: name of the lifeline that is acted on; "" or ``source`` for what happens in one place.
+        label: what it is, e.g. the action with its arguments.
+        kind: how it is drawn.
+        note: the small print below, e.g. the variables that changed.
+    """
+
+    source: str
+    target: str = ""
+    label: str = ""
+    kind: Kind = Kind.MESSAGE
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """The moment that the diagram is about: after step ``step`` (from 0), ``text`` is so."""
+
+    step: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Where things are: the x of each lifeline and the distance between two."""
+
+    x: Mapping[str, float]
+    gap: float
+    width: float
+
+
+def sequence_diagram(lifelines: Sequence[Lifeline], steps: Sequence[Step], violation: Violation | None = None) -> str:
+    """Draw the steps between the lifelines, in the order given.
+
+    Returns:
+        One SVG element, well-formed XML, with every name and label escaped.
+
+    Raises:
+        ValueError: when a step names a lifeline that is not given, or ``violation`` a step that is not there.
+    """
+    names = [lifeline.name for lifeline in lifelines]
+    if unknown := {name for step in steps for name in (step.source, step.target) if name} - set(names):
+        raise ValueError(f"no lifeline {', '.join(sorted(unknown))} among {', '.join(names)}")
+    if violation is not None and not 0 <= violation.step < len(steps):
+        raise ValueError(f"the violation is after step {violation.step}, but there are {len(steps)} steps")
+    shown, moved = _folded(lifelines, steps)
+    kept = _kept(len(steps), len(steps) - 1 if violation is None else violation.step)
+    page = _page(shown, [moved[index] for index in kept])
+    heads, top = _heads(page, shown)
+    rows: list[str] = []
+    crashed: list[tuple[str, float, float]] = []  # lifeline, from y, to y
+    down: dict[str, float] = {}
+    y, previous = top + PADDING, -1
+    for index in kept:
+        if index > previous + 1:
+            drawn, y = _left_out(page, y, index - previous - 1)
+            rows.append(drawn)
+        step = moved[index]
+        drawn, height, anchor = _row(page, y, index, step)
+        rows.append(drawn)
+        if step.kind is Kind.CRASH:
+            down.setdefault(step.source, y + anchor)
+        elif step.kind is Kind.RESTART and step.source in down:
+            crashed.append((step.source, down.pop(step.source), y + anchor))
+        y += height
+        if violation is not None and index == violation.step:
+            drawn, y = _violated(page, y, violation.text)
+            rows.append(drawn)
+        previous = index
+    if previous + 1 < len(steps):
+        drawn, y = _left_out(page, y, len(steps) - previous - 1)
+        rows.append(drawn)
+    bottom = y + PADDING
+    crashed += [(name, since, bottom) for name, since in down.items()]
+    label = f"Sequence diagram of {len(steps)} steps between {', '.join(names[:MAX_LIFELINES])}"
+    return picture(page.width, bottom + PADDING, label, _lines(page, top, bottom, crashed), heads, *rows)
+
+
+def from_story(
+    steps: Iterable[Step], violation: Violation | None = None, roles: Mapping[str, Role] | None = None
+) -> str:
+    """Draw a counterexample: lifelines are whatever its steps name, by role and then by first appearance."""
+    given = list(steps)
+    known = roles or {}
+    names = dict.fromkeys(name for step in given for name in (step.source, step.target) if name)
+    return sequence_diagram(_ordered(Lifeline(name, known.get(name, Role.CLIENT)) for name in names), given, violation)
+
+
+def from_events(events: Iterable[Event], violation: Violation | None = None) -> str:
+    """Draw a history, one step an event, so that ``violation.step`` counts events.
+
+    An ``invoke`` is an arrow from its process to the partition, coordinator or group it names; ``ok`` and ``fail``
+    are the answers, ``info`` an answer that got lost. Without an invoke before it, ``ok`` is the arrow itself.
+    """
+    roles: dict[str, Role] = {}
+    waiting: Counter[tuple[str, str, str]] = Counter()
+    steps = []
+    for event in events:
+        target, role = _target(event)
+        roles.setdefault(event.process, Role.BROKER if _is_broker(event) else Role.CLIENT)
+        if not target and event.phase != "invoke":
+            target = next(
+                (t for (process, action, t) in +waiting if (process, action) == (event.process, event.action)), ""
+            )
+        elif target:
+            roles.setdefault(target, role)
+        steps.append(_step_of(event, target, waiting))
+    return from_story(steps, violation, roles)
+
+
+def _is_broker(event: Event) -> bool:
+    return event.process.lower().startswith("broker")
+
+
+def _target(event: Event) -> tuple[str, Role]:
+    """The lifeline that an event acts on, "" for none."""
+    if event.topic is not None:
+        return f"{event.topic}-{'?' if event.partition is None else event.partition}", Role.PARTITION
+    if event.group is not None:
+        return f"group {event.group}", Role.COORDINATOR
+    if event.transactional_id is not None:
+        return f"coordinator of {event.transactional_id}", Role.COORDINATOR
+    return "", Role.CLIENT
+
+
+def _step_of(event: Event, target: str, waiting: Counter[tuple[str, str, str]]) -> Step:
+    """The step that shows one event; ``waiting`` counts the invocations without an answer."""
+    label, note = _label(event), _note(event)
+    if "crash" in event.action.lower() or "kill" in event.action.lower():
+        return Step(event.process, label=label, kind=Kind.CRASH, note=note)
+    if "restart" in event.action.lower():
+        return Step(event.process, label=label, kind=Kind.RESTART, note=note)
+    if not target:
+        return Step(event.process, label=label, kind=Kind.EVENT, note=note)
+    key = (event.process, event.action, target)
+    if event.phase == "invoke":
+        waiting[key] += 1
+        return Step(event.process, target, label, Kind.MESSAGE, note)
+    answers = waiting[key] > 0
+    waiting[key] -= answers
+    if not answers and event.phase == "ok":
+        return Step(event.process, target, label, Kind.MESSAGE, note)
+    kind = {"ok": Kind.REPLY, "fail": Kind.REFUSED, "info": Kind.LOST}[event.phase]
+    return Step(target, event.process, label, kind, note)
+
+
+def _label(event: Event) -> str:
+    """Action, and how it ended."""
+    if event.error:
+        known = event.error in ErrorCode.__members__.values()
+        return f"{event.action}: {ErrorCode(event.error).name if known else f'error {event.error}'}"
+    if event.phase in {"invoke", "ok"}:
+        return event.action if event.offset is None or event.phase == "invoke" else f"{event.action} @ {event.offset}"
+    return f"{event.action}: {'failed' if event.phase == 'fail' else 'outcome unknown'}"
+
+
+def _note(event: Event) -> str:
+    """The fields that identify the batch, the member or the transaction."""
+    parts = []
+    if event.producer_id is not None and event.producer_id >= 0:
+        parts.append(f"PID {event.producer_id} epoch {event.producer_epoch}")
+    if event.base_sequence is not None and event.base_sequence >= 0:
+        parts.append(f"sequence {event.base_sequence}")
+    if event.record_count is not None and event.record_count != 1:
+        parts.append(f"{event.record_count} records")
+    if event.generation is not None:
+        parts.append(f"generation {event.generation}")
+    parts += [f"{name}={value}" for name, value in event.detail.items()]
+    return ", ".join(parts)
+
+
+def _ordered(lifelines: Iterable[Lifeline]) -> list[Lifeline]:
+    """By role, then as given."""
+    return sorted(lifelines, key=lambda lifeline: list(Role).index(lifeline.role))
+
+
+def _folded(lifelines: Sequence[Lifeline], steps: Sequence[Step]) -> tuple[list[Lifeline], list[Step]]:
+    """Lifelines and steps with the least busy lifelines folded into one when there are too many."""
+    if len(lifelines) <= MAX_LIFELINES:
+        return list(lifelines), list(steps)
+    busy = Counter(name for step in steps for name in {step.source, step.target} if name)
+    ranked = sorted(lifelines, key=lambda lifeline: -busy[lifeline.name])
+    kept = {lifeline.name for lifeline in ranked[: MAX_LIFELINES - 1]}
+    rest = f"{len(lifelines) - len(kept)} others, folded"
+    moved = [
+        replace(
+            step,
+            source=step.source if step.source in kept else rest,
+            target=step.target if step.target in kept or not step.target else rest,
+        )
+        for step in steps
+    ]
+    return [*(lifeline for lifeline in lifelines if lifeline.name in kept), Lifeline(rest)], moved
+
+
+def _kept(count: int, focus: int) -> list[int]:
+    """The steps to draw: all, or the first few and those that lead up to ``focus``."""
+    if count <= MAX_STEPS:
+        return list(range(count))
+    end = min(count, max(focus + 1, MAX_STEPS))
+    return [*range(FIRST_STEPS), *range(end - (MAX_STEPS - FIRST_STEPS), end)]
+
+
+def _page(lifelines: Sequence[Lifeline], steps: Sequence[Step]) -> _Page:
+    """Spread the lifelines so that labels fit on a line where the page is wide enough, and wrap where it is not."""
+    column = {lifeline.name: index for index, lifeline in enumerate(lifelines)}
+    wanted: list[float] = [MIN_GAP]
+    for step in steps:
+        span = max(1, abs(column[step.source] - column[step.target or step.source]))
+        text = max(text_width(step.label, FONT), text_width(step.note, SMALL) / 2)
+        wanted.append((text + 4 * PADDING) / span)
+    wanted += [text_width(lifeline.name, FONT) + 4 * PADDING for lifeline in lifelines]
+    gap = max(MIN_GAP, min(MAX_GAP, PAGE_WIDTH / max(1, len(lifelines)), max(wanted)))
+    x = {name: GUTTER + gap * (index + 0.5) for name, index in column.items()}
+    return _Page(x, gap, GUTTER + gap * len(lifelines))
+
+
+def _text(x: float, y: float, lines: Sequence[str], style: str, size: int = FONT, anchor: str = "middle") -> str:
+    """Lines of text; ``y`` is the baseline of the first."""
+    height = LINE if size == FONT else SMALL_LINE
+    attributes: dict[str, str | float] = {"class": style, "font-size": size, "text-anchor": anchor}
+    colour = {"fill": "currentColor"}
+    return "".join(
+        element("text", {**attributes, **colour, "x": x, "y": y + height * index}, escaped(line))
+        for index, line in enumerate(lines)
+    )
+
+
+def _heads(page: _Page, lifelines: Sequence[Lifeline]) -> tuple[str, float]:
+    """The boxes with the names, and the y at which they end."""
+    names = [wrapped(lifeline.name, page.gap - 4 * PADDING, FONT, HEAD_LINES) for lifeline in lifelines]
+    height = 2 * PADDING + LINE * max((len(lines) for lines in names), default=1)
+    drawn = []
+    for lifeline, lines in zip(lifelines, names, strict=True):
+        x = page.x[lifeline.name]
+        width = max(text_width(line, FONT) for line in lines) + 3 * PADDING
+        box: dict[str, str | float] = {"class": f"head {lifeline.role}", "fill": "none", "stroke": "currentColor"}
+        place = {"x": x - width / 2, "y": 1, "width": width, "height": height}
+        drawn.append(
+            element(
+                "g",
+                {},
+                element("title", {}, escaped(lifeline.name[:MAX_TITLE])),
+                element("rect", {**box, **place, "rx": 12 if lifeline.role is Role.CLIENT else 3}),
+                _text(x, 1 + height / 2 + 4 - LINE * (len(lines) - 1) / 2, lines, "name"),
+            )
+        )
+    return "".join(drawn), height + 1
+
+
+def _lines(page: _Page, top: float, bottom: float, crashed: Sequence[tuple[str, float, float]]) -> str:
+    """The lifelines, dotted while their process is down."""
+    drawn = []
+    for name, x in page.x.items():
+        y = top
+        for since, until in [(since, until) for crashed_name, since, until in crashed if crashed_name == name]:
+            drawn += [_line(x, y, x, since, "lifeline"), _line(x, since, x, until, "lifeline down", "1 6")]
+            y = until
+        if y < bottom:
+            drawn.append(_line(x, y, x, bottom, "lifeline"))
+    return "".join(drawn)
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, style: str, dashes: str = "") -> str:
+    attributes: dict[str, str | float] = {"class": style, "stroke": "currentColor"}
+    ends = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
+    return element("line", {**attributes, **ends, **({"stroke-dasharray": dashes} if dashes else {})})
+
+
+def _cross(x: float, y: float, style: str, size: float = 5) -> str:
+    """A cross around a point."""
+    across = f"M {x - size:.1f} {y - size:.1f} L {x + size:.1f} {y + size:.1f}"
+    back = f"M {x - size:.1f} {y + size:.1f} L {x + size:.1f} {y - size:.1f}"
+    return element("path", {"class": style, "d": f"{across} {back}", "stroke": "currentColor", "stroke-width": 2})
+
+
+def _row(page: _Page, y: float, index: int, step: Step) -> tuple[str, float, float]:
+    """One step: what is drawn, its height, and how far down a crash or a restart takes place."""
+    arrow = step.target not in {"", step.source} and step.kind in {Kind.MESSAGE, Kind.REPLY, Kind.REFUSED, Kind.LOST}
+    drawn, height, anchor = _arrow(page, y, step) if arrow else _box(page, y, step)
+    title = element("title", {}, escaped(f"{index + 1}. {step.label}\n{step.note}"[:MAX_TITLE]))
+    number = _text(GUTTER - 2 * PADDING, y + anchor + 4, [str(index + 1)], "number", SMALL, "end")
+    return element("g", {"class": f"step {step.kind}"}, title, number, drawn), height, anchor
+
+
+def _arrow(page: _Page, y: float, step: Step) -> tuple[str, float, float]:
+    """A message: label above, arrow, note below."""
+    source, target = page.x[step.source], page.x[step.target]
+    width = abs(target - source) - 3 * PADDING
+    middle, forward = (source + target) / 2, 1 if target > source else -1
+    label = wrapped(step.label, width, FONT, LABEL_LINES)
+    note = wrapped(step.note, width, SMALL, NOTE_LINES) if step.note else []
+    at = PADDING + LINE * len(label) + 2
+    reach = source + (target - source) * 0.8 if step.kind is Kind.LOST else target - forward * 2
+    dashes = "5 4" if step.kind in {Kind.REPLY, Kind.REFUSED} else ""
+    if step.kind is Kind.LOST:
+        end = _cross(reach, y + at, "cross")
+    else:
+        tip = f"M {reach - 9 * forward:.1f} {y + at - 4.5:.1f} L {reach:.1f} {y + at:.1f}"
+        end = element(
+            "path",
+            {"class": "tip", "fill": "currentColor", "d": f"{tip} L {reach - 9 * forward:.1f} {y + at + 4.5:.1f} Z"},
+        )
+    drawn = (
+        _line(source, y + at, reach, y + at, "arrow", dashes),
+        end,
+        _text(middle, y + PADDING + FONT - 1, label, "label"),
+        _text(middle, y + at + SMALL + 4, note, "note", SMALL),
+    )
+    return "".join(drawn), at + PADDING + SMALL_LINE * len(note) + 2, at
+
+
+def _box(page: _Page, y: float, step: Step) -> tuple[str, float, float]:
+    """Something that happens in one place: a box on its lifeline, with a cross above it for a crash."""
+    x, width = page.x[step.source], page.gap - 4 * PADDING
+    label = wrapped(step.label or step.kind, width, FONT, LABEL_LINES)
+    note = wrapped(step.note, width, SMALL, NOTE_LINES) if step.note else []
+    widest = max([text_width(line, FONT) for line in label] + [text_width(line, SMALL) for line in note])
+    above = 18 if step.kind is Kind.CRASH else PADDING
+    height = 6 + LINE * len(label) + SMALL_LINE * len(note) + 4
+    box = {"x": x - widest / 2 - PADDING, "y": y + above, "width": widest + 2 * PADDING, "height": height, "rx": 3}
+    drawn = [
+        element("rect", {"class": "box", "fill": "none", "stroke": "currentColor", **box}),
+        _text(x, y + above + 6 + FONT - 1, label, "label"),
+        _text(x, y + above + 6 + LINE * len(label) + SMALL - 2, note, "note", SMALL),
+    ]
+    if step.kind is Kind.CRASH:
+        drawn.append(_cross(x, y + 10, "cross", 6))
+    return "".join(drawn), above + height + PADDING, 10 if step.kind is Kind.CRASH else above + height / 2
+
+
+def _violated(page: _Page, y: float, text: str) -> tuple[str, float]:
+    """The band that marks the violated moment, over the whole width; and the y below it."""
+    lines = wrapped(text, page.width - 6 * PADDING, FONT, LABEL_LINES)
+    height = 2 * PADDING + LINE * len(lines) - 4
+    place: dict[str, str | float] = {"x": 1, "y": y + 4, "width": page.width - 2, "height": height, "rx": 3}
+    band = element("rect", {"class": "band", "fill": "none", "stroke": "currentColor", **place})
+    cross = _cross(2 * PADDING, y + 4 + height / 2, "cross", 4)
+    words = _text(4 * PADDING, y + 4 + PADDING + FONT - 2, lines, "label", FONT, "start")
+    return element("g", {"class": "violation"}, band, cross, words), y + height + PADDING + 4
+
+
+def _left_out(page: _Page, y: float, count: int) -> tuple[str, float]:
+    """The note that says how many steps are not drawn here; and the y below it."""
+    words = f"… {count:,} step{'s' if count > 1 else ''} left out …"
+    width = text_width(words, SMALL) + 2 * PADDING
+    place = {"x": page.width / 2 - width / 2, "y": y + 4, "width": width, "height": LINE + 4}
+    mask = element("rect", {"class": "mask", "fill": "none", **place})
+    return element("g", {"class": "left-out"}, mask, _text(page.width / 2, y + 18, [words], "note", SMALL)), y + 30
