@@ -8,10 +8,11 @@ named, tried and compared with TLC's graph.
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from itertools import product
 from typing import Any, ClassVar, Protocol, Self, TypeVar, get_type_hints
 
-from kafka_eos.spec_mapping import SpecValue, camel_case, from_spec, snake_case, to_spec
+from kafka_eos.spec_mapping import Context, SpecValue, camel_case, from_spec, snake_case, to_spec
 
 _ACTION = "__spec_action__"
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -39,6 +40,11 @@ class Machine(Protocol):
     @classmethod
     def initial(cls, constants: Any) -> Self:
         """The one state that ``Init`` allows."""
+        ...
+
+    @classmethod
+    def context(cls, constants: Any) -> Context:
+        """What :func:`load` needs beside the spec's variables; see ``spec_mapping.from_spec``."""
         ...
 
 
@@ -97,6 +103,11 @@ def instances(machine: type[Machine], constants: Constants) -> list[Instance]:
     ]
 
 
+@cache
+def _hints(machine: type) -> dict[str, Any]:
+    return get_type_hints(machine)
+
+
 _State = TypeVar("_State", bound=Machine)
 
 
@@ -113,8 +124,10 @@ def step(state: _State, instance: Instance) -> _State:
 
 def load(machine: type[_State], constants: Any, variables: Mapping[str, SpecValue]) -> _State:
     """A state of the spec as a state of the machine."""
-    hints = get_type_hints(machine)
-    given = {snake_case(name): from_spec(hints[snake_case(name)], variables[name]) for name in machine.VARIABLES}
+    hints = _hints(machine)
+    context = machine.context(constants)
+    fields_of = {snake_case(name): variables[name] for name in machine.VARIABLES}
+    given = {name: from_spec(hints[name], value, context) for name, value in fields_of.items()}
     make: Callable[..., _State] = machine
     return make(constants=constants, **given)
 

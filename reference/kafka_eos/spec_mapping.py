@@ -51,6 +51,13 @@ def _fields(record: type) -> tuple[tuple[str, str, Any], ...]:
     return tuple((f.name, camel_case(f.name), hints[f.name]) for f in fields(record) if f.compare)
 
 
+@cache
+def _constant_fields(record: type) -> tuple[tuple[str, Any], ...]:
+    """(field, type) of what follows from the constants and is no part of the record's identity."""
+    hints = get_type_hints(record)
+    return tuple((f.name, hints[f.name]) for f in fields(record) if not f.compare)
+
+
 def to_spec(value: Any) -> SpecValue:
     """The TLA+ value of a value of the reference."""
     result: SpecValue
@@ -81,8 +88,18 @@ def _entries(value: SpecValue) -> list[tuple[SpecValue, SpecValue]]:
     return list(value.items())
 
 
-def from_spec(hint: Any, value: SpecValue) -> Any:
+Context: TypeAlias = Mapping[type, Any]
+_NO_CONTEXT: Context = Map()
+
+
+def from_spec(hint: Any, value: SpecValue, context: Context = _NO_CONTEXT) -> Any:
     """The value of the reference, of the type asked for, that a TLA+ value stands for.
+
+    Args:
+        hint: the type asked for.
+        value: the TLA+ value.
+        context: what the spec has no place for, by type: the class to make instead of a record's class, and the value
+            of each field that is no part of a record's identity (``compare=False``: what follows from the constants).
 
     Raises:
         TypeError: when the value does not fit the type.
@@ -92,7 +109,7 @@ def from_spec(hint: Any, value: SpecValue) -> Any:
     if origin in {Union, UnionType}:
         if value == NONE:
             return None
-        return from_spec(next(a for a in arguments if a is not NoneType), value)
+        return from_spec(next(a for a in arguments if a is not NoneType), value, context)
     if isinstance(origin, type) and issubclass(origin, Enum):
         return origin[value]
     if origin in {bool, int, str}:
@@ -100,16 +117,19 @@ def from_spec(hint: Any, value: SpecValue) -> Any:
             raise TypeError(f"expected {origin.__name__}, found {value!r}")
         return value
     if origin is frozenset:
-        return frozenset(from_spec(arguments[0], v) for v in value)
+        return frozenset(from_spec(arguments[0], v, context) for v in value)
     if origin is tuple:
-        return tuple(from_spec(arguments[0], v) for v in value)
+        return tuple(from_spec(arguments[0], v, context) for v in value)
     if is_dataclass(origin):
         names = _fields(hint)
         if len(value) != len(names):
             raise TypeError(f"{hint}: expected the fields {[n for _, n, _ in names]}, found {value!r}")
-        return hint(**{field: from_spec(kind, value[name]) for field, name, kind in names})
+        given = {field: from_spec(kind, value[name], context) for field, name, kind in names}
+        return context.get(hint, hint)(**given, **{field: context[kind] for field, kind in _constant_fields(hint)})
     if getattr(origin, "__name__", "") == "PVector":
-        return pvector(from_spec(arguments[0], v) for v in value)
+        return pvector(from_spec(arguments[0], v, context) for v in value)
     if getattr(origin, "__name__", "") == "Map":
-        return Map({from_spec(arguments[0], k): from_spec(arguments[1], v) for k, v in _entries(value)})
+        return Map(
+            {from_spec(arguments[0], k, context): from_spec(arguments[1], v, context) for k, v in _entries(value)}
+        )
     raise TypeError(f"no mapping for {hint!r}")
