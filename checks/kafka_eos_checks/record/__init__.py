@@ -1,0 +1,1 @@
+"""The recorder: real Kafka brokers and clients under faults, written down as histories and log directories."""

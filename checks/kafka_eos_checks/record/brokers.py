@@ -1,0 +1,405 @@
+"""Real Kafka brokers in KRaft mode on the loopback interface: start, kill, freeze, restart, stop.
+
+Every broker has three listeners: PLAINTEXT for the recorder and between brokers, CONTROLLER for the quorum, and PROXY,
+whose advertised address is the fault proxy's, so that a client that enters through the proxy never leaves it.
+"""
+
+import base64
+import os
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos_checks.record.jars import clients_jar, need_jars
+from kafka_eos_checks.record.wire import MalformedMessage, Message, load_codec
+
+HOST = "127.0.0.1"
+READY_SECONDS = 90.0
+STOP_SECONDS = 40.0
+_ANSWER_LIMIT = 1 << 26  # bytes; no answer to the recorder's own requests is near this
+# Small and quick to start: the machine is shared with the clients.
+_JAVA = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXY:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.enable": "false",  # the recording keeps what was written
+    "log.retention.ms": "-1",
+    "log.index.size.max.bytes": "65536",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "unclean.leader.election.enable": "false",
+    "broker.session.timeout.ms": "3000",  # a killed leader is replaced within seconds
+    "broker.heartbeat.interval.ms": "500",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+}
+
+
+class BrokerFailed(RuntimeError):  # noqa: N818 - what happened
+    """A broker ended, or did not answer in time; the message names its log."""
+
+
+def java_command(main_class: str, *arguments: str) -> list[str]:
+    """The command line of a Java program out of the Kafka jars."""
+    return [*_JAVA, "-cp", f"{need_jars()}/*", main_class, *arguments]
+
+
+def free_ports(count: int) -> list[int]:
+    """Distinct ports of the loopback interface that nobody listens on now."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def ask(port: int, api: str, version: int, row: Message, seconds: float = 10.0) -> Message:
+    """Send one request to a broker and return the answer's body.
+
+    Raises:
+        OSError: when nobody answers.
+        MalformedMessage: when the answer is none.
+    """
+    codec = load_codec(clients_jar())
+    data = codec.write_request(api, version, 1, "recorder", row)
+    with socket.create_connection((HOST, port), timeout=seconds) as connection:
+        connection.sendall(struct.pack(">i", len(data)) + data)
+        with connection.makefile("rb") as answers:
+            head = answers.read(4)
+            size = struct.unpack(">i", head)[0] if len(head) == 4 else -1
+            if not 0 <= size <= _ANSWER_LIMIT:
+                raise ConnectionError(f"port {port} closed the connection or announced {size} bytes")
+            return codec.read_response(api, version, answers.read(size))[1]
+
+
+def wait_stopped(pid: int, seconds: float = 5.0) -> None:
+    """Wait until a process that got SIGSTOP has stopped, where the system tells it."""
+    status = Path(f"/proc/{pid}/stat")
+    deadline = time.monotonic() + seconds
+    while status.exists() and time.monotonic() < deadline:
+        if status.read_text(encoding="utf-8").rpartition(")")[2].split()[0] in "Tt":
+            return
+        time.sleep(0.01)
+
+
+@dataclass(slots=True)
+class Broker:
+    """One broker, which is a controller as well.
+
+    Attributes:
+        node: node id, from 1.
+        folder: its configuration, log directory (``data``) and output.
+        port: PLAINTEXT listener, for the recorder.
+        proxied_port: PROXY listener, where the proxy connects to.
+        advertised_port: where the proxy listens for this broker's clients.
+    """
+
+    node: int
+    folder: Path
+    port: int
+    controller_port: int
+    proxied_port: int
+    advertised_port: int
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The broker's process name in histories."""
+        return f"broker-{self.node}"
+
+    @property
+    def data(self) -> Path:
+        """Its log directory."""
+        return self.folder / "data"
+
+    @property
+    def properties(self) -> Path:
+        """Its configuration file."""
+        return self.folder / "server.properties"
+
+    def configure(self, voters: str, extra: dict[str, str]) -> dict[str, str]:
+        """Write the configuration; returns it."""
+        settings = SETTINGS | {
+            "node.id": str(self.node),
+            "controller.quorum.voters": voters,
+            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self.controller_port}"
+            f",PROXY://{HOST}:{self.proxied_port}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port},PROXY://{HOST}:{self.advertised_port}",
+            "log.dirs": str(self.data),
+        }
+        settings |= extra
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.properties.write_text("".join(f"{k}={v}\n" for k, v in settings.items()), encoding="utf-8")
+        return settings
+
+    def run_tool(self, main_class: str, *arguments: str) -> None:
+        """Run a tool of Kafka to its end.
+
+        Raises:
+            BrokerFailed: when it fails; with its output.
+        """
+        done = subprocess.run(
+            java_command(main_class, *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=READY_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            raise BrokerFailed(f"{main_class} ended with {done.returncode}: {done.stdout.decode(errors='replace')}")
+
+    def start(self) -> None:
+        """Start the process; :meth:`Cluster.wait_ready` tells when it answers."""
+        assert self.process is None, f"{self.name} runs already"
+        with (self.folder / "output.log").open("ab") as output:
+            # In a session of its own: Ctrl-C is the recorder's, which then stops its brokers one by one.
+            self.process = subprocess.Popen(
+                java_command("kafka.Kafka", str(self.properties)),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def check_running(self) -> None:
+        """Raise BrokerFailed when the process has ended by itself."""
+        if self.process is None or self.process.poll() is not None:
+            code = self.process.returncode if self.process else "never started"
+            raise BrokerFailed(f"{self.name} ended ({code}); see {self.folder / 'output.log'}")
+
+    def _end(self, signal_number: signal.Signals, seconds: float) -> None:
+        if self.process is None:
+            return
+        os.kill(self.process.pid, signal_number)
+        os.kill(self.process.pid, signal.SIGCONT)  # a frozen process can't end
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(seconds)
+        self.process = None
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as a crash of the process does: nothing is flushed or handed over."""
+        self._end(signal.SIGKILL, STOP_SECONDS)
+
+    def stop(self) -> None:
+        """Shut it down in good order: logs closed, producer snapshots written."""
+        self._end(signal.SIGTERM, STOP_SECONDS)
+
+    def freeze(self) -> None:
+        """Stop it in its tracks with SIGSTOP; its connections stay open."""
+        assert self.process is not None, f"{self.name} does not run"
+        os.kill(self.process.pid, signal.SIGSTOP)
+        wait_stopped(self.process.pid)
+
+    def resume(self) -> None:
+        """Let a frozen broker go on."""
+        assert self.process is not None, f"{self.name} does not run"
+        os.kill(self.process.pid, signal.SIGCONT)
+
+
+class Cluster:
+    """One broker, or three, formatted in a new folder; a context manager that ends what it started.
+
+    Args:
+        folder: where everything is written; must not hold an earlier cluster.
+        size: number of brokers.
+        seed: decides the cluster's id.
+        features: feature levels at formatting, e.g. ``{"transaction.version": 1}``.
+        settings: further broker settings, which win.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        size: int = 1,
+        seed: int = 0,
+        features: dict[str, int] | None = None,
+        settings: dict[str, str] | None = None,
+    ) -> None:
+        if folder.exists() and any(folder.iterdir()):
+            raise BrokerFailed(f"{folder} is not empty; choose a folder of its own for the brokers")
+        ports = free_ports(4 * size)
+        self.folder = folder
+        self.brokers = [
+            Broker(node, folder / str(node), *four)  # its four ports
+            for node, four in enumerate(zip(*[iter(ports)] * 4, strict=True), start=1)
+        ]
+        copies = min(size, 3)
+        replication = {
+            "offsets.topic.replication.factor": str(copies),
+            "transaction.state.log.replication.factor": str(copies),
+            "transaction.state.log.min.isr": str(max(1, copies - 1)),
+            "min.insync.replicas": str(max(1, copies - 1)),
+            "default.replication.factor": str(copies),
+        }
+        voters = ",".join(f"{b.node}@{HOST}:{b.controller_port}" for b in self.brokers)
+        self.settings = replication | (settings or {})
+        for broker in self.brokers:
+            broker.configure(voters, self.settings)
+        # The leading byte keeps the text from starting with '-', which Kafka's Uuid refuses.
+        identity = b"\x45" + random.Random(f"cluster {seed}").randbytes(15)
+        self.cluster_id = base64.urlsafe_b64encode(identity).decode().rstrip("=")
+        self._features = features or {}
+
+    def __enter__(self) -> Self:
+        levels = [word for name, level in self._features.items() for word in ("--feature", f"{name}={level}")]
+        try:
+            for broker in self.brokers:
+                arguments = ("format", "-t", self.cluster_id, "-c", str(broker.properties), *levels)
+                broker.run_tool("kafka.tools.StorageTool", *arguments)
+            for broker in self.brokers:
+                broker.start()
+            self.wait_ready()
+        except BaseException:
+            self.kill_all()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill_all()
+
+    def kill_all(self) -> None:
+        """Kill what still runs."""
+        for broker in self.brokers:
+            broker.kill()
+
+    def stop_all(self) -> None:
+        """Shut all brokers down in good order, the last one first."""
+        for broker in reversed(self.brokers):
+            broker.stop()
+
+    def __getitem__(self, node: int) -> Broker:
+        """The broker with this node id."""
+        return self.brokers[node - 1]
+
+    def running(self) -> list[Broker]:
+        """The brokers whose process runs."""
+        return [broker for broker in self.brokers if broker.process is not None]
+
+    def _wait(self, what: str, ready: Callable[[], bool], seconds: float = READY_SECONDS) -> None:
+        """Ask until ``ready`` says so; brokers that end meanwhile are an error."""
+        deadline = time.monotonic() + seconds
+        last: Exception | None = None
+        while time.monotonic() < deadline:
+            for broker in self.running():
+                broker.check_running()
+            try:
+                if ready():
+                    return
+            except (OSError, MalformedMessage) as error:
+                last = error
+            time.sleep(0.1)
+        raise BrokerFailed(f"{what}: not after {seconds:.0f} s ({last}); see {self.folder}/*/output.log")
+
+    def wait_ready(self) -> None:
+        """Wait until each running broker knows all running brokers and accepts produce requests."""
+        nodes = {broker.node for broker in self.running()}
+
+        def ready() -> bool:
+            for broker in self.running():
+                answer = ask(broker.port, "Metadata", 12, {"Topics": []}, 3.0)
+                if not nodes <= {b["NodeId"] for b in answer["Brokers"]}:
+                    return False
+            return True
+
+        self._wait(f"brokers {sorted(nodes)} ready", ready)
+
+    def any_port(self) -> int:
+        """The recorder's port of some running broker."""
+        return self.running()[0].port
+
+    def features(self) -> dict[str, int]:
+        """The finalized feature levels, e.g. ``transaction.version``, as the broker describes them."""
+        answer = ask(
+            self.any_port(), "ApiVersions", 4, {"ClientSoftwareName": "recorder", "ClientSoftwareVersion": "1"}
+        )
+        return {row["Name"]: row["MaxVersionLevel"] for row in answer["FinalizedFeatures"]}
+
+    def create_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> None:
+        """Create a topic on all brokers and wait until each partition has a leader.
+
+        Raises:
+            BrokerFailed: when the brokers refuse.
+        """
+        row = {
+            "Name": name,
+            "NumPartitions": partitions,
+            "ReplicationFactor": min(len(self.brokers), 3),
+            "Configs": [{"Name": key, "Value": value} for key, value in (configs or {}).items()],
+        }
+        answer = ask(self.any_port(), "CreateTopics", 7, {"Topics": [row], "timeoutMs": 20_000}, 30.0)
+        for topic in answer["Topics"]:
+            if topic["ErrorCode"]:
+                raise BrokerFailed(f"topic {name}: error {topic['ErrorCode']} {topic['ErrorMessage']}")
+
+        def led() -> bool:
+            return all(p["LeaderId"] > 0 and not p["ErrorCode"] for p in self.partitions(name)) and (
+                len(self.partitions(name)) == partitions
+            )
+
+        self._wait(f"leaders of {name}", led)
+
+    def partitions(self, topic: str, port: int | None = None) -> list[Message]:
+        """Metadata of a topic's partitions: ``LeaderId``, ``LeaderEpoch``, ``IsrNodes`` and more."""
+        answer = ask(port or self.any_port(), "Metadata", 12, {"Topics": [{"Name": topic}]}, 5.0)
+        return [p for t in answer["Topics"] if t["ErrorCode"] == ErrorCode.NONE for p in t["Partitions"]]
+
+    def leader(self, topic: str, partition: int = 0) -> Message | None:
+        """The partition's metadata when it has a leader that runs."""
+        running = {broker.node for broker in self.running()}
+        rows: Sequence[dict[str, Any]] = self.partitions(topic)
+        return next((p for p in rows if p["PartitionIndex"] == partition and p["LeaderId"] in running), None)
+
+    def wait_leader(self, topic: str, partition: int, other_than: int, seconds: float = 40.0) -> Message:
+        """Wait until a partition is led by another node than the given one."""
+        found: list[Message] = []
+
+        def moved() -> bool:
+            row = self.leader(topic, partition)
+            if row is not None and row["LeaderId"] != other_than:
+                found.append(row)
+            return bool(found)
+
+        self._wait(f"{topic}-{partition} led by another than {other_than}", moved, seconds)
+        return found[0]
+
+    def wait_in_sync(self, topic: str, replicas: int, seconds: float = 60.0) -> None:
+        """Wait until every partition of a topic has that many in-sync replicas."""
+        self._wait(
+            f"{replicas} replicas of {topic} in sync",
+            lambda: all(len(p["IsrNodes"]) >= replicas for p in self.partitions(topic)),
+            seconds,
+        )
+
+    def copy_logs(self, target: Path, keep: Callable[[Path], bool]) -> None:
+        """Copy the log directories' partition folders for which ``keep`` holds, and ``meta.properties``."""
+        for broker in self.brokers:
+            folder = target / str(broker.node)
+            folder.mkdir(parents=True)
+            shutil.copy2(broker.data / "meta.properties", folder / "meta.properties")
+            for partition in sorted(broker.data.iterdir()):
+                if partition.is_dir() and keep(partition):
+                    shutil.copytree(partition, folder / partition.name)

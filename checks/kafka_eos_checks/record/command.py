@@ -1,0 +1,172 @@
+"""``kafka-eos record``: real brokers, real clients, faults, and what they left behind."""
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from kafka_eos.history import write_history
+from kafka_eos_checks.missing import MissingExtra, need
+from kafka_eos_checks.record.brokers import SETTINGS, BrokerFailed, Cluster
+from kafka_eos_checks.record.clients import ClientFailed
+from kafka_eos_checks.record.jars import KAFKA_VERSION, NoJars, clients_jar, need_jars
+from kafka_eos_checks.record.journal import Journal, StillWaiting
+from kafka_eos_checks.record.proxy import Proxy, Route
+from kafka_eos_checks.record.recording import UnsafeArchive, pack
+from kafka_eos_checks.record.scenarios import CLUSTERS, SCENARIOS, Scenario, Stage
+from kafka_eos_checks.record.wire import load_codec
+from kafka_eos_checks.terminal import answer_console, progress_console
+
+EPILOG = """examples:
+  kafka-eos record one-broker/idempotent-lost-acks --out build/recording
+  kafka-eos record one-broker three-brokers --out build/recording --seed 1 --pack checks/recordings
+
+A scenario is cluster/name, or a cluster's name for all of its scenarios. Scenarios of one cluster share its brokers
+and make one recording: DIR/<cluster>/ with manifest.json, histories/ and brokers/. The live brokers' own folders stay
+in DIR/<cluster>.work/. Everything listens on 127.0.0.1.
+
+scenarios:
+"""
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``record`` to the command's parser."""
+    listed = "".join(f"  {name:<46} {_summary(found)}\n" for name, found in SCENARIOS.items())
+    parser = subparsers.add_parser(
+        "record",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG + listed,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("scenarios", nargs="+", metavar="SCENARIO", help="a scenario, or a cluster for all of its own")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the recordings go")
+    parser.add_argument("--seed", type=int, default=0, help="decides faults, aborts and ids (default 0)")
+    parser.add_argument("--pack", type=Path, metavar="DIR", help="also pack each recording to DIR/<cluster>.tar.xz")
+    parser.set_defaults(run=run)
+
+
+def _summary(found: Scenario) -> str:
+    return (found.play.__doc__ or "").strip().splitlines()[0]
+
+
+def chosen(names: Sequence[str]) -> dict[str, list[Scenario]]:
+    """The scenarios that the names stand for, by cluster, in their written order.
+
+    Raises:
+        KeyError: when a name is neither a scenario nor a cluster.
+    """
+    unknown = [name for name in names if name not in SCENARIOS and name not in CLUSTERS]
+    if unknown:
+        raise KeyError(f"no scenario {', '.join(unknown)}; there are: {', '.join([*CLUSTERS, *SCENARIOS])}")
+    found = [s for s in SCENARIOS.values() if s.name in names or s.cluster in names]
+    return {
+        cluster: [s for s in found if s.cluster == cluster]
+        for cluster in CLUSTERS
+        if cluster in {s.cluster for s in found}
+    }
+
+
+def holds_records(partition: Path) -> bool:
+    """Whether a partition's folder is worth keeping: written to, and no metadata of the cluster."""
+    return not partition.name.startswith("__cluster_metadata") and any(
+        p.stat().st_size for p in partition.glob("*.log")
+    )
+
+
+def client_versions() -> dict[str, str]:
+    """The versions of the clients that take part."""
+    kafka = need("confluent_kafka", "record")
+    return {
+        "confluent-kafka": kafka.version()[0] if isinstance(kafka.version(), tuple) else kafka.version(),
+        "librdkafka": kafka.libversion()[0],
+        "kafka-clients": KAFKA_VERSION,
+    }
+
+
+def play(found: Scenario, cluster: Cluster, proxy: Proxy, out: Path, seed: int, work: Path) -> dict[str, Any]:
+    """Run one scenario and write its history; returns its entry of the manifest."""
+    journal = Journal(found.name)
+    plan = found.plan(seed)
+    stage = Stage(found.short_name, seed, cluster, proxy, journal, work / "clients" / found.short_name)
+    begun = time.monotonic()
+    proxy.begin(journal, plan)
+    history = Path("histories") / f"{found.short_name}.jsonl"
+    (out / history).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        found.play(stage)
+        proxy.quiesce()
+    finally:  # of a run that failed, too
+        events = write_history(out / history, journal.events())
+    progress_console.print(f"{found.name}: {events} events in {time.monotonic() - begun:.1f} s")
+    return {
+        "name": found.name,
+        "about": _summary(found),
+        "seed": seed,
+        "history": history.as_posix(),
+        "events": events,
+        "topics": stage.topics,
+        "proxy": {"chances": {str(k): v for k, v in plan.chances.items()}, "longest_seconds": plan.longest},
+    }
+
+
+def record(name: str, scenarios: list[Scenario], out: Path, seed: int, command: str) -> Path:
+    """Record scenarios on one new cluster; returns the recording's folder, which is replaced."""
+    folder, work = out / name, out / f"{name}.work"
+    for old in (folder, work):
+        shutil.rmtree(old, ignore_errors=True)
+    folder.mkdir(parents=True)
+    codec = load_codec(clients_jar())
+    with Cluster(work / "brokers", size=CLUSTERS[name], seed=seed) as cluster:
+        routes = [Route(b.name, b.advertised_port, b.proxied_port) for b in cluster.brokers]
+        manifest = {
+            "format": 1,
+            "recording": name,
+            "command": command,
+            "kafka": KAFKA_VERSION,
+            "brokers": len(cluster.brokers),
+            "cluster_id": cluster.cluster_id,
+            "features": cluster.features(),
+            "clients": client_versions(),
+            "settings": SETTINGS | cluster.settings,
+        }
+        with Proxy(codec, Journal("before"), routes) as proxy:
+            played = [play(found, cluster, proxy, folder, seed, work) for found in scenarios]
+        cluster.stop_all()
+        cluster.copy_logs(folder / "brokers", holds_records)
+    text = json.dumps(manifest | {"scenarios": played}, indent=1)
+    (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
+    return folder
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler's form
+    raise SystemExit(128 + number)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Record; 0 when all went as the scenarios say, 1 when a broker or client did not, 2 for a call it can't follow."""
+    signal.signal(signal.SIGTERM, _terminated)  # so that the brokers end with the recorder
+    words = [*arguments.scenarios, "--seed", str(arguments.seed)]
+    try:
+        groups = chosen(arguments.scenarios)
+        need("confluent_kafka", "record")
+        need_jars()
+        for name, scenarios in groups.items():
+            folder = record(name, scenarios, arguments.out, arguments.seed, f"kafka-eos record {' '.join(words)}")
+            answer_console.print(f"{folder}: {len(scenarios)} scenarios")
+            if arguments.pack is not None:
+                archive = arguments.pack / f"{name}.tar.xz"
+                answer_console.print(f"{archive}: {pack(folder, archive):,} bytes")
+    except (KeyError, MissingExtra, NoJars, UnsafeArchive) as error:
+        print(f"kafka-eos record: {error.args[0]}", file=sys.stderr)
+        return 2
+    except (BrokerFailed, ClientFailed, StillWaiting) as error:
+        print(f"kafka-eos record: {error}", file=sys.stderr)
+        return 1
+    return 0
