@@ -1,0 +1,195 @@
+"""A broker's log directory: which partitions are there, and which files each has.
+
+Names alone decide; no file is opened but ``meta.properties``. Symbolic links below the given directory are never
+followed, so nothing outside it is read.
+
+Kafka: org.apache.kafka.storage.internals.log.LogFileUtils, UnifiedLog.parseTopicPartitionName
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+META_PROPERTIES = "meta.properties"
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+
+_PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
+_SET_ASIDE = re.compile(r"[a-zA-Z0-9._-]+-[0-9]+\.[0-9a-f]+-(?P<fate>delete|future|stray)")
+_SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]{20})\.(?P<suffix>log|index|timeindex|txnindex|snapshot)")
+
+
+class NotALogDirectory(ValueError):  # noqa: N818 - named for the directory, not for the program
+    """A directory in which no Kafka log directory is found; says where it looked and what it looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A segment and the files beside it, each None if absent.
+
+    Attributes:
+        base_offset: the first offset that the segment may hold, from its name.
+        log: the record batches.
+        offset_index: ``.index``.
+        time_index: ``.timeindex``.
+        transaction_index: ``.txnindex``; only there if a transaction was aborted.
+        snapshot: ``.snapshot``: the producers as they were just before ``base_offset``.
+    """
+
+    base_offset: int
+    log: Path
+    offset_index: Path | None = None
+    time_index: Path | None = None
+    transaction_index: Path | None = None
+    snapshot: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A replica of a partition.
+
+    Attributes:
+        topic: name of its topic.
+        partition: its number.
+        path: its directory.
+        segments: in the order of their base offsets.
+        snapshots: each producer snapshot with its offset, in order; the last one belongs to no segment.
+        leader_epoch_checkpoint: None if absent.
+    """
+
+    topic: str
+    partition: int
+    path: Path
+    segments: tuple[Segment, ...]
+    snapshots: tuple[tuple[int, Path], ...]
+    leader_epoch_checkpoint: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A directory or link that is left out, and why."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirectory:
+    """A broker's log directory.
+
+    Attributes:
+        path: where it is.
+        broker_id: from ``meta.properties``; None if the file or the line is absent.
+        partitions: in the order of topic and number.
+        skipped: what is no live partition.
+    """
+
+    path: Path
+    broker_id: int | None
+    partitions: tuple[Partition, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def find_log_directories(path: Path) -> tuple[LogDirectory, ...]:
+    """The log directories at ``path``: itself, or those directly below it (one for each broker, say).
+
+    A single partition's directory is accepted too.
+
+    Raises:
+        NotALogDirectory: there is none.
+        OSError: ``path`` cannot be read.
+    """
+    if not path.is_dir():
+        raise NotALogDirectory(f"{path}: no such directory; give a broker's log.dirs or a copy of it")
+    root = path.resolve()
+    own = _partition(root)
+    if isinstance(own, Partition):
+        return (LogDirectory(path=root.parent, broker_id=_broker_id(root.parent), partitions=(own,), skipped=()),)
+    candidates = [root, *(child for child in sorted(root.iterdir()) if _is_own_directory(child))]
+    found = tuple(directory for directory in map(_log_directory, candidates) if directory is not None)
+    if not found:
+        raise NotALogDirectory(
+            f"{root}: neither it nor a directory below it has partitions (TOPIC-NUMBER/{'0' * 20}.log); "
+            "give a broker's log.dirs or a copy of it"
+        )
+    return found
+
+
+def _log_directory(path: Path) -> LogDirectory | None:
+    """The log directory at ``path``; None if it has neither partitions nor a broker's ``meta.properties``."""
+    partitions: list[Partition] = []
+    skipped: list[Skipped] = []
+    for child in sorted(path.iterdir()):
+        if child.is_symlink():
+            skipped.append(Skipped(path=child, reason="a symbolic link"))
+        elif child.is_dir():
+            result = _partition(child)
+            if isinstance(result, Partition):
+                partitions.append(result)
+            else:
+                skipped.append(result)
+    if not partitions and not _own_file(path / META_PROPERTIES):
+        return None
+    partitions.sort(key=lambda partition: (partition.topic, partition.partition))
+    return LogDirectory(path=path, broker_id=_broker_id(path), partitions=tuple(partitions), skipped=tuple(skipped))
+
+
+def _partition(path: Path) -> Partition | Skipped:
+    """The partition that ``path`` is by its name and files, or why it is none."""
+    if set_aside := _SET_ASIDE.fullmatch(path.name):
+        return Skipped(path=path, reason=f"a partition set aside by the broker ({set_aside['fate']})")
+    named = _PARTITION.fullmatch(path.name)
+    if not named:
+        return Skipped(path=path, reason="not named TOPIC-NUMBER")
+    files = {(suffix, offset): file for suffix, offset, file in _segment_files(path)}
+    base_offsets = sorted(offset for suffix, offset in files if suffix == "log")
+    if not base_offsets:
+        return Skipped(path=path, reason="no segments")
+    segments = tuple(
+        Segment(
+            base_offset=offset,
+            log=files["log", offset],
+            offset_index=files.get(("index", offset)),
+            time_index=files.get(("timeindex", offset)),
+            transaction_index=files.get(("txnindex", offset)),
+            snapshot=files.get(("snapshot", offset)),
+        )
+        for offset in base_offsets
+    )
+    checkpoint = path / LEADER_EPOCH_CHECKPOINT
+    return Partition(
+        topic=named["topic"],
+        partition=int(named["partition"]),
+        path=path,
+        segments=segments,
+        snapshots=tuple(sorted((offset, file) for (suffix, offset), file in files.items() if suffix == "snapshot")),
+        leader_epoch_checkpoint=checkpoint if _own_file(checkpoint) else None,
+    )
+
+
+def _segment_files(path: Path) -> Iterator[tuple[str, int, Path]]:
+    """Suffix, offset and path of a partition's files. Those with a further suffix (``.log.deleted``) are no match."""
+    for file in path.iterdir():
+        named = _SEGMENT_FILE.fullmatch(file.name)
+        if named and _own_file(file):
+            yield named["suffix"], int(named["offset"]), file
+
+
+def _broker_id(path: Path) -> int | None:
+    """``node.id`` (``broker.id`` before KRaft) of ``meta.properties``."""
+    properties = path / META_PROPERTIES
+    if not _own_file(properties):
+        return None
+    for line in properties.read_text(encoding="latin-1").splitlines():
+        key, _, value = (word.strip() for word in line.partition("="))
+        if key in {"node.id", "broker.id"} and re.fullmatch(r"[0-9]{1,10}", value):
+            return int(value)
+    return None
+
+
+def _own_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _is_own_directory(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
