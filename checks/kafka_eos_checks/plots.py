@@ -4,18 +4,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kafka_eos_checks.svg import element, escaped, picture, wrapped
+from kafka_eos_checks.svg import element, escaped, picture, text_width, wrapped
 
 MAX_BARS = 40  # of one plot; the last row says how many more there are
 
+LARGEST, SMALLEST = 1e18, 1e-9  # of the values that have a place on a scale, the latter if it is logarithmic
+
 # CSS pixels
-WIDTH, ROW, BAR = 900, 26, 14
-FONT, LABEL_WIDTH, VALUE_WIDTH = 12, 300, 120
+WIDTH, ROW, BAR = 560, 38, 12
+FONT, VALUE_WIDTH = 12, 120
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One row: ``value`` is finite and not negative (above 0 on a log scale)."""
+    """One row."""
 
     label: str
     value: float
@@ -23,9 +25,14 @@ class Bar:
 
 def number(value: float) -> str:
     """A number for people: three significant digits, thousands separated, counts in full."""
-    if isinstance(value, int) or not math.isfinite(value):
+    if isinstance(value, int):
         return f"{value:,}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def drawable(value: float, log: bool) -> bool:
+    """Whether a value has a place on a scale."""
+    return (SMALLEST if log else 0) <= value <= LARGEST
 
 
 def bar_plot(bars: Sequence[Bar], *, unit: str, log: bool = False, reference: float | None = None) -> str:
@@ -38,10 +45,10 @@ def bar_plot(bars: Sequence[Bar], *, unit: str, log: bool = False, reference: fl
         reference: a value to mark with a line, e.g. 1 for a ratio.
 
     Raises:
-        ValueError: when there is no bar, or one has no place on the scale.
+        ValueError: when there is no bar, or one has no place on the scale (:func:`drawable`).
     """
     shown = bars[:MAX_BARS]
-    wrong = [bar for bar in shown if not math.isfinite(bar.value) or bar.value < 0 or (log and bar.value == 0)]
+    wrong = [bar for bar in shown if not drawable(bar.value, log)]
     if wrong or not shown:
         raise ValueError(f"no place on the scale for {wrong[0]}" if wrong else "a plot needs at least one bar")
     values = [bar.value for bar in shown] + ([reference] if reference is not None else [])
@@ -51,37 +58,42 @@ def bar_plot(bars: Sequence[Bar], *, unit: str, log: bool = False, reference: fl
     def x(value: float) -> float:
         """Pixels from the left of the scale."""
         part = math.log(value / low) / math.log(high / low) if log else value / (high or 1)
-        return part * (WIDTH - LABEL_WIDTH - VALUE_WIDTH)
+        return part * (WIDTH - VALUE_WIDTH)
 
-    rows = [_row(bar, index, x(bar.value), unit) for index, bar in enumerate(shown)]
+    at = None if reference is None else x(reference)
+    rows = [_row(bar, index, x(bar.value), unit, at) for index, bar in enumerate(shown)]
     height = ROW * len(shown) + 4
-    if reference is not None:
+    if at is not None:
         mark: dict[str, str | float] = {"class": "reference", "stroke": "currentColor", "stroke-dasharray": "2 3"}
-        at = LABEL_WIDTH + x(reference)
-        rows.insert(0, element("line", {**mark, "x1": at, "y1": 0, "x2": at, "y2": height}))
+        rows += [
+            element("line", {**mark, "x1": at, "y1": ROW * index + 18, "x2": at, "y2": ROW * index + 22 + BAR})
+            for index in range(len(shown))
+        ]
     notes = [f"log scale from {number(low)}"] if log else []
-    notes += [f"dotted line: {number(reference)} {unit}"] if reference is not None else []
+    notes += [f"dotted line: {number(reference)}"] if reference is not None else []
     notes += [f"{len(bars) - MAX_BARS} more rows are left out"] if len(bars) > MAX_BARS else []
     if notes:
-        height += ROW - 6
-        rows.append(_text(LABEL_WIDTH, height - 6, "; ".join(notes), "note", "start"))
+        height += 22
+        rows.append(_text(0, height - 6, "; ".join(notes), "note"))
     return picture(WIDTH, height, f"Bar plot of {len(bars)} values in {unit or 'no unit'}", *rows)
 
 
-def _row(bar: Bar, index: int, length: float, unit: str) -> str:
-    top = ROW * index
-    label = wrapped(bar.label, LABEL_WIDTH - 12, FONT, 1)[0]
-    place = {"x": LABEL_WIDTH, "y": top + (ROW - BAR) / 2, "width": max(1.0, length), "height": BAR, "rx": 2}
+def _row(bar: Bar, index: int, length: float, unit: str, reference: float | None) -> str:
+    """The label, and below it the bar with its value, which makes room for the reference line."""
+    top, value = ROW * index, f"{number(bar.value)} {unit}".strip()
+    crossed = reference is not None and length < reference < length + 12 + text_width(value, FONT)
+    label = wrapped(bar.label, WIDTH, FONT, 1)[0]
+    place = {"x": 0, "y": top + 20, "width": max(1.0, length), "height": BAR, "rx": 2}
     return element(
         "g",
         {"class": "row"},
         element("title", {}, escaped(f"{bar.label}: {number(bar.value)} {unit}")),
-        _text(LABEL_WIDTH - 8, top + ROW / 2 + 4, label, "name", "end"),
+        _text(0, top + 14, label, "name"),
         element("rect", {"class": "bar", "fill": "currentColor", "fill-opacity": 0.55, **place}),
-        _text(LABEL_WIDTH + length + 7, top + ROW / 2 + 4, f"{number(bar.value)} {unit}".strip(), "value", "start"),
+        _text((reference if reference is not None and crossed else length) + 9, top + 30, value, "value"),
     )
 
 
-def _text(x: float, y: float, words: str, style: str, anchor: str) -> str:
+def _text(x: float, y: float, words: str, style: str) -> str:
     attributes: dict[str, str | float] = {"class": style, "font-size": FONT, "fill": "currentColor"}
-    return element("text", {**attributes, "text-anchor": anchor, "x": x, "y": y}, escaped(words))
+    return element("text", {**attributes, "x": x, "y": y}, escaped(words))

@@ -6,7 +6,6 @@ The page fetches nothing and runs no script. Text from verdicts is escaped by th
 
 import argparse
 import json
-import math
 import platform
 import sys
 from collections.abc import Iterable, Sequence
@@ -21,12 +20,14 @@ from markupsafe import Markup
 
 from kafka_eos_checks import paths
 from kafka_eos_checks.claims import Entry, MalformedClaims, Standing, ledger, read_claims
-from kafka_eos_checks.plots import Bar, bar_plot, number
+from kafka_eos_checks.plots import LARGEST, Bar, bar_plot, drawable, number
 from kafka_eos_checks.svg import UnsafeSvg, inert, visible
 from kafka_eos_checks.terminal import answer_console
 from kafka_eos_checks.verdict import Verdict, read_verdicts
 
 MAX_EVIDENCE = 20_000  # characters of one verdict's evidence on the page; report.json has all of it
+
+MAX_SECONDS = 10_000_000  # four months
 
 # kind of check -> (title, what it is), in the order of the page; other kinds follow under their own name
 KINDS = {
@@ -153,8 +154,14 @@ def _problem(verdict: Verdict) -> str:
             return f"{name} is {row[name]!r}, not {words}"
     if strays := [claim for claim in row["claims"] if not isinstance(claim, str)]:
         return f"the claim {strays[0]!r} is no text"
-    wrong = [name for name, value in row["figures"].items() if not isinstance(value, int | float | str)]
-    return f"the figure {wrong[0]!r} is neither number nor text" if wrong else ""
+    if not 0 <= row["seconds"] < MAX_SECONDS:
+        return f"seconds is {row['seconds']!r}, not a time"
+    wrong = [
+        name
+        for name, value in row["figures"].items()
+        if not (isinstance(value, str) or (isinstance(value, int | float) and abs(value) <= LARGEST))
+    ]
+    return f"the figure {wrong[0]!r} is neither text nor a number up to {LARGEST:g}" if wrong else ""
 
 
 def environment(verdicts: Sequence[Verdict], now: datetime) -> dict[str, str]:
@@ -255,11 +262,7 @@ def _plot(kind: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     if plot is None:
         return {"plot": Markup(), "caption": ""}
     values = [(verdict.name, verdict.figures.get(plot.figure)) for verdict in verdicts]
-    bars = [
-        Bar(name, value)
-        for name, value in values
-        if isinstance(value, int | float) and math.isfinite(value) and value > 0
-    ]
+    bars = [Bar(name, value) for name, value in values if isinstance(value, int | float) and drawable(value, log=True)]
     if len(bars) < (1 if plot.reference is not None else 2):
         return {"plot": Markup(), "caption": ""}
     drawn = bar_plot(bars, unit=plot.unit, log=True, reference=plot.reference)

@@ -18,6 +18,7 @@ from kafka_eos_checks.svg import element, escaped, picture, text_width, wrapped
 MAX_STEPS = 60
 FIRST_STEPS = 15  # of those, how many from the beginning; the rest lead up to the violation or the end
 MAX_LIFELINES = 12
+MAX_STEPS_WITHOUT_FOOT = 20  # a longer picture names its lifelines again at the bottom
 MAX_TITLE = 600  # characters of the full text that a pointer resting on a step shows
 
 # CSS pixels
@@ -94,6 +95,26 @@ class _Page:
     width: float
 
 
+class _Downtime:
+    """Between which y a lifeline's process is down."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        self._ended: list[tuple[str, float, float]] = []
+
+    def follow(self, steps: Iterable[Step], y: float) -> None:
+        """Take note of the crashes and restarts among steps that are drawn, or left out, at ``y``."""
+        for step in steps:
+            if step.kind is Kind.CRASH:
+                self._since.setdefault(step.source, y)
+            elif step.kind is Kind.RESTART and step.source in self._since:
+                self._ended.append((step.source, self._since.pop(step.source), y))
+
+    def spans(self, bottom: float) -> list[tuple[str, float, float]]:
+        """Lifeline, from y, to y; what is still down stays so to the bottom."""
+        return [*self._ended, *((name, since, bottom) for name, since in self._since.items())]
+
+
 def sequence_diagram(lifelines: Sequence[Lifeline], steps: Sequence[Step], violation: Violation | None = None) -> str:
     """Draw the steps between the lifelines, in the order given.
 
@@ -111,34 +132,32 @@ def sequence_diagram(lifelines: Sequence[Lifeline], steps: Sequence[Step], viola
     shown, moved = _folded(lifelines, steps)
     kept = _kept(len(steps), len(steps) - 1 if violation is None else violation.step)
     page = _page(shown, [moved[index] for index in kept])
-    heads, top = _heads(page, shown)
+    heads, top = _heads(page, shown, 1)
     rows: list[str] = []
-    crashed: list[tuple[str, float, float]] = []  # lifeline, from y, to y
-    down: dict[str, float] = {}
-    y, previous = top + PADDING, -1
-    for index in kept:
-        if index > previous + 1:
-            drawn, y = _left_out(page, y, index - previous - 1)
+    downtime = _Downtime()
+    y, drawn_up_to = top + PADDING, 0
+    for index in [*kept, len(steps)]:
+        if index > drawn_up_to:
+            downtime.follow(moved[drawn_up_to:index], y)
+            drawn, y = _left_out(page, y, index - drawn_up_to)
             rows.append(drawn)
-        step = moved[index]
-        drawn, height, anchor = _row(page, y, index, step)
+        if index == len(steps):
+            break
+        drawn, height, anchor = _row(page, y, index, moved[index])
         rows.append(drawn)
-        if step.kind is Kind.CRASH:
-            down.setdefault(step.source, y + anchor)
-        elif step.kind is Kind.RESTART and step.source in down:
-            crashed.append((step.source, down.pop(step.source), y + anchor))
+        downtime.follow([moved[index]], y + anchor)
         y += height
         if violation is not None and index == violation.step:
             drawn, y = _violated(page, y, violation.text)
             rows.append(drawn)
-        previous = index
-    if previous + 1 < len(steps):
-        drawn, y = _left_out(page, y, len(steps) - previous - 1)
-        rows.append(drawn)
+        drawn_up_to = index + 1
     bottom = y + PADDING
-    crashed += [(name, since, bottom) for name, since in down.items()]
+    lines, end = _lines(page, top, bottom, downtime.spans(bottom)), bottom
+    if len(kept) > MAX_STEPS_WITHOUT_FOOT:
+        feet, end = _heads(page, shown, bottom)
+        rows.append(feet)
     label = f"Sequence diagram of {len(steps)} steps between {', '.join(names[:MAX_LIFELINES])}"
-    return picture(page.width, bottom + PADDING, label, _lines(page, top, bottom, crashed), heads, *rows)
+    return picture(page.width, end + PADDING, label, lines, heads, *rows)
 
 
 def from_story(
@@ -223,7 +242,8 @@ def _note(event: Event) -> str:
     """The fields that identify the batch, the member or the transaction."""
     parts = []
     if event.producer_id is not None and event.producer_id >= 0:
-        parts.append(f"PID {event.producer_id} epoch {event.producer_epoch}")
+        epoch = "" if event.producer_epoch is None else f" epoch {event.producer_epoch}"
+        parts.append(f"PID {event.producer_id}{epoch}")
     if event.base_sequence is not None and event.base_sequence >= 0:
         parts.append(f"sequence {event.base_sequence}")
     if event.record_count is not None and event.record_count != 1:
@@ -276,8 +296,22 @@ def _page(lifelines: Sequence[Lifeline], steps: Sequence[Step]) -> _Page:
         wanted.append((text + 4 * PADDING) / span)
     wanted += [text_width(lifeline.name, FONT) + 4 * PADDING for lifeline in lifelines]
     gap = max(MIN_GAP, min(MAX_GAP, PAGE_WIDTH / max(1, len(lifelines)), max(wanted)))
-    x = {name: GUTTER + gap * (index + 0.5) for name, index in column.items()}
-    return _Page(x, gap, GUTTER + gap * len(lifelines))
+    left, right = (_overhang(lifelines[end], steps, gap) for end in (0, -1))
+    x = {name: GUTTER + left + gap * index for name, index in column.items()}
+    return _Page(x, gap, GUTTER + left + gap * (len(lifelines) - 1) + right)
+
+
+def _overhang(lifeline: Lifeline, steps: Sequence[Step], gap: float) -> float:
+    """How far the boxes on a lifeline may reach to either side of it."""
+    here = [step for step in steps if step.source == lifeline.name and not _is_arrow(step)]
+    texts = [text_width(lifeline.name, FONT)]
+    texts += [max(text_width(step.label or step.kind, FONT), text_width(step.note, SMALL)) for step in here]
+    return min(max(texts), gap - 4 * PADDING) / 2 + 2 * PADDING
+
+
+def _is_arrow(step: Step) -> bool:
+    between = step.target not in {"", step.source}
+    return between and step.kind in {Kind.MESSAGE, Kind.REPLY, Kind.REFUSED, Kind.LOST}
 
 
 def _text(x: float, y: float, lines: Sequence[str], style: str, size: int = FONT, anchor: str = "middle") -> str:
@@ -291,8 +325,8 @@ def _text(x: float, y: float, lines: Sequence[str], style: str, size: int = FONT
     )
 
 
-def _heads(page: _Page, lifelines: Sequence[Lifeline]) -> tuple[str, float]:
-    """The boxes with the names, and the y at which they end."""
+def _heads(page: _Page, lifelines: Sequence[Lifeline], y: float) -> tuple[str, float]:
+    """The boxes with the names, and the y below them."""
     names = [wrapped(lifeline.name, page.gap - 4 * PADDING, FONT, HEAD_LINES) for lifeline in lifelines]
     height = 2 * PADDING + LINE * max((len(lines) for lines in names), default=1)
     drawn = []
@@ -300,17 +334,17 @@ def _heads(page: _Page, lifelines: Sequence[Lifeline]) -> tuple[str, float]:
         x = page.x[lifeline.name]
         width = max(text_width(line, FONT) for line in lines) + 3 * PADDING
         box: dict[str, str | float] = {"class": f"head {lifeline.role}", "fill": "none", "stroke": "currentColor"}
-        place = {"x": x - width / 2, "y": 1, "width": width, "height": height}
+        place = {"x": x - width / 2, "y": y, "width": width, "height": height}
         drawn.append(
             element(
                 "g",
                 {},
                 element("title", {}, escaped(lifeline.name[:MAX_TITLE])),
                 element("rect", {**box, **place, "rx": 12 if lifeline.role is Role.CLIENT else 3}),
-                _text(x, 1 + height / 2 + 4 - LINE * (len(lines) - 1) / 2, lines, "name"),
+                _text(x, y + height / 2 + 4 - LINE * (len(lines) - 1) / 2, lines, "name"),
             )
         )
-    return "".join(drawn), height + 1
+    return "".join(drawn), y + height
 
 
 def _lines(page: _Page, top: float, bottom: float, crashed: Sequence[tuple[str, float, float]]) -> str:
@@ -319,7 +353,7 @@ def _lines(page: _Page, top: float, bottom: float, crashed: Sequence[tuple[str, 
     for name, x in page.x.items():
         y = top
         for since, until in [(since, until) for crashed_name, since, until in crashed if crashed_name == name]:
-            drawn += [_line(x, y, x, since, "lifeline"), _line(x, since, x, until, "lifeline down", "1 6")]
+            drawn += [_line(x, y, x, since, "lifeline"), _line(x, since, x, until, "lifeline down", "2 6")]
             y = until
         if y < bottom:
             drawn.append(_line(x, y, x, bottom, "lifeline"))
@@ -341,8 +375,7 @@ def _cross(x: float, y: float, style: str, size: float = 5) -> str:
 
 def _row(page: _Page, y: float, index: int, step: Step) -> tuple[str, float, float]:
     """One step: what is drawn, its height, and how far down a crash or a restart takes place."""
-    arrow = step.target not in {"", step.source} and step.kind in {Kind.MESSAGE, Kind.REPLY, Kind.REFUSED, Kind.LOST}
-    drawn, height, anchor = _arrow(page, y, step) if arrow else _box(page, y, step)
+    drawn, height, anchor = _arrow(page, y, step) if _is_arrow(step) else _box(page, y, step)
     title = element("title", {}, escaped(f"{index + 1}. {step.label}\n{step.note}"[:MAX_TITLE]))
     number = _text(GUTTER - 2 * PADDING, y + anchor + 4, [str(index + 1)], "number", SMALL, "end")
     return element("g", {"class": f"step {step.kind}"}, title, number, drawn), height, anchor
@@ -356,7 +389,7 @@ def _arrow(page: _Page, y: float, step: Step) -> tuple[str, float, float]:
     label = wrapped(step.label, width, FONT, LABEL_LINES)
     note = wrapped(step.note, width, SMALL, NOTE_LINES) if step.note else []
     at = PADDING + LINE * len(label) + 2
-    reach = source + (target - source) * 0.8 if step.kind is Kind.LOST else target - forward * 2
+    reach = target - forward * (page.gap * 0.4 if step.kind is Kind.LOST else 2)
     dashes = "5 4" if step.kind in {Kind.REPLY, Kind.REFUSED} else ""
     if step.kind is Kind.LOST:
         end = _cross(reach, y + at, "cross")
@@ -367,12 +400,24 @@ def _arrow(page: _Page, y: float, step: Step) -> tuple[str, float, float]:
             {"class": "tip", "fill": "currentColor", "d": f"{tip} L {reach - 9 * forward:.1f} {y + at + 4.5:.1f} Z"},
         )
     drawn = (
+        _mask(middle, y + PADDING, label, FONT),
+        _mask(middle, y + at + 4, note, SMALL),
         _line(source, y + at, reach, y + at, "arrow", dashes),
         end,
         _text(middle, y + PADDING + FONT - 1, label, "label"),
         _text(middle, y + at + SMALL + 4, note, "note", SMALL),
     )
     return "".join(drawn), at + PADDING + SMALL_LINE * len(note) + 2, at
+
+
+def _mask(middle: float, y: float, lines: Sequence[str], size: int) -> str:
+    """A patch of the page's colour behind text, so that no lifeline runs through it."""
+    if not lines:
+        return ""
+    width = max(text_width(line, size) for line in lines) + 4
+    height = len(lines) * (LINE if size == FONT else SMALL_LINE) - 2
+    place = {"x": middle - width / 2, "y": y, "width": width, "height": height}
+    return element("rect", {"class": "mask", "fill": "none", **place})
 
 
 def _box(page: _Page, y: float, step: Step) -> tuple[str, float, float]:

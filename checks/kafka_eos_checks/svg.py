@@ -64,7 +64,8 @@ def element(tag: str, attributes: Mapping[str, str | float], *children: str) -> 
 
 def picture(width: float, height: float, label: str, *children: str) -> str:
     """A whole picture, ``width`` by ``height`` CSS pixels, with ``label`` for those who cannot see it."""
-    attributes = {"class": "picture", "role": "img", "aria-label": label, "viewBox": f"0 0 {width:.0f} {height:.0f}"}
+    said = " ".join(label.split())  # XML reads white space in an attribute as blanks
+    attributes = {"class": "picture", "role": "img", "aria-label": said, "viewBox": f"0 0 {width:.0f} {height:.0f}"}
     opened = element("svg", {**attributes, "width": width, "height": height}, *children)
     return opened.replace("<svg ", f'<svg xmlns="{NAMESPACE}" ', 1)
 
