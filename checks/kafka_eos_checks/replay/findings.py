@@ -1,0 +1,125 @@
+"""What a rule found: one shape for every rule, on the terminal, in JSON Lines, CSV, Parquet and Spark."""
+
+import csv
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafka_eos_checks.missing import need
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One violation of one rule, with what a person needs to look at it.
+
+    Attributes:
+        rule: the rule's name.
+        topic: topic name.
+        partition: partition number.
+        broker: the log directory it was found in, "" for a single one.
+        file: the segment's file name.
+        position: where the batch begins in the file, in bytes; None where only an offset is known.
+        offset: base offset of the batch, or offset of the record.
+        producer_id: producer id of the batch, -1 for none; None where there is no batch.
+        producer_epoch: producer epoch of the batch.
+        base_sequence: base sequence of the batch, -1 for none.
+        evidence: what was expected and what was found, in words.
+        run: the run of the history that it was joined with, "" for none.
+    """
+
+    rule: str
+    topic: str
+    partition: int
+    broker: str = ""
+    file: str = ""
+    position: int | None = None
+    offset: int | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    base_sequence: int | None = None
+    evidence: str = ""
+    run: str = ""
+
+    def sort_key(self) -> tuple[str, str, int, int, str]:
+        """Broker, topic, partition, offset, rule: the order in which findings are shown."""
+        return self.broker, self.topic, self.partition, -1 if self.offset is None else self.offset, self.rule
+
+    def in_words(self) -> str:
+        """One line: where, what, who."""
+        where = f"{self.broker}/" if self.broker else ""
+        where += f"{self.topic}-{self.partition}"
+        where += f"/{self.file}" if self.file else ""
+        where += "" if self.position is None else f" byte {self.position}"
+        where += "" if self.offset is None else f" offset {self.offset}"
+        who = "" if self.producer_id is None else f" (producer {self.producer_id} epoch {self.producer_epoch})"
+        return f"{self.rule}: {where}{who}: {self.evidence}"
+
+
+# The one schema: column -> Spark SQL type. Spark takes it as DDL, Arrow through `arrow_schema`.
+COLUMNS = {f.name: "bigint" if "int" in str(f.type) else "string" for f in fields(Finding)}
+
+
+def ddl(columns: dict[str, str]) -> str:
+    """A schema in Spark SQL's DDL, for ``mapInArrow`` and ``applyInArrow``."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+
+
+def arrow_schema(columns: dict[str, str]) -> "pa.Schema":
+    """The same schema for Arrow: Spark insists on exactly the types that its own schema names."""
+    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+
+    types = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string(), "boolean": pa.bool_()}
+    types["binary"] = pa.binary()
+    return pa.schema([(name, types[kind]) for name, kind in columns.items()])
+
+
+def to_arrow(findings: Sequence[Finding]) -> "pa.RecordBatch":
+    """Findings as one Arrow batch with the columns of :data:`COLUMNS`."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.RecordBatch.from_pylist([asdict(f) for f in findings], schema=arrow_schema(COLUMNS))
+
+
+def from_rows(rows: Iterable[dict[str, Any]]) -> list[Finding]:
+    """The inverse of :func:`to_arrow` on rows as dictionaries."""
+    return [Finding(**row) for row in rows]
+
+
+def harmless(cell: Any) -> Any:
+    """A CSV cell that no spreadsheet takes for a formula: topic names and client text come from strangers."""
+    if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return "'" + cell
+    return cell
+
+
+def write_findings(path: Path, findings: Sequence[Finding]) -> None:
+    """Write findings as ``.jsonl``, ``.csv`` or ``.parquet``, by the file's suffix.
+
+    Raises:
+        ValueError: for any other suffix.
+    """
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"{path}: findings are written to a file named {', '.join(SUFFIXES)}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".jsonl":
+        with path.open("w", encoding="utf-8") as out:
+            out.writelines(json.dumps(asdict(f), separators=(",", ":")) + "\n" for f in findings)
+    elif path.suffix == ".csv":
+        with path.open("w", encoding="utf-8", newline="") as out:
+            writer = csv.writer(out)
+            writer.writerow(COLUMNS)
+            writer.writerows([harmless(cell) for cell in asdict(f).values()] for f in findings)
+    else:
+        need("pyarrow", "spark")
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        pq.write_table(pa.Table.from_batches([to_arrow(findings)]), path)
+
+
+SUFFIXES = (".jsonl", ".csv", ".parquet")

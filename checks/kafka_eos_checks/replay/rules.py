@@ -1,0 +1,160 @@
+"""The rules over a partition's log, one fold in offset order: what everything faster is compared with.
+
+Rules, by name:
+
+``order``
+    A batch's base offset is not above the last offset before it. Such a batch is out of the fold otherwise.
+``stale epoch``
+    A batch or marker with an epoch below the highest that the log has seen for its producer id.
+``duplicate``
+    A data batch of the producer's current epoch whose first sequence is at or below the last one, modulo 2^31.
+``gap``
+    A data batch whose first sequence is beyond the next one; the next one is 0 at a new epoch, and 0 for a producer
+    that the log has not seen, if the log begins at offset 0.
+
+A hole is a jump of the offsets between two batches: a region that compaction emptied, a segment that is gone, or
+damage. What lay there is unknown, so a sequence that jumps forward over a hole is no gap. An empty batch that
+compaction left behind still carries its sequences.
+
+One fault gives one finding: after a gap the fold goes on from the batch that was found, after a duplicate from the
+highest sequence so far, after a stale epoch as if the batch were not there.
+
+Spec:   PartitionLog!AppendError, as far as a log shows it
+KIP:    KIP-98, KIP-360, KIP-890
+Kafka:  ProducerAppendInfo.checkProducerEpoch, checkSequence
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
+
+ORDER, STALE_EPOCH, DUPLICATE, GAP = "order", "stale epoch", "duplicate", "gap"
+LOG_RULES = (DUPLICATE, GAP, STALE_EPOCH, ORDER)
+
+SEQUENCE_MASK = 0x7FFFFFFF  # sequences count modulo 2^31
+HALF = 1 << 30  # further ahead than this is behind
+NONE = -1  # no sequence yet at this epoch
+UNKNOWN = -1  # in place of a number of holes: more may have been written before the log begins
+
+
+class Batch(NamedTuple):
+    """What the rules read of a batch.
+
+    ``last_sequence`` is ``base_sequence`` plus the last offset delta, modulo 2^31; both mean nothing for a marker
+    (``control``) and for a batch without a producer id (-1).
+    """
+
+    position: int
+    base_offset: int
+    last_offset: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    control: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """What the log says about one producer id so far.
+
+    Attributes:
+        epoch: the highest epoch.
+        last_sequence: the last sequence at that epoch, :data:`NONE` when there is none.
+        holes: how many holes the log had when ``last_sequence`` was certain, or :data:`UNKNOWN`.
+    """
+
+    epoch: int
+    last_sequence: int
+    holes: int
+
+
+class Violation(NamedTuple):
+    """A rule and why it does not hold, in words."""
+
+    rule: str
+    evidence: str
+
+
+def after(known: Producer | None, batch: Batch, holes: int, whole: bool) -> tuple[Producer, Violation | None]:
+    """What is known of a producer after one of its batches, and the rule that the batch violates.
+
+    Args:
+        known: what was known before; None for a producer that the log has not seen.
+        batch: a batch with a producer id.
+        holes: how many holes the log had before this batch.
+        whole: whether the log begins at offset 0.
+    """
+    if known is None:
+        known = Producer(batch.producer_epoch, NONE, 0 if whole else UNKNOWN)
+    if batch.producer_epoch < known.epoch:
+        return known, Violation(STALE_EPOCH, f"epoch {batch.producer_epoch} after epoch {known.epoch}")
+    if batch.producer_epoch > known.epoch:
+        known = Producer(batch.producer_epoch, NONE, holes if batch.control else known.holes)
+    if batch.control:
+        return known, None
+
+    found = Producer(batch.producer_epoch, batch.last_sequence, holes)
+    expected = following(known.last_sequence)
+    if batch.base_sequence == expected:
+        return found, None
+    if known.last_sequence == NONE or is_ahead(batch.base_sequence, expected):
+        if holes > known.holes:
+            return found, None
+        return found, Violation(GAP, f"sequence {batch.base_sequence}, expected {expected} at epoch {known.epoch}")
+    evidence = f"sequence {batch.base_sequence} again, the last was {known.last_sequence} at epoch {known.epoch}"
+    longer = is_ahead(batch.last_sequence, expected)
+    return (found if longer else known), Violation(DUPLICATE, evidence)
+
+
+def following(last_sequence: int) -> int:
+    """The sequence after ``last_sequence``: 0 after none and after 2^31 - 1."""
+    return (last_sequence + 1) & SEQUENCE_MASK
+
+
+def is_ahead(sequence: int, expected: int) -> bool:
+    """Whether ``sequence`` is at or beyond ``expected``, modulo 2^31: the shorter way round decides."""
+    return (sequence - expected) & SEQUENCE_MASK < HALF
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The fold's state: what a partition's log says so far.
+
+    Attributes:
+        whole: whether it begins at offset 0.
+        end: one past the highest offset so far; None before the first batch.
+        holes: how many holes there are so far.
+        producers: by producer id; shared by all states of one fold, which owns it.
+    """
+
+    whole: bool = False
+    end: int | None = None
+    holes: int = 0
+    producers: dict[int, Producer] = field(default_factory=dict)
+
+    def append(self, batch: Batch) -> tuple[Self, Violation | None]:
+        """The log after one more batch, and the rule that the batch violates."""
+        if self.end is None:
+            log = replace(self, whole=batch.base_offset == 0, end=batch.last_offset + 1)
+        elif batch.base_offset < self.end:
+            last = self.end - 1
+            evidence = f"base offset {batch.base_offset} is not above the last offset {last} before it"
+            return replace(self, end=max(self.end, batch.last_offset + 1)), Violation(ORDER, evidence)
+        else:
+            hole = batch.base_offset > self.end
+            log = replace(self, holes=self.holes + hole, end=batch.last_offset + 1)
+        if batch.producer_id < 0:
+            return log, None
+        known = self.producers.get(batch.producer_id)
+        self.producers[batch.producer_id], violation = after(known, batch, log.holes, log.whole)
+        return log, violation
+
+
+def audit_log(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Violation]]:
+    """Every violation of a partition's log, the batches given in the order in which they lie in its files."""
+    log = Log()
+    for batch in batches:
+        log, violation = log.append(batch)
+        if violation is not None:
+            yield batch, violation

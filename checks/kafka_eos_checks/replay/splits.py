@@ -1,0 +1,115 @@
+"""Where the logs are, and the pieces in which they are read."""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka_eos.errors import MalformedBatch
+from kafka_eos.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, decode_batch
+from kafka_eos_checks.replay.headers import read_index
+
+SPLIT_BYTES = 64 << 20  # a Spark task costs about 50 ms; at 1 to 2 GB/s this is as long again
+
+_PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d+)(\.[0-9a-f]{32}-stray)?")
+_SEGMENT = re.compile(r"\d{20}\.log")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PartitionLog:
+    """One replica of one partition on disk.
+
+    Attributes:
+        broker: the log directory's name when there are several, else "".
+        topic: topic name.
+        partition: partition number.
+        folder: the folder that holds the segments.
+    """
+
+    broker: str
+    topic: str
+    partition: int
+    folder: str
+
+    def segments(self) -> list[Path]:
+        """The segment files in order of their base offset, which is their name."""
+        return sorted(path for path in Path(self.folder).iterdir() if _SEGMENT.fullmatch(path.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A byte range of a segment. ``number`` of ``count`` in its log: order is carried, never inferred from a scan.
+
+    Attributes:
+        log: the log it belongs to.
+        number: position in the log, from 0.
+        count: splits of the log.
+        segment: the segment's file name.
+        start: where a batch begins, in bytes.
+        end: where a batch ends, in bytes.
+    """
+
+    log: PartitionLog
+    number: int
+    count: int
+    segment: str
+    start: int
+    end: int
+
+    @property
+    def path(self) -> Path:
+        """The segment file."""
+        return Path(self.log.folder) / self.segment
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.end - self.start
+
+
+def plan(logs: Iterable[PartitionLog], split_bytes: int = SPLIT_BYTES) -> list[Split]:
+    """Cut logs into splits of about ``split_bytes``, inside a segment where its offset index knows a batch."""
+    splits = []
+    for log in logs:
+        ranges = [(path.name, *r) for path in log.segments() for r in ranges_of(path, split_bytes)]
+        splits += [Split(log, number, len(ranges), *r) for number, r in enumerate(ranges)]
+    return splits
+
+
+def ranges_of(segment: Path, split_bytes: int) -> list[tuple[int, int]]:
+    """Byte ranges that tile a segment; none for an empty one.
+
+    A point from the index is used only if a whole batch with the right CRC begins there.
+    """
+    size = segment.stat().st_size
+    points = [0]
+    if size > split_bytes:
+        with segment.open("rb", buffering=0) as file:
+            for point in read_index(segment).tolist():
+                if points[-1] + split_bytes <= point < size and _is_batch(file.fileno(), point):
+                    points.append(point)
+    return [(a, b) for a, b in zip(points, [*points[1:], size], strict=True) if a < b]
+
+
+def _is_batch(fd: int, position: int) -> bool:
+    head = os.pread(fd, HEADER_BYTES, position)
+    length = LOG_OVERHEAD_BYTES + int.from_bytes(head[8:12], "big", signed=True)
+    try:
+        decode_batch(os.pread(fd, max(length, 0), position))
+    except MalformedBatch:
+        return False
+    return True
+
+
+def tasks(splits: Sequence[Split], task_bytes: int = SPLIT_BYTES) -> list[list[Split]]:
+    """Group splits into tasks of about ``task_bytes``, so that a thousand tiny segments are not a thousand tasks."""
+    grouped: list[list[Split]] = []
+    room = 0
+    for split in splits:
+        if not grouped or room < split.size:
+            grouped.append([])
+            room = task_bytes
+        grouped[-1].append(split)
+        room -= split.size
+    return grouped

@@ -1,0 +1,360 @@
+"""The rules of :mod:`rules` by chunks: what can be proved of a chunk without knowing what lies before it.
+
+A chunk is a run of consecutive batches of one log. :func:`local` looks at it alone, vectorised, and proves for most
+producers that their batches follow one another without a violation. What is left of such a producer is one boundary
+row: what has to be checked against the batches before the chunk, and what is known after it. :class:`Combine` folds
+the chunks of a log from left to right.
+
+A chunk never writes a finding. Where a producer's batches are not provably clean, where a boundary row does not fit
+what was known, or where offsets go backwards, the readable rule runs again over that producer's batches, or over the
+chunk, from the exact state at its start. So the findings are the readable rule's own, whatever the cuts are.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos.segment import CorruptRegion
+from kafka_eos_checks.replay.findings import Finding
+from kafka_eos_checks.replay.headers import CONTROL_MASK, Headers, Ints, concatenate, is_set, read_headers
+from kafka_eos_checks.replay.rules import HALF, NONE, SEQUENCE_MASK, Batch, Log, Producer, Violation, after
+from kafka_eos_checks.replay.splits import Split
+
+CHUNK_BATCHES = 65_536  # measured: fits the cache; a chunk of a million batches takes twice as long a batch
+
+# One row per producer of a chunk. Holes are counted from the chunk's first batch. -1 in an epoch: there is none.
+BOUNDARY = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "producer_id",
+            "unproved",  # 1: the readable rule has to look at this producer's batches
+            "lead_epoch",  # the producer's first batch, if it is a marker
+            "lead_holes",
+            "head_epoch",  # its first data batch
+            "head_base_sequence",
+            "head_last_sequence",
+            "head_holes",
+            "tail_epoch",  # after its last data batch or its last marker that raised the epoch
+            "tail_last_sequence",
+            "tail_holes",
+        )
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Batches as arrays of shape (n,), in the order in which they lie in the log; fields as in :class:`rules.Batch`."""
+
+    position: Ints
+    base_offset: Ints
+    last_offset: Ints
+    producer_id: Ints
+    producer_epoch: Ints
+    base_sequence: Ints
+    last_sequence: Ints
+    control: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def take(self, which: NDArray[Any]) -> "Columns":
+        """Some of the batches: an index array, a mask or a slice."""
+        return Columns(*(getattr(self, name)[which] for name in self.__slots__))
+
+    def batches(self) -> Iterator[Batch]:
+        """One readable batch after the other."""
+        return map(Batch._make, zip(*(getattr(self, name).tolist() for name in self.__slots__), strict=True))
+
+
+def columns_of(headers: Headers) -> Columns:
+    """The columns that the rules read."""
+    base_offset = headers.column("base_offset")
+    base_sequence = headers.column("base_sequence")
+    delta = headers.column("last_offset_delta")
+    return Columns(
+        position=headers.positions,
+        base_offset=base_offset,
+        last_offset=base_offset + delta,
+        producer_id=headers.column("producer_id"),
+        producer_epoch=headers.column("producer_epoch"),
+        base_sequence=base_sequence,
+        last_sequence=(base_sequence + delta) & SEQUENCE_MASK,
+        control=is_set(headers, CONTROL_MASK),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What is left of a chunk.
+
+    Attributes:
+        split: number of the split in its log.
+        start: first byte of the chunk in its segment.
+        end: first byte after it.
+        batches: how many batches it has.
+        records: how many records its headers count.
+        markers: how many of its batches are control batches.
+        first_offset: base offset of its first batch; -1 without batches.
+        end_offset: one past its highest offset; -1 without batches.
+        holes: jumps of the offsets inside it.
+        disordered: whether its offsets go backwards somewhere.
+        boundary: one row per producer, dtype :data:`BOUNDARY`; empty when ``disordered``.
+        damage: its regions without a readable batch.
+    """
+
+    split: int
+    start: int
+    end: int
+    batches: int
+    records: int
+    markers: int
+    first_offset: int
+    end_offset: int
+    holes: int
+    disordered: bool
+    boundary: NDArray[np.void]
+    damage: tuple[CorruptRegion, ...] = ()
+
+
+def chunks_of(split: Split, index: Ints | None, check_crc: bool = True) -> Iterator[tuple[int, Headers]]:
+    """Read a split as chunks of at most about :data:`CHUNK_BATCHES` batches: (first byte, headers)."""
+    parts: list[Headers] = []
+    start = split.start
+    for part in read_headers(split.path, split.start, split.end, index=index, check_crc=check_crc):
+        parts.append(part)
+        if sum(map(len, parts)) >= CHUNK_BATCHES:
+            yield start, concatenate(parts)
+            start, parts = part.end, []
+    if parts:
+        yield start, concatenate(parts)
+
+
+def summarise(split: int, start: int, headers: Headers) -> Summary:
+    """The summary of a chunk that begins at byte ``start``."""
+    columns = columns_of(headers)
+    first, end, holes, disordered, boundary = local(columns)
+    return Summary(
+        split=split,
+        start=start,
+        end=headers.end,
+        batches=len(columns),
+        records=int(headers.column("record_count").sum()),
+        markers=int(columns.control.sum()),
+        first_offset=first,
+        end_offset=end,
+        holes=holes,
+        disordered=disordered,
+        boundary=boundary,
+        damage=headers.damage,
+    )
+
+
+def local(columns: Columns) -> tuple[int, int, int, bool, NDArray[np.void]]:
+    """First offset, end offset, holes, disordered and boundary rows of a chunk, from the chunk alone."""
+    if not len(columns):
+        return -1, -1, 0, False, np.empty(0, BOUNDARY)
+    first = int(columns.base_offset[0])
+    ends = np.maximum.accumulate(columns.last_offset + 1)
+    if (columns.base_offset[1:] < ends[:-1]).any():
+        return first, int(ends[-1]), 0, True, np.empty(0, BOUNDARY)
+    holes = holes_before(columns)
+    return first, int(ends[-1]), int(holes[-1]), False, _boundary_rows(columns, holes)
+
+
+def holes_before(columns: Columns) -> Ints:
+    """How many holes lie between the first batch and each batch, shape (n,); offsets must be in order."""
+    jumps = columns.base_offset[1:] > columns.last_offset[:-1] + 1
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(jumps, dtype=np.int64)))
+
+
+def _boundary_rows(columns: Columns, holes: Ints) -> NDArray[np.void]:
+    """One row per producer. An anchor is a batch after which the last sequence is known from the chunk alone."""
+    by_producer = _stable_order(columns.producer_id)
+    by_producer = by_producer[np.count_nonzero(columns.producer_id < 0) :]
+    if not len(by_producer):
+        return np.empty(0, BOUNDARY)
+    c, h = columns.take(by_producer), holes[by_producer]
+    here = np.arange(len(by_producer))
+    new = np.concatenate(([True], c.producer_id[1:] != c.producer_id[:-1]))
+    group_start = np.maximum.accumulate(np.where(new, here, 0))
+    rise = np.concatenate(([0], np.diff(c.producer_epoch)))
+    data = ~c.control
+    anchors = np.maximum.accumulate(np.where(data | (~new & (rise > 0)), here, -1))
+    before = np.concatenate(([-1], anchors[:-1]))
+    anchored = before >= group_start
+    datas = np.maximum.accumulate(np.where(data, here, -1))
+    head = data & (np.concatenate(([-1], datas[:-1])) < group_start)
+
+    unproved = (~new & (rise < 0)) | (data & anchored & (head | ~_follows(c, h, before)))
+    first = np.flatnonzero(new)
+    last = np.concatenate((first[1:], [len(here)])) - 1
+    rows = np.full(len(first), -1, BOUNDARY)
+    rows["producer_id"] = c.producer_id[first]
+    rows["unproved"] = np.logical_or.reduceat(unproved, first)
+    lead = c.control[first]
+    rows["lead_epoch"][lead] = c.producer_epoch[first[lead]]
+    rows["lead_holes"][lead] = h[first[lead]]
+    heads = np.flatnonzero(head)
+    owner = np.searchsorted(first, heads, "right") - 1
+    rows["head_epoch"][owner] = c.producer_epoch[heads]
+    rows["head_base_sequence"][owner] = c.base_sequence[heads]
+    rows["head_last_sequence"][owner] = c.last_sequence[heads]
+    rows["head_holes"][owner] = h[heads]
+    known = anchors[last] >= first
+    tail = anchors[last[known]]
+    rows["tail_epoch"][known] = c.producer_epoch[tail]
+    rows["tail_last_sequence"][known] = np.where(data[tail], c.last_sequence[tail], NONE)
+    rows["tail_holes"][known] = h[tail]
+    return rows
+
+
+def _follows(c: Columns, holes: Ints, anchor: Ints) -> NDArray[np.bool_]:
+    """Whether each batch follows its anchor without a violation, as :func:`rules.after` says, shape (n,)."""
+    fresh = c.control[anchor] | (c.producer_epoch > c.producer_epoch[anchor])
+    expected = np.where(fresh, 0, (c.last_sequence[anchor] + 1) & SEQUENCE_MASK)
+    ahead = fresh | ((c.base_sequence - expected) & SEQUENCE_MASK < HALF)
+    follows: NDArray[np.bool_] = (c.base_sequence == expected) | (ahead & (holes > holes[anchor]))
+    return follows
+
+
+def _stable_order(values: Ints) -> Ints:
+    """``argsort``, stable. Producer ids come in blocks, so they often fit 16 bits, which numpy sorts by radix."""
+    lowest = values.min()
+    if values.max() - lowest < 1 << 16:
+        return np.argsort((values - lowest).astype(np.uint16), kind="stable")
+    return np.argsort(values, kind="stable")
+
+
+Reread = Callable[[int, int, int], Columns]  # (split, first byte, end byte) -> the batches there
+
+
+class Combine:
+    """Folds the summaries of one log, in order, into its findings.
+
+    Args:
+        splits: all splits of the log, in order.
+        reread: reads a chunk's batches again where the readable rule has to decide.
+
+    Attributes:
+        findings: what the rules found so far.
+        reruns: how often a chunk was read again.
+    """
+
+    def __init__(self, splits: Sequence[Split], reread: Reread) -> None:
+        self.findings: list[Finding] = []
+        self.reruns = 0
+        self._splits = splits
+        self._reread = reread
+        self._log = Log()
+        self._split, self._position = 0, splits[0].start if splits else 0
+
+    def add(self, chunk: Summary) -> None:
+        """Fold one more chunk, which must begin where the one before it ended."""
+        self._advance(chunk)
+        if not chunk.batches:
+            return
+        log = self._log
+        if chunk.disordered or (log.end is not None and chunk.first_offset < log.end):
+            self._rerun_chunk(chunk)
+            return
+        if log.end is None:
+            log = replace(log, whole=chunk.first_offset == 0)
+        elif chunk.first_offset > log.end:
+            log = replace(log, holes=log.holes + 1)
+        unresolved = [row[0] for row in chunk.boundary.tolist() if not _resolve(log, row)]
+        if unresolved:
+            self._rerun_producers(chunk, log, unresolved)
+        self._log = replace(log, end=chunk.end_offset, holes=log.holes + chunk.holes)
+
+    def finish(self) -> list[Finding]:
+        """The findings, once every byte of every split has been folded."""
+        missing = len(self._splits) - self._split
+        assert missing == 0, f"{missing} split(s) of the log were never folded"
+        return self.findings
+
+    def _advance(self, chunk: Summary) -> None:
+        assert self._split < len(self._splits), f"chunk of split {chunk.split} after the end of the log"
+        split = self._splits[self._split]
+        assert (chunk.split, chunk.start) == (split.number, self._position), (
+            f"chunks must tile the log: expected split {split.number} byte {self._position}, "
+            f"found split {chunk.split} byte {chunk.start}"
+        )
+        self._position = chunk.end
+        if chunk.end >= split.end:
+            self._split += 1
+            self._position = self._splits[self._split].start if self._split < len(self._splits) else 0
+
+    def _rerun_chunk(self, chunk: Summary) -> None:
+        self.reruns += 1
+        for batch in self._reread(chunk.split, chunk.start, chunk.end).batches():
+            self._log, violation = self._log.append(batch)
+            self._report(chunk, batch, violation)
+
+    def _rerun_producers(self, chunk: Summary, log: Log, producer_ids: list[int]) -> None:
+        self.reruns += 1
+        columns = self._reread(chunk.split, chunk.start, chunk.end)
+        holes = holes_before(columns) + log.holes
+        which = np.isin(columns.producer_id, producer_ids)
+        for batch, count in zip(columns.take(which).batches(), holes[which].tolist(), strict=True):
+            known = log.producers.get(batch.producer_id)
+            log.producers[batch.producer_id], violation = after(known, batch, count, log.whole)
+            self._report(chunk, batch, violation)
+
+    def _report(self, chunk: Summary, batch: Batch, violation: Violation | None) -> None:
+        if violation is not None:
+            self.findings.append(finding(self._splits[chunk.split], batch, violation))
+
+
+def _resolve(log: Log, row: tuple[int, ...]) -> bool:
+    """Fold one boundary row into the log's producers; False, and nothing folded, when the readable rule must decide."""
+    pid, unproved, lead, lead_holes, epoch, base, last, holes, tail, tail_last, tail_holes = row
+    if unproved:
+        return False
+    known, violation = log.producers.get(pid), None
+    if lead >= 0:
+        known, violation = after(known, _marker(pid, lead), log.holes + lead_holes, log.whole)
+    if epoch >= 0 and violation is None:
+        head = Batch(0, 0, 0, pid, epoch, base, last, False)
+        known, violation = after(known, head, log.holes + holes, log.whole)
+    if violation is not None:
+        return False
+    if tail >= 0:
+        known = Producer(tail, tail_last, log.holes + tail_holes)
+    assert known is not None, "a producer of a chunk has a marker or a data batch in it"
+    log.producers[pid] = known
+    return True
+
+
+def _marker(producer_id: int, epoch: int) -> Batch:
+    return Batch(0, 0, 0, producer_id, epoch, NONE, NONE, True)
+
+
+def finding(split: Split, batch: Batch, violation: Violation) -> Finding:
+    """A violation with the place where it was found."""
+    return Finding(
+        rule=violation.rule,
+        topic=split.log.topic,
+        partition=split.log.partition,
+        broker=split.log.broker,
+        file=split.segment,
+        position=batch.position,
+        offset=batch.base_offset,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        evidence=violation.evidence,
+    )
+
+
+def reread_from(splits: Sequence[Split]) -> Reread:
+    """Reads chunks again from the files. The CRCs were compared the first time, and damage must be met again."""
+
+    def reread(split: int, start: int, end: int) -> Columns:
+        return columns_of(concatenate(list(read_headers(splits[split].path, start, end))))
+
+    return reread
