@@ -50,11 +50,19 @@ class Machine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action of the spec: its name, the method that is it, and the constant sets of its parameters."""
+    """An action of the spec: its name, the method that is it, and the constant sets of its parameters.
+
+    Attributes:
+        name: the TLA+ action.
+        method: the method of the machine.
+        domains: the constant sets of its parameters.
+        frame: what else stays unchanged when a module that extends the action's own takes it (``clientVars``), or "".
+    """
 
     name: str
     method: str
     domains: tuple[str, ...]
+    frame: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +92,18 @@ def action(name: str, *domains: str) -> Callable[[_Method], _Method]:
 
 
 def actions(machine: type[Machine]) -> tuple[Action, ...]:
-    """The actions of a machine in the order of their definition; a subclass's override keeps its base's mark."""
+    """The actions of a machine in the order of their definition; a subclass's override keeps its base's mark.
+
+    A machine that extends another one, as its module does, has an attribute ``FRAME``: the variables of its own that
+    the inherited actions leave unchanged.
+    """
     found: dict[str, Action] = {}
     for base in reversed(machine.__mro__):
+        frame = "" if getattr(base, "MODULE", "") == machine.MODULE else getattr(machine, "FRAME", "")
         for method, member in vars(base).items():
             marked = getattr(member, _ACTION, None)
             if marked is not None:
-                found[method] = Action(marked[0], method, marked[1])
+                found[method] = Action(marked[0], method, marked[1], frame)
     return tuple(found.values())
 
 
