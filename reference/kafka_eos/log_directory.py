@@ -104,7 +104,8 @@ def find_log_directories(path: Path) -> tuple[LogDirectory, ...]:
     root = path.resolve()
     own = _partition(root)
     if isinstance(own, Partition):
-        return (LogDirectory(path=root.parent, broker_id=_broker_id(root.parent), partitions=(own,), skipped=()),)
+        broker_id = _broker_id(root.parent)
+        return (LogDirectory(path=root.parent, broker_id=broker_id, partitions=(own,), skipped=_links(root)),)
     candidates = [root, *(child for child in sorted(root.iterdir()) if _is_own_directory(child))]
     found = tuple(directory for directory in map(_log_directory, candidates) if directory is not None)
     if not found:
@@ -126,6 +127,7 @@ def _log_directory(path: Path) -> LogDirectory | None:
             result = _partition(child)
             if isinstance(result, Partition):
                 partitions.append(result)
+                skipped += _links(child)
             else:
                 skipped.append(result)
     if not partitions and not _own_file(path / META_PROPERTIES):
@@ -165,6 +167,11 @@ def _partition(path: Path) -> Partition | Skipped:
         snapshots=tuple(sorted((offset, file) for (suffix, offset), file in files.items() if suffix == "snapshot")),
         leader_epoch_checkpoint=checkpoint if _own_file(checkpoint) else None,
     )
+
+
+def _links(path: Path) -> tuple[Skipped, ...]:
+    """The symbolic links in a partition's directory, which are left out of it."""
+    return tuple(Skipped(path=file, reason="a symbolic link") for file in sorted(path.iterdir()) if file.is_symlink())
 
 
 def _segment_files(path: Path) -> Iterator[tuple[str, int, Path]]:
