@@ -11,8 +11,8 @@ MAX_BARS = 40  # of one plot; the last row says how many more there are
 LARGEST, SMALLEST = 1e18, 1e-9  # of the values that have a place on a scale, the latter if it is logarithmic
 
 # CSS pixels
-WIDTH, ROW, BAR = 560, 38, 12
-FONT, VALUE_WIDTH = 12, 120
+WIDTH, ROW, BAR = 440, 38, 12
+FONT, VALUE_WIDTH = 12, 110
 
 
 @dataclass(frozen=True, slots=True)
