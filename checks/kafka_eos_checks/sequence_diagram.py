@@ -21,6 +21,9 @@ MAX_LIFELINES = 12
 MAX_STEPS_WITHOUT_FOOT = 20  # a longer picture names its lifelines again at the bottom
 MAX_TITLE = 600  # characters of the full text that a pointer resting on a step shows
 
+# What an event's detail says about the connection rather than about the protocol: not part of a step's note.
+PLUMBING = frozenset({"broker", "connection", "correlation", "delivered"})
+
 # CSS pixels
 GUTTER = 34
 FONT, SMALL = 12, 11
@@ -49,6 +52,10 @@ class Kind(StrEnum):
     EVENT = "event"  # a box on one lifeline
     CRASH = "crash"  # the lifeline ends in a cross …
     RESTART = "restart"  # … and goes on
+
+
+# The actions of a history after which a process is down, or up again.
+FAULTS = {"Crash": Kind.CRASH, "Restart": Kind.RESTART}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +180,9 @@ def from_story(
 def from_events(events: Iterable[Event], violation: Violation | None = None) -> str:
     """Draw a history, one step an event, so that ``violation.step`` counts events.
 
-    An ``invoke`` is an arrow from its process to the partition, coordinator or group it names; ``ok`` and ``fail``
-    are the answers, ``info`` an answer that got lost. Without an invoke before it, ``ok`` is the arrow itself.
+    An ``invoke`` is an arrow from its process to the partition, group, coordinator or broker it names; ``ok`` and
+    ``fail`` are the answers. ``info`` and whatever says ``"delivered": false`` in its detail is an answer that got
+    lost. Without an invoke before it, ``ok`` is the arrow itself.
     """
     roles: dict[str, Role] = {}
     waiting: Counter[tuple[str, str, str]] = Counter()
@@ -204,18 +212,16 @@ def _target(event: Event) -> tuple[str, Role]:
         return f"group {event.group}", Role.COORDINATOR
     if event.transactional_id is not None:
         return f"coordinator of {event.transactional_id}", Role.COORDINATOR
-    return "", Role.CLIENT
+    return str(event.detail.get("broker", "")), Role.BROKER
 
 
 def _step_of(event: Event, target: str, waiting: Counter[tuple[str, str, str]]) -> Step:
     """The step that shows one event; ``waiting`` counts the invocations without an answer."""
     label, note = _label(event), _note(event)
-    if "crash" in event.action.lower() or "kill" in event.action.lower():
-        return Step(event.process, label=label, kind=Kind.CRASH, note=note)
-    if "restart" in event.action.lower():
-        return Step(event.process, label=label, kind=Kind.RESTART, note=note)
-    if not target:
-        return Step(event.process, label=label, kind=Kind.EVENT, note=note)
+    if not target or event.action in FAULTS:
+        begins = event.phase == "invoke"
+        kind = Kind.EVENT if begins else FAULTS.get(event.action, Kind.EVENT)
+        return Step(event.process, label=f"{label} …" if begins else label, kind=kind, note=note)
     key = (event.process, event.action, target)
     if event.phase == "invoke":
         waiting[key] += 1
@@ -224,7 +230,8 @@ def _step_of(event: Event, target: str, waiting: Counter[tuple[str, str, str]]) 
     waiting[key] -= answers
     if not answers and event.phase == "ok":
         return Step(event.process, target, label, Kind.MESSAGE, note)
-    kind = {"ok": Kind.REPLY, "fail": Kind.REFUSED, "info": Kind.LOST}[event.phase]
+    lost = event.phase == "info" or event.detail.get("delivered") is False
+    kind = Kind.LOST if lost else Kind.REPLY if event.phase == "ok" else Kind.REFUSED
     return Step(target, event.process, label, kind, note)
 
 
@@ -250,7 +257,7 @@ def _note(event: Event) -> str:
         parts.append(f"{event.record_count} records")
     if event.generation is not None:
         parts.append(f"generation {event.generation}")
-    parts += [f"{name}={value}" for name, value in event.detail.items()]
+    parts += [f"{name}={value}" for name, value in event.detail.items() if name not in PLUMBING]
     return ", ".join(parts)
 
 

@@ -197,8 +197,8 @@ def test_a_history_becomes_requests_and_answers() -> None:
         event("p", "Produce", "fail", topic="t", partition=0, error=45),
         event("p", "Produce", "invoke", topic="t", partition=0),
         event("p", "Produce", "info"),
-        event("broker-1", "CrashBroker", "ok"),
-        event("broker-1", "RestartBroker", "ok"),
+        event("broker-1", "Crash", "ok"),
+        event("broker-1", "Restart", "ok"),
         event("p", "Rest", "ok"),
     ]
     drawn = from_events(events)
@@ -229,3 +229,28 @@ def test_coordinators_and_groups_are_lifelines() -> None:
 def test_an_error_code_without_a_name_is_shown_as_its_number() -> None:
     drawn = from_events([event("p", "Produce", "fail", topic="t", partition=0, error=999)])
     assert "Produce: error 999" in texts(drawn)
+
+
+def test_an_answer_that_was_not_delivered_is_lost_whatever_it_said() -> None:
+    ask = event("p", "Produce", "invoke", topic="t", partition=0)
+    said = event("p", "Produce", "ok", topic="t", partition=0, offset=3, detail={"delivered": False, "value": "v"})
+    heard = event("p", "Produce", "ok", topic="t", partition=0, offset=3, detail={"delivered": True})
+    assert step_kinds(from_events([ask, said])) == ["message", "lost"]
+    assert step_kinds(from_events([ask, heard])) == ["message", "reply"]
+    assert {"Produce @ 3", "value=v"} <= set(texts(from_events([ask, said])))
+
+
+def test_a_request_that_names_no_partition_goes_to_its_broker() -> None:
+    ask = event("p", "InitProducerId", "invoke", detail={"broker": "broker-1", "connection": 4})
+    drawn = from_events([ask, event("p", "InitProducerId", "fail", error=14, detail={"broker": "broker-1"})])
+    assert step_kinds(drawn) == ["message", "refused"]
+    assert "broker-1" in texts(drawn)
+    assert not any("connection" in text for text in texts(drawn))
+
+
+def test_a_crash_takes_place_when_it_is_over_and_not_when_it_begins() -> None:
+    events = [event("broker-1", action, phase) for action in ("Crash", "Restart") for phase in ("invoke", "ok")]
+    drawn = from_events(events)
+    assert step_kinds(drawn) == ["event", "crash", "event", "restart"]
+    assert classes(drawn).count("down") == 1
+    assert {"Crash …", "Crash", "Restart …", "Restart"} <= set(texts(drawn))
