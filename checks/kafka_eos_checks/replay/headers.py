@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from google_crc32c import value as crc32c
@@ -73,13 +74,21 @@ class Headers:
         return self.raw[name].astype(np.int64)
 
 
+class Block(NamedTuple):
+    """Headers and the bytes they were read from; ``data[0]`` is byte ``start`` of the file."""
+
+    headers: Headers
+    data: bytes
+    start: int
+
+
 def read_index(segment: Path) -> Ints:
     """Positions from the offset index beside a segment, strictly increasing; empty when there is none.
 
     The active segment's index is preallocated: its zero entries are no entries.
     """
     path = segment.with_suffix(".index")
-    if not path.is_file():
+    if not path.is_file() or path.is_symlink():
         return np.empty(0, np.int64)
     data = path.read_bytes()
     entries = np.frombuffer(data[: len(data) // 8 * 8], INDEX_ENTRY)
@@ -90,7 +99,15 @@ def read_index(segment: Path) -> Ints:
 def read_headers(
     path: Path, start: int = 0, end: int | None = None, *, index: Ints | None = None, check_crc: bool = True
 ) -> Iterator[Headers]:
-    """Read the batch headers of a byte range of a segment, a block at a time.
+    """The headers of :func:`read_blocks`."""
+    for block in read_blocks(path, start, end, index=index, check_crc=check_crc):
+        yield block.headers
+
+
+def read_blocks(
+    path: Path, start: int = 0, end: int | None = None, *, index: Ints | None = None, check_crc: bool = True
+) -> Iterator[Block]:
+    """Read a byte range of a segment, a block at a time.
 
     Args:
         path: the ``.log`` file.
@@ -100,7 +117,10 @@ def read_headers(
         check_crc: whether to compare each batch with its CRC; a batch that differs is damage.
 
     Yields:
-        Headers of at least one batch or with some damage, in order of position, covering the range without a hole.
+        Blocks of at least one batch or with some damage, in order of position, covering the range without a hole.
+
+    Raises:
+        OSError: the segment cannot be read, or it changes meanwhile.
     """
     lanes = np.empty(0, np.int64) if index is None else index
     with path.open("rb", buffering=0) as file:
@@ -108,13 +128,13 @@ def read_headers(
         limit = size if end is None else min(end, size)
         position = start
         while position < limit:
-            headers = _read_block(file.fileno(), position, limit, lanes, check_crc)
-            position = headers.end
-            yield headers
+            block = _read_block(file.fileno(), position, limit, lanes, check_crc)
+            position = block.headers.end
+            yield block
 
 
-def _read_block(fd: int, start: int, limit: int, index: Ints, check_crc: bool) -> Headers:
-    """Headers of the batches that lie in the block at ``start``, up to and with the first damage."""
+def _read_block(fd: int, start: int, limit: int, index: Ints, check_crc: bool) -> Block:
+    """The batches that lie in the block at ``start``, up to and with the first damage."""
     data = os.pread(fd, min(BLOCK_BYTES, limit - start), start)
     if len(data) >= LOG_OVERHEAD_BYTES:
         first = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big", signed=True)
@@ -131,9 +151,9 @@ def _read_block(fd: int, start: int, limit: int, index: Ints, check_crc: bool) -
         positions, raw, stop = positions[: bad[0]], raw[: bad[0]], int(positions[bad[0]])
     healthy = not len(bad) and stop > 0 and (stop == len(data) or _continues(data, stop, limit - start))
     if healthy:
-        return Headers(positions + start, raw, start + stop)
+        return Block(Headers(positions + start, raw, start + stop), data, start)
     damage = find_damage(fd, start + stop, limit)
-    return Headers(positions + start, raw, damage.end, (damage,))
+    return Block(Headers(positions + start, raw, damage.end, (damage,)), data, start)
 
 
 def _continues(data: bytes, stop: int, limit: int) -> bool:

@@ -1,19 +1,16 @@
 """Where the logs are, and the pieces in which they are read."""
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kafka_eos.errors import MalformedBatch
+from kafka_eos.log_directory import find_log_directories
 from kafka_eos.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, decode_batch
 from kafka_eos_checks.replay.headers import read_index
 
 SPLIT_BYTES = 64 << 20  # a Spark task costs about 50 ms; at 1 to 2 GB/s this is as long again
-
-_PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d+)(\.[0-9a-f]{32}-stray)?")
-_SEGMENT = re.compile(r"\d{20}\.log")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -21,20 +18,41 @@ class PartitionLog:
     """One replica of one partition on disk.
 
     Attributes:
-        broker: the log directory's name when there are several, else "".
+        broker: which log directory it is of, when there are several, else "".
         topic: topic name.
         partition: partition number.
         folder: the folder that holds the segments.
+        segments: their file names, in order of their base offsets.
     """
 
     broker: str
     topic: str
     partition: int
     folder: str
+    segments: tuple[str, ...]
 
-    def segments(self) -> list[Path]:
-        """The segment files in order of their base offset, which is their name."""
-        return sorted(path for path in Path(self.folder).iterdir() if _SEGMENT.fullmatch(path.name))
+    def __str__(self) -> str:
+        return f"{self.broker}/{self.topic}-{self.partition}" if self.broker else f"{self.topic}-{self.partition}"
+
+
+def find_logs(path: Path) -> list[PartitionLog]:
+    """The logs in a broker's log directory, or in the log directories right below ``path``.
+
+    Raises:
+        NotALogDirectory: there is none.
+    """
+    directories = find_log_directories(path)
+    return [
+        PartitionLog(
+            broker=directory.path.name if len(directories) > 1 else "",
+            topic=partition.topic,
+            partition=partition.partition,
+            folder=str(partition.path),
+            segments=tuple(segment.log.name for segment in partition.segments),
+        )
+        for directory in directories
+        for partition in directory.partitions
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +78,7 @@ class Split:
     @property
     def path(self) -> Path:
         """The segment file."""
-        return Path(self.log.folder) / self.segment
+        return Path(self.log.folder, self.segment)
 
     @property
     def size(self) -> int:
@@ -72,7 +90,7 @@ def plan(logs: Iterable[PartitionLog], split_bytes: int = SPLIT_BYTES) -> list[S
     """Cut logs into splits of about ``split_bytes``, inside a segment where its offset index knows a batch."""
     splits = []
     for log in logs:
-        ranges = [(path.name, *r) for path in log.segments() for r in ranges_of(path, split_bytes)]
+        ranges = [(name, *r) for name in log.segments for r in ranges_of(Path(log.folder, name), split_bytes)]
         splits += [Split(log, number, len(ranges), *r) for number, r in enumerate(ranges)]
     return splits
 

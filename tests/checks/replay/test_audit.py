@@ -8,13 +8,22 @@ import pytest
 from kafka_eos_checks.replay import local
 from kafka_eos_checks.replay import spark as engine
 from kafka_eos_checks.replay.rules import DUPLICATE, Batch
-from kafka_eos_checks.replay.splits import PartitionLog
+from kafka_eos_checks.replay.splits import PartitionLog, find_logs
 from kafka_eos_checks.replay.synthetic import faulty_log, write_log
 
 
 def log_of(folder: Path, batches: list[Batch], partition: int = 0, **how: Any) -> PartitionLog:
-    log = PartitionLog("", "orders", partition, str(folder / f"orders-{partition}"))
-    write_log(Path(log.folder), batches, **how)
+    path = folder / f"orders-{partition}"
+    write_log(path, batches, **how)
+    [log] = find_logs(path)
+    return log
+
+
+def empty_log(folder: Path, partition: int) -> PartitionLog:
+    path = folder / f"orders-{partition}" / f"{0:020d}.log"
+    path.parent.mkdir()
+    path.touch()
+    [log] = find_logs(path.parent)
     return log
 
 
@@ -45,8 +54,7 @@ def test_a_duplicate_is_found_with_file_position_offset_and_producer(tmp_path: P
 @pytest.mark.spark
 def test_spark_finds_what_the_local_engine_finds(tmp_path: Path, spark: Any) -> None:
     logs = [log_of(tmp_path, faulty_log(k, 400, 0.05), k, segment_batches=150) for k in range(3)]
-    logs += [log_of(tmp_path, with_a_duplicate(), 3), log_of(tmp_path, [], 4)]
-    Path(logs[4].folder).mkdir()
-    expected = local.audit_logs(logs)
+    logs += [log_of(tmp_path, with_a_duplicate(), 3), empty_log(tmp_path, 4)]
+    expected = local.audit_logs(logs, split_bytes=20_000)
     assert sum(len(audit.findings) for audit in expected) > 20
     assert engine.audit_logs(logs, spark=spark, split_bytes=20_000) == expected
