@@ -1,0 +1,465 @@
+"""Graph equality: the reference has exactly TLC's states, labelled edges and refusals.
+
+Every state of TLC's graph is loaded into the machine and every action instance is tried in it: an edge of the graph must
+be allowed and land on its target, everything else must be refused. Then the machine is searched on its own, and must
+find the same states and edges. No sample is taken, and a difference is told as the shortest path to it.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any, get_type_hints
+
+import numpy as np
+from kafka_eos import machine as machines
+from kafka_eos.errors import NotEnabled, Rejected
+from kafka_eos.explorer import OUTSIDE, TooManyStates, explore
+from kafka_eos.spec_mapping import SpecValue, from_spec, snake_case, to_spec
+
+from kafka_eos_checks.graph import GraphUnusable, StateGraph, export, instance_text
+from kafka_eos_checks.models import MalformedRegistry, Model, Registry, bounds_predicate, import_machine
+from kafka_eos_checks.story import Step, differences, tell
+from kafka_eos_checks.terminal import print_verdicts, progress_console
+from kafka_eos_checks.tla_values import canonical
+from kafka_eos_checks.verdict import Verdict, write_verdicts
+
+MAX_DIFFERENCES = 20  # kept with their place; the rest is counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One place where the machine is not the spec.
+
+    Attributes:
+        state: place of the state in TLC's graph.
+        instance: place of the action instance, or -1 when the state itself differs.
+        what: what differs, in words.
+        target: place of the state that the spec goes to, or -1.
+        found: the machine's next state by variable, or None.
+    """
+
+    state: int
+    instance: int
+    what: str
+    target: int = -1
+    found: dict[str, SpecValue] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """What a comparison of a machine with TLC's graph found.
+
+    Attributes:
+        model: the model's name.
+        states: states within the bounds.
+        outside: states just outside the bounds, as targets only.
+        edges: labelled edges compared.
+        refusals: (state, instance) pairs that both refuse.
+        differences: the first differences, nearest to the initial state first.
+        difference_count: all of them.
+        evidence: the first difference as a story.
+        seconds: wall time of the comparison, without TLC.
+        tlc_seconds: wall time of TLC.
+    """
+
+    model: str
+    states: int = 0
+    outside: int = 0
+    edges: int = 0
+    refusals: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    difference_count: int = 0
+    evidence: str = ""
+    seconds: float = 0.0
+    tlc_seconds: float = 0.0
+
+    @property
+    def equal(self) -> bool:
+        """Whether the machine and TLC agree on everything."""
+        return self.difference_count == 0
+
+    def add(self, difference: Difference) -> None:
+        """Count a difference, and keep it while there are few."""
+        self.difference_count += 1
+        if len(self.differences) < MAX_DIFFERENCES:
+            self.differences.append(difference)
+
+    @property
+    def figures(self) -> dict[str, int | float | str]:
+        """The counts."""
+        checked = self.edges + self.refusals
+        return {
+            "states": self.states,
+            "edges": self.edges,
+            "refusals": self.refusals,
+            "checks_per_second": int(checked / self.seconds) if self.seconds else 0,
+        }
+
+
+class _Loader:
+    """Loads rows of the state table into the machine; each distinct value of a variable is mapped once."""
+
+    def __init__(self, machine: type[Any], constants: Any, variables: Sequence[str]) -> None:
+        hints = get_type_hints(machine)
+        context = machine.context(constants)
+        self._names = [snake_case(name) for name in variables]
+        self._hints = [hints[name] for name in self._names]
+        self._known: list[dict[SpecValue, Any]] = [{} for _ in variables]
+        self._map = partial(from_spec, context=context)
+        self._make = partial(machine, constants=constants)
+
+    def _field(self, place: int, value: SpecValue) -> Any:
+        known = self._known[place]
+        try:
+            return known[value]
+        except KeyError:
+            loaded = self._map(self._hints[place], value)
+            back = canonical(to_spec(loaded))
+            if back != canonical(value):
+                raise TypeError(f"{self._names[place]}: {value!r} comes back as {back!r}") from None
+            known[value] = loaded
+            return loaded
+
+    def load(self, row: Sequence[SpecValue]) -> Any:
+        """The machine's state of a row.
+
+        Raises:
+            TypeError: when a value has no counterpart in the machine, or does not come back as it went in.
+            KeyError: when it is an error code that the machine does not know.
+        """
+        return self._make(**{name: self._field(place, row[place]) for place, name in enumerate(self._names)})
+
+
+def _spec_state(state: Any) -> dict[str, SpecValue]:
+    return {name: canonical(value) for name, value in machines.dump(state).items()}
+
+
+def _row_state(graph: StateGraph, place: int) -> dict[str, SpecValue]:
+    return {name: canonical(value) for name, value in graph.state(place).items()}
+
+
+def _load_all(graph: StateGraph, machine: type[Any], constants: Any, comparison: Comparison) -> list[Any]:
+    """Every state of the graph as the machine's, None where it cannot be loaded."""
+    loader = _Loader(machine, constants, graph.variables)
+    loaded: list[Any] = []
+    for place, row in enumerate(graph.states):
+        try:
+            loaded.append(loader.load(row))
+        except (TypeError, KeyError, ValueError) as error:
+            loaded.append(None)
+            comparison.add(Difference(state=place, instance=-1, what=f"the state cannot be loaded: {error}"))
+    return loaded
+
+
+def _inject(
+    graph: StateGraph,
+    loaded: Sequence[Any],
+    comparison: Comparison,
+    on_progress: Callable[[int], None],
+) -> None:
+    """Try every instance in every state within the bounds."""
+    calls = [(place, i.action.method, i.arguments) for place, i in enumerate(graph.instances)]
+    for source in np.flatnonzero(graph.inside).tolist():
+        state = loaded[source]
+        if state is None:
+            continue
+        expected: dict[int, int] = {}
+        for label, target in graph.outgoing(source):
+            if label in expected:
+                what = "the spec has several next states for one action instance"
+                comparison.add(Difference(state=source, instance=label, what=what, target=target))
+            expected[label] = target
+        for label, method, arguments in calls:
+            try:
+                after = getattr(state, method)(*arguments)
+            except (NotEnabled, Rejected) as refusal:
+                if label not in expected:
+                    comparison.refusals += 1
+                    continue
+                what = f"the spec allows it, the machine refuses: {refusal}"
+                comparison.add(Difference(state=source, instance=label, what=what, target=expected[label]))
+                continue
+            except Exception as error:  # noqa: BLE001 - whatever a machine under test raises is a difference
+                what = f"the machine fails with {type(error).__name__}: {error}"
+                comparison.add(
+                    Difference(state=source, instance=label, what=what, target=expected.get(label, -1))
+                )
+                continue
+            if label not in expected:
+                what = "the machine allows it, the spec does not"
+                comparison.add(Difference(state=source, instance=label, what=what, found=_spec_state(after)))
+            elif after == loaded[expected[label]]:
+                comparison.edges += 1
+            else:
+                what = "the machine goes to another state than the spec"
+                comparison.add(
+                    Difference(
+                        state=source, instance=label, what=what, target=expected[label], found=_spec_state(after)
+                    )
+                )
+        if source % 1000 == 0:
+            on_progress(source)
+
+
+def _search(
+    graph: StateGraph,
+    loaded: Sequence[Any],
+    initial: Any,
+    within_bounds: Callable[[Any], bool],
+    comparison: Comparison,
+) -> None:
+    """Search the machine on its own and compare what it finds with the graph."""
+    place_of = {state: place for place, state in enumerate(loaded)}
+    try:
+        found = explore(initial, graph.instances, within_bounds, limit=graph.states_inside)
+    except TooManyStates:
+        what = f"the machine, searched on its own, has more than TLC's {graph.states_inside} states"
+        comparison.add(Difference(state=graph.initial[0], instance=-1, what=what))
+        return
+    places = [place_of.get(state, -1) for state in found.states]
+    missing = set(np.flatnonzero(graph.inside).tolist()) - set(places)
+    for place in sorted(missing):
+        comparison.add(Difference(state=place, instance=-1, what="the machine, searched on its own, does not reach it"))
+    if -1 in places:
+        what = f"the machine, searched on its own, reaches {places.count(-1)} states that TLC does not have"
+        comparison.add(Difference(state=graph.initial[0], instance=-1, what=what))
+        return
+    # targets outside the bounds are one place, since the search does not keep them
+    mapping = np.array([*places, -1], dtype=np.int64)  # OUTSIDE is -1: the last element
+    assert OUTSIDE == -1
+    own = _packed(graph, mapping[np.array(found.sources)], np.array(found.labels), mapping[np.array(found.targets)])
+    targets = np.where(graph.inside[graph.targets], graph.targets, -1)
+    theirs = _packed(graph, graph.sources, graph.labels, targets)
+    for packed in np.setxor1d(own, theirs).tolist():
+        source, label = divmod(packed // (len(graph.states) + 1), len(graph.instances))
+        what = "the machine, searched on its own, and TLC differ in this edge"
+        comparison.add(Difference(state=source, instance=label, what=what))
+
+
+def _packed(graph: StateGraph, sources: Any, labels: Any, targets: Any) -> Any:
+    """Edges as one number each, without repetition."""
+    return np.unique((sources * len(graph.instances) + labels) * (len(graph.states) + 1) + targets + 1)
+
+
+def _compare_bounds(
+    graph: StateGraph, loaded: Sequence[Any], within_bounds: Callable[[Any], bool], comparison: Comparison
+) -> None:
+    for place, state in enumerate(loaded):
+        if state is not None and within_bounds(state) != bool(graph.inside[place]):
+            what = f"the bounds in Python say {not graph.inside[place]}, TLC's constraint {bool(graph.inside[place])}"
+            comparison.add(Difference(state=place, instance=-1, what=what))
+
+
+def compare(
+    model: Model,
+    machine: type[Any] | None = None,
+    *,
+    graph: StateGraph | None = None,
+    within_bounds: Callable[[Any], bool] | None = None,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> Comparison:
+    """Compare a machine with TLC's graph of a model.
+
+    Args:
+        model: the model.
+        machine: the machine; by default the reference's own. A mutant of it must be told apart.
+        graph: TLC's graph, where it is at hand.
+        within_bounds: the Python twin of the model's bounds; by default the one of ``kafka_eos_checks.bounds``.
+        on_progress: called now and then with a line that says how far it is.
+
+    Raises:
+        GraphUnusable: when TLC gives no graph.
+        MalformedRegistry: when the registry's entry does not fit the machine.
+    """
+    cls = machine or model.machine_class()
+    if graph is None:
+        graph = export(model, cls, on_progress=lambda p: on_progress(f"TLC: {p.distinct:,} states"))
+    within = within_bounds or bounds_predicate(model)
+    constants = model.machine_constants(cls)
+    began = monotonic()
+    comparison = Comparison(
+        model=model.name,
+        states=graph.states_inside,
+        outside=len(graph.states) - graph.states_inside,
+        tlc_seconds=graph.seconds,
+    )
+    initial = cls.initial(constants)
+    loaded = _load_all(graph, cls, constants, comparison)
+    if [loaded[place] for place in graph.initial] != [initial]:
+        comparison.add(
+            Difference(
+                state=graph.initial[0],
+                instance=-1,
+                what="the initial states differ",
+                target=graph.initial[0],
+                found=_spec_state(initial),
+            )
+        )
+    _compare_bounds(graph, loaded, within, comparison)
+    _inject(graph, loaded, comparison, lambda done: on_progress(f"{done:,} of {len(graph.states):,} states tried"))
+    if comparison.equal:
+        on_progress("the reference searches on its own")
+        _search(graph, loaded, initial, within, comparison)
+    comparison.seconds = monotonic() - began
+    if comparison.differences:
+        depth, _, _ = graph.tree
+        comparison.differences.sort(key=lambda difference: depth[difference.state])
+        comparison.evidence = explain(graph, comparison)
+    return comparison
+
+
+def explain(graph: StateGraph, comparison: Comparison) -> str:
+    """The nearest difference: the shortest path to it, then the two floors side by side."""
+    difference = comparison.differences[0]
+    steps = [
+        Step("Init" if label < 0 else instance_text(graph.instances[label]), _row_state(graph, place))
+        for label, place in graph.path_to(difference.state)
+    ]
+    return "\n".join([tell(steps), *_difference_lines(graph, difference), *_other_lines(graph, comparison)])
+
+
+def _difference_lines(graph: StateGraph, difference: Difference) -> Iterator[str]:
+    if difference.instance >= 0:
+        yield f"then  {instance_text(graph.instances[difference.instance])}"
+    yield f"      {difference.what}"
+    before = _row_state(graph, difference.state)
+    if difference.target >= 0:
+        target = _row_state(graph, difference.target)
+        if difference.found is not None:
+            yield "      machine -> spec:"
+            yield from (f"        {change}" for change in differences(difference.found, target))
+            return
+        yield "      in the spec:"
+        yield from (f"        {change}" for change in differences(before, target))
+    elif difference.found is not None:
+        yield "      in the machine:"
+        yield from (f"        {change}" for change in differences(before, difference.found))
+
+
+def _other_lines(graph: StateGraph, comparison: Comparison) -> Iterator[str]:
+    actions: dict[str, int] = {}
+    for difference in comparison.differences:
+        name = graph.instances[difference.instance].action.name if difference.instance >= 0 else "a state"
+        actions[f"{name}: {difference.what}"] = actions.get(f"{name}: {difference.what}", 0) + 1
+    yield f"{comparison.difference_count:,} differences in all; among the first {len(comparison.differences)}:"
+    yield from (f"  {count:3d} x {name}" for name, count in actions.items())
+
+
+def conformance_verdict(model: Model, comparison: Comparison) -> Verdict:
+    """The verdict on the reference itself."""
+    found = "equal" if comparison.equal else f"{comparison.difference_count:,} differences"
+    return Verdict(
+        check="graph",
+        name=model.name,
+        expected="equal",
+        found=found,
+        ok=comparison.equal and comparison.edges > 0 and comparison.refusals > 0,
+        seconds=comparison.seconds + comparison.tlc_seconds,
+        figures=comparison.figures,
+        evidence=comparison.evidence,
+        claims=model.claims,
+    )
+
+
+def mutant_verdict(mutant: Model, comparison: Comparison) -> Verdict:
+    """The verdict on a mutant of the reference, which the comparison has to tell apart."""
+    nearest = comparison.differences[0].what if comparison.differences else ""
+    return Verdict(
+        check="graph-mutant",
+        name=mutant.name,
+        expected="told apart",
+        found="told apart" if not comparison.equal else "equal",
+        ok=not comparison.equal,
+        seconds=comparison.seconds,
+        figures={"differences": comparison.difference_count, "nearest": nearest},
+        evidence=comparison.evidence,
+    )
+
+
+EPILOG = """examples:
+  kafka-eos conformance                        every model that says graph = true
+  kafka-eos conformance PartitionLog --json build/conformance.json
+  kafka-eos conformance --mutant NoDuplicateCache
+  kafka-eos conformance --mutant all
+"""
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``conformance``."""
+    parser = subparsers.add_parser(
+        "conformance",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="models of the registry; default: all with a graph")
+    parser.add_argument("--mutant", action="append", default=[], metavar="ID", help="a mutant of the reference, or all")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    parser.set_defaults(run=run)
+
+
+def _mutants(registry: Registry, names: Sequence[str], models: Sequence[Model]) -> list[Model]:
+    """The mutants that are asked for and that the reference has."""
+    if "all" in names:
+        chosen = {model.name for model in models}
+        return [m for m in registry.mutants.values() if m.python and registry.models[m.model].graph and m.model in chosen]
+    mutants = [registry.get(name) for name in names]
+    for mutant in mutants:
+        if not mutant.python:
+            raise MalformedRegistry(f"{mutant.source}: no 'python', so the reference has no such mutant; add it")
+    return mutants
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``conformance``."""
+    try:
+        registry = Registry()
+        named = [registry.get(name) for name in arguments.models]
+        every = [model for model in registry.models.values() if model.graph]
+        mutants = _mutants(registry, arguments.mutant, named or every)
+        models = named or ([] if arguments.mutant else every)
+        verdicts = list(check(registry, models, mutants))
+    except (MalformedRegistry, GraphUnusable) as error:
+        print(f"kafka-eos conformance: {error}", file=sys.stderr)
+        return 2
+    if not verdicts:
+        print("kafka-eos conformance: no model to compare; name one, or set graph = true", file=sys.stderr)
+        return 2
+    print_verdicts(verdicts, "graph equality")
+    if arguments.json:
+        write_verdicts(arguments.json, verdicts)
+    return 0 if all(verdict.ok for verdict in verdicts) else 1
+
+
+def check(registry: Registry, models: Sequence[Model], mutants: Sequence[Model] = ()) -> Iterator[Verdict]:
+    """The verdicts on models and mutants; each graph is exported once."""
+    graphs: dict[str, StateGraph] = {}
+    with progress_console.status("") as status:
+
+        def graph_of(model: Model) -> StateGraph:
+            if model.name not in graphs:
+                status.update(f"{model.name}: TLC exports the graph")
+                graphs[model.name] = export(
+                    model,
+                    model.machine_class(),
+                    on_progress=lambda p: status.update(f"{model.name}: TLC, {p.distinct:,} states"),
+                )
+            return graphs[model.name]
+
+        for model in models:
+            comparison = compare(
+                model, graph=graph_of(model), on_progress=lambda line, m=model: status.update(f"{m.name}: {line}")
+            )
+            if not any(mutant.model == model.name for mutant in mutants):
+                del graphs[model.name]
+            yield conformance_verdict(model, comparison)
+        for mutant in mutants:
+            base = registry.models[mutant.model]
+            machine = import_machine(mutant.python, mutant.source)
+            status.update(f"{mutant.name}: the mutant is compared with {base.name}")
+            yield mutant_verdict(mutant, compare(base, machine, graph=graph_of(base)))

@@ -1,0 +1,514 @@
+"""The registry of models: ``spec/models.toml``, validated, and turned into what TLC reads.
+
+A model is a module with values for its constants, a bound on the search, and what has to come out. A mutant is a model
+with one rule changed, and must violate the property it names. ::
+
+    [model.PartitionLog]
+    module = "PartitionLog"
+    title = "one leader, every request"
+    tier = "small"                                     # small | full | deep
+    constants = { ProducerIds = "{0, 1}", MaxSequence = "3", MaxEntries = "3" }
+    bounds = "Bounds"                                  # a state constraint
+    invariants = ["NoGapNoDuplicate"]
+    probes = ["IsFull"]                                # state predicates that some state must fulfil
+    graph = true                                       # the reference has to have the same state graph
+    expect = { verdict = "holds", generated = 9876, states = 1234, depth = 9 }
+    claims = ["C03"]
+
+    [mutant.NoDuplicateCache]
+    model = "PartitionLog"
+    title = "the leader remembers no batch (KAFKA-5494)"
+    overrides = { IsDuplicate = "NoDuplicateCache" }   # rule -> operator of spec/mutants/PartitionLogMutants.tla
+    violates = "NoGapNoDuplicate"
+    python = "kafka_eos_checks.mutants:NoDuplicateCache"
+    replay = "duplicate"                               # or: replay_blind = "why no replay can see it"
+
+The operator that ``bounds`` names stands in ``spec/bounds/<module>Bounds.tla``, or in the module or its mutants; what that
+module needs to know (``MaxEntries``) is a constant like any other.
+"""
+
+import importlib
+import re
+import shutil
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from kafka_eos import machine as machines
+from kafka_eos.spec_mapping import SpecValue, snake_case
+
+from kafka_eos_checks.paths import build_folder, spec_folder
+from kafka_eos_checks.tla_values import MalformedValue, parse_value
+
+TIERS = ("small", "full", "deep")
+
+
+class MalformedRegistry(ValueError):  # noqa: N818 - named for the file, as MalformedBatch is
+    """An entry of the registry that cannot be used; says file, entry, reason and remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What has to come out of a model.
+
+    Attributes:
+        violates: the property that must be violated, or "" when all hold.
+        generated: states that TLC generates, duplicates included.
+        states: distinct states.
+        depth: depth of the search; for a violation, the number of states of the counterexample.
+    """
+
+    violates: str = ""
+    generated: int | None = None
+    states: int | None = None
+    depth: int | None = None
+
+    @property
+    def words(self) -> str:
+        """The verdict in the words of :class:`kafka_eos_checks.tlc.Result`."""
+        return f"violates {self.violates}" if self.violates else "holds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One entry of the registry; the module's docstring says what the fields mean.
+
+    Attributes:
+        name: key of the entry, unique among models and mutants.
+        kind: ``model`` or ``mutant``.
+        module: TLA+ module.
+        title: one line.
+        tier: when it is run.
+        constants: constant -> its value in TLA+.
+        overrides: operator -> the operator that takes its place.
+        bounds: a state constraint, or "".
+        specification: the temporal formula.
+        invariants: state predicates that are checked in every state.
+        properties: temporal properties; a single one where it must be violated, since TLC does not name it.
+        deadlock: whether a state without a successor is an error.
+        expect: what has to come out.
+        graph: whether the reference has to have the same state graph.
+        probes: state predicates that some state must fulfil.
+        never: actions that cannot be taken with these constants; every other action must be.
+        machine: the reference's class, ``package.module:Class``; by default ``kafka_eos.<module>:<Module>``.
+        claims: ids of the ledger's claims that the verdict settles.
+        model: for a mutant, the model it changes.
+        python: for a mutant, the same mutant of the reference.
+        replay: for a mutant, the finding with which the replay of a log shows it.
+        replay_blind: for a mutant, why no replay of a log can show it.
+        spec: the folder of the modules.
+        source: where the entry stands.
+    """
+
+    name: str
+    kind: str = "model"
+    module: str
+    title: str
+    tier: str = "small"
+    constants: Mapping[str, str] = field(default_factory=dict)
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    bounds: str = ""
+    specification: str = "Spec"
+    invariants: tuple[str, ...] = ()
+    properties: tuple[str, ...] = ()
+    deadlock: bool = False
+    expect: Expectation = field(default_factory=Expectation)
+    graph: bool = False
+    probes: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    machine: str = ""
+    claims: tuple[str, ...] = ()
+    model: str = ""
+    python: str = ""
+    replay: str = ""
+    replay_blind: str = ""
+    spec: Path
+    source: str = ""
+
+    @property
+    def root_module(self) -> str:
+        """Name of the generated root module."""
+        return f"MC_{self.name}"
+
+    def machine_class(self) -> type[machines.Machine]:
+        """The reference's machine for this model."""
+        return import_machine(self.machine or f"kafka_eos.{snake_case(self.module)}:{self.module}", self.source)
+
+    def constant_values(self) -> dict[str, SpecValue]:
+        """The values of the constants.
+
+        Raises:
+            MalformedRegistry: when a constant is an expression that only TLC can evaluate.
+        """
+        values = {}
+        for name, text in self.constants.items():
+            try:
+                values[name] = parse_value(text)
+            except MalformedValue as error:
+                raise MalformedRegistry(f"{self.source}: constant {name}: {error}; write a literal value") from None
+        return values
+
+    def machine_constants(self, machine: type[machines.Machine] | None = None) -> Any:
+        """The constants as the machine wants them."""
+        cls = machine or self.machine_class()
+        return machines.load_constants(constants_class(cls), self.constant_values())
+
+
+def constants_class(machine: type[machines.Machine]) -> type[Any]:
+    """The dataclass of a machine's constants, from the annotation of its field ``constants``."""
+    hint = machines.get_type_hints(machine)["constants"]
+    assert isinstance(hint, type)
+    return hint
+
+
+def import_machine(path: str, source: str) -> type[Any]:
+    """The class that ``package.module:Class`` names.
+
+    Raises:
+        MalformedRegistry: when there is none.
+    """
+    module, _, name = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise MalformedRegistry(f"{source}: no machine {path!r} ({error}); name one as 'package.module:Class'") from None
+    assert isinstance(found, type)
+    return found
+
+
+_LISTS = {"invariants", "properties", "probes", "never", "claims"}
+_TABLES = {"constants", "overrides"}
+_FLAGS = {"graph", "deadlock"}
+_INTERNAL = {"name", "kind", "spec", "source", "expect"}
+_MUTANT_ONLY = {"model", "python", "replay", "replay_blind"}
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+
+
+def _checked(key: str, value: Any, where: str) -> Any:
+    """A value of the right type, lists as tuples."""
+    if key in _LISTS:
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        wanted = "a list of strings"
+    elif key in _TABLES:
+        if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
+            return dict(value)
+        wanted = 'a table of strings in TLA+, as in { Limit = "3" }'
+    elif key in _FLAGS:
+        if isinstance(value, bool):
+            return value
+        wanted = "true or false"
+    else:
+        if isinstance(value, str):
+            return value
+        wanted = "a string"
+    raise MalformedRegistry(f"{where}: {key} is {value!r}; write {wanted}")
+
+
+def _expectation(given: Any, where: str) -> Expectation:
+    known = {"verdict": str, "violates": str, "generated": int, "states": int, "depth": int}
+    if not isinstance(given, dict):
+        raise MalformedRegistry(f'{where}: expect is {given!r}; write {{ verdict = "holds" }} or {{ violates = "P" }}')
+    for key, value in given.items():
+        if key not in known or type(value) is not known[key]:
+            raise MalformedRegistry(f"{where}: expect has {key} = {value!r}; it takes {', '.join(known)}")
+    if ("verdict" in given) == ("violates" in given) or given.get("verdict", "holds") != "holds":
+        raise MalformedRegistry(f'{where}: expect takes either verdict = "holds" or violates = "P"')
+    return Expectation(**{key: value for key, value in given.items() if key != "verdict"})
+
+
+def _fields_of(entry: Mapping[str, Any], where: str, allowed: Iterable[str]) -> dict[str, Any]:
+    names = set(allowed)
+    for key in entry:
+        if key not in names:
+            raise MalformedRegistry(f"{where}: unknown key {key!r}; known are {', '.join(sorted(names))}")
+    return {key: _checked(key, value, where) for key, value in entry.items()}
+
+
+def _validate(model: Model) -> Model:
+    """Check what can be checked without TLC."""
+    where = model.source
+    if not _IDENTIFIER.match(model.name):
+        raise MalformedRegistry(f"{where}: {model.name!r} becomes part of a TLA+ name; use letters, digits and _")
+    if model.tier not in TIERS:
+        raise MalformedRegistry(f"{where}: tier is {model.tier!r}; write one of {', '.join(TIERS)}")
+    if not (model.spec / f"{model.module}.tla").is_file():
+        raise MalformedRegistry(f"{where}: no module {model.spec / model.module}.tla; correct 'module'")
+    if not model.invariants and not model.properties:
+        raise MalformedRegistry(f"{where}: nothing is checked; name invariants or properties")
+    violated = model.expect.violates
+    if violated:
+        if violated not in model.invariants + model.properties:
+            raise MalformedRegistry(
+                f"{where}: {violated} is to be violated but not checked; add it to invariants or properties"
+            )
+        if violated in model.properties and len(model.properties) > 1:
+            raise MalformedRegistry(
+                f"{where}: TLC does not name the temporal property that is violated; keep {violated} as the only one"
+            )
+    if model.graph and model.overrides and model.kind == "model" and not model.machine:
+        raise MalformedRegistry(f"{where}: graph with overrides needs 'machine', the mutant of the reference")
+    return model
+
+
+class Registry:
+    """The models and mutants of one file."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Read and validate.
+
+        Args:
+            path: the TOML file; by default the project's own. Modules stand in the same folder.
+
+        Raises:
+            MalformedRegistry: with the first thing that is wrong.
+        """
+        self.path = path or spec_folder() / "models.toml"
+        try:
+            content = tomllib.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise MalformedRegistry(f"{self.path}: no such file; name the registry of models") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise MalformedRegistry(f"{self.path}: no TOML: {error}") from None
+        unknown = content.keys() - {"model", "mutant"}
+        if unknown:
+            raise MalformedRegistry(f"{self.path}: unknown table {min(unknown)!r}; entries are [model.X], [mutant.X]")
+        self.models = {name: self._model(name, entry) for name, entry in content.get("model", {}).items()}
+        self.mutants = {name: self._mutant(name, entry) for name, entry in content.get("mutant", {}).items()}
+        both = self.models.keys() & self.mutants.keys()
+        if both:
+            raise MalformedRegistry(f"{self.path}: {min(both)!r} is both a model and a mutant; rename one")
+
+    def _model(self, name: str, entry: dict[str, Any]) -> Model:
+        where = f"{self.path} [model.{name}]"
+        given = dict(entry)
+        expect = _expectation(given.pop("expect", {"verdict": "holds"}), where)
+        allowed = {f.name for f in fields(Model)} - _INTERNAL - _MUTANT_ONLY
+        values = _fields_of(given, where, allowed)
+        for key in ("module", "title"):
+            if key not in values:
+                raise MalformedRegistry(f"{where}: {key} is missing; add it")
+        return _validate(Model(name=name, spec=self.path.parent, source=where, expect=expect, **values))
+
+    def _mutant(self, name: str, entry: dict[str, Any]) -> Model:
+        where = f"{self.path} [mutant.{name}]"
+        given = dict(entry)
+        violates = _checked("violates", given.pop("violates", ""), where)
+        depth = given.pop("depth", None)
+        values = _fields_of(given, where, {f.name for f in fields(Model)} - _INTERNAL - {"module"})
+        base = self.models.get(values.get("model", ""))
+        if base is None:
+            raise MalformedRegistry(f"{where}: model is {values.get('model', '')!r}; name an entry [model.X]")
+        for key in ("title", "overrides" if "constants" not in values else "title"):
+            if not values.get(key):
+                raise MalformedRegistry(f"{where}: {key} is missing; add it")
+        if not violates:
+            raise MalformedRegistry(f"{where}: violates is missing; name the property that must break")
+        if bool(values.get("replay")) == bool(values.get("replay_blind")):
+            raise MalformedRegistry(f"{where}: give either replay = the finding, or replay_blind = the reason")
+        values["constants"] = {**base.constants, **values.get("constants", {})}
+        values["overrides"] = {**base.overrides, **values.get("overrides", {})}
+        values.setdefault("claims", ())
+        temporal = violates in values.get("properties", base.properties)
+        invariants = values.get("invariants", base.invariants)
+        values["invariants"] = tuple(sorted(invariants, key=lambda invariant: invariant != violates))
+        values["properties"] = (violates,) if temporal else ()
+        expect = Expectation(violates=violates, depth=depth)
+        return _validate(
+            replace(base, name=name, kind="mutant", source=where, expect=expect, graph=False, probes=(), **values)
+        )
+
+    def get(self, name: str) -> Model:
+        """The model or mutant of that name.
+
+        Raises:
+            MalformedRegistry: when there is none.
+        """
+        found = self.models.get(name) or self.mutants.get(name)
+        if found is None:
+            known = ", ".join([*self.models, *self.mutants])
+            raise MalformedRegistry(f"{self.path}: no entry {name!r}; there are {known or 'none'}")
+        return found
+
+    def update(self, name: str, expect: Expectation) -> None:
+        """Write what came out of a model into its line ``expect = …``.
+
+        Raises:
+            MalformedRegistry: when the entry has no such line.
+        """
+        model = self.get(name)
+        text = self.path.read_text(encoding="utf-8")
+        head = re.search(rf"^\[{model.kind}\.{re.escape(name)}\][^\n]*\n", text, re.MULTILINE)
+        assert head is not None
+        rest = re.compile(r"^\[", re.MULTILINE).search(text, head.end())
+        end = rest.start() if rest else len(text)
+        verdict = f'violates = "{expect.violates}"' if expect.violates else 'verdict = "holds"'
+        numbers = [f"{key} = {getattr(expect, key)}" for key in ("generated", "states", "depth")]
+        numbers = [number for number in numbers if not number.endswith("None")]
+        line = f"expect = {{ {', '.join([verdict, *numbers])} }}"
+        section, count = re.subn(r"^expect *=.*$", line, text[head.end() : end], count=1, flags=re.MULTILINE)
+        if not count:
+            raise MalformedRegistry(f"{model.source}: no line 'expect = …' to update; add: {line}")
+        self.path.write_text(text[: head.end()] + section + text[end:], encoding="utf-8")
+
+
+_COMMENT = re.compile(r"\(\*.*?\*\)|\\\*[^\n]*", re.DOTALL)
+_EXTENDS = re.compile(r"^\s*EXTENDS\s+(\w+(?:\s*,\s*\w+)*)", re.MULTILINE)
+_INSTANCE = re.compile(r"\bINSTANCE\s+(\w+)")
+
+
+def _without_comments(text: str) -> str:
+    return _COMMENT.sub("", text)
+
+
+class ModuleFolder:
+    """The project's modules, wherever below the folder they stand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @cached_property
+    def paths(self) -> dict[str, Path]:
+        """Module name -> file."""
+        return {path.stem: path for path in sorted(self.folder.rglob("*.tla"))}
+
+    def text(self, module: str) -> str:
+        """A module's text."""
+        return self.paths[module].read_text(encoding="utf-8")
+
+    def closure(self, modules: Iterable[str]) -> list[str]:
+        """The modules of the project that these need, themselves included; TLC's own modules are left out."""
+        found: list[str] = []
+        waiting = list(modules)
+        while waiting:
+            name = waiting.pop()
+            if name in found or name not in self.paths:
+                continue
+            found.append(name)
+            text = _without_comments(self.text(name))
+            for group in _EXTENDS.findall(text):
+                waiting += re.split(r"\s*,\s*", group)
+            waiting += _INSTANCE.findall(text)
+        return found
+
+    def defines(self, module: str, operator: str) -> bool:
+        """Whether a module itself defines an operator."""
+        if module not in self.paths:
+            return False
+        definition = rf"^\s*{re.escape(operator)}\s*(\([^)]*\)\s*)?=="
+        return re.search(definition, _without_comments(self.text(module)), re.MULTILINE) is not None
+
+
+def extended_modules(model: Model) -> list[str]:
+    """The modules that a model's root module extends."""
+    modules = ModuleFolder(model.spec)
+    extended = [model.module]
+    mutants = f"{model.module}Mutants"
+    if model.overrides and mutants in modules.paths:
+        extended.append(mutants)
+    bounds = f"{model.module}Bounds"
+    if modules.defines(bounds, model.bounds) or any(modules.defines(bounds, probe) for probe in model.probes):
+        extended.append(bounds)
+    return [*extended, "TLC"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """The lines of a configuration file that differ between the runs of one model.
+
+    Attributes:
+        specification: the temporal formula.
+        constraint: a state constraint, or "".
+        invariants: names.
+        properties: names.
+        deadlock: whether a state without a successor is an error.
+    """
+
+    specification: str
+    constraint: str = ""
+    invariants: tuple[str, ...] = ()
+    properties: tuple[str, ...] = ()
+    deadlock: bool = False
+
+
+def plain_configuration(model: Model) -> Configuration:
+    """What the registry says."""
+    return Configuration(
+        specification=model.specification,
+        constraint=model.bounds,
+        invariants=model.invariants,
+        properties=model.properties,
+        deadlock=model.deadlock,
+    )
+
+
+def _configuration_text(model: Model, configuration: Configuration) -> str:
+    lines = [f"SPECIFICATION {configuration.specification}"]
+    substitutions = {name: f"const_{name}" for name in model.constants} | dict(model.overrides)
+    if substitutions:
+        lines += ["CONSTANTS", *(f"    {name} <- {other}" for name, other in substitutions.items())]
+    if configuration.constraint:
+        lines.append(f"CONSTRAINT {configuration.constraint}")
+    lines += [f"INVARIANT {name}" for name in configuration.invariants]
+    lines += [f"PROPERTY {name}" for name in configuration.properties]
+    lines.append(f"CHECK_DEADLOCK {'TRUE' if configuration.deadlock else 'FALSE'}")
+    return "\n".join(lines) + "\n"
+
+
+def write_model(
+    model: Model,
+    configuration: Configuration | None = None,
+    definitions: str = "",
+    suffix: str = "",
+    folder: Path | None = None,
+) -> tuple[Path, str]:
+    """Write a folder that TLC or the Toolbox can open: the root module, its configuration, and every module it needs.
+
+    Args:
+        model: the model.
+        configuration: what is checked; by default what the registry says.
+        definitions: TLA+ text to add to the root module.
+        suffix: of the root module's name, for a second root module in the same folder.
+        folder: where to write; by default ``build/models/<name>``.
+
+    Returns:
+        The folder and the name of the root module.
+    """
+    target = folder or build_folder() / "models" / model.name
+    target.mkdir(parents=True, exist_ok=True)
+    extended = extended_modules(model)
+    modules = ModuleFolder(model.spec)
+    for name in modules.closure(extended):
+        shutil.copyfile(modules.paths[name], target / f"{name}.tla")
+    root = model.root_module + suffix
+    given = [(name, text) for name, text in model.constants.items() if name not in model.overrides]
+    constants = "\n".join(f"const_{name} == {text}" for name, text in given)
+    head = f" MODULE {root} ".center(78, "-")
+    body = [head, f"(* {model.title}. Generated from the registry of models: change that. *)"]
+    body += [f"EXTENDS {', '.join(extended)}", "", constants, "", definitions, "=" * 78, ""]
+    (target / f"{root}.tla").write_text("\n".join(body), encoding="utf-8")
+    text = _configuration_text(model, configuration or plain_configuration(model))
+    (target / f"{root}.cfg").write_text(text, encoding="utf-8")
+    return target, root
+
+
+def bounds_predicate(model: Model) -> Callable[[Any], bool]:
+    """The Python twin of a model's bounds: ``kafka_eos_checks.bounds`` has a function ``partition_log_bounds`` for
+    the operator ``Bounds`` of PartitionLog, and so on.
+
+    It cannot drift: graph equality compares it with TLC's constraint on every state, those just outside included.
+    """
+    if not model.bounds:
+        return lambda _: True
+    name = snake_case(model.module + model.bounds)
+    predicate = getattr(importlib.import_module("kafka_eos_checks.bounds"), name, None)
+    if predicate is None:
+        raise MalformedRegistry(
+            f"{model.source}: no function {name}(state, constants) in kafka_eos_checks/bounds.py; "
+            f"add the twin of {model.bounds}"
+        )
+    constants = model.constant_values()
+    return lambda state: bool(predicate(state, constants))
