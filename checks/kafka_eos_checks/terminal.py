@@ -40,4 +40,4 @@ def print_verdicts(verdicts: Sequence[Verdict], title: str = "") -> None:
             answer_console.print(
                 f"\n[red]FAIL[/] {verdict.check} {verdict.name}: expected {verdict.expected}, found {verdict.found}"
             )
-            answer_console.print(verdict.evidence, markup=False)
+            answer_console.print(verdict.evidence, markup=False, soft_wrap=True)  # commands stay whole

@@ -356,7 +356,9 @@ def decode_records(section: bytes, count: int) -> tuple[Record, ...]:
             records.append(record)
     except IndexError:  # each read of a single byte is a check that it is there
         raise MalformedBatch(len(section), "the records end inside a record") from None
-    if position != len(section):
+    if position > len(section):
+        raise MalformedBatch(len(section), "the records end inside a record")
+    if position < len(section):
         raise MalformedBatch(position, f"{len(section) - position} bytes are left after the last of {count} records")
     return tuple(records)
 
@@ -416,7 +418,7 @@ def _decode_nullable_bytes(section: bytes, position: int) -> tuple[bytes | None,
     else:
         size, start = decode_varint(section, position)
     if size >= 0:
-        # A slice may come out short; then the next byte is not there either, or the record's length is wrong.
+        # A slice may come out short; the position then lies outside the section, which whoever reads on will find.
         return section[start : start + size], start + size
     if size == -1:
         return None, start

@@ -259,6 +259,7 @@ def test_a_record_count_that_lies_is_malformed(compression: CompressionType, cou
         ("0c 00 00 00 01 01 02", 6, "cannot hold 1 headers"),
         ("10 00 00 00 01 01 02 01 00", 7, "a header without a key"),
         ("0c 00 00 00 01 fe ff ff ff 0f", 10, "end inside a record"),
+        ("18 00 00 00 01 01 02 00 08", 9, "end inside a record"),
         ("0c 00 ff ff ff ff ff ff ff ff ff 7f", 11, "more than 64 bits"),
         ("0c 00 00 ff ff ff ff 7f", 7, "more than 32 bits"),
         ("0c 00 00 00 01 01 ff", 7, "end inside a varint"),
