@@ -22,8 +22,8 @@ deliveryVars == <<outcome, delivered>>
 
 Range(sequence) == {sequence[i] : i \in DOMAIN sequence}
 
-(* Sequences of one or more values, up to a length. *)
-SomeValues(length) == UNION {[1..n -> Values] : n \in 1..length}
+(* Sequences of one or more values, up to twice each. *)
+SomeValues == UNION {[1..n -> Values] : n \in 1..(2 * Cardinality(Values))}
 
 DeliveryInit == /\ outcome = [value \in Values |-> "unsent"]
                 /\ delivered = <<>>
@@ -84,7 +84,7 @@ Failing == \E values \in SUBSET Values : GiveUp(values)
 AtMostOnce ==
     /\ DeliveryInit
     /\ [][\/ \E value \in Values : SendValue(value) \/ AcknowledgeAny(value)
-          \/ \E values \in SomeValues(Cardinality(Values)) : DeliverNew(values)
+          \/ \E values \in SomeValues : DeliverNew(values)
           \/ Failing
           \/ LoseTail]_deliveryVars
 
@@ -92,14 +92,14 @@ AtMostOnce ==
 AtLeastOnce ==
     /\ DeliveryInit
     /\ [][\/ \E value \in Values : SendValue(value) \/ AcknowledgeDelivered(value)
-          \/ \E values \in SomeValues(Cardinality(Values) + 1) : DeliverAny(values)
+          \/ \E values \in SomeValues : DeliverAny(values)
           \/ Failing]_deliveryVars
 
 (* Every acknowledged value once, in order; one that the sender gave up on is there once or not at all. *)
 ExactlyOnce ==
     /\ DeliveryInit
     /\ [][\/ \E value \in Values : SendValue(value) \/ AcknowledgeDelivered(value)
-          \/ \E values \in SomeValues(Cardinality(Values)) : DeliverNext(values)
+          \/ \E values \in SomeValues : DeliverNext(values)
           \/ Failing]_deliveryVars
 
 =============================================================================

@@ -163,7 +163,7 @@ class IdempotentProducer(ReplicatedLog):
     @classmethod
     def initial(cls, constants: Constants) -> Self:
         """``Init``: every replica in sync and empty, nothing sent."""
-        log = cls.LOG(limits=constants.limits)
+        log = cls.LOG(limits=cls.limits(constants))
         return cls(
             constants=constants,
             replicas=Map(dict.fromkeys(constants.replicas, log)),
@@ -278,9 +278,8 @@ class IdempotentProducer(ReplicatedLog):
             value=value, producer_id=producer.producer_id, epoch=producer.epoch, sequence=producer.sequence
         )
         fire_and_forget = self.constants.acks == "0"
-        limits = self.constants.limits
         if self.constants.idempotence:
-            producer = replace(producer, sequence=limits.next_sequence(producer.sequence))
+            producer = replace(producer, sequence=self.limits(self.constants).next_sequence(producer.sequence))
         return replace(
             self,
             queue=self.queue[1:],

@@ -44,11 +44,6 @@ class Constants:
     batch_counts: frozenset[int]
     expiration: bool
 
-    @property
-    def limits(self) -> Limits:
-        """The limits of the log."""
-        return Limits(self.max_sequence, self.cached_batches)
-
     def domain(self, name: str) -> Iterable[int]:
         """The constant set ``name``, in order."""
         sets = {
@@ -94,6 +89,7 @@ class PartitionLog:
     MODULE: ClassVar[str] = "PartitionLog"
     VARIABLES: ClassVar[tuple[str, ...]] = ("log", "response")
     LOG: ClassVar[type[Log]] = Log
+    LIMITS: ClassVar[type[Limits]] = Limits
 
     constants: Constants = field(compare=False)
     log: Log
@@ -102,12 +98,17 @@ class PartitionLog:
     @classmethod
     def initial(cls, constants: Constants) -> Self:
         """``Init``: an empty log that nobody has asked anything."""
-        return cls(constants=constants, log=cls.LOG(limits=constants.limits))
+        return cls(constants=constants, log=cls.LOG(limits=cls.limits(constants)))
+
+    @classmethod
+    def limits(cls, constants: Constants) -> Limits:
+        """The limits of the log."""
+        return cls.LIMITS(constants.max_sequence, constants.cached_batches)
 
     @classmethod
     def context(cls, constants: Constants) -> Context:
         """The class of the log, which a mutant changes, and its limits."""
-        return {Log: cls.LOG, Limits: constants.limits}
+        return {Log: cls.LOG, Limits: cls.limits(constants)}
 
     # --- a produce request                                                          WHO: the leader ---------------
 

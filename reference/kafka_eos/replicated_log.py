@@ -51,11 +51,6 @@ class ReplicatedConstants:
     unclean_election: bool
     max_leader_epoch: int
 
-    @property
-    def limits(self) -> Limits:
-        """The limits of the replicas' logs."""
-        return Limits(self.max_sequence, self.cached_batches)
-
     def domain(self, name: str) -> Iterable[Hashable]:
         """The constant set ``name``, in order."""
         assert name == "Replicas", name
@@ -99,6 +94,7 @@ class ReplicatedLog:
     MODULE: ClassVar[str] = "ReplicatedLog"
     VARIABLES: ClassVar[tuple[str, ...]] = ("replicas", "alive", "leader", "leaderEpoch", "isr", "highWatermark")
     LOG: ClassVar[type[ReplicaLog]] = ReplicaLog
+    LIMITS: ClassVar[type[Limits]] = Limits
 
     constants: ReplicatedConstants = field(compare=False)
     replicas: Map[str, ReplicaLog]
@@ -109,9 +105,14 @@ class ReplicatedLog:
     high_watermark: int = 0
 
     @classmethod
+    def limits(cls, constants: ReplicatedConstants) -> Limits:
+        """The limits of the replicas' logs."""
+        return cls.LIMITS(constants.max_sequence, constants.cached_batches)
+
+    @classmethod
     def context(cls, constants: ReplicatedConstants) -> Context:
         """The class of the logs, which a mutant changes, and their limits."""
-        return {ReplicaLog: cls.LOG, Limits: constants.limits}
+        return {ReplicaLog: cls.LOG, Limits: cls.limits(constants)}
 
     def end_offset(self, replica: str) -> int:
         """The offset of the next record on a replica."""

@@ -1,61 +1,23 @@
 -------------------------- MODULE PartitionLogMutants -------------------------
-(***************************************************************************)
-(* Rules of ProducerState with one thing changed. A model puts one of them *)
-(* in the place of the rule; the Python class of the same name does the    *)
-(* same to the reference.                                                  *)
-(***************************************************************************)
-EXTENDS PartitionLog
+(* The rules of ProducerState with one thing changed, for models of PartitionLog, and claims that do not hold. *)
+EXTENDS PartitionLog, ProducerStateMutants
 
-(* for IsDuplicate: the leader remembers no batch (KAFKA-5494) *)
-NoDuplicateCache(l, batch) == FALSE
+(* Every retry of a stored batch is acknowledged, however old it is. *)
+EveryRetryIsAcknowledged ==
+    response.error # "NONE" =>
+        \A i \in DOMAIN log.entries :
+            ~(IsCopyOf(log.entries[i], Request) /\ log.producers[response.producerId].epoch = response.epoch)
 
-(* for IsInSequence: the leader looks at no sequence *)
-NoSequenceCheck(l, batch) == TRUE
+(* The wrap of the sequence has been reached. *)
+HasWrapped == \E i \in DOMAIN log.entries : i > 1 /\ log.entries[i].sequence = 0 /\ log.entries[i].epoch = 0
 
-(* for Remember: the cache holds one batch, whatever it should hold *)
-CacheOfOne(producers, entry) ==
-    IF entry.producerId = NoProducerId THEN producers
-    ELSE (entry.producerId :> [epoch   |-> entry.epoch,
-                               batches |-> <<[sequence |-> entry.sequence, count |-> entry.count,
-                                              offset |-> entry.offset]>>]) @@ producers
+(* An epoch has followed another one. *)
+HasLaterEpoch == \E i \in DOMAIN log.entries : log.entries[i].epoch > 0
 
-(* for SnapshotOf: what Kafka's snapshots keep *)
-LastBatchOnly(producer) == [producer EXCEPT !.batches = LastOf(@, 1)]
+(* A retry has been acknowledged with an offset that is not the last one. *)
+HasAcknowledgedRetry == response.error = "NONE" /\ response.offset >= 0 /\ response.offset < LogEndOffset(log) - response.count
 
-(* for RetryCandidates: the epoch is no part of a batch's identity *)
-DuplicatesOfAnyEpoch(l, batch) ==
-    IF KnowsProducer(l, batch.producerId)
-    THEN {l.producers[batch.producerId].batches[i] : i \in DOMAIN l.producers[batch.producerId].batches}
-    ELSE {}
-
-(* for AcceptsUnknownProducer: what Kafka did until 4.5 (KAFKA-15591) *)
-AnySequenceOnVirginPartition(l, batch) == TRUE
-
-(* for StartsEpoch (KAFKA-12152) *)
-EpochStartsAnywhere(batch) == TRUE
-
-(* for IsFenced: an old epoch is as good as a new one *)
-NoFencing(producer, batch) == FALSE
-
-(* for NextSequence: no wrap to 0 (KAFKA-7692) *)
-NoWrap(sequence) == sequence + 1
-
-(* for FailedToAppend: the state is published before the append can fail (KAFKA-6683) *)
-StateBeforeAppend(l, batch) ==
-    [l EXCEPT !.producers = Remember(@, [batch EXCEPT !.offset = LogEndOffset(l)])]
-
-(* for IsRetryOf: the last sequence is not compared *)
-FirstSequenceOnly(cached, batch) == cached.sequence = batch.sequence
-
-(* for Remember: an epoch's first batch leaves the cache as it was *)
-CacheSurvivesEpoch(producers, entry) ==
-    IF entry.producerId = NoProducerId THEN producers
-    ELSE LET before == IF entry.producerId \in DOMAIN producers THEN producers[entry.producerId].batches ELSE <<>>
-             batch == [sequence |-> entry.sequence, count |-> entry.count, offset |-> entry.offset]
-         IN  (entry.producerId :> [epoch   |-> entry.epoch,
-                                   batches |-> LastOf(Append(before, batch), CachedBatches)]) @@ producers
-
-(* for DuplicateOffset: the acknowledgement names the end of the log, not the first copy *)
-OffsetOfLogEnd(l, batch) == LogEndOffset(l) - 1
+(* A fenced producer has been refused. *)
+HasFenced == response.error = "INVALID_PRODUCER_EPOCH"
 
 =============================================================================

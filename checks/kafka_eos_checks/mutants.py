@@ -1,0 +1,196 @@
+"""The rules of the reference with one thing changed, each under the name that it has in ``spec/mutants``.
+
+A mutant of the registry replaces operators of the spec by others. :func:`mutated` does the same to a machine:
+``IsDuplicate = "NoDuplicateCache"`` puts the function :func:`no_duplicate_cache` in the place of the method
+``is_duplicate``, wherever that stands: in the machine, in its logs, or in its limits.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.idempotent_producer import Batches, IdempotentProducer, Producer
+from kafka_eos.machine import Machine
+from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Limits, Log, Producers, ProducerState
+from kafka_eos.spec_mapping import snake_case
+
+
+class UnknownRule(ValueError):  # noqa: N818 - named for what is unknown
+    """An override that names no rule of the machine, or no function of this module."""
+
+
+def mutated(machine: type[Any], overrides: Mapping[str, str]) -> type[Machine]:
+    """A subclass of the machine with some of its rules replaced.
+
+    Args:
+        machine: the machine's class.
+        overrides: TLA+ operator -> the operator of ``spec/mutants`` that takes its place.
+
+    Raises:
+        UnknownRule: when there is no such rule, or no function for the mutant.
+    """
+    changed: dict[type[Any], dict[str, Callable[..., Any]]] = {}
+    for rule, mutant in overrides.items():
+        function = globals().get(snake_case(mutant))
+        if function is None:
+            raise UnknownRule(
+                f"kafka_eos_checks.mutants has no function {snake_case(mutant)}; write it beside the spec's"
+            )
+        owner = next((c for c in (machine, machine.LOG, machine.LIMITS) if hasattr(c, snake_case(rule))), None)
+        if owner is None:
+            raise UnknownRule(
+                f"{machine.__name__} has no rule {snake_case(rule)}; the spec's {rule} is none of its own"
+            )
+        changed.setdefault(owner, {})[snake_case(rule)] = function
+
+    def subclass(base: type[Any], **attributes: Any) -> type[Any]:
+        members = {**changed.get(base, {}), **attributes}
+        return type(f"{base.__name__}With{''.join(overrides.values())}", (base,), {"__slots__": (), **members})
+
+    return subclass(machine, LOG=subclass(machine.LOG), LIMITS=subclass(machine.LIMITS))
+
+
+# --- rules of ProducerState -------------------------------------------------------------------------------------
+
+
+def no_duplicate_cache(log: Log, batch: Batch) -> bool:
+    """For ``is_duplicate``: the leader remembers no batch (KAFKA-5494)."""
+    return False
+
+
+def no_sequence_check(log: Log, batch: Batch) -> bool:
+    """For ``is_in_sequence``: the leader looks at no sequence."""
+    return True
+
+
+def cache_of_one(log: Log, producers: Producers, entry: Batch) -> Producers:
+    """For ``remember``: the cache holds one batch, whatever it should hold."""
+    if entry.producer_id == NO_PRODUCER_ID:
+        return producers
+    batch = CachedBatch(sequence=entry.sequence, count=entry.count, offset=entry.offset)
+    return producers.set(entry.producer_id, ProducerState(epoch=entry.epoch, batches=(batch,)))
+
+
+def last_batch_only(log: Log, producer: ProducerState) -> ProducerState:
+    """For ``snapshot_of``: what Kafka's snapshots keep."""
+    return replace(producer, batches=producer.batches[-1:])
+
+
+def duplicates_of_any_epoch(log: Log, batch: Batch) -> tuple[CachedBatch, ...]:
+    """For ``retry_candidates``: the epoch is no part of a batch's identity."""
+    producer = log.producers.get(batch.producer_id)
+    return () if producer is None else producer.batches
+
+
+def any_sequence_on_virgin_partition(log: Log, batch: Batch) -> bool:
+    """For ``accepts_unknown_producer``: what Kafka did until 4.5 (KAFKA-15591)."""
+    return True
+
+
+def epoch_starts_anywhere(log: Log, batch: Batch) -> bool:
+    """For ``starts_epoch`` (KAFKA-12152)."""
+    return True
+
+
+def no_fencing(log: Log, producer: ProducerState, batch: Batch) -> bool:
+    """For ``is_fenced``: an old epoch is as good as a new one."""
+    return False
+
+
+def no_wrap(limits: Limits, sequence: int) -> int:
+    """For ``next_sequence``: no wrap to 0 (KAFKA-7692)."""
+    return sequence + 1
+
+
+def state_before_append(log: Log, batch: Batch) -> Log:
+    """For ``failed_to_append``: the state is published before the append can fail (KAFKA-6683)."""
+    return replace(log, producers=log.remember(log.producers, replace(batch, offset=log.log_end_offset)))
+
+
+def first_sequence_only(log: Log, cached: CachedBatch, batch: Batch) -> bool:
+    """For ``is_retry_of``: the last sequence is not compared."""
+    return cached.sequence == batch.sequence
+
+
+def cache_survives_epoch(log: Log, producers: Producers, entry: Batch) -> Producers:
+    """For ``remember``: an epoch's first batch leaves the cache as it was."""
+    if entry.producer_id == NO_PRODUCER_ID:
+        return producers
+    known = producers.get(entry.producer_id)
+    before = () if known is None else known.batches
+    batch = CachedBatch(sequence=entry.sequence, count=entry.count, offset=entry.offset)
+    batches = (*before, batch)[-log.limits.cached_batches :]
+    return producers.set(entry.producer_id, ProducerState(epoch=entry.epoch, batches=batches))
+
+
+def offset_of_log_end(log: Log, batch: Batch) -> int:
+    """For ``duplicate_offset``: the acknowledgement names the end of the log, not the first copy."""
+    return log.log_end_offset - 1
+
+
+def not_above_largest_sequence(log: Log, batch: Batch) -> bool:
+    """For ``is_duplicate``: only the largest sequence is known, and what is not above it is a duplicate."""
+    producer = log.producers.get(batch.producer_id)
+    if producer is None or producer.epoch != batch.epoch:
+        return False
+    return log.limits.last_sequence(batch) <= log.limits.last_sequence(producer.batches[-1])
+
+
+def offset_of_last_batch(log: Log, batch: Batch) -> int:
+    """For ``duplicate_offset``: together with it, the only offset that is known."""
+    return log.producers[batch.producer_id].batches[-1].offset
+
+
+# --- rules of IdempotentProducer --------------------------------------------------------------------------------
+
+
+def _restamped(state: IdempotentProducer, batches: Batches) -> Batches:
+    """Batches with the stamps of the producer's next epoch, as far as they can be sent once more."""
+    sendable = [batch for batch in batches if state.attempts[batch.value] + 1 in state.constants.attempts]
+    epoch = state.bumped().epoch
+    return tuple(replace(batch, epoch=epoch, sequence=sequence) for sequence, batch in enumerate(sendable))
+
+
+def _has_next_epoch(state: IdempotentProducer) -> bool:
+    return state.bumped().epoch > state.producer.epoch
+
+
+def restamp_after_expiry(state: IdempotentProducer, value: int) -> Batches:
+    """For ``kept_after_expiry``: what the Java client does: it stamps the other batches again (KAFKA-14034)."""
+    others = tuple(batch for batch in state.in_flight if batch.value != value)
+    return _restamped(state, others) if _has_next_epoch(state) else ()
+
+
+def bump_after_restamp(state: IdempotentProducer, kept: Batches) -> Producer:
+    """For ``producer_after_expiry``, together with it: the sequence goes on after them."""
+    return replace(state.bumped(), sequence=len(kept)) if _has_next_epoch(state) else state.bumped()
+
+
+def restamp_after_error(state: IdempotentProducer, error: ErrorCode) -> Batches:
+    """For ``kept_after_error``: what the Java client does: it stamps every batch again, the refused one included."""
+    if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and _has_next_epoch(state):
+        return _restamped(state, state.in_flight)
+    return ()
+
+
+def bump_after_error(state: IdempotentProducer, error: ErrorCode, kept: Batches) -> Producer:
+    """For ``producer_after_error``, together with it: the producer goes on in its next epoch."""
+    if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and _has_next_epoch(state):
+        return replace(state.bumped(), sequence=len(kept))
+    return replace(state.producer, error=error)
+
+
+def reuse_sequence(state: IdempotentProducer, kept: Batches) -> Producer:
+    """For ``producer_after_expiry``: the sequence of a batch that was given up is used again."""
+    return replace(state.producer, sequence=state.in_flight[0].sequence)
+
+
+def skip_sequence(state: IdempotentProducer, kept: Batches) -> Producer:
+    """For ``producer_after_expiry``: the sequence goes on as if the batch had been stored."""
+    return state.producer
+
+
+def expire_any_time(state: IdempotentProducer, producer_id: int) -> bool:
+    """For ``may_expire``: producer state is dropped while a retry may be on its way."""
+    return True

@@ -1,0 +1,55 @@
+----------------------- MODULE IdempotentProducerMutants ----------------------
+(***************************************************************************)
+(* Rules of the producer with one thing changed, and claims that do not    *)
+(* hold. A model puts one of them in the place of the rule; the Python     *)
+(* class of the same name does the same to the reference.                  *)
+(***************************************************************************)
+EXTENDS IdempotentProducer, ProducerStateMutants
+
+(* Batches with the stamps of the producer's next epoch, as far as they can be sent once more. *)
+Restamped(batches) ==
+    LET sendable == SelectSeq(batches, LAMBDA batch : attempts[batch.value] + 1 \in Attempts)
+    IN  [i \in DOMAIN sendable |-> [sendable[i] EXCEPT !.epoch = Bumped.epoch, !.sequence = i - 1]]
+
+WithoutValue(value) == SelectSeq(inFlight, LAMBDA batch : batch.value # value)
+
+(* for KeptAfterExpiry: what the Java client does: it stamps the other batches again (KAFKA-14034) *)
+RestampAfterExpiry(value) == IF Bumped.epoch > producer.epoch THEN Restamped(WithoutValue(value)) ELSE <<>>
+
+(* for ProducerAfterExpiry, together with it: the sequence goes on after them *)
+BumpAfterRestamp(kept) == IF Bumped.epoch > producer.epoch THEN [Bumped EXCEPT !.sequence = Len(kept)] ELSE Bumped
+
+(* for KeptAfterError: what the Java client does: it stamps every batch again, the refused one included *)
+RestampAfterError(error) ==
+    IF error = "OUT_OF_ORDER_SEQUENCE_NUMBER" /\ Bumped.epoch > producer.epoch THEN Restamped(inFlight) ELSE <<>>
+
+(* for ProducerAfterError, together with it: the producer goes on in its next epoch *)
+BumpAfterError(error, kept) ==
+    IF error = "OUT_OF_ORDER_SEQUENCE_NUMBER" /\ Bumped.epoch > producer.epoch
+    THEN [Bumped EXCEPT !.sequence = Len(kept)]
+    ELSE [producer EXCEPT !.error = error]
+
+(* for ProducerAfterExpiry: the sequence of a batch that was given up is used again *)
+ReuseSequence(kept) == [producer EXCEPT !.sequence = inFlight[1].sequence]
+
+(* for ProducerAfterExpiry: the sequence goes on as if the batch had been stored *)
+SkipSequence(kept) == producer
+
+(* for MayExpire: producer state is dropped while a retry may be on its way *)
+ExpireAnyTime(producerId) == TRUE
+
+(* for Content: the application sends one message twice *)
+SameContent(value) == 0
+
+(* A refusal as out of order says nothing about loss. *)
+NothingIsLostWhenOutOfOrder == producer.error = "OUT_OF_ORDER_SEQUENCE_NUMBER" => NoLoss
+
+(* Interesting states, which have to be reached *)
+HasNewLeader       == leaderEpoch > 0 /\ leader # NoLeader
+HasTruncated       == \E replica \in alive : EndOffset(replica) < highWatermark /\ replica \notin isr
+HasBumpedEpoch     == producer.epoch > 0 /\ Delivered # <<>>
+HasDeliveredAll    == \A value \in Values : IsDelivered(value)
+HasFailedDelivered == \E value \in Values : outcome[value] = "failed" /\ IsDelivered(value)
+HasFailedLost      == \A value \in Values : outcome[value] = "failed" /\ ~IsDelivered(value)
+
+=============================================================================
