@@ -97,14 +97,30 @@ def harmless(cell: Any) -> Any:
     return cell
 
 
+SUFFIXES = (".jsonl", ".csv", ".parquet")
+
+
+def check_suffix(path: Path) -> None:
+    """Say before a long audit that its findings could not be written.
+
+    Raises:
+        OSError: the suffix is none of :data:`SUFFIXES`.
+        MissingExtra: Parquet without pyarrow.
+    """
+    if path.suffix not in SUFFIXES:
+        raise OSError(f"{path}: findings are written to a file named *{', *'.join(SUFFIXES)}")
+    if path.suffix == ".parquet":
+        need("pyarrow", "spark")
+
+
 def write_findings(path: Path, findings: Sequence[Finding]) -> None:
     """Write findings as ``.jsonl``, ``.csv`` or ``.parquet``, by the file's suffix.
 
     Raises:
-        ValueError: for any other suffix.
+        OSError: for any other suffix, or when the file cannot be written.
+        MissingExtra: Parquet without pyarrow.
     """
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"{path}: findings are written to a file named {', '.join(SUFFIXES)}")
+    check_suffix(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".jsonl":
         with path.open("w", encoding="utf-8") as out:
@@ -115,11 +131,7 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
             writer.writerow(COLUMNS)
             writer.writerows([harmless(cell) for cell in asdict(f).values()] for f in findings)
     else:
-        need("pyarrow", "spark")
         import pyarrow as pa  # noqa: PLC0415
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         pq.write_table(pa.Table.from_batches([to_arrow(findings)]), path)
-
-
-SUFFIXES = (".jsonl", ".csv", ".parquet")

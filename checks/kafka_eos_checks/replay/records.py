@@ -174,10 +174,10 @@ def _find_one_by_one(buffer: Bytes, start: Ints, end: Ints, count: Ints, lane: I
     found = []
     for first, last, records, number in zip(start.tolist(), end.tolist(), count.tolist(), lane.tolist(), strict=True):
         section = buffer[first:last].tobytes()
-        position, size, starts = 0, len(section), []
-        while position < size and records:
+        position, size = 0, len(section)
+        starts: list[int] = []
+        while position < size and len(starts) < records:
             starts.append(position)
-            records -= 1
             shift = length = 0
             while position < size and section[position] & 0x80 and shift < 35:
                 length |= (section[position] & 0x7F) << shift

@@ -1,0 +1,314 @@
+"""The rules over client histories, joined with the logs. Plain Python: a history is small where a log is large.
+
+``acknowledged but lost``
+    A ``Send`` that was answered ``ok`` for an offset at which no replica of the partition has its value. *Unknown*,
+    and no finding: an offset below the beginning of a log, in a hole or in a damaged region of it, or of a partition
+    that is not given. Of a replicated partition give all replicas: one alone may lag behind.
+
+``duplicate value``
+    A value that a client sent n times and that one log has at more than n offsets. Values of aborted transactions, or
+    of ones that are still open at the log's end, do not count, for a client sends them again.
+
+``refused without cause``
+    A fatal refusal of a producer that nobody fenced and that did nothing wrong:
+
+    - INVALID_PRODUCER_EPOCH or PRODUCER_FENCED in the answer to a request of (producer id, epoch), although no event
+      up to the answer, in the history's order, has a higher epoch for that producer id, and no ``InitProducerId`` for
+      the same transactional id was invoked since the one that gave (producer id, epoch). *Unknown*: the history does
+      not show who gave it, or the log has a marker of a higher epoch, for the coordinator may have fenced the
+      producer when its transaction timed out, and a log has no common order with a history.
+    - OUT_OF_ORDER_SEQUENCE_NUMBER in the answer to a ``Produce`` whose batch is the next expected one: when it was
+      sent, an acknowledged batch of the same (partition, producer id, epoch) ended right before it, or none had been
+      sent and it begins with 0; it was sent once; and no later batch was acknowledged before the refusal.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.history import Event
+from kafka_eos_checks.replay.findings import Finding
+from kafka_eos_checks.replay.headers import CONTROL_MASK, TRANSACTIONAL_MASK, is_set, read_blocks, read_index
+from kafka_eos_checks.replay.records import decode_block
+from kafka_eos_checks.replay.rules import following
+from kafka_eos_checks.replay.splits import PartitionLog
+
+LOST, DUPLICATE_VALUE, REFUSED = "acknowledged but lost", "duplicate value", "refused without cause"
+HISTORY_RULES = (LOST, DUPLICATE_VALUE, REFUSED)
+EPOCH_REFUSALS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+_ABORT = b"\0\0"  # the type in a control record's key, after its version
+
+Place = tuple[str, int]  # topic, partition
+
+
+@dataclass(slots=True)
+class Contents:
+    """The records of one log.
+
+    Attributes:
+        start: the first offset of the log; None for a log without batches.
+        end: one past the last offset.
+        values: by offset, of all data records.
+        hidden: offsets of records in aborted transactions, and in open ones.
+        highest_marker: by producer id, the highest epoch of its markers.
+        damaged_end: whether bytes that cannot be read follow the last batch.
+    """
+
+    start: int | None = None
+    end: int = 0
+    values: dict[int, bytes | None] = field(default_factory=dict)
+    hidden: set[int] = field(default_factory=set)
+    highest_marker: dict[int, int] = field(default_factory=dict)
+    damaged_end: bool = False
+
+
+def read_contents(log: PartitionLog) -> Contents:
+    """All records of a log, and which of them a consumer that reads committed data does not see."""
+    contents = Contents()
+    open_transactions: dict[int, list[int]] = {}
+    for name in log.segments:
+        path = Path(log.folder, name)
+        for block in read_blocks(path, index=read_index(path)):
+            headers, records = block.headers, decode_block(block)
+            contents.damaged_end = bool(headers.damage)
+            if not len(headers):
+                continue
+            base = headers.column("base_offset")
+            if contents.start is None:
+                contents.start = int(base[0])
+            contents.end = max(contents.end, int((base + headers.column("last_offset_delta")).max()) + 1)
+            control = is_set(headers, CONTROL_MASK)[records.batch].tolist()
+            transactional = is_set(headers, TRANSACTIONAL_MASK)[records.batch].tolist()
+            producers = headers.column("producer_id")[records.batch].tolist()
+            epochs = headers.column("producer_epoch")[records.batch].tolist()
+            columns = (records.offset.tolist(), producers, epochs, transactional, control)
+            for offset, pid, epoch, in_transaction, is_marker, key, value in zip(
+                *columns, records.keys(), records.values(), strict=True
+            ):
+                if is_marker:
+                    ended = open_transactions.pop(pid, [])
+                    contents.hidden.update(ended if key is not None and key[2:4] == _ABORT else ())
+                    contents.highest_marker[pid] = max(epoch, contents.highest_marker.get(pid, -1))
+                    continue
+                contents.values[offset] = value
+                if in_transaction:
+                    open_transactions.setdefault(pid, []).append(offset)
+    contents.hidden.update(offset for offsets in open_transactions.values() for offset in offsets)
+    return contents
+
+
+@dataclass(slots=True)
+class Join:
+    """What the rules over histories found.
+
+    Attributes:
+        findings: the violations.
+        figures: for each rule, what it looked at and what remains unknown.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    figures: dict[str, dict[str, int | float | str]] = field(default_factory=dict)
+
+
+Replicas = Mapping[Place, Sequence[tuple[PartitionLog, Contents]]]
+Figures = dict[str, int | float | str]
+
+
+def join(events: Iterable[Event], logs: Sequence[PartitionLog]) -> Join:
+    """Judge histories by the logs of the brokers they were recorded with.
+
+    Args:
+        events: of one or several runs. Within a run ``order`` decides, or the order given if an event has none.
+        logs: replicas of partitions; those whose topic is in no event are not read.
+    """
+    by_run: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        by_run[event.run].append(event)
+    topics = {event.topic for run in by_run.values() for event in run}
+    replicas: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)
+    for log in logs:
+        if log.topic in topics:
+            replicas[log.topic, log.partition].append((log, read_contents(log)))
+    result = Join(figures={LOST: _figures(), DUPLICATE_VALUE: _figures(), REFUSED: _figures()})
+    for run in by_run.values():
+        if all(event.order is not None for event in run):
+            run.sort(key=lambda event: event.order or 0)
+        result.findings += lost(run, replicas, result.figures[LOST])
+        result.findings += duplicate_values(run, replicas, result.figures[DUPLICATE_VALUE])
+        result.findings += refused(run, replicas, result.figures[REFUSED])
+    return result
+
+
+def _figures() -> Figures:
+    return {"checked": 0, "unknown": 0}
+
+
+def _count(figures: Figures, name: str) -> None:
+    figures[name] = int(figures[name]) + 1
+
+
+def lost(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+    """Acknowledged sends whose value no replica has at the acknowledged offset."""
+    for event in run:
+        if (event.action, event.phase) != ("Send", "ok"):
+            continue
+        _count(figures, "checked")
+        value, place = event.detail.get("value"), _place(event)
+        own = replicas.get(place) if place is not None else None
+        if value is None or place is None or event.offset is None or not own:
+            _count(figures, "unknown")
+            continue
+        states = [_look(contents, event.offset, str(value)) for _, contents in own]
+        if "there" in states:
+            continue
+        if "unknown" in states:
+            _count(figures, "unknown")
+            continue
+        yield Finding(
+            rule=LOST,
+            topic=place[0],
+            partition=place[1],
+            offset=event.offset,
+            run=event.run,
+            evidence=f"{event.process} was told that {str(value)!r} is at offset {event.offset}; there is {states[0]}",
+        )
+
+
+def _look(contents: Contents, offset: int, value: str) -> str:
+    """``there``, ``unknown``, or what is there instead."""
+    if offset in contents.values:
+        stored = contents.values[offset]
+        found = None if stored is None else stored.decode(errors="replace")
+        return "there" if found == value else repr(found)
+    if contents.start is not None and offset >= contents.end and not contents.damaged_end:
+        return f"nothing: the log ends before offset {contents.end}"
+    return "unknown"
+
+
+def duplicate_values(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+    """Values that one log has more often than a client sent them."""
+    sends: Counter[tuple[Place, str]] = Counter()
+    for event in run:
+        place, value = _place(event), event.detail.get("value")
+        if (event.action, event.phase) == ("Send", "invoke") and place is not None and value is not None:
+            sends[place, str(value)] += 1
+    figures["checked"] = int(figures["checked"]) + len(sends)
+    for place in sorted({place for place, _ in sends}):
+        for log, contents in replicas.get(place, ()):
+            offsets: dict[str, list[int]] = defaultdict(list)
+            for offset, stored in contents.values.items():
+                if stored is not None and offset not in contents.hidden:
+                    offsets[stored.decode(errors="replace")].append(offset)
+            for value, at in offsets.items():
+                if 0 < (sent := sends[place, value]) < len(at):
+                    yield Finding(
+                        rule=DUPLICATE_VALUE,
+                        topic=place[0],
+                        partition=place[1],
+                        broker=log.broker,
+                        offset=at[sent],
+                        run=run[0].run,
+                        evidence=f"{value!r} was sent {sent} time(s) and is at offsets {', '.join(map(str, at))}",
+                    )
+
+
+def _place(event: Event) -> Place | None:
+    return None if event.topic is None or event.partition is None else (event.topic, event.partition)
+
+
+@dataclass(slots=True)
+class _Sequences:
+    """The batches of one (partition, producer id, epoch) in a history.
+
+    Attributes:
+        acknowledged: the last sequence of the acknowledged batches, -1 for none.
+        sent: by base sequence, how often a batch was sent and what was acknowledged when it first was.
+    """
+
+    acknowledged: int = -1
+    sent: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+def refused(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+    """Fatal refusals for which the history has no cause; the module says when there is one."""
+    sequences: dict[tuple[Place, int, int], _Sequences] = defaultdict(_Sequences)
+    highest: dict[int, int] = {}  # producer id -> epoch
+    grants: dict[tuple[int, int], tuple[str | None, int]] = {}  # (producer id, epoch) -> id, requests for it so far
+    requests: Counter[str | None] = Counter()  # transactional id -> InitProducerId requests
+    for event in run:
+        pid, epoch = event.producer_id, event.producer_epoch
+        if event.action == "InitProducerId" and event.phase == "invoke":
+            requests[event.transactional_id] += 1
+        if pid is None or epoch is None or pid < 0 or epoch < 0:
+            continue
+        if event.action == "InitProducerId" and event.phase == "ok":
+            grants[pid, epoch] = (event.transactional_id, requests[event.transactional_id])
+        highest[pid] = max(epoch, highest.get(pid, epoch))
+        evidence = ""
+        place = _place(event)
+        if event.phase == "fail" and event.error in EPOCH_REFUSALS:
+            _count(figures, "checked")
+            evidence = _without_fencing(event, highest[pid], grants, requests, replicas)
+        elif event.action == "Produce" and place is not None and event.base_sequence is not None:
+            evidence = _out_of_order(event, event.base_sequence, sequences[place, pid, epoch], figures)
+        if evidence == UNKNOWN:
+            _count(figures, "unknown")
+        elif evidence:
+            yield Finding(
+                rule=REFUSED,
+                topic=event.topic or "",
+                partition=-1 if event.partition is None else event.partition,
+                producer_id=pid,
+                producer_epoch=epoch,
+                base_sequence=event.base_sequence,
+                run=event.run,
+                evidence=f"event {event.order} of {event.process}: {evidence}",
+            )
+
+
+UNKNOWN = "unknown"
+
+
+def _without_fencing(
+    event: Event,
+    highest: int,
+    grants: Mapping[tuple[int, int], tuple[str | None, int]],
+    requests: Mapping[str | None, int],
+    replicas: Replicas,
+) -> str:
+    """Evidence that nobody fenced the producer, "" when somebody did, or :data:`UNKNOWN`."""
+    assert event.producer_id is not None, "the caller has looked"
+    assert event.producer_epoch is not None, "the caller has looked"
+    assert event.error is not None, "the caller has looked"
+    pid, epoch = event.producer_id, event.producer_epoch
+    if highest > epoch:
+        return ""
+    if (pid, epoch) not in grants:
+        return UNKNOWN
+    transactional_id, before = grants[pid, epoch]
+    if transactional_id is not None and requests[transactional_id] > before:
+        return ""
+    markers = (contents.highest_marker.get(pid, -1) for own in replicas.values() for _, contents in own)
+    if max(markers, default=-1) > epoch:
+        return UNKNOWN
+    name = ErrorCode(event.error).name
+    return f"{event.action} refused with {name}, but nothing has a higher epoch and nobody asked for a new one"
+
+
+def _out_of_order(event: Event, sequence: int, known: _Sequences, figures: Figures) -> str:
+    """Follow one ``Produce`` event; evidence that the next expected batch was refused, or ""."""
+    if event.phase == "invoke":
+        first = known.acknowledged if known.acknowledged >= 0 or not known.sent else -2
+        times, when = known.sent.get(sequence, (0, first))
+        known.sent[sequence] = (times + 1, when)
+    elif event.phase == "ok" and event.record_count:
+        known.acknowledged = max(known.acknowledged, sequence + event.record_count - 1)
+    elif event.phase == "fail" and event.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        _count(figures, "checked")
+        times, when = known.sent.get(sequence, (0, -2))
+        if times == 1 and when >= -1 and following(when) == sequence and known.acknowledged == when:
+            before = "no batch was sent before it" if when < 0 else f"sequence {when} was acknowledged before it"
+            return f"Produce of sequence {sequence} refused with OUT_OF_ORDER_SEQUENCE_NUMBER, but {before}"
+    return ""

@@ -1,0 +1,85 @@
+"""What a person points the audit at: log directories, recordings packed or not, histories."""
+
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka_eos_checks.replay.splits import PartitionLog, find_logs
+
+MAX_UNPACKED_BYTES = 16 << 30  # a recording is small; more than this is a mistake or an attack
+_PACKED = (".tar", ".tar.xz", ".tar.gz", ".tar.bz2")
+
+
+class UnusableInput(ValueError):  # noqa: N818 - named for the input
+    """Something that is neither logs nor a history; says what and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What was found.
+
+    Attributes:
+        logs: the replicas of partitions, each audited for itself.
+        histories: JSON Lines files of events.
+    """
+
+    logs: tuple[PartitionLog, ...]
+    histories: tuple[Path, ...]
+
+
+@contextmanager
+def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterator[Inputs]:
+    """Recognise each path; packed recordings are unpacked for as long as the block lasts.
+
+    Args:
+        paths: a broker's log directory, a folder of several, a partition's folder, a recording (``brokers/`` and
+            ``histories/``, as a folder or a tar file), or a ``.jsonl`` history.
+        histories: more histories.
+
+    Raises:
+        UnusableInput: a path that is none of these, or nothing at all.
+        NotALogDirectory: a folder without partitions.
+        OSError: a path that cannot be read.
+    """
+    logs: list[PartitionLog] = []
+    found: list[Path] = []
+    with ExitStack() as stack:
+        for path in paths:
+            if path.suffix == ".jsonl":
+                found.append(path)
+                continue
+            folder = stack.enter_context(_unpacked(path)) if path.is_file() else path
+            logs += find_logs(folder / "brokers" if (folder / "brokers").is_dir() else folder)
+            if (folder / "manifest.json").is_file():
+                found += sorted((folder / "histories").glob("*.jsonl"))
+        found += histories
+        missing = [str(path) for path in found if not path.is_file()]
+        if missing:
+            raise UnusableInput(f"{', '.join(missing)}: no such history; give a .jsonl file")
+        if not logs:
+            raise UnusableInput("no log to audit; give a broker's log directory or a recording")
+        yield Inputs(tuple(sorted(set(logs))), tuple(found))
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[Path]:
+    if not path.name.endswith(_PACKED):
+        raise UnusableInput(f"{path}: neither a directory, a .jsonl history nor a recording ({', '.join(_PACKED)})")
+    with tempfile.TemporaryDirectory(prefix="kafka-eos-") as temporary:
+        folder = Path(temporary)
+        try:
+            with tarfile.open(path) as archive:
+                size = 0
+                for member in archive:
+                    size += member.size
+                    if size > MAX_UNPACKED_BYTES:
+                        raise UnusableInput(
+                            f"{path}: more than {MAX_UNPACKED_BYTES} bytes unpacked; unpack it yourself"
+                        )
+                    archive.extract(member, folder, filter="data")
+        except (tarfile.TarError, EOFError) as error:
+            raise UnusableInput(f"{path}: not a readable tar file: {error}") from None
+        yield folder
