@@ -126,6 +126,12 @@ def instance_text(instance: Instance) -> str:
     return f"{instance.action.name}({', '.join(format_value(to_spec(a)) for a in instance.arguments)})"
 
 
+def step_text(instance: Instance) -> str:
+    """A step that is an instance: an inherited action leaves unchanged what the extending module adds."""
+    frame = f" /\\ UNCHANGED {instance.action.frame}" if instance.action.frame else ""
+    return instance_text(instance) + frame
+
+
 def instance_definitions(instances: Sequence[Instance], variables: Sequence[str], bounds: str) -> str:
     """The TLA+ text that puts the instances in the place of ``Next``.
 
@@ -135,7 +141,7 @@ def instance_definitions(instances: Sequence[Instance], variables: Sequence[str]
         bounds: the operator that is a part of every instance, or "" for none.
     """
     within = bounds or "TRUE"
-    lines = [f"Instance__{place} == {within} /\\ {instance_text(i)}" for place, i in enumerate(instances)]
+    lines = [f"Instance__{place} == {within} /\\ {step_text(i)}" for place, i in enumerate(instances)]
     lines.append(f"Inside__ == {within} /\\ UNCHANGED <<{', '.join(variables)}>>")
     alternatives = [f"    \\/ Instance__{place}" for place in range(len(instances))]
     lines += ["NextInstance__ ==", *alternatives]
