@@ -457,7 +457,7 @@ def verdict_of(seed: int, outcome: Outcome, seconds: float) -> Verdict:
         ok=not outcome.failures and outcome.counts.total() > 0,
         seconds=seconds,
         figures={
-            "seed": seed,
+            "seed": str(seed),
             "cases": cases,
             "read": outcome.counts[READ],
             "reasons": len(set(outcome.counts) - {READ}),
