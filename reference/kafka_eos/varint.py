@@ -49,6 +49,10 @@ def decode_varint(data: bytes, position: int, bits: int = 32) -> tuple[int, int]
     """
     unsigned = shift = 0
     try:
+        first = data[position]
+        if first >= 0x80 and (second := data[position + 1]) < 0x80:  # the usual length, so without the loop
+            unsigned = first & 0x7F | second << 7
+            return (unsigned >> 1) ^ -(unsigned & 1), position + 2
         while (byte := data[position]) >= 0x80:
             unsigned |= (byte & 0x7F) << shift
             shift += 7
