@@ -1,7 +1,7 @@
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_eos.compression import CompressionType, compress, compress_snappy_raw, decompress
@@ -12,11 +12,13 @@ TEXT = b"exactly once " * 20_000  # more than a block of lz4 or xerial, and than
 
 
 @pytest.mark.parametrize("codec", CompressionType)
+@settings(deadline=None)
 @given(data=st.binary(max_size=300) | st.integers(0, 200_000).map(lambda size: TEXT[:size]))
 def test_what_was_compressed_is_read_back(codec: CompressionType, data: bytes) -> None:
     assert decompress(codec, compress(codec, data)) == data
 
 
+@settings(deadline=None)
 @given(data=st.binary(max_size=300) | st.integers(0, 200_000).map(lambda size: TEXT[:size]))
 def test_snappy_is_read_in_the_raw_framing_of_librdkafka(data: bytes) -> None:
     raw = compress_snappy_raw(data)
@@ -80,6 +82,7 @@ def test_a_stream_cut_off_anywhere_is_malformed(codec: CompressionType) -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
+@settings(deadline=None)
 @given(data=st.binary(max_size=200))
 def test_any_bytes_are_read_or_malformed(codec: CompressionType, data: bytes) -> None:
     try:

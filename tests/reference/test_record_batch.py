@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_eos import record_batch
@@ -156,6 +156,7 @@ def test_the_markers_of_kafka_are_built_byte_for_byte() -> None:
         assert batch.encode().hex() == vector["hex"]
 
 
+@settings(deadline=None)
 @given(batches, small_bytes, small_bytes)
 def test_a_batch_is_read_back_from_the_middle_of_other_bytes(batch: RecordBatch, before: bytes, after: bytes) -> None:
     encoded = batch.encode()
@@ -167,6 +168,7 @@ def test_a_batch_is_read_back_from_the_middle_of_other_bytes(batch: RecordBatch,
     assert decoded.encode() == encoded
 
 
+@settings(deadline=None)
 @given(st.lists(records, max_size=8), st.sampled_from(CompressionType))
 def test_records_are_read_back(written: list[Record], compression: CompressionType) -> None:
     batch = build_batch(written, compression=compression, last_offset_delta=0, max_timestamp=0)
@@ -328,6 +330,7 @@ def test_data_is_no_marker_whatever_its_records_hold() -> None:
     assert build_batch([Record(key=bytes(4), value=bytes(6))]).control_record() is None
 
 
+@settings(deadline=None)
 @given(batches, st.data())
 def test_a_mutated_batch_is_read_or_malformed_inside_its_bytes(batch: RecordBatch, data: st.DataObject) -> None:
     encoded = bytearray(batch.encode())

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_eos import segment
@@ -156,6 +156,7 @@ def test_random_bytes_before_a_batch_are_one_region() -> None:
     assert found(noise + batch(1).encode()) == [(0, len(noise), RegionKind.CORRUPT), (len(noise), 1)], f"seed {seed}"
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_batches_and_regions_cover_the_bytes_in_order(data: st.DataObject) -> None:
     damaged = bytearray(FIVE)
@@ -176,6 +177,7 @@ def test_batches_and_regions_cover_the_bytes_in_order(data: st.DataObject) -> No
     assert position == len(damaged)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 4), st.integers(0, SIZE - 1), st.integers(1, 255))
 def test_one_damaged_byte_costs_at_most_one_batch(number: int, at: int, flip: int) -> None:
     damaged = bytearray(FIVE)

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_eos.errors import MalformedBatch
@@ -41,18 +41,21 @@ def test_varlongs_take_up_to_ten_bytes() -> None:
     assert encode_varlong(INT64_MIN).hex() == "ffffffffffffffffff01"
 
 
+@settings(deadline=None)
 @given(st.integers(INT32_MIN, INT32_MAX), st.binary(max_size=4), st.binary(max_size=4))
 def test_a_varint_is_read_back_from_the_middle_of_other_bytes(value: int, before: bytes, after: bytes) -> None:
     encoded = encode_varint(value)
     assert decode_varint(before + encoded + after, len(before)) == (value, len(before) + len(encoded))
 
 
+@settings(deadline=None)
 @given(st.integers(INT64_MIN, INT64_MAX), st.binary(max_size=4), st.binary(max_size=4))
 def test_a_varlong_is_read_back_from_the_middle_of_other_bytes(value: int, before: bytes, after: bytes) -> None:
     encoded = encode_varlong(value)
     assert decode_varlong(before + encoded + after, len(before)) == (value, len(before) + len(encoded))
 
 
+@settings(deadline=None)
 @given(st.integers(INT64_MIN, INT64_MAX))
 def test_a_number_cut_off_is_malformed_at_the_end_of_the_data(value: int) -> None:
     cut = encode_varlong(value)[:-1]
