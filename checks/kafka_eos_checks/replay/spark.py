@@ -246,7 +246,10 @@ def _quiet_about_pandas() -> Iterator[None]:
 
 @contextmanager
 def task_progress(spark: "SparkSession") -> Iterator[None]:
-    """A bar of finished tasks while a query runs, on standard error."""
+    """A bar of finished tasks while a query runs, on standard error; Spark Connect has a progress of its own."""
+    if need("pyspark.sql.utils", "spark").is_remote():
+        yield
+        return
     with Progress(
         TextColumn("spark"),
         BarColumn(),

@@ -1,0 +1,232 @@
+"""The Spark data source ``kafka_log``: Kafka's log segments as tables, without a broker.
+
+    spark.read.format("kafka_log").load("/var/lib/kafka/data")
+    spark.read.format("kafka_log").option("granularity", "records").option("topic", "orders").load([...])
+    CREATE TEMPORARY VIEW batches USING kafka_log OPTIONS (path '/var/lib/kafka/data')
+
+Options:
+
+========== ===========================================================================================================
+path       a log directory, a folder of several brokers' directories, or a partition's folder; ``load`` takes several
+granularity ``batches`` (default; headers only), ``records``, or ``corrupt`` (regions without a readable batch)
+topic      only this topic
+partition  only this partition
+crc        ``true`` (default) or ``false``: whether batches are compared with their CRC; one that differs is corrupt
+splitbytes bytes a task reads, 67108864
+========== ===========================================================================================================
+
+Columns of every granularity: ``broker``, ``topic``, ``partition``, ``segment`` (file name) and ``position`` (of the
+batch or region in it, in bytes). ``(segment, position)`` is the order of a log; the order of rows is none. Spark does
+not say which columns a query wants: name a few with ``.schema(...)`` and only those are made.
+
+batches: ``size`` bytes; ``base_offset`` … ``last_offset``; ``leader_epoch``; ``compression``; ``log_append_time``,
+``transactional``, ``control`` (flags); ``base_timestamp``, ``max_timestamp`` in ms; ``producer_id``,
+``producer_epoch``, ``base_sequence``, ``last_sequence`` (modulo 2^31); ``record_count``; ``crc``.
+
+records: ``offset``, ``timestamp`` in ms, ``key``, ``value``, ``header_count``, and of its batch ``producer_id``,
+``producer_epoch``, ``transactional``, ``control``.
+
+corrupt: ``end`` (first byte after the region), ``kind`` (``corrupt``, ``torn tail``, ``zeroes``), ``reason``.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from kafka_eos.compression import CompressionType
+from kafka_eos.segment import CorruptRegion
+from kafka_eos_checks.replay.findings import ddl
+from kafka_eos_checks.replay.headers import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    Block,
+    Bytes,
+    Headers,
+    Ints,
+    is_set,
+    read_blocks,
+    read_index,
+)
+from kafka_eos_checks.replay.records import Records, decode_block
+from kafka_eos_checks.replay.rules import SEQUENCE_MASK
+from kafka_eos_checks.replay.splits import SPLIT_BYTES, Split, find_logs, plan, tasks
+
+_CODECS = np.array([codec.name.lower() for codec in CompressionType])
+
+
+def _last_sequence(headers: Headers) -> Ints:
+    base = headers.column("base_sequence")
+    return np.where(base < 0, base, (base + headers.column("last_offset_delta")) & SEQUENCE_MASK)
+
+
+def _binary(buffer: Bytes, start: Ints, size: Ints) -> pa.Array:
+    """Ranges of a buffer as one Arrow array of bytes; null where the size is -1."""
+    sizes = np.maximum(size, 0)
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    data = buffer[np.repeat(start - offsets[:-1], sizes) + np.arange(offsets[-1])]
+    valid = np.packbits(size >= 0, bitorder="little")
+    buffers = [pa.py_buffer(valid), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(size), buffers)
+
+
+_PLACE = {"broker": "string", "topic": "string", "partition": "int", "segment": "string", "position": "bigint"}
+_BATCHES: dict[str, tuple[str, Callable[[Headers], Any]]] = {
+    "size": ("bigint", lambda h: h.column("batch_length") + 12),
+    "base_offset": ("bigint", lambda h: h.column("base_offset")),
+    "last_offset": ("bigint", lambda h: h.column("base_offset") + h.column("last_offset_delta")),
+    "leader_epoch": ("int", lambda h: h.column("leader_epoch")),
+    "compression": ("string", lambda h: _CODECS[h.column("attributes") & COMPRESSION_MASK]),
+    "log_append_time": ("boolean", lambda h: is_set(h, TIMESTAMP_TYPE_MASK)),
+    "transactional": ("boolean", lambda h: is_set(h, TRANSACTIONAL_MASK)),
+    "control": ("boolean", lambda h: is_set(h, CONTROL_MASK)),
+    "base_timestamp": ("bigint", lambda h: h.column("base_timestamp")),
+    "max_timestamp": ("bigint", lambda h: h.column("max_timestamp")),
+    "producer_id": ("bigint", lambda h: h.column("producer_id")),
+    "producer_epoch": ("int", lambda h: h.column("producer_epoch")),
+    "base_sequence": ("int", lambda h: h.column("base_sequence")),
+    "last_sequence": ("int", _last_sequence),
+    "record_count": ("int", lambda h: h.column("record_count")),
+    "crc": ("bigint", lambda h: h.column("crc")),
+}
+_RECORDS: dict[str, tuple[str, Callable[[Headers, Records], Any]]] = {
+    "offset": ("bigint", lambda _, r: r.offset),
+    "timestamp": ("bigint", lambda _, r: r.timestamp),
+    "key": ("binary", lambda _, r: _binary(r.buffer, r.key_start, r.key_size)),
+    "value": ("binary", lambda _, r: _binary(r.buffer, r.value_start, r.value_size)),
+    "header_count": ("int", lambda _, r: r.header_count),
+    "producer_id": ("bigint", lambda h, r: h.column("producer_id")[r.batch]),
+    "producer_epoch": ("int", lambda h, r: h.column("producer_epoch")[r.batch]),
+    "transactional": ("boolean", lambda h, r: is_set(h, TRANSACTIONAL_MASK)[r.batch]),
+    "control": ("boolean", lambda h, r: is_set(h, CONTROL_MASK)[r.batch]),
+}
+_CORRUPT = {"end": "bigint", "kind": "string", "reason": "string"}
+
+SCHEMAS = {
+    "batches": {**_PLACE, **{name: kind for name, (kind, _) in _BATCHES.items()}},
+    "records": {**_PLACE, **{name: kind for name, (kind, _) in _RECORDS.items()}},
+    "corrupt": {**_PLACE, **_CORRUPT},
+}
+
+
+@dataclass
+class LogTask(InputPartition):
+    """The splits that one Spark task reads."""
+
+    splits: tuple[Split, ...]
+
+
+class KafkaLogSource(DataSource):
+    """The data source; the module says what it offers."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for ``format`` and ``USING``."""
+        return "kafka_log"
+
+    def schema(self) -> str:
+        """The columns of the granularity."""
+        return ddl(SCHEMAS[self._granularity()])
+
+    def reader(self, schema: StructType) -> "KafkaLogReader":
+        """A reader of all columns, or of those that the user named."""
+        granularity = self._granularity()
+        known = SCHEMAS[granularity]
+        for field in schema.fields:
+            if known.get(field.name) != field.dataType.simpleString():
+                raise ValueError(
+                    f"kafka_log: no column {field.name} {field.dataType.simpleString()} at granularity {granularity}; "
+                    f"there are {ddl(known)}"
+                )
+        return KafkaLogReader(granularity, [field.name for field in schema.fields], dict(self.options))
+
+    def _granularity(self) -> str:
+        granularity = self.options.get("granularity", "batches")
+        if granularity not in SCHEMAS:
+            raise ValueError(f"kafka_log: granularity {granularity!r} is none of {', '.join(SCHEMAS)}")
+        return granularity
+
+
+class KafkaLogReader(DataSourceReader):
+    """Reads splits as Arrow batches.
+
+    Args:
+        granularity: ``batches``, ``records`` or ``corrupt``.
+        names: the columns to make, in order.
+        options: the options, see the module.
+    """
+
+    def __init__(self, granularity: str, names: Sequence[str], options: Mapping[str, str]) -> None:
+        self._granularity = granularity
+        self._options = {key.lower(): value for key, value in options.items()}
+        self._check_crc = self._options.get("crc", "true").lower() != "false"
+        self._kinds = {name: SCHEMAS[granularity][name] for name in names}
+
+    def partitions(self) -> Sequence[LogTask]:
+        """One task for about ``splitbytes`` bytes; none when nothing is there to read."""
+        paths: list[str] = json.loads(self._options.get("paths", "[]"))
+        paths += [self._options["path"]] if "path" in self._options else []
+        if not paths:
+            raise ValueError("kafka_log: no path; give a broker's log directory to load() or as option 'path'")
+        size = int(self._options.get("splitbytes", SPLIT_BYTES))
+        topic, partition = self._options.get("topic"), self._options.get("partition")
+        logs = [
+            log
+            for path in paths
+            for log in find_logs(Path(path))
+            if topic in {None, log.topic} and partition in {None, str(log.partition)}
+        ]
+        return [LogTask(tuple(task)) for task in tasks(plan(logs, size), size)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task; of an empty plan Spark makes one partition that is no task of ours."""
+        for split in partition.splits if isinstance(partition, LogTask) else ():
+            index = read_index(split.path)
+            for block in read_blocks(split.path, split.start, split.end, index=index, check_crc=self._check_crc):
+                count, columns = self._columns(block)
+                if count:
+                    yield self._batch(split, count, columns)
+
+    def _columns(self, block: Block) -> tuple[int, dict[str, Any]]:
+        """How many rows a block has, and those columns that depend on it."""
+        headers = block.headers
+        if self._granularity == "batches":
+            made = {name: _BATCHES[name][1](headers) for name in self._kinds if name in _BATCHES}
+            return len(headers), {"position": headers.positions, **made}
+        records = decode_block(block) if len(headers) else None
+        if self._granularity == "corrupt":
+            regions: list[CorruptRegion] = [*(records.damage if records else ()), *headers.damage]
+            made = {name: [getattr(region, name) for region in regions] for name in _CORRUPT}
+            return len(regions), {"position": [region.position for region in regions], **made}
+        if records is None:
+            return 0, {}
+        made = {name: _RECORDS[name][1](headers, records) for name in self._kinds if name in _RECORDS}
+        return len(records), {"position": headers.positions[records.batch], **made}
+
+    def _batch(self, split: Split, count: int, columns: dict[str, Any]) -> pa.RecordBatch:
+        log = split.log
+        fixed = {"broker": log.broker, "topic": log.topic, "partition": log.partition, "segment": split.segment}
+        arrays = [
+            pa.repeat(pa.scalar(fixed[name], ARROW[kind]), count)
+            if name in fixed
+            else pa.array(columns[name]).cast(ARROW[kind])
+            for name, kind in self._kinds.items()
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(n, ARROW[k]) for n, k in self._kinds.items()]))
+
+
+ARROW = {
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+}

@@ -1,0 +1,106 @@
+"""The rules over logs once more, in Spark SQL: a second statement of the same rules, to compare the first one with.
+
+Not an engine: each batch crosses into the JVM and is shuffled twice. Written from the rules' wording, not from their
+code, with windows where :mod:`rules` folds. What the fold carries from batch to batch is here an aggregate over the
+batches before:
+
+- the end of the log is the highest last offset so far, and holes are counted;
+- a producer's epoch is its highest so far;
+- its last sequence is the highest end of its data batches at that epoch so far. Sequences count modulo 2^31, so they
+  are first unrolled: the distance from one data batch to the next, the shorter way round, is summed up;
+- how many holes there were when the sequence was last certain: at its latest batch that was no mere repetition, or at
+  its latest marker that raised the epoch.
+
+The two agree as long as a producer's sequences never lie 2^30 or more apart, which no real log does.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+VIOLATIONS = """
+WITH
+located AS (
+  SELECT *, max(last_offset) OVER before_it + 1 AS log_end, first(base_offset) OVER in_order = 0 AS whole
+  FROM {batches}
+  WINDOW in_order AS (PARTITION BY broker, topic, `partition` ORDER BY segment, position),
+         before_it AS (PARTITION BY broker, topic, `partition` ORDER BY segment, position
+                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+counted AS (
+  SELECT *, count_if(base_offset > log_end) OVER (
+    PARTITION BY broker, topic, `partition` ORDER BY segment, position
+    ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS holes
+  FROM located
+),
+followed AS (
+  SELECT *, max(producer_epoch) OVER (
+    PARTITION BY broker, topic, `partition`, producer_id ORDER BY segment, position
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS epoch_before
+  FROM counted
+  WHERE producer_id >= 0 AND (log_end IS NULL OR base_offset >= log_end)
+),
+valid AS (
+  SELECT * FROM followed WHERE epoch_before IS NULL OR producer_epoch >= epoch_before
+),
+stepped AS (
+  SELECT *, CAST(base_sequence AS BIGINT) - lag(base_sequence) OVER (
+    PARTITION BY broker, topic, `partition`, producer_id, producer_epoch ORDER BY segment, position) AS step
+  FROM valid WHERE NOT control
+),
+unrolled AS (
+  SELECT *, coalesce(sum(pmod(step + 1073741824, 2147483648) - 1073741824) OVER (
+    PARTITION BY broker, topic, `partition`, producer_id, producer_epoch ORDER BY segment, position
+    ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW), 0) AS begins
+  FROM stepped
+),
+compared AS (
+  SELECT *, max(begins + last_offset - base_offset) OVER (
+    PARTITION BY broker, topic, `partition`, producer_id, producer_epoch ORDER BY segment, position
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest
+  FROM unrolled
+),
+certain AS (
+  SELECT broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch, base_sequence,
+         control, whole, holes, begins, highest,
+         CASE WHEN highest IS NULL OR begins + last_offset - base_offset > highest THEN holes END AS certain_holes
+  FROM compared
+  UNION ALL
+  SELECT broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch, base_sequence,
+         control, whole, holes, NULL, NULL,
+         CASE WHEN producer_epoch > epoch_before THEN holes END
+  FROM valid WHERE control
+),
+judged AS (
+  SELECT *, coalesce(last(certain_holes, true) OVER (
+      PARTITION BY broker, topic, `partition`, producer_id ORDER BY segment, position
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), CASE WHEN whole THEN 0 ELSE -1 END) AS known_holes
+  FROM certain
+)
+SELECT 'order' AS rule, broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
+       base_sequence
+FROM counted WHERE base_offset < log_end
+UNION ALL
+SELECT 'stale epoch', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
+       base_sequence
+FROM followed WHERE producer_epoch < epoch_before
+UNION ALL
+SELECT 'duplicate', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
+       base_sequence
+FROM judged WHERE NOT control AND begins <= highest
+UNION ALL
+SELECT 'gap', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch, base_sequence
+FROM judged
+WHERE NOT control AND holes <= known_holes
+  AND CASE WHEN highest IS NULL THEN base_sequence <> 0 ELSE begins > highest + 1 END
+"""
+
+
+def violations(batches: "DataFrame") -> "DataFrame":
+    """The violations among batches of the data source ``kafka_log``, at its granularity ``batches``.
+
+    Returns:
+        rule, broker, topic, partition, segment, position, base_offset, producer_id, producer_epoch, base_sequence
+    """
+    return batches.sparkSession.sql(VIOLATIONS, batches=batches)

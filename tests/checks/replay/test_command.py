@@ -1,0 +1,159 @@
+"""The command: what it recognises, what it writes, and its exit codes."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.history import Event, write_history
+from kafka_eos_checks import cli
+from kafka_eos_checks.paths import CLONE
+from kafka_eos_checks.replay.audit import audit, run
+from kafka_eos_checks.replay.findings import COLUMNS, Finding, write_findings
+from kafka_eos_checks.replay.rules import Batch
+from kafka_eos_checks.replay.synthetic import write_log
+from kafka_eos_checks.verdict import read_verdicts
+
+RECORDING = CLONE / "checks" / "recordings" / "one-broker.tar.xz"
+
+
+def clean(count: int = 50) -> list[Batch]:
+    return [Batch(i, i, i, 7, 0, i, i, control=False) for i in range(count)]
+
+
+def faulty() -> list[Batch]:
+    return [*clean(), Batch(0, 50, 50, 7, 0, 49, 49, control=False)]
+
+
+def test_a_clean_log_directory_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_log(tmp_path / "orders-0", clean())
+    assert cli.main(["audit", str(tmp_path)]) == 0
+    assert "0 findings" in capsys.readouterr().out
+
+
+def test_a_violation_exits_with_1_and_says_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_log(tmp_path / "orders-0", faulty(), index=False)
+    assert cli.main(["audit", str(tmp_path), "--json", str(tmp_path / "v.json")]) == 1
+    assert "orders-0/00000000000000000000.log byte" in capsys.readouterr().out.replace("\n", "")
+    wrong = [verdict for verdict in read_verdicts(tmp_path / "v.json") if not verdict.ok]
+    assert [(verdict.check, verdict.name, verdict.found) for verdict in wrong] == [
+        ("replay", "duplicate", "1 findings")
+    ]
+
+
+def test_a_corrupt_region_exits_with_1_and_an_unfinished_tail_does_not(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", clean(), segment_batches=25)
+    first, last = sorted((tmp_path / "orders-0").glob("*.log"))
+    last.write_bytes(last.read_bytes()[:-3])
+    assert [verdict.ok for verdict in audit([tmp_path])] == [True] * 5
+    first.write_bytes(first.read_bytes()[:-3])
+    verdicts = audit([tmp_path])
+    assert [(v.name, v.found) for v in verdicts if not v.ok] == [("readable", "1 corrupt regions")]
+    assert first.name in verdicts[0].evidence
+
+
+@pytest.mark.parametrize("what", ["nothing", "a folder without logs", "no tar file", "a wrong history", "no batch"])
+def test_input_that_cannot_be_read_exits_with_2(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / {"no tar file": "x.tar.xz", "a wrong history": "x.jsonl"}.get(what, "x")
+    arguments = [str(path)]
+    if what == "a folder without logs":
+        path.mkdir()
+    elif what == "no tar file":
+        path.write_bytes(b"no tar")
+    elif what == "a wrong history":
+        path.write_text("{}\n")
+        write_log(tmp_path / "logs" / "orders-0", clean())
+        arguments.append(str(tmp_path / "logs"))
+    elif what == "no batch":
+        (path / "orders-0").mkdir(parents=True)
+        (path / "orders-0" / f"{0:020d}.log").touch()
+    assert cli.main(["audit", *arguments]) == 2
+    assert "kafka-eos audit: " in capsys.readouterr().err
+
+
+def test_replicas_of_several_brokers_are_audited_each_for_itself(tmp_path: Path) -> None:
+    write_log(tmp_path / "broker-1" / "orders-0", clean())
+    write_log(tmp_path / "broker-2" / "orders-0", faulty())
+    result = run([tmp_path])
+    assert [(log.log.broker, log.batches) for log in result.logs] == [("broker-1", 50), ("broker-2", 51)]
+    assert [finding.broker for finding in result.findings] == ["broker-2"]
+
+
+def test_a_history_is_joined_with_the_logs(tmp_path: Path) -> None:
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    sent = Event(
+        run="r", process="p", action="Send", phase="ok", topic="orders", partition=0, offset=99, detail={"value": "x"}
+    )
+    write_history(tmp_path / "h.jsonl", [sent])
+    assert cli.main(["audit", str(tmp_path / "logs"), "--history", str(tmp_path / "h.jsonl")]) == 1
+    assert [f.rule for f in run([tmp_path / "logs", tmp_path / "h.jsonl"]).findings] == ["acknowledged but lost"]
+
+
+def test_the_recording_of_a_real_broker_has_no_violation() -> None:
+    result = run([RECORDING])
+    assert [verdict for verdict in result.verdicts if not verdict.ok] == []
+    assert sum(log.batches for log in result.logs) > 50
+    figures = {verdict.name: verdict.figures for verdict in result.verdicts}
+    assert int(figures["acknowledged but lost"]["checked"]) > 100
+    assert figures["acknowledged but lost"]["unknown"] == 0
+
+
+def test_a_packed_recording_cannot_write_outside_of_its_folder(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "r.tar", "w") as archive:
+        member = tarfile.TarInfo("../escaped")
+        member.size = 3
+        archive.addfile(member, io.BytesIO(b"bad"))
+    assert cli.main(["audit", str(tmp_path / "r.tar")]) == 2
+    assert not (tmp_path / "escaped").exists()
+
+
+def test_the_light_audit_imports_neither_spark_nor_arrow(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", clean())
+    program = (
+        "import sys; from kafka_eos_checks.cli import main; code = main(['audit', sys.argv[1]]);"
+        "print([m for m in ('pyspark', 'pyarrow', 'pandas') if m in sys.modules], code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "[] 0"
+
+
+FINDING = Finding(rule="gap", topic="=cmd()", partition=1, offset=3, evidence="line\nline")
+
+
+def test_findings_are_written_as_json_lines_csv_and_parquet(tmp_path: Path) -> None:
+    for suffix in ("jsonl", "csv", "parquet"):
+        write_findings(tmp_path / f"f.{suffix}", [FINDING, FINDING])
+    lines = (tmp_path / "f.jsonl").read_text().splitlines()
+    assert [Finding(**json.loads(line)) for line in lines] == [FINDING, FINDING]
+    with (tmp_path / "f.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["evidence"] for row in rows] == ["line\nline"] * 2
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert [Finding(**row) for row in parquet.read_table(tmp_path / "f.parquet").to_pylist()] == [FINDING, FINDING]
+
+
+def test_a_spreadsheet_takes_no_cell_for_a_formula(tmp_path: Path) -> None:
+    write_findings(tmp_path / "f.csv", [FINDING])
+    assert ",'=cmd()," in (tmp_path / "f.csv").read_text()
+
+
+def test_findings_in_an_unknown_format_are_refused_before_the_audit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["audit", str(tmp_path), "--findings", str(tmp_path / "f.xls")]) == 2
+    assert "*.jsonl, *.csv, *.parquet" in capsys.readouterr().err
+
+
+def test_the_schema_of_findings_names_every_field() -> None:
+    assert list(COLUMNS) == [field.name for field in fields(Finding)]
+    assert {name for name, kind in COLUMNS.items() if kind == "bigint"} == {
+        "partition", "position", "offset", "producer_id", "producer_epoch", "base_sequence",
+    }  # fmt: skip

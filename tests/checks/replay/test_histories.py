@@ -1,0 +1,173 @@
+"""Each rule over histories has a history that violates it, one on which it is silent, and one it cannot judge."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.history import Event
+from kafka_eos.record_batch import (
+    ControlRecord,
+    ControlType,
+    Record,
+    RecordBatch,
+    build_batch,
+    build_control_batch,
+)
+from kafka_eos_checks.replay.histories import DUPLICATE_VALUE, LOST, REFUSED, join, read_contents
+from kafka_eos_checks.replay.splits import PartitionLog, find_logs
+from kafka_eos_checks.replay.synthetic import write_segment
+
+
+def event(action: str, phase: str, value: str | None = None, **columns: Any) -> Event:
+    detail = {} if value is None else {"value": value}
+    return Event(run="r", process="p", action=action, phase=phase, detail=detail, **columns)
+
+
+def send(phase: str, value: str, offset: int | None = None, partition: int = 0) -> Event:
+    return event("Send", phase, value, topic="orders", partition=partition, offset=offset)
+
+
+def produce(phase: str, sequence: int, error: ErrorCode = ErrorCode.NONE, epoch: int = 0, count: int = 2) -> Event:
+    return event(
+        "Produce", phase, topic="orders", partition=0, producer_id=7, producer_epoch=epoch, base_sequence=sequence,
+        record_count=count, error=None if phase == "invoke" else int(error),
+    )  # fmt: skip
+
+
+def init(phase: str, pid: int = -1, epoch: int = -1, transactional_id: str | None = "t") -> Event:
+    return event("InitProducerId", phase, transactional_id=transactional_id, producer_id=pid, producer_epoch=epoch)
+
+
+def found(events: Sequence[Event], logs: Sequence[PartitionLog] = ()) -> list[tuple[str, int | None]]:
+    return [(f.rule, f.offset) for f in join(numbered(events), logs).findings]
+
+
+def unknown(events: Sequence[Event], rule: str, logs: Sequence[PartitionLog] = ()) -> int:
+    result = join(numbered(events), logs)
+    assert result.findings == []
+    return int(result.figures[rule]["unknown"])
+
+
+def numbered(events: Sequence[Event]) -> list[Event]:
+    return [replace(e, order=i) for i, e in enumerate(events)]
+
+
+def log_of(folder: Path, batches: Sequence[RecordBatch]) -> PartitionLog:
+    path = folder / "orders-0" / f"{batches[0].base_offset:020d}.log"
+    write_segment(path, [batch.encode() for batch in batches])
+    [log] = find_logs(path.parent)
+    return log
+
+
+def values(offset: int, *given: bytes, transactional: bool = False) -> RecordBatch:
+    return build_batch(
+        [Record(offset_delta=i, value=value) for i, value in enumerate(given)],
+        base_offset=offset,
+        producer_id=7,
+        producer_epoch=0,
+        is_transactional=transactional,
+    )
+
+
+def ended(offset: int, how: ControlType, epoch: int = 0) -> RecordBatch:
+    marker = ControlRecord(control_type=how, coordinator_epoch=0)
+    return build_control_batch(marker, producer_id=7, producer_epoch=epoch, base_offset=offset)
+
+
+def test_acknowledged_values_that_are_in_the_log_are_not_lost(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"a", b"b")])
+    assert found([send("invoke", "a"), send("ok", "a", 0), send("ok", "b", 1)], [log]) == []
+
+
+def test_an_acknowledged_value_that_is_not_at_its_offset_is_lost(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"a", b"b")])
+    assert found([send("ok", "b", 0)], [log]) == [(LOST, 0)]
+    assert found([send("ok", "c", 2)], [log]) == [(LOST, 2)]
+
+
+def test_a_value_that_one_replica_has_is_not_lost(tmp_path: Path) -> None:
+    short, long = log_of(tmp_path / "1", [values(0, b"a")]), log_of(tmp_path / "2", [values(0, b"a", b"b")])
+    assert found([send("ok", "b", 1)], [short, long]) == []
+    assert found([send("ok", "b", 1)], [short]) == [(LOST, 1)]
+
+
+def test_what_the_logs_cannot_tell_is_unknown_and_never_guessed(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(5, b"a"), values(9, b"b")])
+    assert unknown([send("ok", "x", 4)], LOST, [log]) == 1, "below the beginning of the log"
+    assert unknown([send("ok", "x", 7)], LOST, [log]) == 1, "in a hole"
+    assert unknown([send("ok", "x", 0, partition=1)], LOST, [log]) == 1, "a partition that is not given"
+    assert unknown([send("ok", "x")], LOST, [log]) == 1, "no offset was acknowledged"
+    path = Path(log.folder, log.segments[0])
+    path.write_bytes(path.read_bytes() + b"torn")
+    assert unknown([send("ok", "x", 10)], LOST, [log]) == 1, "behind the last batch that can be read"
+
+
+def test_a_value_sent_once_that_is_there_twice_is_a_duplicate(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"a", b"b"), values(2, b"a")])
+    once = [send("invoke", "a"), send("invoke", "b")]
+    assert found(once, [log]) == [(DUPLICATE_VALUE, 2)]
+    assert found([*once, send("invoke", "a")], [log]) == []
+
+
+def test_values_of_aborted_and_open_transactions_do_not_count(tmp_path: Path) -> None:
+    aborted = [values(0, b"a", transactional=True), ended(1, ControlType.ABORT)]
+    still_open = values(4, b"a", transactional=True)
+    committed = [values(2, b"a", transactional=True), ended(3, ControlType.COMMIT)]
+    assert found([send("invoke", "a")], [log_of(tmp_path, [*aborted, *committed, still_open])]) == []
+    twice = [*committed, still_open, ended(5, ControlType.COMMIT)]
+    assert found([send("invoke", "a")], [log_of(tmp_path / "2", twice)]) == [(DUPLICATE_VALUE, 4)]
+
+
+def test_contents_know_what_a_reader_of_committed_data_does_not_see(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"a", transactional=True), values(1, b"b"), ended(2, ControlType.ABORT, epoch=3)])
+    contents = read_contents(log)
+    assert (contents.start, contents.end, contents.values) == (0, 3, {0: b"a", 1: b"b"})
+    assert (contents.hidden, contents.highest_marker) == ({0}, {7: 3})
+
+
+GRANTED = [init("invoke"), init("ok", 7, 0)]
+FENCED = produce("fail", 0, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+def test_an_epoch_refused_although_nobody_fenced_it_is_without_cause() -> None:
+    assert found([*GRANTED, produce("invoke", 0), FENCED]) == [(REFUSED, None)]
+    assert found([*GRANTED, event("EndTxn", "fail", producer_id=7, producer_epoch=0, error=90)]) == [(REFUSED, None)]
+
+
+def test_a_higher_epoch_or_another_request_for_the_transactional_id_is_a_cause() -> None:
+    assert found([*GRANTED, init("invoke"), FENCED]) == []
+    assert found([*GRANTED, produce("invoke", 0, epoch=1), FENCED]) == []
+    assert found([*GRANTED, init("invoke", transactional_id="another"), FENCED]) == [(REFUSED, None)]
+    assert found([*GRANTED, FENCED, init("invoke")]) == [(REFUSED, None)], "a cause comes before its effect"
+
+
+def test_a_refusal_is_unknown_if_the_history_does_not_show_the_grant_or_a_marker_has_a_higher_epoch(
+    tmp_path: Path,
+) -> None:
+    assert unknown([FENCED], REFUSED) == 1
+    log = log_of(tmp_path, [values(0, b"a", transactional=True), ended(1, ControlType.ABORT, epoch=1)])
+    assert unknown([*GRANTED, FENCED], REFUSED, [log]) == 1
+
+
+def test_the_next_expected_sequence_must_not_be_refused_as_out_of_order() -> None:
+    refusal = produce("fail", 2, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    acknowledged = [produce("invoke", 0), produce("ok", 0)]
+    assert found([*acknowledged, produce("invoke", 2), refusal]) == [(REFUSED, None)]
+    first = produce("fail", 0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert found([produce("invoke", 0), first]) == [(REFUSED, None)]
+
+
+def test_out_of_order_is_a_fair_answer_to_anything_else() -> None:
+    refusal = produce("fail", 2, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert found([produce("invoke", 0), produce("invoke", 2), refusal]) == [], "0 may not have arrived"
+    acknowledged = [produce("invoke", 0), produce("ok", 0)]
+    assert found([*acknowledged, produce("invoke", 2), produce("invoke", 2), refusal]) == [], "it may be there already"
+    beyond = [produce("invoke", 4), produce("fail", 4, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
+    assert found([*acknowledged, *beyond]) == []
+
+
+def test_runs_are_judged_apart() -> None:
+    other = [replace(e, run="other") for e in numbered([init("invoke")])]
+    assert [f.run for f in join([*numbered([*GRANTED, FENCED]), *other], []).findings] == ["r"]
