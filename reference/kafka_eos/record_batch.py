@@ -16,6 +16,10 @@ Two round trips hold. ``decode_batch(data)[0].encode() == data`` for every batch
 kept as stored. ``encode_records(batch.records())`` equals the decompressed payload if each varint in it has its
 shortest form, which every known encoder writes; longer forms are read, as Kafka reads them, and re-encoded short.
 
+Departs from Kafka, which lets pass what no encoder writes: a negative offset or last offset delta, a length below -1
+(null to Kafka), a varint with bits above the 32nd or 64th, and whatever payload a batch of no records has. Here these
+are malformed.
+
 Kafka: org.apache.kafka.common.record.internal.DefaultRecordBatch, DefaultRecord, ControlRecordType
 KIP:   KIP-98 (the format), KIP-534 (delete horizon)
 """
