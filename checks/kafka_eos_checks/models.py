@@ -23,8 +23,8 @@ with one rule changed, and must violate the property it names. ::
     python = "kafka_eos_checks.mutants:NoDuplicateCache"
     replay = "duplicate"                               # or: replay_blind = "why no replay can see it"
 
-The operator that ``bounds`` names stands in ``spec/bounds/<module>Bounds.tla``, or in the module or its mutants; what that
-module needs to know (``MaxEntries``) is a constant like any other.
+Every operator may stand in the module or in its mutants; the one that ``bounds`` names, and probes, also in
+``spec/bounds/<module>Bounds.tla``: what that module needs to know (``MaxEntries``) is a constant like any other.
 """
 
 import importlib
@@ -407,10 +407,10 @@ def extended_modules(model: Model) -> list[str]:
     modules = ModuleFolder(model.spec)
     extended = [model.module]
     mutants = f"{model.module}Mutants"
-    if model.overrides and mutants in modules.paths:
+    if mutants in modules.paths:
         extended.append(mutants)
     bounds = f"{model.module}Bounds"
-    if modules.defines(bounds, model.bounds) or any(modules.defines(bounds, probe) for probe in model.probes):
+    if any(modules.defines(bounds, name) for name in (model.bounds, *model.probes)):
         extended.append(bounds)
     return [*extended, "TLC"]
 

@@ -1,0 +1,363 @@
+"""Check the TLA+ models with TLC, the ones that must fail included.
+
+A model is as expected when TLC's verdict is the one the registry names, the numbers of states and the depth are the
+registry's, every action was taken, and every probe was reached. A mutant is as expected when it violates the property
+it names, and no other before it.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from kafka_eos import machine as machines
+from rich.table import Table
+
+from kafka_eos_checks import tlc
+from kafka_eos_checks.graph import instance_definitions, instance_text
+from kafka_eos_checks.models import (
+    TIERS,
+    Expectation,
+    MalformedRegistry,
+    Model,
+    Registry,
+    plain_configuration,
+    write_model,
+)
+from kafka_eos_checks.story import Step, tell
+from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.verdict import Verdict, write_verdicts
+
+_PROBE_REGISTER = 1001
+_PROBE_REACHED = "probe reached: "
+_LONG_STATES = 20_000  # from here on Java's second compiler pays
+
+Progress = Callable[[str, tlc.Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a run of one model gave.
+
+    Attributes:
+        model: the model.
+        result: TLC's result, its counterexample with arguments where they are known.
+        found: the verdict, temporal properties named.
+        problems: what differs from the registry, a line each.
+    """
+
+    model: Model
+    result: tlc.Result
+    found: str
+    problems: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is as the registry says."""
+        return not self.problems
+
+    @property
+    def measured(self) -> Expectation:
+        """What the registry would have to say about the numbers."""
+        if self.model.expect.violates:
+            return Expectation(violates=self.model.expect.violates, depth=len(self.result.behaviour))
+        return Expectation(
+            generated=self.result.generated,
+            states=self.result.distinct,
+            depth=self.result.depth,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A written model: its folder, root module and, where the steps are named by instance, the instances."""
+
+    folder: Path
+    root: str
+    instances: Sequence[machines.Instance] = field(default=())
+
+
+def _probe_definitions(model: Model) -> str:
+    """Invariants that are always true and print the name of a probe when it is reached for the first time."""
+    lines = []
+    for register, probe in enumerate(model.probes, start=_PROBE_REGISTER):
+        lines.append(f"ASSUME TLCSet({register}, FALSE)")
+        lines.append(
+            f"Probe__{probe} == TLCGet({register}) \\/ ~{probe} \\/ "
+            f'(TLCSet({register}, TRUE) /\\ PrintT("{_PROBE_REACHED}{probe}"))'
+        )
+    return "\n".join(lines)
+
+
+def _machine_of(model: Model) -> type[machines.Machine] | None:
+    """The machine that names the instances of a model's actions, where the reference has one."""
+    try:
+        return model.machine_class()
+    except MalformedRegistry:
+        return None
+
+
+def prepare(model: Model) -> _Prepared:
+    """Write a model so that TLC can run it.
+
+    Where an invariant is to be violated, each instance of an action has a name of its own, so that the counterexample
+    shows the arguments. The plain model is written too, for people and the Toolbox.
+    """
+    plain = plain_configuration(model)
+    if not model.expect.violates:
+        probes = tuple(f"Probe__{probe}" for probe in model.probes)
+        configuration = replace(plain, invariants=plain.invariants + probes)
+        return _Prepared(*write_model(model, configuration, _probe_definitions(model)))
+    prepared = _Prepared(*write_model(model, plain))
+    machine = _machine_of(model)
+    if machine is None or model.expect.violates in model.properties or "Next" in model.overrides:
+        return prepared
+    instances = machines.instances(machine, model.machine_constants(machine))
+    definitions = instance_definitions(instances, machine.VARIABLES, "")
+    steps = replace(plain, specification="SpecInstances__")
+    return _Prepared(*write_model(model, steps, definitions, suffix="_steps"), instances)
+
+
+def _named(model: Model, verdict: str) -> str:
+    """TLC names no temporal property, and a refinement by its place: there is only one that it can be."""
+    nameless = verdict == "violates a temporal property" or verdict.startswith("violates line ")
+    if nameless and len(model.properties) == 1:
+        return f"violates {model.properties[0]}"
+    return verdict
+
+
+def _with_arguments(behaviour: Iterable[Step], instances: Sequence[machines.Instance]) -> tuple[Step, ...]:
+    """The steps of a counterexample by instance instead of by ``Instance__<n>``."""
+
+    def named(step: Step) -> Step:
+        prefix, _, place = step.action.partition("__")
+        return Step(instance_text(instances[int(place)]), step.state) if prefix == "Instance" else step
+
+    return tuple(named(step) for step in behaviour)
+
+
+def judge(model: Model, result: tlc.Result, *, workers: int = 1) -> Outcome:
+    """Compare TLC's result with the registry.
+
+    Args:
+        model: the model.
+        result: what TLC found.
+        workers: TLC's threads; with several the depth is not compared, since TLC may then count it too large.
+    """
+    expect = model.expect
+    found = _named(model, result.verdict)
+    if found != expect.words:
+        return Outcome(model=model, result=result, found=found, problems=(f"expected {expect.words}, found {found}",))
+    problems = []
+    measured = Outcome(model=model, result=result, found=found).measured
+    compared = ["generated", "states", "depth"] if not expect.violates else ["depth"]
+    for name in compared:
+        wanted, got = getattr(expect, name), getattr(measured, name)
+        if wanted == got or (name == "depth" and workers > 1) or (expect.violates and wanted is None):
+            continue
+        problems.append(f"{name}: {got:,}, the registry says {f'{wanted:,}' if wanted is not None else 'nothing'}")
+    if not expect.violates:
+        untaken = {name for name, taken in result.coverage.items() if not taken}
+        problems += [f"{name} is never taken; widen the constants" for name in sorted(untaken - set(model.never))]
+        problems += [
+            f"{name} is taken, or is no action; delete it from 'never'" for name in sorted(set(model.never) - untaken)
+        ]
+        reached = {line.strip('"').removeprefix(_PROBE_REACHED) for line in result.prints if _PROBE_REACHED in line}
+        problems += [f"probe {name} is never reached" for name in model.probes if name not in reached]
+    return Outcome(model=model, result=result, found=found, problems=tuple(problems))
+
+
+def check_model(
+    model: Model, *, workers: int = 1, timeout: float = 900.0, on_progress: Progress | None = None
+) -> Outcome:
+    """Run TLC on one model and compare the result with the registry.
+
+    Raises:
+        TlcMissing: when there is no TLC or no Java.
+        MalformedRegistry: when the entry does not fit its machine.
+    """
+    prepared = prepare(model)
+    job = tlc.Job(
+        folder=prepared.folder,
+        module=prepared.root,
+        workers=workers,
+        timeout=timeout,
+        coverage=not model.expect.violates,
+        short=(model.expect.states or 0) < _LONG_STATES,
+    )
+    result = tlc.run(job, None if on_progress is None else lambda progress: on_progress(model.name, progress))
+    if prepared.instances:
+        result = replace(result, behaviour=_with_arguments(result.behaviour, prepared.instances))
+    return judge(model, result, workers=workers)
+
+
+def to_verdict(outcome: Outcome) -> Verdict:
+    """The verdict on one model or mutant."""
+    model, result = outcome.model, outcome.result
+    figures: dict[str, int | float | str] = {"states": result.distinct, "depth": result.depth}
+    if model.expect.violates:
+        figures = {"states": result.distinct, "steps": max(len(result.behaviour) - 1, 0)}
+    found = outcome.found
+    if outcome.problems and found == model.expect.words:
+        found = f"{found}, but {'; '.join(outcome.problems)}"
+    return Verdict(
+        check=model.kind,
+        name=model.name,
+        expected=model.expect.words,
+        found=found,
+        ok=outcome.ok,
+        seconds=result.seconds,
+        figures=figures,
+        evidence=_evidence(outcome),
+        claims=model.claims,
+    )
+
+
+def _evidence(outcome: Outcome) -> str:
+    result = outcome.result
+    lines = list(outcome.problems)
+    if result.error:
+        lines.append(result.error)
+    if result.behaviour:
+        ending = f"Here the model {outcome.found.replace('violates', 'violates the property')}."
+        lines.append(tell(result.behaviour, ending, result.loop_to))
+    return "\n".join(lines)
+
+
+def check_models(
+    models: Sequence[Model], *, jobs: int | None = None, workers: int = 1, timeout: float = 900.0
+) -> Iterator[Outcome]:
+    """Run several models, ``jobs`` at a time with one worker each: for models of seconds that is the fastest.
+
+    Yields the outcomes as they come; progress goes to standard error.
+    """
+    running: dict[str, int] = {}
+    by_size = sorted(models, key=lambda model: -(model.expect.states or 0))
+    with progress_console.status("TLC starts") as status, ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+
+        def on_progress(name: str, progress: tlc.Progress) -> None:
+            running[name] = progress.distinct
+            shown = ", ".join(f"{model} {states:,} states" for model, states in sorted(running.items()))
+            status.update(f"{done} of {len(models)} done; {shown}")
+
+        done = 0
+        waiting: set[Future[Outcome]] = {
+            pool.submit(check_model, model, workers=workers, timeout=timeout, on_progress=on_progress)
+            for model in by_size
+        }
+        try:
+            while waiting:
+                finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    outcome = future.result()
+                    done += 1
+                    running.pop(outcome.model.name, None)
+                    status.update(f"{done} of {len(models)} done")
+                    yield outcome
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def select(registry: Registry, names: Sequence[str], tier: str, *, mutants: bool) -> list[Model]:
+    """The models to run.
+
+    Args:
+        registry: the registry.
+        names: models or mutants by name; empty for all of the tier and of the tiers before it.
+        tier: one of ``TIERS``.
+        mutants: the mutants of those models instead of the models.
+    """
+    allowed = TIERS[: TIERS.index(tier) + 1]
+    chosen = [registry.get(name) for name in names]
+    if not mutants:
+        return chosen or [model for model in registry.models.values() if model.tier in allowed]
+    every = [mutant for mutant in registry.mutants.values() if mutant.tier in allowed]
+    if not chosen:
+        return every
+    bases = {model.name for model in chosen}
+    return [mutant for mutant in registry.mutants.values() if mutant.model in bases or mutant.name in bases]
+
+
+def _listing(models: Iterable[Model]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("kind", "name", "tier", "expected", "states", "title"):
+        table.add_column(column, overflow="fold")
+    for model in models:
+        states = f"{model.expect.states:,}" if model.expect.states is not None else ""
+        table.add_row(model.kind, model.name, model.tier, model.expect.words, states, model.title)
+    return table
+
+
+EPILOG = """examples:
+  kafka-eos model-check                        the small models
+  kafka-eos model-check --tier full --json build/models.json
+  kafka-eos model-check PartitionLog --update  write the numbers it finds into spec/models.toml
+  kafka-eos model-check --mutants              each mutant must violate the property it names
+  kafka-eos model-check --list --tier deep
+"""
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``model-check``."""
+    parser = subparsers.add_parser(
+        "model-check",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="models or mutants; default: all of the tier")
+    parser.add_argument("--tier", choices=TIERS, default="small", help="this tier and those before it (default small)")
+    parser.add_argument("--mutants", action="store_true", help="the mutants of the models instead of the models")
+    parser.add_argument("--list", action="store_true", help="say what would run, and run nothing")
+    parser.add_argument("--update", action="store_true", help="write the numbers into the registry")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    parser.add_argument("--jobs", type=int, metavar="N", help="models at a time (default: one a processor)")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="TLC's threads for each model (default 1)")
+    parser.add_argument("--timeout", type=float, default=900.0, metavar="S", help="seconds for each model")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``model-check``."""
+    try:
+        registry = Registry()
+        models = select(registry, arguments.models, arguments.tier, mutants=arguments.mutants)
+        if arguments.list:
+            answer_console.print(_listing(models))
+            return 0
+        if not models:
+            print("kafka-eos model-check: nothing to run; name a model or another --tier", file=sys.stderr)
+            return 2
+        outcomes = check_models(
+            models, jobs=arguments.jobs, workers=arguments.workers, timeout=arguments.timeout
+        )
+        by_name = {}
+        for outcome in outcomes:
+            by_name[outcome.model.name] = outcome
+            progress_console.print(f"{'ok  ' if outcome.ok else 'FAIL'} {outcome.model.name}: {outcome.found}")
+        in_order = [by_name[model.name] for model in models]
+        if arguments.update:
+            _update(registry, in_order)
+    except MalformedRegistry as error:
+        print(f"kafka-eos model-check: {error}", file=sys.stderr)
+        return 2
+    verdicts = [to_verdict(outcome) for outcome in in_order]
+    print_verdicts(verdicts, "mutants" if arguments.mutants else "models")
+    if arguments.json:
+        write_verdicts(arguments.json, verdicts)
+    return 0 if all(verdict.ok for verdict in verdicts) else 1
+
+
+def _update(registry: Registry, outcomes: Iterable[Outcome]) -> None:
+    """Write the numbers of the models whose verdict is the expected one."""
+    for outcome in outcomes:
+        model = outcome.model
+        if model.kind == "model" and outcome.found == model.expect.words and outcome.measured != model.expect:
+            registry.update(model.name, outcome.measured)
+            progress_console.print(f"{registry.path}: {model.name} updated")
