@@ -5,7 +5,6 @@ whose advertised address is the fault proxy's, so that a client that enters thro
 """
 
 import base64
-import os
 import random
 import shutil
 import signal
@@ -188,8 +187,8 @@ class Broker:
     def _end(self, signal_number: signal.Signals, seconds: float) -> None:
         if self.process is None:
             return
-        os.kill(self.process.pid, signal_number)
-        os.kill(self.process.pid, signal.SIGCONT)  # a frozen process can't end
+        self.process.send_signal(signal_number)
+        self.process.send_signal(signal.SIGCONT)  # a frozen process can't end
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -201,6 +200,11 @@ class Broker:
         """End it with SIGKILL, as a crash of the process does: nothing is flushed or handed over."""
         self._end(signal.SIGKILL, STOP_SECONDS)
 
+    def ask_to_stop(self) -> None:
+        """Tell it to shut down, without waiting."""
+        assert self.process is not None, f"{self.name} does not run"
+        self.process.send_signal(signal.SIGTERM)
+
     def stop(self) -> None:
         """Shut it down in good order: logs closed, producer snapshots written."""
         self._end(signal.SIGTERM, STOP_SECONDS)
@@ -208,13 +212,13 @@ class Broker:
     def freeze(self) -> None:
         """Stop it in its tracks with SIGSTOP; its connections stay open."""
         assert self.process is not None, f"{self.name} does not run"
-        os.kill(self.process.pid, signal.SIGSTOP)
+        self.process.send_signal(signal.SIGSTOP)
         wait_stopped(self.process.pid)
 
     def resume(self) -> None:
         """Let a frozen broker go on."""
         assert self.process is not None, f"{self.name} does not run"
-        os.kill(self.process.pid, signal.SIGCONT)
+        self.process.send_signal(signal.SIGCONT)
 
 
 class Cluster:
@@ -287,8 +291,14 @@ class Cluster:
             broker.kill()
 
     def stop_all(self) -> None:
-        """Shut all brokers down in good order, the last one first."""
-        for broker in reversed(self.brokers):
+        """Shut all brokers down in good order.
+
+        All are told at once: a broker hands its leaderships over through a controller, and the last ones of a quorum
+        would wait in vain for one that has left.
+        """
+        for broker in self.running():
+            broker.ask_to_stop()
+        for broker in self.running():
             broker.stop()
 
     def __getitem__(self, node: int) -> Broker:

@@ -1,7 +1,6 @@
 """Clients under test, each a process of its own, so that it can be killed, frozen and resumed from outside."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from kafka_eos_checks.record.brokers import java_command, wait_stopped
 from kafka_eos_checks.record.journal import Journal
 
 END_SECONDS = 90.0
+FATAL_EXIT = 3  # of a workload whose producer met a fatal error, as a fenced one does
 
 
 class ClientFailed(RuntimeError):  # noqa: N818 - what happened
@@ -139,14 +139,14 @@ class ClientProcess:
     def freeze(self) -> None:
         """Stop it with SIGSTOP: its connections stay open, its timers do not run."""
         self._journal.add(self.name, "Freeze", "invoke")
-        os.kill(self._process.pid, signal.SIGSTOP)
+        self._process.send_signal(signal.SIGSTOP)
         wait_stopped(self._process.pid)
         self._journal.add(self.name, "Freeze", "ok")
 
     def resume(self) -> None:
         """Let it go on."""
         self._journal.add(self.name, "Resume", "ok")
-        os.kill(self._process.pid, signal.SIGCONT)
+        self._process.send_signal(signal.SIGCONT)
 
 
 def start_workload(workload: Workload, journal: Journal, folder: Path) -> ClientProcess:

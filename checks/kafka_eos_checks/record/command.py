@@ -112,7 +112,11 @@ def play(found: Scenario, cluster: Cluster, proxy: Proxy, out: Path, seed: int, 
         "history": history.as_posix(),
         "events": events,
         "topics": stage.topics,
-        "proxy": {"chances": {str(k): v for k, v in plan.chances.items()}, "longest_seconds": plan.longest},
+        "proxy": {
+            "chances": {str(k): v for k, v in plan.chances.items()},
+            "longest_seconds": plan.longest,
+            "apis": sorted(plan.apis),
+        },
     }
 
 

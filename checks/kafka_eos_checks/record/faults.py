@@ -11,6 +11,7 @@ class FaultKind(StrEnum):
 
     NONE = "none"
     DROP_ANSWER = "drop-answer"  # the broker handles it; the client's connection is closed instead of the answer
+    WITHHOLD = "withhold"  # the broker handles it; from its answer on nothing reaches the client on its connection
     DELAY = "delay"  # it waits, and what follows on its connection with it
     REPEAT = "repeat"  # the same bytes again, on a connection of their own; nobody gets that answer
     OVERTAKE = "overtake"  # its connection is closed, and it arrives later, after the client's own retry
@@ -34,13 +35,14 @@ NO_FAULT = Fault()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Decides the fault of the k-th Produce request of a run, from 0.
+    """Decides the fault of the k-th request of a run, from 0, among those of the APIs it is about.
 
     Attributes:
         seed: decides everything; requests are independent of each other, so the plan does not depend on timing.
         chances: probability of each kind; the rest is passed on.
         longest: upper bound of a fault's seconds.
         spared: so many requests pass before the first fault.
+        apis: whose requests are counted and spoiled.
         scripted: faults of single requests, which win over chance.
     """
 
@@ -48,6 +50,7 @@ class Plan:
     chances: Mapping[FaultKind, float] = field(default_factory=dict)
     longest: float = 0.3
     spared: int = 0
+    apis: frozenset[str] = frozenset({"Produce"})
     scripted: Mapping[int, Fault] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

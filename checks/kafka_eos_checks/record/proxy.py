@@ -54,6 +54,7 @@ class _Link:
     upstream: asyncio.StreamWriter
     pending: deque[Request] = field(default_factory=deque)
     dropped: set[int] = field(default_factory=set)  # requests whose answer the client will not get
+    mute: bool = False  # answers are withheld, while the connection stays open
     cut: bool = False  # nothing goes to the client any more: it left, or a fault closed its side
 
 
@@ -92,7 +93,7 @@ class Proxy:
     def _reset_counters(self) -> None:
         self._requests = itertools.count()
         self._connections = itertools.count()
-        self._produce_requests = itertools.count()
+        self._planned = itertools.count()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -123,6 +124,10 @@ class Proxy:
             self._reset_counters()
 
         self._call(switch(), 5)
+
+    def follow(self, plan: Plan) -> None:
+        """Take the faults of the requests to come from another plan; numbers go on."""
+        self._loop.call_soon_threadsafe(setattr, self, "_plan", plan)
 
     def quiesce(self, seconds: float = 20.0) -> None:
         """Wait until no request is on its way: repeats are answered, broken connections drained."""
@@ -168,9 +173,9 @@ class Proxy:
         try:
             await self._requests_of(link, route, reader)
             link.cut = True
-            if link.pending:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(back), ANSWER_SECONDS)
+            deadline = time.monotonic() + ANSWER_SECONDS
+            while link.pending and not back.done() and time.monotonic() < deadline:
+                await asyncio.sleep(0.01)  # the client is gone; what the broker answers is still written down
         except OSError:  # the broker went away while something was written to it
             pass
         finally:
@@ -186,7 +191,8 @@ class Proxy:
         """Pass on requests until the client goes, the broker goes, or a fault cuts the connection."""
         while (frame := await read_frame(reader)) is not None and not link.cut:
             request = self._read(link, frame)
-            fault = self._plan.fault(next(self._produce_requests)) if request.api == "Produce" else NO_FAULT
+            planned = request.api in self._plan.apis
+            fault = self._plan.fault(next(self._planned)) if planned else NO_FAULT
             self._asked(request, fault)
             if fault.kind is FaultKind.OVERTAKE:
                 self._spawn(self._alone(route, request, fault.seconds))
@@ -197,6 +203,7 @@ class Proxy:
                 await asyncio.sleep(fault.seconds)
             if fault.kind is FaultKind.DROP_ANSWER:
                 link.dropped.add(request.number)
+            link.mute = link.mute or fault.kind is FaultKind.WITHHOLD
             if request.answered:
                 link.pending.append(request)
             link.upstream.write(framed(frame))
@@ -212,13 +219,11 @@ class Proxy:
             dropped = request.number in link.dropped
             link.dropped.discard(request.number)
             link.cut = link.cut or dropped or link.client.is_closing()
-            self._answered(request, frame, delivered=not link.cut)
+            self._answered(request, frame, delivered=not (link.cut or link.mute))
             if link.cut:
                 link.client.close()
-            else:
+            elif not link.mute:
                 link.client.write(framed(frame))
-            if link.cut and not link.pending:
-                return
         link.cut = True
         link.client.close()
 

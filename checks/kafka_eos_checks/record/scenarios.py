@@ -1,14 +1,14 @@
 """The scenarios: what clients do and what goes wrong meanwhile. Named, seeded, bounded in records and time."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kafka_eos.history import Event
 from kafka_eos_checks.record.brokers import HOST, Broker, Cluster
-from kafka_eos_checks.record.clients import ClientProcess, Workload, start_workload
-from kafka_eos_checks.record.faults import FaultKind, Plan
+from kafka_eos_checks.record.clients import FATAL_EXIT, ClientProcess, Workload, start_java, start_workload
+from kafka_eos_checks.record.faults import NO_FAULTS, FaultKind, Plan
 from kafka_eos_checks.record.journal import Journal
 from kafka_eos_checks.record.proxy import Proxy
 
@@ -59,6 +59,24 @@ class Stage:
         row.setdefault("partitions", self.topics[topic]["partitions"])
         return start_workload(Workload(**row), self.journal, self.folder)
 
+    def start_copier(
+        self, client: str, source: str, target: str, *, records: int, transaction_size: int
+    ) -> ClientProcess:
+        """Start Kafka's TransactionalMessageCopier, which commits its input's offsets in the same transactions."""
+        arguments = {
+            "--broker-list": self.bootstrap,
+            "--input-topic": source,
+            "--input-partition": "0",
+            "--output-topic": target,
+            "--max-messages": str(records),
+            "--consumer-group": f"{self.name}-group",
+            "--transaction-size": str(transaction_size),
+            "--transactional-id": f"{self.name}-t",
+        }
+        words = [word for pair in arguments.items() for word in pair]
+        copier = "org.apache.kafka.tools.TransactionalMessageCopier"
+        return start_java(client, copier, [*words, "--enable-random-aborts"], self.journal, self.folder)
+
     def wait_acknowledged(self, client: str, records: int) -> None:
         """Wait until a client has that many acknowledged records."""
 
@@ -80,6 +98,26 @@ class Stage:
         self.cluster.wait_ready()
         self.journal.add(broker.name, "Restart", "ok")
 
+    def wait_withheld(self, answers: int) -> None:
+        """Wait until the proxy has kept that many answers to Produce requests from their clients."""
+
+        def withheld(event: Event) -> bool:
+            return event.action == "Produce" and event.phase == "ok" and event.detail.get("delivered") is False
+
+        self.journal.wait_for(withheld, answers, PROGRESS_SECONDS, "answers withheld")
+
+    def leader(self, topic: str) -> Broker:
+        """The broker that leads a topic's partition 0."""
+        row = self.cluster.leader(topic)
+        assert row is not None, "create_topic waits for a leader"
+        return self.cluster[row["LeaderId"]]
+
+    def new_leader(self, topic: str, old: Broker) -> None:
+        """Wait until another broker leads a topic's partition 0, and tell it."""
+        row = self.cluster.wait_leader(topic, 0, old.node)
+        name = self.cluster[row["LeaderId"]].name
+        self.journal.add(name, "LeaderChange", "ok", topic=topic, partition=0, leader_epoch=row["LeaderEpoch"])
+
 
 Play = Callable[[Stage], None]
 Faults = Mapping[FaultKind, float]
@@ -93,6 +131,7 @@ class Scenario:
     play: Play
     chances: Faults
     longest: float
+    apis: frozenset[str]
 
     @property
     def cluster(self) -> str:
@@ -106,18 +145,20 @@ class Scenario:
 
     def plan(self, seed: int) -> Plan:
         """The proxy's plan for this seed."""
-        return Plan(seed=f"{self.name}/{seed}", chances=self.chances, longest=self.longest)
+        return Plan(seed=f"{self.name}/{seed}", chances=self.chances, longest=self.longest, apis=self.apis)
 
 
 CLUSTERS = {"one-broker": 1, "three-brokers": 3}
 SCENARIOS: dict[str, Scenario] = {}
 
 
-def scenario(name: str, chances: Faults | None = None, longest: float = 0.3) -> Callable[[Play], Play]:
-    """Register a scenario."""
+def scenario(
+    name: str, chances: Faults | None = None, longest: float = 0.3, apis: Iterable[str] = ("Produce",)
+) -> Callable[[Play], Play]:
+    """Register a scenario, with the chances of the proxy's faults to requests of some APIs."""
 
     def register(play: Play) -> Play:
-        SCENARIOS[name] = Scenario(name, play, chances or {}, longest)
+        SCENARIOS[name] = Scenario(name, play, chances or {}, longest, frozenset(apis))
         return play
 
     return register
@@ -129,3 +170,153 @@ def idempotent_lost_acks(stage: Stage) -> None:
     topic = stage.topic(partitions=2)
     with stage.start("producer", topic, records=400) as producer:
         producer.wait()
+
+
+@scenario(
+    "one-broker/repeated-and-reordered-requests",
+    {FaultKind.REPEAT: 0.15, FaultKind.OVERTAKE: 0.10, FaultKind.DELAY: 0.10, FaultKind.DROP_ANSWER: 0.05},
+    longest=0.15,
+)
+def repeated_and_reordered_requests(stage: Stage) -> None:
+    """Requests arrive twice, late, or after the client's own retry; two producers share two partitions."""
+    topic = stage.topic(partitions=2, segment_ms="500")
+    with (
+        stage.start("producer-a", topic, records=400, prefix="a") as first,
+        stage.start("producer-b", topic, records=200, prefix="b", batch=1) as second,
+    ):
+        first.wait()
+        second.wait()
+
+
+@scenario("one-broker/kill-producer", {FaultKind.DROP_ANSWER: 0.05})
+def kill_producer(stage: Stage) -> None:
+    """An idempotent producer is killed while it sends; another one takes over with records of its own."""
+    topic = stage.topic(partitions=2)
+    with stage.start("producer-a", topic, records=5_000, prefix="a", pause_ms=20) as first:
+        stage.wait_acknowledged("producer-a", 150)
+        first.kill()
+    with stage.start("producer-b", topic, records=150, prefix="b") as second:
+        second.wait()
+
+
+@scenario("one-broker/kill-leader", {FaultKind.DROP_ANSWER: 0.05})
+def kill_leader(stage: Stage) -> None:
+    """The only broker is killed twice and comes back, under an idempotent and a transactional producer."""
+    topic = stage.topic(partitions=2)
+    broker = stage.cluster[1]
+    identity = {"transactional_id": f"{stage.name}-t", "prefix": "t", "abort_chance": 0.3}
+    with (
+        stage.start("producer", topic, records=800, pause_ms=10) as plain,
+        stage.start("transactional", topic, records=400, pause_ms=10, **identity) as transactional,
+    ):
+        for acknowledged in (100, 250):
+            stage.wait_acknowledged("producer", acknowledged)
+            stage.crash(broker)
+            stage.restart(broker)
+        # A restart costs the broker all but the last batch of each producer; a producer that had more in flight
+        # when it died may be told OUT_OF_ORDER_SEQUENCE_NUMBER, which is fatal for a strict one.
+        plain.wait()
+        transactional.wait(expected=(0, FATAL_EXIT))
+
+
+@scenario("one-broker/zombie")
+def zombie(stage: Stage) -> None:
+    """A transactional producer is frozen in a transaction, replaced under its transactional.id, and wakes up."""
+    topic = stage.topic(partitions=2)
+    identity = {"transactional_id": f"{stage.name}-t", "transaction_size": 40, "pause_ms": 20}
+    with stage.start("zombie", topic, records=2_000, prefix="z", **identity) as first:
+        stage.wait_acknowledged("zombie", 100)
+        first.freeze()
+        with stage.start("successor", topic, records=120, prefix="s", **identity) as second:
+            stage.wait_acknowledged("successor", 60)
+            first.resume()
+            first.wait(expected=(FATAL_EXIT,))
+            second.wait()
+
+
+@scenario(
+    "one-broker/transactions-librdkafka",
+    {FaultKind.DROP_ANSWER: 0.08},
+    apis=("Produce", "AddPartitionsToTxn", "EndTxn"),
+)
+def transactions_librdkafka(stage: Stage) -> None:
+    """Commits and aborts of librdkafka, which speaks the protocol before KIP-890 part 2, with lost answers."""
+    topic = stage.topic(partitions=3, segment_ms="1000")
+    identity = {"transactional_id": f"{stage.name}-t", "transaction_size": 8, "abort_chance": 0.35}
+    with stage.start("transactional", topic, records=400, **identity) as producer:
+        producer.wait()
+
+
+@scenario("one-broker/transactions-java", {FaultKind.DROP_ANSWER: 0.05}, apis=("Produce", "EndTxn"))
+def transactions_java(stage: Stage) -> None:
+    """Kafka's TransactionalMessageCopier (KIP-890 part 2) copies a topic in transactions, aborting some by chance."""
+    source = stage.topic(suffix="-input")
+    target = stage.topic(suffix="-output")
+    with stage.start("producer", source, records=300, prefix="i") as producer:
+        producer.wait()
+    with stage.start_copier("copier", source, target, records=300, transaction_size=12) as copier:
+        copier.wait()
+
+
+@scenario("one-broker/crash-with-lost-acks")
+def crash_with_lost_acks(stage: Stage) -> None:
+    """The broker dies when several acknowledgements are lost, and comes back knowing only the last batch."""
+    topic = stage.topic()
+    broker = stage.cluster[1]
+    # librdkafka counts records in flight, not batches, against its limit of five: batches of one are pipelined.
+    with stage.start("producer", topic, records=300, batch=1) as producer:
+        stage.wait_acknowledged("producer", 100)
+        stage.proxy.follow(Plan(seed=stage.name, chances={FaultKind.WITHHOLD: 1.0}))
+        stage.wait_withheld(5)
+        stage.crash(broker)
+        stage.proxy.follow(NO_FAULTS)
+        stage.restart(broker)
+        producer.wait(expected=(0, FATAL_EXIT))
+
+
+@scenario("one-broker/trace", {FaultKind.DROP_ANSWER: 0.12, FaultKind.REPEAT: 0.2}, longest=0.1)
+def trace(stage: Stage) -> None:
+    """One producer, one partition, lost acknowledgements, repeated requests, one restart: short enough to validate."""
+    topic = stage.topic()
+    broker = stage.cluster[1]
+    with stage.start("producer", topic, records=400) as producer:
+        stage.wait_acknowledged("producer", 160)
+        stage.crash(broker)
+        stage.restart(broker)
+        producer.wait()
+
+
+@scenario("three-brokers/leader-failover", {FaultKind.DROP_ANSWER: 0.05})
+def leader_failover(stage: Stage) -> None:
+    """The leader is killed while an idempotent and a transactional producer send, and comes back as a follower."""
+    topic, transactions = stage.topic(), stage.topic(suffix="-transactions")
+    old = stage.leader(topic)
+    identity = {"transactional_id": f"{stage.name}-t", "prefix": "t", "abort_chance": 0.3}
+    with (
+        stage.start("producer", topic, records=1_000, pause_ms=20) as plain,
+        stage.start("transactional", transactions, records=300, pause_ms=20, **identity) as transactional,
+    ):
+        stage.wait_acknowledged("producer", 150)
+        stage.crash(old)
+        stage.new_leader(topic, old)
+        stage.wait_acknowledged("producer", 400)
+        stage.restart(old)
+        plain.wait()
+        transactional.wait(expected=(0, FATAL_EXIT))
+    for each in (topic, transactions):
+        stage.cluster.wait_in_sync(each, 3)
+
+
+@scenario("three-brokers/kill-follower", {FaultKind.DROP_ANSWER: 0.05})
+def kill_follower(stage: Stage) -> None:
+    """A follower is killed while an idempotent producer sends, misses a part, and catches up."""
+    topic = stage.topic()
+    leader = stage.leader(topic)
+    follower = next(broker for broker in stage.cluster.brokers if broker is not leader)
+    with stage.start("producer", topic, records=800, pause_ms=20) as producer:
+        stage.wait_acknowledged("producer", 150)
+        stage.crash(follower)
+        stage.wait_acknowledged("producer", 400)
+        stage.restart(follower)
+        producer.wait()
+    stage.cluster.wait_in_sync(topic, 3)

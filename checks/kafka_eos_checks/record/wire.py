@@ -2,7 +2,7 @@
 
 A schema is compiled once per (message, version) into reader and writer functions. A message is a plain ``dict`` under
 the schema's own field names (``{"ProducerId": 4000, ...}``) with raw integers, so that error codes no enum knows
-survive a round trip. Records stay ``bytes``; :func:`batch_headers` reads the headers of the batches inside.
+survive a round trip. Records stay ``bytes``; ``kafka_eos.record_batch`` reads the batches inside.
 
 Source: KIP-482 (flexible versions, tagged fields), ``common/message/*.json``.
 """
@@ -17,8 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
-
-from kafka_eos.errors import MalformedBatch
 
 Message = dict[str, Any]
 _Read = Callable[["Buffer"], Any]
@@ -308,6 +306,10 @@ class Codec:
         self.names = {s["apiKey"]: n.removesuffix("Request") for n, s in schemas.items() if s["type"] == "request"}
         self.keys = {name: key for key, name in self.names.items()}
 
+    def messages(self) -> list[str]:
+        """The names of all messages."""
+        return sorted(self._schemas)
+
     def versions(self, message: str) -> range:
         """The versions of a message that this release knows."""
         valid = _versions(self._schemas[message]["validVersions"])
@@ -391,70 +393,3 @@ def load_codec(clients_jar: Path) -> Codec:
         names = [n for n in jar.namelist() if n.startswith("common/message/") and n.endswith(".json")]
         parsed = [json.loads(re.sub(r"(?m)^\s*//.*$", "", jar.read(name).decode())) for name in names]
     return Codec({schema["name"]: schema for schema in parsed})
-
-
-# --- record batches -------------------------------------------------------------------------------------------------
-
-_BATCH = struct.Struct(">qiibIhiqqqhii")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchHeader:
-    """The header of a record batch, format v2.
-
-    Source: org.apache.kafka.common.record.DefaultRecordBatch
-    """
-
-    base_offset: int
-    leader_epoch: int
-    attributes: int
-    last_offset_delta: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
-
-    @property
-    def transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
-        return bool(self.attributes & 0x10)
-
-    @property
-    def control(self) -> bool:
-        """Whether the batch is a marker."""
-        return bool(self.attributes & 0x20)
-
-
-def batch_headers(records: bytes) -> list[BatchHeader]:
-    """The headers of the whole batches in ``records``.
-
-    Raises:
-        MalformedBatch: when the bytes are no sequence of whole v2 batches.
-    """
-    headers = []
-    position = 0
-    while position < len(records):
-        if len(records) - position < _BATCH.size:
-            raise MalformedBatch(position, f"{len(records) - position} bytes are no batch header")
-        base, length, leader, magic, _crc, attributes, delta, _first, _max, pid, epoch, sequence, count = (
-            _BATCH.unpack_from(records, position)
-        )
-        if magic != 2:
-            raise MalformedBatch(position + 16, f"magic {magic}, not 2")
-        end = position + 12 + length
-        if length < _BATCH.size - 12 or end > len(records):
-            raise MalformedBatch(position + 8, f"a batch of {length} bytes, {len(records) - position - 12} left")
-        headers.append(
-            BatchHeader(
-                base_offset=base,
-                leader_epoch=leader,
-                attributes=attributes,
-                last_offset_delta=delta,
-                producer_id=pid,
-                producer_epoch=epoch,
-                base_sequence=sequence,
-                record_count=count,
-            )
-        )
-        position = end
-    return headers

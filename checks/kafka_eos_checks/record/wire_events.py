@@ -6,7 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos_checks.record.wire import Buffer, Codec, MalformedMessage, Message, batch_headers
+from kafka_eos.record_batch import RecordBatch, decode_batch
+from kafka_eos_checks.record.wire import Buffer, Codec, MalformedMessage, Message
 
 Columns = dict[str, Any]
 
@@ -28,6 +29,18 @@ def phase_of(error: int) -> str:
     if error == ErrorCode.NONE:
         return "ok"
     return "info" if error in OUTCOME_UNKNOWN else "fail"
+
+
+def batches(records: bytes) -> Iterator[RecordBatch]:
+    """The batches of a Produce request's partition.
+
+    Raises:
+        MalformedBatch: when the bytes are no sequence of whole batches.
+    """
+    position = 0
+    while position < len(records):
+        batch, position = decode_batch(records, position)
+        yield batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +114,7 @@ class Interpreter:
     def _produce(self, row: Message) -> Iterator[Columns]:
         for topic in row["TopicData"]:
             for data in topic["PartitionData"]:
-                for batch in batch_headers(data["Records"] or b""):
+                for batch in batches(data["Records"] or b""):
                     yield {
                         "transactional_id": row["TransactionalId"],
                         "topic": self.topic(topic),

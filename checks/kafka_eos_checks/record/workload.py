@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kafka_eos_checks.missing import need
-from kafka_eos_checks.record.clients import Workload
+from kafka_eos_checks.record.clients import FATAL_EXIT, Workload
 
-FENCED_EXIT = 3
 _CALL_SECONDS = 30.0
 
 
@@ -36,6 +35,7 @@ class Client:
         self.kafka = need("confluent_kafka", "record")
         self.workload = workload
         self.sent = 0
+        self.fatal = False
         settings: dict[str, Any] = {
             "bootstrap.servers": workload.bootstrap,
             "client.id": workload.client,
@@ -80,7 +80,7 @@ class Client:
         except self.kafka.KafkaException as error:  # refused by the client itself: nothing left the process
             tell("Send", "fail", **self._blame(common, error.args[0]))
             raise _GaveUp from None
-        self.producer.poll(0)
+        self.poll(0)
 
     def _delivered(self, common: dict[str, Any], error: Any, message: Any) -> None:
         if error is None:
@@ -100,7 +100,7 @@ class Client:
 
     def pause(self) -> None:
         """Rest, and serve delivery reports meanwhile."""
-        self.producer.poll(self.workload.pause_ms / 1000)
+        self.poll(self.workload.pause_ms / 1000)
 
     def send_all(self) -> None:
         """An idempotent producer's work."""
@@ -108,8 +108,25 @@ class Client:
             self.send()
             if self.sent % self.workload.batch == 0:
                 self.pause()
-        left = self.producer.flush(2 * self.workload.timeout_ms / 1000)
-        assert left == 0, f"{left} records neither delivered nor failed in twice the delivery timeout"
+        self.drain()
+        if self.fatal:
+            raise _GaveUp
+
+    def drain(self) -> None:
+        """Wait for the outcome of every record sent."""
+        deadline = time.monotonic() + 2 * self.workload.timeout_ms / 1000
+        while len(self.producer) and time.monotonic() < deadline:
+            self.poll(0.1)
+        assert not len(self.producer), f"{len(self.producer)} records open after twice the delivery timeout"
+
+    def poll(self, seconds: float) -> None:
+        """Serve delivery reports; confluent-kafka raises a fatal error out of poll, and out of flush unnamed."""
+        try:
+            self.producer.poll(seconds)
+        except self.kafka.KafkaException as failure:
+            if not failure.args[0].fatal():
+                raise
+            self.fatal = True
 
     def transactions(self) -> None:
         """A transactional producer's work."""
@@ -135,7 +152,7 @@ class Client:
 
     def _abort(self, common: dict[str, Any]) -> None:
         # Flushed first: abort as the first act after begin is sometimes fatal (librdkafka issue 4849).
-        self.producer.flush(_CALL_SECONDS)
+        self.drain()
         self._call("AbortTransaction", common, lambda: self.producer.abort_transaction(_CALL_SECONDS))
 
     def _call(self, action: str | None, common: dict[str, Any], call: Callable[[], None]) -> bool:
@@ -164,7 +181,7 @@ class Client:
 
 
 def main(argument: str) -> int:
-    """Run a workload given as JSON; exit code 3 when the producer met a fatal error, as a fenced one does."""
+    """Run a workload given as JSON; exit code 0, or FATAL_EXIT when the producer met a fatal error."""
     client = Client(Workload(**json.loads(argument)))
     try:
         if client.workload.transactional_id is None:
@@ -173,8 +190,8 @@ def main(argument: str) -> int:
             client.transactions()
     except _GaveUp:
         client.producer.purge()
-        client.producer.flush(_CALL_SECONDS)
-        return FENCED_EXIT
+        client.drain()
+        return FATAL_EXIT
     return 0
 
 

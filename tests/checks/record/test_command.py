@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks import cli
+from kafka_eos_checks.record import command, jars
+from kafka_eos_checks.record.command import chosen, holds_records
+from kafka_eos_checks.record.scenarios import CLUSTERS, SCENARIOS
+
+
+def test_a_clusters_name_stands_for_all_of_its_scenarios() -> None:
+    groups = chosen(["three-brokers", "one-broker/trace"])
+    assert list(groups) == ["one-broker", "three-brokers"]
+    assert [s.name for s in groups["one-broker"]] == ["one-broker/trace"]
+    assert [s.name for s in groups["three-brokers"]] == [n for n in SCENARIOS if n.startswith("three-brokers/")]
+
+
+def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["record", "one-broker/zombi", "--out", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    assert "no scenario one-broker/zombi" in message
+    assert "one-broker/zombie" in message
+
+
+def test_missing_jars_that_maven_cannot_fetch_are_told_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "build_folder", lambda: tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    pytest.importorskip("confluent_kafka")
+    assert cli.main(["record", "one-broker", "--out", str(tmp_path / "out")]) == 2
+    assert "run in a clone: mvn" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_scenario_says_what_happens_and_belongs_to_a_cluster() -> None:
+    for name, scenario in SCENARIOS.items():
+        assert scenario.cluster in CLUSTERS
+        assert command._summary(scenario).endswith("."), name
+        assert scenario.plan(1).seed == f"{name}/1"
+    assert len({s.short_name for s in SCENARIOS.values()}) == len(SCENARIOS)
+
+
+def test_help_lists_every_scenario(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["record", "--help"])
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in SCENARIOS)
+
+
+def test_only_partitions_with_records_are_kept(tmp_path: Path) -> None:
+    for name, content in (("t-0", b"x"), ("t-1", b""), ("__cluster_metadata-0", b"x"), ("__consumer_offsets-1", b"x")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "00000000000000000000.log").write_bytes(content)
+    kept = [p.name for p in sorted(tmp_path.iterdir()) if holds_records(p)]
+    assert kept == ["__consumer_offsets-1", "t-0"]

@@ -1,0 +1,130 @@
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.record import recording
+from kafka_eos_checks.record.recording import UnsafeArchive, kept_recordings, pack, unpack
+
+
+def a_recording(folder: Path) -> Path:
+    (folder / "histories").mkdir(parents=True)
+    (folder / "brokers" / "1" / "topic-0").mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}")
+    (folder / "histories" / "run.jsonl").write_text('{"run":"r"}\n')
+    (folder / "brokers" / "1" / "topic-0" / "00000000000000000000.log").write_bytes(bytes(range(256)))
+    return folder
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def an_archive(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(path, "w:xz") as tar:
+        for member, content in members:
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def a_file(name: str, content: bytes = b"x") -> tuple[tarfile.TarInfo, bytes]:
+    return tarfile.TarInfo(name), content
+
+
+def a_link(kind: bytes, target: str) -> tuple[tarfile.TarInfo, bytes]:
+    member = tarfile.TarInfo("link")
+    member.type, member.linkname = kind, target
+    return member, b""
+
+
+def test_what_is_packed_comes_out_the_same(tmp_path: Path) -> None:
+    folder = a_recording(tmp_path / "in")
+    size = pack(folder, tmp_path / "packed" / "r.tar.xz")
+    unpack(tmp_path / "packed" / "r.tar.xz", tmp_path / "out")
+    assert files_of(tmp_path / "out") == files_of(folder)
+    assert size == (tmp_path / "packed" / "r.tar.xz").stat().st_size
+
+
+def test_equal_folders_make_equal_archives(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        pack(a_recording(tmp_path / name), tmp_path / f"{name}.tar.xz")
+    assert (tmp_path / "a.tar.xz").read_bytes() == (tmp_path / "b.tar.xz").read_bytes()
+
+
+def test_a_folder_without_manifest_is_not_packed(tmp_path: Path) -> None:
+    with pytest.raises(UnsafeArchive, match=r"no manifest\.json"):
+        pack(tmp_path, tmp_path / "r.tar.xz")
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "../outside", "brokers/../../outside", "C:evil", "brokers\\..\\outside"]
+)
+def test_a_member_that_would_leave_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+    archive = an_archive(tmp_path / "r.tar.xz", a_file("manifest.json", b"{}"), a_file(name))
+    with pytest.raises(UnsafeArchive, match="outside of the folder"):
+        unpack(archive, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_a_link_or_device_is_refused(tmp_path: Path, kind: bytes) -> None:
+    archive = an_archive(tmp_path / "r.tar.xz", a_file("manifest.json", b"{}"), a_link(kind, "/etc/passwd"))
+    with pytest.raises(UnsafeArchive, match="no plain file"):
+        unpack(archive, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = an_archive(tmp_path / "r.tar.xz", a_file("manifest.json", b"{}"), a_file("big", bytes(5_000)))
+    monkeypatch.setattr(recording, "UNPACKED_LIMIT", 5_001)
+    with pytest.raises(UnsafeArchive, match="more than"):
+        unpack(archive, tmp_path / "out")
+    monkeypatch.setattr(recording, "UNPACKED_LIMIT", 5_002)
+    unpack(archive, tmp_path / "out")
+
+
+def test_an_archive_of_too_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = an_archive(tmp_path / "r.tar.xz", a_file("manifest.json"), *(a_file(f"f{n}") for n in range(5)))
+    monkeypatch.setattr(recording, "FILES_LIMIT", 5)
+    with pytest.raises(UnsafeArchive, match="more than 5 files"):
+        unpack(archive, tmp_path / "out")
+
+
+def test_an_archive_without_manifest_is_no_recording(tmp_path: Path) -> None:
+    with pytest.raises(UnsafeArchive, match="no recording"):
+        unpack(an_archive(tmp_path / "r.tar.xz", a_file("other")), tmp_path / "out")
+
+
+@pytest.mark.parametrize("damage", ["cut off", "overwritten", "empty"])
+def test_a_damaged_archive_leaves_nothing_behind(tmp_path: Path, damage: str) -> None:
+    archive = tmp_path / "r.tar.xz"
+    pack(a_recording(tmp_path / "in"), archive)
+    whole = archive.read_bytes()
+    middle = len(whole) // 2
+    spoiled = {"cut off": whole[:middle], "overwritten": whole[:middle] + bytes(8) + whole[middle + 8 :], "empty": b""}
+    archive.write_bytes(spoiled[damage])
+    with pytest.raises(UnsafeArchive):
+        unpack(archive, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_unpacked_over_other_files(tmp_path: Path) -> None:
+    pack(a_recording(tmp_path / "in"), tmp_path / "r.tar.xz")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("kept")
+    with pytest.raises(UnsafeArchive, match="not empty"):
+        unpack(tmp_path / "r.tar.xz", tmp_path / "out")
+    assert files_of(tmp_path / "out") == {"mine": b"kept"}
+
+
+def test_the_kept_recordings_are_small_and_whole(tmp_path: Path) -> None:
+    archives = kept_recordings()
+    assert archives
+    assert sum(archive.stat().st_size for archive in archives) < 1_000_000
+    for archive in archives:
+        unpack(archive, tmp_path / archive.name)
+        assert list((tmp_path / archive.name / "histories").glob("*.jsonl"))
+        assert list((tmp_path / archive.name / "brokers").glob("*/*/*.log"))
