@@ -1,5 +1,6 @@
 """The terminal: verdict tables and progress, on standard error unless they are the answer itself."""
 
+import sys
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -7,8 +8,10 @@ from rich.table import Table
 
 from kafka_eos_checks.verdict import Verdict
 
+WIDE = 150  # columns of a table that goes to a file or a pipe
+
 progress_console = Console(stderr=True, highlight=False)
-answer_console = Console(highlight=False)
+answer_console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 
 
 def verdict_table(verdicts: Sequence[Verdict], title: str = "") -> Table:

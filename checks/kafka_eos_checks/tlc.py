@@ -41,7 +41,9 @@ _DEPTH = 2194
 _STATE = 2217
 _STUTTERING = 2218
 _BACK_TO_STATE = 2122
+_BEHAVIOUR_FOLLOWS = {2120, 2121}  # headings with the severity of an error
 _ACTION_COVERAGE = 2772
+_HEADINGS = {2121, 2264}  # of a counterexample, with the severity of an error
 _ERROR_SEVERITY = 1
 
 _START = re.compile(r"@!@!@STARTMSG (-?\d+):(\d+) @!@!@")
@@ -295,7 +297,7 @@ class _Reading:
             self._covered(text)
         elif code in {_PROGRESS, _STATISTICS, _DEPTH}:
             self._counted(code, text)
-        elif severity == _ERROR_SEVERITY:
+        elif severity == _ERROR_SEVERITY and code not in _HEADINGS:
             self.errors.append(text)
 
     def _violated(self, text: str) -> None:

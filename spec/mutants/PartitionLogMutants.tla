@@ -6,7 +6,7 @@ EXTENDS PartitionLog, ProducerStateMutants
 EveryRetryIsAcknowledged ==
     response.error # "NONE" =>
         \A i \in DOMAIN log.entries :
-            ~(IsCopyOf(log.entries[i], Request) /\ log.producers[response.producerId].epoch = response.epoch)
+            IsCopyOf(log.entries[i], Request) => log.producers[response.producerId].epoch # response.epoch
 
 (* The wrap of the sequence has been reached. *)
 HasWrapped == \E i \in DOMAIN log.entries : i > 1 /\ log.entries[i].sequence = 0 /\ log.entries[i].epoch = 0

@@ -1,0 +1,79 @@
+# Every target is one command of kafka-eos, or sets up what it needs. `make help` lists them.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+KAFKA_EOS := $(BIN)/kafka-eos
+JARS := build/jars
+VERDICTS := build/verdicts
+MAVEN := mvn -q -B --no-transfer-progress
+
+all: setup ## set up, then the main job: small models, graph equality, audit of the recording, report
+	$(KAFKA_EOS) verify
+
+setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages into .venv and fetch the TLA+ tools
+
+test: setup lint ## set up, lint, and run all tests
+	$(BIN)/pytest -q
+
+lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+model-check: setup ## check every model of the small and full tiers with TLC, mutants included
+	$(KAFKA_EOS) model-check --tier full --mutants --json $(VERDICTS)/model-check.json
+
+model-check-deep: setup ## the deep tier too: larger constants, more than an hour
+	$(KAFKA_EOS) model-check --tier deep --json $(VERDICTS)/model-check-deep.json
+
+conformance: setup ## compare the reference's state graphs with TLC's, its mutants too, and validate traces
+	$(KAFKA_EOS) conformance --mutant all --json $(VERDICTS)/conformance.json
+
+replay: setup ## audit the kept recordings with local Spark
+	$(KAFKA_EOS) audit --spark --json $(VERDICTS)/replay.json checks/recordings/*.tar.xz
+
+report: setup ## write build/report.html and build/report.json from the verdicts of earlier commands
+	$(KAFKA_EOS) report
+
+record: setup $(JARS)/kafka/.copied ## record a real Kafka under faults, on loopback (a few minutes)
+	$(KAFKA_EOS) record --all --out build/recordings
+
+bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, replay and graph comparison against their peers
+	$(KAFKA_EOS) bench --json $(VERDICTS)/bench.json
+
+fuzz: setup ## a million mutated record batches through the codec
+	$(KAFKA_EOS) fuzz --count 1000000 --jobs 2
+
+lock: ## write the lock files anew (needs pip-tools)
+	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	  --extra spark --extra record --extra dev -o requirements/main.lock pyproject.toml
+	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	  --extra bench -c requirements/main.lock -o requirements/bench.lock pyproject.toml
+
+clean: ## remove what the targets made, but for .venv and the jars
+	rm -rf $(VERDICTS) build/models build/report.html build/report.json build/recordings
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(VENV)/.installed: requirements/main.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed; set PYTHON="; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/main.lock
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed requirements/bench.lock
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/bench.lock
+	@touch $@
+
+$(JARS)/%/.copied: pom.xml
+	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
+	@touch $@
+
+.PHONY: all setup test lint model-check model-check-deep conformance replay report record bench fuzz lock clean help

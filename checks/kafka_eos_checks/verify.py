@@ -1,0 +1,112 @@
+"""``kafka-eos verify``: the main job. Small models and mutants, graph equality, audit of the recordings, report."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kafka_eos_checks import conformance, model_check
+from kafka_eos_checks.models import MalformedRegistry, Registry
+from kafka_eos_checks.paths import build_folder
+from kafka_eos_checks.record.recording import kept_recordings
+from kafka_eos_checks.replay.audit import ENGINES, audit
+from kafka_eos_checks.report import load_verdicts, write_report
+from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.verdict import Verdict, write_verdicts
+
+EPILOG = """examples:
+  kafka-eos verify                  what `make` runs
+  kafka-eos verify --engine local   without Spark
+  kafka-eos verify --only graphs
+
+exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 something cannot be run
+"""
+
+
+def models(registry: Registry) -> Iterator[Verdict]:
+    """TLC on the models of the small tier."""
+    yield from _checked(registry, mutants=False)
+
+
+def mutants(registry: Registry) -> Iterator[Verdict]:
+    """TLC on the mutants of the small tier: each must violate the property it names."""
+    yield from _checked(registry, mutants=True)
+
+
+def _checked(registry: Registry, *, mutants: bool) -> Iterator[Verdict]:
+    chosen = model_check.select(registry, [], "small", mutants=mutants)
+    for outcome in model_check.check_models(chosen):
+        yield model_check.to_verdict(outcome)
+
+
+def graphs(registry: Registry) -> Iterator[Verdict]:
+    """The reference's state graphs against TLC's."""
+    chosen = [model for model in registry.models.values() if model.graph and model.tier == "small"]
+    yield from conformance.check(registry, chosen)
+
+
+def recordings(engine: str) -> Iterator[Verdict]:
+    """The audit of each kept recording."""
+    for recording in kept_recordings():
+        name = recording.name.split(".", maxsplit=1)[0]
+        progress_console.print(f"auditing the recording {name} ({engine})")
+        for verdict in audit([recording], engine):
+            yield _of_recording(verdict, name)
+
+
+def _of_recording(verdict: Verdict, recording: str) -> Verdict:
+    row = verdict.to_json()
+    return Verdict(**{**row, "claims": tuple(row["claims"]), "name": f"{recording}: {verdict.name}"})
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``verify``."""
+    parser = subparsers.add_parser(
+        "verify",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--engine", choices=ENGINES, default="spark", help="of the audit (default spark)")
+    parser.add_argument("--only", choices=("models", "mutants", "graphs", "recordings"), help="one part of the job")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the job, print and write its verdicts."""
+    try:
+        registry = Registry()
+    except MalformedRegistry as error:
+        print(f"kafka-eos verify: {error}", file=sys.stderr)
+        return 2
+    parts: dict[str, Callable[[], Iterator[Verdict]]] = {
+        "models": lambda: models(registry),
+        "mutants": lambda: mutants(registry),
+        "graphs": lambda: graphs(registry),
+        "recordings": lambda: recordings(arguments.engine),
+    }
+    started = time.perf_counter()
+    verdicts: list[Verdict] = []
+    for name in [arguments.only] if arguments.only else parts:
+        found = sorted(parts[name](), key=lambda verdict: verdict.name)
+        print_verdicts(found, name)
+        write_verdicts(build_folder() / "verdicts" / f"{name}.json", found)
+        verdicts += found
+    return finish(verdicts, time.perf_counter() - started)
+
+
+def finish(verdicts: Sequence[Verdict], seconds: float) -> int:
+    """Write the report of all verdicts in the build folder; the exit code is of this run's."""
+    page = build_folder() / "report.html"
+    write_report(load_verdicts(sorted((build_folder() / "verdicts").glob("*.json"))), page)
+    differing = [verdict for verdict in verdicts if not verdict.ok]
+    shown = "all as expected" if not differing else f"{len(differing)} differ"
+    answer_console.print(f"\n{len(verdicts)} verdicts in {seconds:.0f} s: {shown}. Report: {_shown(page)}")
+    return 1 if differing or not verdicts else 0
+
+
+def _shown(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

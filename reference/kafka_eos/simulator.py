@@ -1,0 +1,82 @@
+"""A seeded simulator: one long random run of a machine, with named faults, under the same actions that TLC searches.
+
+Faults are actions. Each has a weight, and a run draws its next action by weight among those that are enabled. When the
+steps are used up the faults stop, and the run goes on with the other actions until nothing is enabled any more or the
+same number of steps has passed: whatever then is not at rest is stuck.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Generic, TypeVar
+
+from kafka_eos.errors import NotEnabled, Rejected
+from kafka_eos.machine import Instance, Machine, instances, step
+
+_State = TypeVar("_State", bound=Machine)
+
+ORDINARY_WEIGHT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken(Generic[_State]):
+    """One step of a run: the state before, the action taken, the state after."""
+
+    before: _State
+    instance: Instance
+    after: _State
+
+
+class Simulation(Generic[_State]):
+    """A run that a seed determines.
+
+    Args:
+        machine: the machine's class.
+        constants: its constants.
+        seed: the same seed gives the same run.
+        faults: action -> weight; an ordinary action has weight 10, and weight 0 never happens.
+    """
+
+    def __init__(self, machine: type[_State], constants: Any, seed: int, faults: Mapping[str, float]) -> None:
+        self.state = machine.initial(constants)
+        self._random = Random(seed)
+        self._faults = dict(faults)
+        self._by_action: dict[str, list[Instance]] = {}
+        for instance in instances(machine, constants):
+            self._by_action.setdefault(instance.action.name, []).append(instance)
+        unknown = faults.keys() - self._by_action.keys()
+        if unknown:
+            known = ", ".join(sorted(self._by_action))
+            raise ValueError(f"{machine.MODULE} has no action {min(unknown)!r}; its actions are {known}")
+
+    def run(self, steps: int) -> Iterator[Taken[_State]]:
+        """Take steps with faults, then let the system come to rest without them.
+
+        Args:
+            steps: number of steps with faults; as many again at most without.
+        """
+        yield from self._take(steps, dict.fromkeys(self._by_action, ORDINARY_WEIGHT) | self._faults)
+        calm = {name: ORDINARY_WEIGHT for name in self._by_action if name not in self._faults}
+        yield from self._take(steps, calm)
+
+    def _take(self, steps: int, weights: Mapping[str, float]) -> Iterator[Taken[_State]]:
+        for _ in range(steps):
+            taken = self._step(weights)
+            if taken is None:
+                return
+            self.state = taken.after
+            yield taken
+
+    def _step(self, weights: Mapping[str, float]) -> Taken[_State] | None:
+        """The next step, or None when no action with a weight is enabled."""
+        waiting = {name: weight for name, weight in weights.items() if weight > 0}
+        while waiting:
+            (name,) = self._random.choices(list(waiting), list(waiting.values()))
+            del waiting[name]
+            candidates = self._by_action[name]
+            for instance in self._random.sample(candidates, len(candidates)):
+                try:
+                    return Taken(self.state, instance, step(self.state, instance))
+                except (NotEnabled, Rejected):
+                    continue
+        return None
