@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kafka_eos.compression import CompressionType
 from kafka_eos.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 from kafka_eos.segment import CorruptRegion, scan
+from kafka_eos.varint import INT64_MAX
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -92,8 +93,9 @@ def read_index(segment: Path) -> Ints:
         return np.empty(0, np.int64)
     data = path.read_bytes()
     entries = np.frombuffer(data[: len(data) // 8 * 8], INDEX_ENTRY)
-    positions = np.unique(entries["position"].astype(np.int64))
-    return positions[positions > 0]
+    positions = entries["position"].astype(np.int64)
+    highest_before = np.maximum.accumulate(np.concatenate(([0], positions)))[:-1]
+    return positions[positions > highest_before]
 
 
 def read_headers(
@@ -232,7 +234,7 @@ def crcs(data: bytes, positions: Ints, raw: NDArray[np.void]) -> NDArray[np.uint
 def _plausible(raw: NDArray[np.void]) -> NDArray[np.bool_]:
     """What the readable decoder asks of a header besides its length and CRC, shape (n,)."""
     delta = raw["last_offset_delta"].astype(np.int64)
-    no_overflow = raw["base_offset"] <= np.iinfo(np.int64).max - np.maximum(delta, 0) - 1
+    no_overflow = raw["base_offset"] <= INT64_MAX - np.maximum(delta, 0) - 1
     codec = (raw["attributes"] & COMPRESSION_MASK) <= CompressionType.ZSTD
     counts = (raw["base_offset"] >= 0) & (delta >= 0) & (raw["record_count"] >= 0)
     plausible: NDArray[np.bool_] = (raw["magic"] == MAGIC) & codec & counts & no_overflow

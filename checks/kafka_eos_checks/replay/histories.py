@@ -3,7 +3,8 @@
 ``acknowledged but lost``
     A ``Send`` that was answered ``ok`` for an offset at which no replica of the partition has its value. *Unknown*,
     and no finding: an offset below the beginning of a log, in a hole or in a damaged region of it, or of a partition
-    that is not given. Of a replicated partition give all replicas: one alone may lag behind.
+    that is not given; no offset, and the value nowhere in the logs. Of a replicated partition give all replicas: one
+    alone may lag behind.
 
 ``duplicate value``
     A value that a client sent n times and that one log has at more than n offsets. Values of aborted transactions, or
@@ -53,6 +54,7 @@ class Contents:
         values: by offset, of all data records.
         hidden: offsets of records in aborted transactions, and in open ones.
         highest_marker: by producer id, the highest epoch of its markers.
+        all_values: the same values, without their offsets.
         damaged_end: whether bytes that cannot be read follow the last batch.
     """
 
@@ -61,6 +63,7 @@ class Contents:
     values: dict[int, bytes | None] = field(default_factory=dict)
     hidden: set[int] = field(default_factory=set)
     highest_marker: dict[int, int] = field(default_factory=dict)
+    all_values: set[bytes | None] = field(default_factory=set)
     damaged_end: bool = False
 
 
@@ -96,6 +99,7 @@ def read_contents(log: PartitionLog) -> Contents:
                 if in_transaction:
                     open_transactions.setdefault(pid, []).append(offset)
     contents.hidden.update(offset for offsets in open_transactions.values() for offset in offsets)
+    contents.all_values.update(contents.values.values())
     return contents
 
 
@@ -157,7 +161,7 @@ def lost(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator
         _count(figures, "checked")
         value, place = event.detail.get("value"), _place(event)
         own = replicas.get(place) if place is not None else None
-        if value is None or place is None or event.offset is None or not own:
+        if value is None or place is None or not own:
             _count(figures, "unknown")
             continue
         states = [_look(contents, event.offset, str(value)) for _, contents in own]
@@ -176,8 +180,13 @@ def lost(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator
         )
 
 
-def _look(contents: Contents, offset: int, value: str) -> str:
-    """``there``, ``unknown``, or what is there instead."""
+def _look(contents: Contents, offset: int | None, value: str) -> str:
+    """``there``, ``unknown``, or what is there instead.
+
+    A client that retried may be told that its batch is a duplicate, and then knows no offset.
+    """
+    if offset is None:
+        return "there" if value.encode() in contents.all_values else "unknown"
     if offset in contents.values:
         stored = contents.values[offset]
         found = None if stored is None else stored.decode(errors="replace")

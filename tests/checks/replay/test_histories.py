@@ -98,7 +98,8 @@ def test_what_the_logs_cannot_tell_is_unknown_and_never_guessed(tmp_path: Path) 
     assert unknown([send("ok", "x", 4)], LOST, [log]) == 1, "below the beginning of the log"
     assert unknown([send("ok", "x", 7)], LOST, [log]) == 1, "in a hole"
     assert unknown([send("ok", "x", 0, partition=1)], LOST, [log]) == 1, "a partition that is not given"
-    assert unknown([send("ok", "x")], LOST, [log]) == 1, "no offset was acknowledged"
+    assert unknown([send("ok", "x")], LOST, [log]) == 1, "no offset was acknowledged, and the value is nowhere"
+    assert unknown([send("ok", "b")], LOST, [log]) == 0, "no offset was acknowledged, but the value is there"
     path = Path(log.folder, log.segments[0])
     path.write_bytes(path.read_bytes() + b"torn")
     assert unknown([send("ok", "x", 10)], LOST, [log]) == 1, "behind the last batch that can be read"

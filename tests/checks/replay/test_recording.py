@@ -1,0 +1,73 @@
+"""The vectorised readers against the readable decoder on the segments of a real broker."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.segment import StoredBatch, read_segment
+from kafka_eos_checks.paths import CLONE
+from kafka_eos_checks.replay.headers import read_blocks, read_headers, read_index
+from kafka_eos_checks.replay.inputs import open_inputs
+from kafka_eos_checks.replay.records import decode_block
+from kafka_eos_checks.replay.rules import Batch, audit_log
+from kafka_eos_checks.replay.splits import PartitionLog
+from kafka_eos_checks.replay.summary import columns_of
+
+RECORDING = CLONE / "checks" / "recordings" / "one-broker.tar.xz"
+
+
+@pytest.fixture(scope="module")
+def logs() -> Iterator[tuple[PartitionLog, ...]]:
+    with open_inputs([RECORDING]) as inputs:
+        yield inputs.logs
+
+
+def stored(log: PartitionLog) -> list[StoredBatch]:
+    items = [item for name in log.segments for item in read_segment(Path(log.folder, name))]
+    return [item for item in items if isinstance(item, StoredBatch)]
+
+
+def test_headers_of_a_real_broker_are_read_as_by_the_readable_decoder(logs: tuple[PartitionLog, ...]) -> None:
+    total = 0
+    for log in logs:
+        expected = [
+            Batch(
+                item.position,
+                item.batch.base_offset,
+                item.batch.last_offset,
+                item.batch.producer_id,
+                item.batch.producer_epoch,
+                item.batch.base_sequence,
+                (item.batch.base_sequence + item.batch.last_offset_delta) & 0x7FFFFFFF,
+                item.batch.is_control,
+            )
+            for item in stored(log)
+        ]
+        paths = [Path(log.folder, name) for name in log.segments]
+        parts = [part for path in paths for part in read_headers(path, index=read_index(path))]
+        found = [batch for part in parts for batch in columns_of(part).batches()]
+        assert found == expected, log
+        assert list(audit_log(found)) == [], f"{log}: a real broker keeps the rules"
+        total += len(found)
+    assert total > 50
+
+
+def test_records_of_a_real_broker_are_read_as_by_the_readable_decoder(logs: tuple[PartitionLog, ...]) -> None:
+    total = 0
+    for log in logs:
+        expected = [
+            (item.batch.offset(record), item.batch.timestamp(record), record.key, record.value)
+            for item in stored(log)
+            for record in item.batch.records()
+        ]
+        found = []
+        for name in log.segments:
+            for block in read_blocks(Path(log.folder, name)):
+                records = decode_block(block)
+                assert records.damage == ()
+                columns = (records.offset.tolist(), records.timestamp.tolist(), records.keys(), records.values())
+                found += list(zip(*columns, strict=True))
+        assert found == expected, log
+        total += len(found)
+    assert total > 100
