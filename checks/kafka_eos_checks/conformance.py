@@ -1,8 +1,8 @@
 """Graph equality: the reference has exactly TLC's states, labelled edges and refusals.
 
-Every state of TLC's graph is loaded into the machine and every action instance is tried in it: an edge of the graph must
-be allowed and land on its target, everything else must be refused. Then the machine is searched on its own, and must
-find the same states and edges. No sample is taken, and a difference is told as the shortest path to it.
+Every state of TLC's graph is loaded into the machine and every action instance is tried in it: an edge of the graph
+must be allowed and land on its target, everything else must be refused. Then the machine is searched on its own, and
+must find the same states and edges. No sample is taken, and a difference is told as the shortest path to it.
 """
 
 import argparse
@@ -15,11 +15,11 @@ from time import monotonic
 from typing import Any, get_type_hints
 
 import numpy as np
+
 from kafka_eos import machine as machines
 from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.explorer import OUTSIDE, TooManyStates, explore
 from kafka_eos.spec_mapping import SpecValue, from_spec, snake_case, to_spec
-
 from kafka_eos_checks.graph import GraphUnusable, StateGraph, export, instance_text
 from kafka_eos_checks.models import MalformedRegistry, Model, Registry, bounds_predicate, import_machine
 from kafka_eos_checks.story import Step, differences, tell
@@ -105,19 +105,19 @@ class _Loader:
 
     def __init__(self, machine: type[Any], constants: Any, variables: Sequence[str]) -> None:
         hints = get_type_hints(machine)
-        context = machine.context(constants)
         self._names = [snake_case(name) for name in variables]
         self._hints = [hints[name] for name in self._names]
         self._known: list[dict[SpecValue, Any]] = [{} for _ in variables]
-        self._map = partial(from_spec, context=context)
-        self._make = partial(machine, constants=constants)
+        self._context = machine.context(constants)
+        self._machine: Callable[..., Any] = machine
+        self._constants = constants
 
     def _field(self, place: int, value: SpecValue) -> Any:
         known = self._known[place]
         try:
             return known[value]
         except KeyError:
-            loaded = self._map(self._hints[place], value)
+            loaded = from_spec(self._hints[place], value, self._context)
             back = canonical(to_spec(loaded))
             if back != canonical(value):
                 raise TypeError(f"{self._names[place]}: {value!r} comes back as {back!r}") from None
@@ -131,7 +131,8 @@ class _Loader:
             TypeError: when a value has no counterpart in the machine, or does not come back as it went in.
             KeyError: when it is an error code that the machine does not know.
         """
-        return self._make(**{name: self._field(place, row[place]) for place, name in enumerate(self._names)})
+        given = {name: self._field(place, row[place]) for place, name in enumerate(self._names)}
+        return self._machine(constants=self._constants, **given)
 
 
 def _spec_state(state: Any) -> dict[str, SpecValue]:
@@ -185,9 +186,7 @@ def _inject(
                 continue
             except Exception as error:  # noqa: BLE001 - whatever a machine under test raises is a difference
                 what = f"the machine fails with {type(error).__name__}: {error}"
-                comparison.add(
-                    Difference(state=source, instance=label, what=what, target=expected.get(label, -1))
-                )
+                comparison.add(Difference(state=source, instance=label, what=what, target=expected.get(label, -1)))
                 continue
             if label not in expected:
                 what = "the machine allows it, the spec does not"
@@ -407,7 +406,7 @@ def _mutants(registry: Registry, names: Sequence[str], models: Sequence[Model]) 
     """The mutants that are asked for and that the reference has."""
     if "all" in names:
         chosen = {model.name for model in models}
-        return [m for m in registry.mutants.values() if m.python and registry.models[m.model].graph and m.model in chosen]
+        return [mutant for mutant in registry.mutants.values() if mutant.python and mutant.model in chosen]
     mutants = [registry.get(name) for name in names]
     for mutant in mutants:
         if not mutant.python:
@@ -441,25 +440,26 @@ def check(registry: Registry, models: Sequence[Model], mutants: Sequence[Model] 
     graphs: dict[str, StateGraph] = {}
     with progress_console.status("") as status:
 
+        def show(name: str, line: str) -> None:
+            status.update(f"{name}: {line}")
+
         def graph_of(model: Model) -> StateGraph:
             if model.name not in graphs:
-                status.update(f"{model.name}: TLC exports the graph")
+                show(model.name, "TLC exports the graph")
                 graphs[model.name] = export(
                     model,
                     model.machine_class(),
-                    on_progress=lambda p: status.update(f"{model.name}: TLC, {p.distinct:,} states"),
+                    on_progress=lambda progress: show(model.name, f"TLC, {progress.distinct:,} states"),
                 )
             return graphs[model.name]
 
         for model in models:
-            comparison = compare(
-                model, graph=graph_of(model), on_progress=lambda line, m=model: status.update(f"{m.name}: {line}")
-            )
+            comparison = compare(model, graph=graph_of(model), on_progress=partial(show, model.name))
             if not any(mutant.model == model.name for mutant in mutants):
                 del graphs[model.name]
             yield conformance_verdict(model, comparison)
         for mutant in mutants:
             base = registry.models[mutant.model]
             machine = import_machine(mutant.python, mutant.source)
-            status.update(f"{mutant.name}: the mutant is compared with {base.name}")
+            show(mutant.name, f"compared with {base.name}")
             yield mutant_verdict(mutant, compare(base, machine, graph=graph_of(base)))

@@ -4,9 +4,9 @@ TLC labels the edges of a dumped graph with the name of an action only. So the e
 for each instance of each action, named ``Instance__<n>``, in the place of ``Next``. The instances are the machine's own
 (``machine.instances``), so the two floors speak of the same edges.
 
-Bounds become part of each instance instead of a CONSTRAINT: a state outside the bounds is then kept, with the edges that
-lead to it, and has no successors. So edges that leave the bounds are compared as well. The self-loop ``Inside__`` tells
-which states are inside.
+Bounds become part of each instance instead of a CONSTRAINT: a state outside the bounds is then kept, with the edges
+that lead to it, and has no successors. So edges that leave the bounds are compared as well. The self-loop ``Inside__``
+tells which states are inside.
 """
 
 import re
@@ -19,10 +19,10 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
 from kafka_eos import machine as machines
 from kafka_eos.machine import Instance
 from kafka_eos.spec_mapping import SpecValue, to_spec
-
 from kafka_eos_checks import tlc
 from kafka_eos_checks.models import Configuration, Model, write_model
 from kafka_eos_checks.tla_values import ValueMemo, format_value
@@ -283,4 +283,3 @@ def read_dot(
         targets=targets,
         seconds=seconds,
     )
-

@@ -11,12 +11,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kafka_eos import machine as machines
 from rich.table import Table
 
+from kafka_eos import machine as machines
 from kafka_eos_checks import tlc
 from kafka_eos_checks.graph import instance_definitions, instance_text
 from kafka_eos_checks.models import (
@@ -93,32 +94,28 @@ def _probe_definitions(model: Model) -> str:
     return "\n".join(lines)
 
 
-def _machine_of(model: Model) -> type[machines.Machine] | None:
-    """The machine that names the instances of a model's actions, where the reference has one."""
+def prepare(model: Model) -> _Prepared:
+    """Write a model so that TLC can run it and a person can open it in the Toolbox."""
+    plain = plain_configuration(model)
+    probes = () if model.expect.violates else tuple(f"Probe__{probe}" for probe in model.probes)
+    configuration = replace(plain, invariants=plain.invariants + probes)
+    return _Prepared(*write_model(model, configuration, _probe_definitions(model) if probes else ""))
+
+
+def prepare_steps(model: Model, invariants: tuple[str, ...]) -> _Prepared | None:
+    """Write a model whose steps have the names of action instances, so that a counterexample shows the arguments.
+
+    None when the reference has no machine for the model, or when the model is about more than the steps of ``Next``.
+    """
     try:
-        return model.machine_class()
+        machine = model.machine_class()
     except MalformedRegistry:
         return None
-
-
-def prepare(model: Model) -> _Prepared:
-    """Write a model so that TLC can run it.
-
-    Where an invariant is to be violated, each instance of an action has a name of its own, so that the counterexample
-    shows the arguments. The plain model is written too, for people and the Toolbox.
-    """
-    plain = plain_configuration(model)
-    if not model.expect.violates:
-        probes = tuple(f"Probe__{probe}" for probe in model.probes)
-        configuration = replace(plain, invariants=plain.invariants + probes)
-        return _Prepared(*write_model(model, configuration, _probe_definitions(model)))
-    prepared = _Prepared(*write_model(model, plain))
-    machine = _machine_of(model)
-    if machine is None or model.expect.violates in model.properties or "Next" in model.overrides:
-        return prepared
+    if "Next" in model.overrides or model.specification != "Spec":
+        return None
     instances = machines.instances(machine, model.machine_constants(machine))
     definitions = instance_definitions(instances, machine.VARIABLES, "")
-    steps = replace(plain, specification="SpecInstances__")
+    steps = replace(plain_configuration(model), specification="SpecInstances__", invariants=invariants, properties=())
     return _Prepared(*write_model(model, steps, definitions, suffix="_steps"), instances)
 
 
@@ -180,19 +177,33 @@ def check_model(
         TlcMissing: when there is no TLC or no Java.
         MalformedRegistry: when the entry does not fit its machine.
     """
+    violated = model.expect.violates
+    steps = prepare_steps(model, model.invariants) if violated in model.invariants else None
     prepared = prepare(model)
+    report = None if on_progress is None else partial(on_progress, model.name)
     job = tlc.Job(
         folder=prepared.folder,
         module=prepared.root,
         workers=workers,
         timeout=timeout,
-        coverage=not model.expect.violates,
+        coverage=not violated,
         short=(model.expect.states or 0) < _LONG_STATES,
     )
-    result = tlc.run(job, None if on_progress is None else lambda progress: on_progress(model.name, progress))
-    if prepared.instances:
-        result = replace(result, behaviour=_with_arguments(result.behaviour, prepared.instances))
+    if steps is not None:
+        return judge(model, _run_steps(job, steps, report), workers=workers)
+    result = tlc.run(job, report)
+    unexpected = result.verdict.removeprefix("violates ")
+    if unexpected in model.invariants and not violated:
+        steps = prepare_steps(model, (unexpected,))  # once more, to tell it with arguments
+        if steps is not None:
+            result = replace(result, behaviour=_run_steps(job, steps, report).behaviour)
     return judge(model, result, workers=workers)
+
+
+def _run_steps(job: tlc.Job, steps: _Prepared, report: Callable[[tlc.Progress], None] | None) -> tlc.Result:
+    """Run a model whose steps are instances, and give them their names."""
+    result = tlc.run(replace(job, module=steps.root, coverage=False), report)
+    return replace(result, behaviour=_with_arguments(result.behaviour, steps.instances))
 
 
 def to_verdict(outcome: Outcome) -> Verdict:
@@ -334,9 +345,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not models:
             print("kafka-eos model-check: nothing to run; name a model or another --tier", file=sys.stderr)
             return 2
-        outcomes = check_models(
-            models, jobs=arguments.jobs, workers=arguments.workers, timeout=arguments.timeout
-        )
+        outcomes = check_models(models, jobs=arguments.jobs, workers=arguments.workers, timeout=arguments.timeout)
         by_name = {}
         for outcome in outcomes:
             by_name[outcome.model.name] = outcome

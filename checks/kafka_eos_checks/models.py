@@ -35,11 +35,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from kafka_eos import machine as machines
 from kafka_eos.spec_mapping import SpecValue, snake_case
-
 from kafka_eos_checks.paths import build_folder, spec_folder
 from kafka_eos_checks.tla_values import MalformedValue, parse_value
 
@@ -159,7 +158,7 @@ class Model:
 
 def constants_class(machine: type[machines.Machine]) -> type[Any]:
     """The dataclass of a machine's constants, from the annotation of its field ``constants``."""
-    hint = machines.get_type_hints(machine)["constants"]
+    hint = get_type_hints(machine)["constants"]
     assert isinstance(hint, type)
     return hint
 
@@ -174,7 +173,9 @@ def import_machine(path: str, source: str) -> type[Any]:
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise MalformedRegistry(f"{source}: no machine {path!r} ({error}); name one as 'package.module:Class'") from None
+        raise MalformedRegistry(
+            f"{source}: no machine {path!r} ({error}); name one as 'package.module:Class'"
+        ) from None
     assert isinstance(found, type)
     return found
 
@@ -496,8 +497,7 @@ def write_model(
 
 
 def bounds_predicate(model: Model) -> Callable[[Any], bool]:
-    """The Python twin of a model's bounds: ``kafka_eos_checks.bounds`` has a function ``partition_log_bounds`` for
-    the operator ``Bounds`` of PartitionLog, and so on.
+    """The Python twin of a model's bounds, a function of ``kafka_eos_checks.bounds``.
 
     It cannot drift: graph equality compares it with TLC's constraint on every state, those just outside included.
     """

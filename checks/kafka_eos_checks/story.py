@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_eos.spec_mapping import SpecValue
-
 from kafka_eos_checks.tla_values import format_value
 
 State = Mapping[str, SpecValue]
@@ -30,8 +29,8 @@ class Change:
 
     Attributes:
         path: the place, as TLA+ writes it: ``log.producers[0].epoch``.
-        old: the value before, in TLA+, or ``absent``.
-        new: the value after, likewise.
+        old: the value before, in TLA+, or ``absent``; "" for an element that a set gains.
+        new: the value after, likewise; "" for an element that a set loses.
     """
 
     path: str
@@ -39,6 +38,10 @@ class Change:
     new: str
 
     def __str__(self) -> str:
+        if not self.old:
+            return f"{self.path} gains {self.new}"
+        if not self.new:
+            return f"{self.path} loses {self.old}"
         return f"{self.path}: {self.old} -> {self.new}"
 
 
@@ -62,6 +65,10 @@ def _as_function(value: object) -> Mapping[SpecValue, SpecValue] | None:
 def _differences(path: str, old: object, new: object) -> Iterator[Change]:
     if old is not _ABSENT and new is not _ABSENT:
         if old == new and type(old) is type(new):
+            return
+        if isinstance(old, frozenset) and isinstance(new, frozenset):
+            yield from (Change(path, element, "") for element in sorted(map(format_value, old - new)))
+            yield from (Change(path, "", element) for element in sorted(map(format_value, new - old)))
             return
         before, after = _as_function(old), _as_function(new)
         if before is not None and after is not None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from immutables import Map
+
 from kafka_eos.spec_mapping import SpecValue
 
 
@@ -41,76 +42,76 @@ class _Reader:
         self.text = text
         self.at = 0
         self.kind = ""
-        self.token = ""
+        self.lexeme = ""
         self.start = 0
         self.advance()
 
     def advance(self) -> str:
         """Move to the next token and return the one that was read."""
-        token = self.token
+        lexeme = self.lexeme
         match = _TOKEN.match(self.text, self.at)
         if match is None:
             self.start = self.at + len(self.text[self.at :]) - len(self.text[self.at :].lstrip())
             if self.start < len(self.text):
                 raise MalformedValue(self.text, self.start, f"{self.text[self.start]!r} begins no token")
-            self.kind, self.token = "end", ""
+            self.kind, self.lexeme = "end", ""
         else:
             self.kind = match.lastgroup or ""
-            self.token = match[self.kind]
+            self.lexeme = match[self.kind]
             self.start, self.at = match.start(self.kind), match.end()
-        return token
+        return lexeme
 
     def error(self, expected: str) -> MalformedValue:
         """What to raise when the token at hand does not fit."""
-        found = repr(self.token) if self.token else "the end"
+        found = repr(self.lexeme) if self.lexeme else "the end"
         return MalformedValue(self.text, self.start, f"expected {expected}, found {found}")
 
     def expect(self, mark: str) -> None:
         """Read one mark."""
-        if self.token != mark or self.kind != "mark":
+        if self.lexeme != mark or self.kind != "mark":
             raise self.error(repr(mark))
         self.advance()
 
     def items(self, closing: str) -> Iterator[None]:
         """Stand before each of the items of a comma-separated list, and read its end."""
-        while self.token != closing:
+        while self.lexeme != closing:
             yield
-            if self.token != closing:
+            if self.lexeme != closing:
                 self.expect(",")
         self.advance()
 
     def value(self) -> SpecValue:
         """Read one value."""
-        kind, token = self.kind, self.token
+        kind, lexeme = self.kind, self.lexeme
         if kind == "number":
             self.advance()
-            if self.token == "..":
+            if self.lexeme == "..":
                 self.advance()
                 if self.kind != "number":
                     raise self.error("a number")
-                return frozenset(range(int(token), int(self.advance()) + 1))
-            return int(token)
+                return frozenset(range(int(lexeme), int(self.advance()) + 1))
+            return int(lexeme)
         if kind == "string":
             self.advance()
-            return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), token[1:-1], flags=re.DOTALL)
+            return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), lexeme[1:-1], flags=re.DOTALL)
         if kind == "word":
-            if token not in _CONSTANTS:
-                raise MalformedValue(self.text, self.start, f"{token} is a model value; write the string {token!r}")
+            if lexeme not in _CONSTANTS:
+                raise MalformedValue(self.text, self.start, f"{lexeme} is a model value; write the string {lexeme!r}")
             self.advance()
-            return _CONSTANTS[token]
-        return self._composite(token)
+            return _CONSTANTS[lexeme]
+        return self._composite(lexeme)
 
-    def _composite(self, token: str) -> SpecValue:
+    def _composite(self, lexeme: str) -> SpecValue:
         """Read a value that begins with a mark."""
-        if token not in {"{", "<<", "[", "("}:
+        if lexeme not in {"{", "<<", "[", "("}:
             raise self.error("a value")
         self.advance()
-        if token == "{":
+        if lexeme == "{":
             return frozenset([self.value() for _ in self.items("}")])
-        if token == "<<":
+        if lexeme == "<<":
             return tuple([self.value() for _ in self.items(">>")])
         entries: dict[SpecValue, SpecValue] = {}
-        if token == "[":
+        if lexeme == "[":
             for _ in self.items("]"):
                 if self.kind != "word":
                     raise self.error("a field name")
@@ -122,7 +123,7 @@ class _Reader:
             key = self.value()
             self.expect(":>")
             entries.setdefault(key, self.value())
-            if self.token == ")":
+            if self.lexeme == ")":
                 break
             self.expect("@@")
         self.advance()

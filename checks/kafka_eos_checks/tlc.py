@@ -43,6 +43,7 @@ _STUTTERING = 2218
 _BACK_TO_STATE = 2122
 _BEHAVIOUR_FOLLOWS = {2120, 2121}  # headings with the severity of an error
 _ACTION_COVERAGE = 2772
+_VERDICTS = {_TEMPORAL_VIOLATED: "violates a temporal property", _DEADLOCK: "deadlocks", _SUCCESS: "holds"}
 _HEADINGS = {2121, 2264}  # of a counterexample, with the severity of an error
 _ERROR_SEVERITY = 1
 
@@ -271,38 +272,47 @@ class _Reading:
 
     def take(self, code: int, severity: int, text: str) -> None:
         """Read one message."""
+        readers = {
+            _INVARIANT_VIOLATED: self._violated,
+            _ACTION_PROPERTY_VIOLATED: self._violated,
+            _PROPERTY_VIOLATED_INITIALLY: self._violated,
+            _INVARIANT_VIOLATED_INITIALLY: self._violated_initially,
+            _ASSERTION_FAILED: self._failed_assertion,
+            _STATE: self._state,
+            _BACK_TO_STATE: self._back_to,
+            _ACTION_COVERAGE: self._covered,
+            _PROGRESS: self._counted,
+            _STATISTICS: self._counted,
+            _DEPTH: self._depth,
+        }
         if code == -1:
             self.prints.append(text)
-        elif code in {_INVARIANT_VIOLATED, _ACTION_PROPERTY_VIOLATED, _PROPERTY_VIOLATED_INITIALLY}:
-            self._violated(text)
-        elif code == _INVARIANT_VIOLATED_INITIALLY:
-            self._violated(text)
-            self.behaviour = [Step("Init", parse_state(text.split("\n", 1)[1], self.memo))]
-        elif code == _TEMPORAL_VIOLATED:
-            self.verdict = self.verdict or "violates a temporal property"
-        elif code == _DEADLOCK:
-            self.verdict = self.verdict or "deadlocks"
-        elif code == _ASSERTION_FAILED:
-            self.verdict = "fails an assertion"
-            self.errors.append(text)
-        elif code == _SUCCESS:
-            self.verdict = self.verdict or "holds"
-        elif code == _STATE:
-            self._state(text)
+        elif code in readers:
+            readers[code](text)
+        elif code in _VERDICTS:
+            self.verdict = self.verdict or _VERDICTS[code]
         elif code == _STUTTERING:
             self.loop_to = len(self.behaviour)
-        elif code == _BACK_TO_STATE:
-            self.loop_to = int(re.findall(r"\d+", text)[0])
-        elif code == _ACTION_COVERAGE:
-            self._covered(text)
-        elif code in {_PROGRESS, _STATISTICS, _DEPTH}:
-            self._counted(code, text)
         elif severity == _ERROR_SEVERITY and code not in _HEADINGS:
             self.errors.append(text)
 
     def _violated(self, text: str) -> None:
         name = re.match(r"(?:Invariant|Action property|Property) (.+?) is violated", text)
         self.verdict = self.verdict or f"violates {name[1] if name else 'a property without a name'}"
+
+    def _violated_initially(self, text: str) -> None:
+        self._violated(text)
+        self.behaviour = [Step("Init", parse_state(text.split("\n", 1)[1], self.memo))]
+
+    def _failed_assertion(self, text: str) -> None:
+        self.verdict = "fails an assertion"
+        self.errors.append(text)
+
+    def _back_to(self, text: str) -> None:
+        self.loop_to = int(re.findall(r"\d+", text)[0])
+
+    def _depth(self, text: str) -> None:
+        self.figures["depth"] = _number(re.findall(r"search is (\d+)", text)[0])
 
     def _state(self, text: str) -> None:
         head = _STATE_HEAD.match(text)
@@ -317,10 +327,7 @@ class _Reading:
         if found:
             self.coverage[found[1]] = self.coverage.get(found[1], 0) + int(found[3])
 
-    def _counted(self, code: int, text: str) -> None:
-        if code == _DEPTH:
-            self.figures["depth"] = _number(re.findall(r"search is (\d+)", text)[0])
-            return
+    def _counted(self, text: str) -> None:
         found = re.search(r"([\d,]+) states generated.*?([\d,]+) distinct states found.*?([\d,]+) states left", text)
         if found is None:
             return
