@@ -48,6 +48,7 @@ SMALLEST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK, CONTROL_MASK = 0x07, 0x08, 0x10, 0x20
 
 BLOCK_BYTES = 4 << 20  # measured: 4 MiB stays in the cache between the read and the CRC, 64 MiB is five times slower
+SEARCH_BYTES = 16 << 20  # where the end of damage is looked for first, before the rest of the split is read for it
 INDEX_ENTRY = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 
 
@@ -247,10 +248,14 @@ def find_damage(fd: int, position: int, limit: int) -> CorruptRegion:
     Raises:
         OSError: there is a batch after all, so someone writes to the file.
     """
-    data = os.pread(fd, limit - position, position)
-    region = next(scan(data), None)
-    if not isinstance(region, CorruptRegion):
-        raise OSError(f"byte {position}: the segment changed while it was read; audit a copy")
+    for size in (SEARCH_BYTES, limit - position):
+        data = os.pread(fd, min(size, limit - position), position)
+        region = next(scan(data), None)
+        if not isinstance(region, CorruptRegion):
+            raise OSError(f"byte {position}: the segment changed while it was read; audit a copy")
+        claimed = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big", signed=True)
+        if max(region.end, claimed) < len(data):
+            break
     return replace(region, position=position, end=position + region.end)
 
 

@@ -42,7 +42,7 @@ def summaries_of(split: Split, check_crc: bool = True) -> Iterator[Summary]:
     """Read a split, chunk by chunk."""
     index = read_index(split.path)
     for start, headers in chunks_of(split, index, check_crc):
-        yield summarise(split.number, start, headers)
+        yield summarise(split, start, headers)
 
 
 def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary]) -> LogAudit:

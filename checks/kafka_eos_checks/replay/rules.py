@@ -16,12 +16,15 @@ A hole is a jump of the offsets between two batches: a region that compaction em
 damage. What lay there is unknown, so a sequence that jumps forward over a hole is no gap. An empty batch that
 compaction left behind still carries its sequences.
 
+Sequences are not judged in the topics that coordinators write: they stamp every batch with sequence 0, and Kafka
+checks only what clients append.
+
 One fault gives one finding: after a gap the fold goes on from the batch that was found, after a duplicate from the
 highest sequence so far, after a stale epoch as if the batch were not there.
 
 Spec:   PartitionLog!AppendError, as far as a log shows it
 KIP:    KIP-98, KIP-360, KIP-890
-Kafka:  ProducerAppendInfo.checkProducerEpoch, checkSequence
+Kafka:  ProducerAppendInfo.checkProducerEpoch, checkSequence, AppendOrigin.COORDINATOR
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,6 +36,7 @@ LOG_RULES = (DUPLICATE, GAP, STALE_EPOCH, ORDER)
 
 SEQUENCE_MASK = 0x7FFFFFFF  # sequences count modulo 2^31
 HALF = 1 << 30  # further ahead than this is behind
+COORDINATOR_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 NONE = -1  # no sequence yet at this epoch
 UNKNOWN = -1  # in place of a number of holes: more may have been written before the log begins
 
@@ -40,8 +44,8 @@ UNKNOWN = -1  # in place of a number of holes: more may have been written before
 class Batch(NamedTuple):
     """What the rules read of a batch.
 
-    ``last_sequence`` is ``base_sequence`` plus the last offset delta, modulo 2^31; both mean nothing for a marker
-    (``control``) and for a batch without a producer id (-1).
+    ``last_sequence`` is ``base_sequence`` plus the last offset delta, modulo 2^31. An ``unsequenced`` batch takes part
+    with its epoch only: a marker, or a batch that a coordinator wrote, whose sequences Kafka does not check.
     """
 
     position: int
@@ -51,7 +55,7 @@ class Batch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     last_sequence: int
-    control: bool
+    unsequenced: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +94,8 @@ def after(known: Producer | None, batch: Batch, holes: int, whole: bool) -> tupl
     if batch.producer_epoch < known.epoch:
         return known, Violation(STALE_EPOCH, f"epoch {batch.producer_epoch} after epoch {known.epoch}")
     if batch.producer_epoch > known.epoch:
-        known = Producer(batch.producer_epoch, NONE, holes if batch.control else known.holes)
-    if batch.control:
+        known = Producer(batch.producer_epoch, NONE, holes if batch.unsequenced else known.holes)
+    if batch.unsequenced:
         return known, None
 
     found = Producer(batch.producer_epoch, batch.last_sequence, holes)

@@ -12,7 +12,7 @@ granularity ``batches`` (default; headers only), ``records``, or ``corrupt`` (re
 topic      only this topic
 partition  only this partition
 crc        ``true`` (default) or ``false``: whether batches are compared with their CRC; one that differs is corrupt
-splitbytes bytes a task reads, 67108864
+splitbytes bytes a task reads, 134217728
 ========== ===========================================================================================================
 
 Columns of every granularity: ``broker``, ``topic``, ``partition``, ``segment`` (file name) and ``position`` (of the

@@ -137,9 +137,11 @@ def result_rows(number: int, audit: LogAudit) -> list[dict[str, Any]]:
 
 def audits_of(logs: Sequence[PartitionLog], rows: Sequence[dict[str, Any]]) -> list[LogAudit]:
     """The inverse of :func:`result_rows` over all logs; a log without a row has no segment bytes."""
+    by_log: list[list[dict[str, Any]]] = [[] for _ in logs]
+    for row in rows:
+        by_log[row["log"]].append(row)
     audits = []
-    for number, log in enumerate(logs):
-        own = [row for row in rows if row["log"] == number]
+    for log, own in zip(logs, by_log, strict=True):
         counts = next(({name: row[name] for name in _COUNTS} for row in own if row["chunks"] is not None), {})
         findings = from_rows({name: row[name] for name in COLUMNS} for row in own if row["rule"] is not None)
         damage = [

@@ -10,7 +10,7 @@ from kafka_eos.log_directory import find_log_directories
 from kafka_eos.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, decode_batch
 from kafka_eos_checks.replay.headers import read_index
 
-SPLIT_BYTES = 64 << 20  # a Spark task costs about 50 ms; at 1 to 2 GB/s this is as long again
+SPLIT_BYTES = 128 << 20  # a Spark task costs about 50 ms; at 1 to 3 GB/s this is as long again
 
 
 @dataclass(frozen=True, slots=True, order=True)

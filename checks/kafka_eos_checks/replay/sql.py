@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 VIOLATIONS = """
 WITH
 located AS (
-  SELECT *, max(last_offset) OVER before_it + 1 AS log_end, first(base_offset) OVER in_order = 0 AS whole
+  SELECT *, max(last_offset) OVER before_it + 1 AS log_end, first(base_offset) OVER in_order = 0 AS whole,
+         control OR base_sequence < 0
+           OR topic IN ('__consumer_offsets', '__transaction_state', '__share_group_state') AS unsequenced
   FROM {batches}
   WINDOW in_order AS (PARTITION BY broker, topic, `partition` ORDER BY segment, position),
          before_it AS (PARTITION BY broker, topic, `partition` ORDER BY segment, position
@@ -47,7 +49,7 @@ valid AS (
 stepped AS (
   SELECT *, CAST(base_sequence AS BIGINT) - lag(base_sequence) OVER (
     PARTITION BY broker, topic, `partition`, producer_id, producer_epoch ORDER BY segment, position) AS step
-  FROM valid WHERE NOT control
+  FROM valid WHERE NOT unsequenced
 ),
 unrolled AS (
   SELECT *, coalesce(sum(pmod(step + 1073741824, 2147483648) - 1073741824) OVER (
@@ -63,14 +65,14 @@ compared AS (
 ),
 certain AS (
   SELECT broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch, base_sequence,
-         control, whole, holes, begins, highest,
+         unsequenced, whole, holes, begins, highest,
          CASE WHEN highest IS NULL OR begins + last_offset - base_offset > highest THEN holes END AS certain_holes
   FROM compared
   UNION ALL
   SELECT broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch, base_sequence,
-         control, whole, holes, NULL, NULL,
+         unsequenced, whole, holes, NULL, NULL,
          CASE WHEN producer_epoch > epoch_before THEN holes END
-  FROM valid WHERE control
+  FROM valid WHERE unsequenced
 ),
 judged AS (
   SELECT *, coalesce(last(certain_holes, true) OVER (
@@ -88,11 +90,11 @@ FROM followed WHERE producer_epoch < epoch_before
 UNION ALL
 SELECT 'duplicate', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
        base_sequence
-FROM judged WHERE NOT control AND begins <= highest
+FROM judged WHERE NOT unsequenced AND begins <= highest
 UNION ALL
 SELECT 'gap', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch, base_sequence
 FROM judged
-WHERE NOT control AND holes <= known_holes
+WHERE NOT unsequenced AND holes <= known_holes
   AND CASE WHEN highest IS NULL THEN base_sequence <> 0 ELSE begins > highest + 1 END
 """
 

@@ -20,7 +20,17 @@ from numpy.typing import NDArray
 from kafka_eos.segment import CorruptRegion
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.headers import CONTROL_MASK, Headers, Ints, concatenate, is_set, read_headers
-from kafka_eos_checks.replay.rules import HALF, NONE, SEQUENCE_MASK, Batch, Log, Producer, Violation, after
+from kafka_eos_checks.replay.rules import (
+    COORDINATOR_TOPICS,
+    HALF,
+    NONE,
+    SEQUENCE_MASK,
+    Batch,
+    Log,
+    Producer,
+    Violation,
+    after,
+)
 from kafka_eos_checks.replay.splits import Split
 
 CHUNK_BATCHES = 65_536  # measured: fits the cache; a chunk of a million batches takes twice as long a batch
@@ -57,7 +67,7 @@ class Columns:
     producer_epoch: Ints
     base_sequence: Ints
     last_sequence: Ints
-    control: NDArray[np.bool_]
+    unsequenced: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.position)
@@ -71,8 +81,8 @@ class Columns:
         return map(Batch._make, zip(*(getattr(self, name).tolist() for name in self.__slots__), strict=True))
 
 
-def columns_of(headers: Headers) -> Columns:
-    """The columns that the rules read."""
+def columns_of(headers: Headers, topic: str = "") -> Columns:
+    """The columns that the rules read, of batches of a topic."""
     base_offset = headers.column("base_offset")
     base_sequence = headers.column("base_sequence")
     delta = headers.column("last_offset_delta")
@@ -84,7 +94,7 @@ def columns_of(headers: Headers) -> Columns:
         producer_epoch=headers.column("producer_epoch"),
         base_sequence=base_sequence,
         last_sequence=(base_sequence + delta) & SEQUENCE_MASK,
-        control=is_set(headers, CONTROL_MASK),
+        unsequenced=is_set(headers, CONTROL_MASK) | (base_sequence < 0) | (topic in COORDINATOR_TOPICS),
     )
 
 
@@ -134,17 +144,17 @@ def chunks_of(split: Split, index: Ints | None, check_crc: bool = True) -> Itera
         yield start, concatenate(parts)
 
 
-def summarise(split: int, start: int, headers: Headers) -> Summary:
-    """The summary of a chunk that begins at byte ``start``."""
-    columns = columns_of(headers)
+def summarise(split: Split, start: int, headers: Headers) -> Summary:
+    """The summary of a chunk of a split that begins at byte ``start``."""
+    columns = columns_of(headers, split.log.topic)
     first, end, holes, disordered, boundary = local(columns)
     return Summary(
-        split=split,
+        split=split.number,
         start=start,
         end=headers.end,
         batches=len(columns),
         records=int(headers.column("record_count").sum()),
-        markers=int(columns.control.sum()),
+        markers=int(is_set(headers, CONTROL_MASK).sum()),
         first_offset=first,
         end_offset=end,
         holes=holes,
@@ -183,7 +193,7 @@ def _boundary_rows(columns: Columns, holes: Ints) -> NDArray[np.void]:
     new = np.concatenate(([True], c.producer_id[1:] != c.producer_id[:-1]))
     group_start = np.maximum.accumulate(np.where(new, here, 0))
     rise = np.concatenate(([0], np.diff(c.producer_epoch)))
-    data = ~c.control
+    data = ~c.unsequenced
     anchors = np.maximum.accumulate(np.where(data | (~new & (rise > 0)), here, -1))
     before = np.concatenate(([-1], anchors[:-1]))
     anchored = before >= group_start
@@ -196,7 +206,7 @@ def _boundary_rows(columns: Columns, holes: Ints) -> NDArray[np.void]:
     rows = np.full(len(first), -1, BOUNDARY)
     rows["producer_id"] = c.producer_id[first]
     rows["unproved"] = np.logical_or.reduceat(unproved, first)
-    lead = c.control[first]
+    lead = c.unsequenced[first]
     rows["lead_epoch"][lead] = c.producer_epoch[first[lead]]
     rows["lead_holes"][lead] = h[first[lead]]
     heads = np.flatnonzero(head)
@@ -215,7 +225,7 @@ def _boundary_rows(columns: Columns, holes: Ints) -> NDArray[np.void]:
 
 def _follows(c: Columns, holes: Ints, anchor: Ints) -> NDArray[np.bool_]:
     """Whether each batch follows its anchor without a violation, as :func:`rules.after` says, shape (n,)."""
-    fresh = c.control[anchor] | (c.producer_epoch > c.producer_epoch[anchor])
+    fresh = c.unsequenced[anchor] | (c.producer_epoch > c.producer_epoch[anchor])
     expected = np.where(fresh, 0, (c.last_sequence[anchor] + 1) & SEQUENCE_MASK)
     ahead = fresh | ((c.base_sequence - expected) & SEQUENCE_MASK < HALF)
     follows: NDArray[np.bool_] = (c.base_sequence == expected) | (ahead & (holes > holes[anchor]))
@@ -355,6 +365,7 @@ def reread_from(splits: Sequence[Split]) -> Reread:
     """Reads chunks again from the files. The CRCs were compared the first time, and damage must be met again."""
 
     def reread(split: int, start: int, end: int) -> Columns:
-        return columns_of(concatenate(list(read_headers(splits[split].path, start, end))))
+        headers = concatenate(list(read_headers(splits[split].path, start, end)))
+        return columns_of(headers, splits[split].log.topic)
 
     return reread

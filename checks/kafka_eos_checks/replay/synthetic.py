@@ -37,7 +37,7 @@ def data_batch(batch: Batch, values: Iterable[bytes] = (), *, transactional: boo
 
 def stored(batch: Batch) -> RecordBatch:
     """A stored batch or marker with the fields of ``batch``."""
-    if not batch.control:
+    if not batch.unsequenced:
         return data_batch(batch)
     marker = ControlRecord(control_type=ControlType.COMMIT, coordinator_epoch=0)
     made = build_control_batch(marker, producer_id=batch.producer_id, producer_epoch=batch.producer_epoch)

@@ -7,7 +7,7 @@ import pytest
 
 from kafka_eos_checks.replay import local
 from kafka_eos_checks.replay import spark as engine
-from kafka_eos_checks.replay.rules import DUPLICATE, Batch
+from kafka_eos_checks.replay.rules import DUPLICATE, STALE_EPOCH, Batch
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs
 from kafka_eos_checks.replay.synthetic import faulty_log, write_log
 
@@ -28,11 +28,11 @@ def empty_log(folder: Path, partition: int) -> PartitionLog:
 
 
 def clean(count: int) -> list[Batch]:
-    return [Batch(i, i, i, 7, 0, i, i, control=False) for i in range(count)]
+    return [Batch(i, i, i, 7, 0, i, i, unsequenced=False) for i in range(count)]
 
 
 def with_a_duplicate() -> list[Batch]:
-    return [*clean(500), Batch(0, 500, 500, 7, 0, 499, 499, control=False)]
+    return [*clean(500), Batch(0, 500, 500, 7, 0, 499, 499, unsequenced=False)]
 
 
 def test_a_clean_log_has_no_finding(tmp_path: Path) -> None:
@@ -51,10 +51,22 @@ def test_a_duplicate_is_found_with_file_position_offset_and_producer(tmp_path: P
     assert int.from_bytes(data[finding.position : finding.position + 8], "big") == 500
 
 
+def test_sequences_that_a_coordinator_writes_are_not_judged_but_its_epochs_are(tmp_path: Path) -> None:
+    zeroes = [Batch(0, i, i, 7, epoch, 0, 0, unsequenced=False) for i, epoch in enumerate((1, 1, 0))]
+    write_log(tmp_path / "__consumer_offsets-3", zeroes)
+    write_log(tmp_path / "orders-3", zeroes)
+    coordinator, client = local.audit_logs(find_logs(tmp_path))
+    assert [finding.rule for finding in coordinator.findings] == [STALE_EPOCH]
+    assert [finding.rule for finding in client.findings] == [DUPLICATE, STALE_EPOCH]
+
+
 @pytest.mark.spark
 def test_spark_finds_what_the_local_engine_finds(tmp_path: Path, spark: Any) -> None:
     logs = [log_of(tmp_path, faulty_log(k, 400, 0.05), k, segment_batches=150) for k in range(3)]
     logs += [log_of(tmp_path, with_a_duplicate(), 3), empty_log(tmp_path, 4)]
+    damaged = Path(logs[0].folder, logs[0].segments[1])
+    damaged.write_bytes(damaged.read_bytes()[:-100])
     expected = local.audit_logs(logs, split_bytes=20_000)
+    assert [region.kind for _, region in expected[0].damage] == ["torn tail"]
     assert sum(len(audit.findings) for audit in expected) > 20
     assert engine.audit_logs(logs, spark=spark, split_bytes=20_000) == expected

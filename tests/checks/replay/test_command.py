@@ -24,11 +24,11 @@ RECORDING = CLONE / "checks" / "recordings" / "one-broker.tar.xz"
 
 
 def clean(count: int = 50) -> list[Batch]:
-    return [Batch(i, i, i, 7, 0, i, i, control=False) for i in range(count)]
+    return [Batch(i, i, i, 7, 0, i, i, unsequenced=False) for i in range(count)]
 
 
 def faulty() -> list[Batch]:
-    return [*clean(), Batch(0, 50, 50, 7, 0, 49, 49, control=False)]
+    return [*clean(), Batch(0, 50, 50, 7, 0, 49, 49, unsequenced=False)]
 
 
 def test_a_clean_log_directory_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

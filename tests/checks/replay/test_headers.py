@@ -61,6 +61,7 @@ def readable(path: Path) -> tuple[list[tuple[int, int, int]], list[tuple[int, in
 @pytest.fixture(params=[headers.BLOCK_BYTES, 20_000, 700])
 def block_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(headers, "BLOCK_BYTES", request.param)
+    monkeypatch.setattr(headers, "SEARCH_BYTES", request.param)
 
 
 @pytest.mark.usefixtures("block_bytes")

@@ -7,15 +7,15 @@ from kafka_eos_checks.replay.rules import DUPLICATE, GAP, NONE, ORDER, SEQUENCE_
 
 def data(offset: int, sequence: int, *, count: int = 1, pid: int = 7, epoch: int = 0) -> Batch:
     last = (sequence + count - 1) & SEQUENCE_MASK
-    return Batch(offset * 100, offset, offset + count - 1, pid, epoch, sequence, last, control=False)
+    return Batch(offset * 100, offset, offset + count - 1, pid, epoch, sequence, last, unsequenced=False)
 
 
 def marker(offset: int, epoch: int, pid: int = 7) -> Batch:
-    return Batch(offset * 100, offset, offset, pid, epoch, NONE, NONE, control=True)
+    return Batch(offset * 100, offset, offset, pid, epoch, NONE, NONE, unsequenced=True)
 
 
 def plain(offset: int) -> Batch:
-    return Batch(offset * 100, offset, offset, -1, -1, NONE, NONE, control=False)
+    return Batch(offset * 100, offset, offset, -1, -1, NONE, NONE, unsequenced=False)
 
 
 def found(log: Sequence[Batch]) -> list[tuple[str, int]]:

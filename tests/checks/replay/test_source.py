@@ -103,7 +103,7 @@ def test_the_rules_in_sql_find_what_the_readable_rules_find(tmp_path: Path, spar
     for seed in range(60):
         first = 5 if seed % 3 == 0 else 0
         batches = faulty_log(seed, 60, (0.0, 0.05, 0.2, 0.5)[seed % 4], first)
-        write_log(tmp_path / f"orders-{seed}", batches)
+        write_log(tmp_path / f"{'__consumer_offsets' if seed % 10 == 0 else 'orders'}-{seed}", batches)
     audits = local.audit_logs(find_logs(tmp_path))
     expected = sorted(
         (f.rule, f.partition, f.position, f.offset, f.producer_id, f.producer_epoch, f.base_sequence)

@@ -92,7 +92,7 @@ def test_any_log_with_any_cuts_has_the_findings_of_the_readable_rule(
 
 
 def clean_batches(count: int) -> list[Batch]:
-    return [Batch(i, i, i, i % 3, 0, i // 3, i // 3, control=False) for i in range(count)]
+    return [Batch(i, i, i, i % 3, 0, i // 3, i // 3, unsequenced=False) for i in range(count)]
 
 
 def test_a_clean_log_is_never_read_again() -> None:
