@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -59,18 +60,23 @@ class Workload:
 
 
 class ClientProcess:
-    """A running client whose standard output, if it is a workload's, goes to the journal; a context manager.
+    """A running client; a context manager.
 
     Args:
         name: its process name in the history.
         command: what to run.
-        journal: where its events go.
-        folder: where its other output goes.
-        speaks_events: whether its standard output is events.
+        journal: where its crash, freeze and resume go.
+        folder: where its output goes.
+        listen: gets its standard output, line by line and from a thread of its own, if it is not just to be kept.
     """
 
     def __init__(
-        self, name: str, command: list[str], journal: Journal, folder: Path, *, speaks_events: bool = True
+        self,
+        name: str,
+        command: list[str],
+        journal: Journal,
+        folder: Path,
+        listen: Callable[[str], None] | None = None,
     ) -> None:
         self.name = name
         self._journal = journal
@@ -81,13 +87,13 @@ class ClientProcess:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if speaks_events else errors,
+                stdout=errors if listen is None else subprocess.PIPE,
                 stderr=errors,
                 text=True,
                 start_new_session=True,
             )
-        if speaks_events:
-            self._reader = threading.Thread(target=self._read, name=name, daemon=True)
+        if listen is not None:
+            self._reader = threading.Thread(target=self._read, args=(listen,), name=name, daemon=True)
             self._reader.start()
 
     def __enter__(self) -> Self:
@@ -98,11 +104,11 @@ class ClientProcess:
     ) -> None:
         self._end()
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None, "a workload's output is a pipe"
+    def _read(self, listen: Callable[[str], None]) -> None:
+        assert self._process.stdout is not None, "output that is listened to is a pipe"
         for line in self._process.stdout:
             if line.endswith("\n"):  # a killed client may leave half a line
-                self._journal.add_line(self.name, line)
+                listen(line)
 
     def _end(self) -> None:
         """Kill it if it still runs, and read what it had written."""
@@ -152,9 +158,65 @@ class ClientProcess:
 def start_workload(workload: Workload, journal: Journal, folder: Path) -> ClientProcess:
     """Start a librdkafka client."""
     command = [sys.executable, "-m", "kafka_eos_checks.record.workload", json.dumps(asdict(workload))]
-    return ClientProcess(workload.client, command, journal, folder)
+    return ClientProcess(
+        workload.client, command, journal, folder, lambda line: journal.add_line(workload.client, line)
+    )
 
 
-def start_java(name: str, main_class: str, arguments: list[str], journal: Journal, folder: Path) -> ClientProcess:
-    """Start one of Kafka's own tools; its output is kept beside the brokers' and is no part of the history."""
-    return ClientProcess(name, java_command(main_class, *arguments), journal, folder, speaks_events=False)
+def start_copier(name: str, arguments: Mapping[str, str], journal: Journal, folder: Path) -> ClientProcess:
+    """Start Kafka's TransactionalMessageCopier with random aborts; what it does is told by the proxy alone."""
+    words = [word for pair in arguments.items() for word in pair]
+    command = java_command("org.apache.kafka.tools.TransactionalMessageCopier", *words, "--enable-random-aborts")
+    return ClientProcess(name, command, journal, folder)
+
+
+# An idempotent producer that has five batches in flight and does not wait long for a broker that is silent.
+_JAVA_PRODUCER = {
+    "enable.idempotence": "true",
+    "retries": "1000",
+    "batch.size": "1",
+    "linger.ms": "0",
+    "request.timeout.ms": "3000",
+    "delivery.timeout.ms": "60000",
+    "retry.backoff.ms": "50",
+    "reconnect.backoff.ms": "50",
+}
+_VALUE_PREFIX = 7  # VerifiableProducer wants a number; its values are 7.0, 7.1 …
+
+
+def start_verifiable_producer(
+    workload: Workload, journal: Journal, folder: Path, records_per_second: int = 100
+) -> ClientProcess:
+    """Start Kafka's VerifiableProducer, an idempotent Java producer, with a workload's client, topic and records.
+
+    It tells of the outcomes only, so all sends are written down as begun when it starts.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / f"{workload.client}.properties"
+    settings = _JAVA_PRODUCER | {"client.id": workload.client}
+    config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
+    arguments = {
+        "--topic": workload.topic,
+        "--bootstrap-server": workload.bootstrap,
+        "--max-messages": str(workload.records),
+        "--throughput": str(records_per_second),
+        "--value-prefix": str(_VALUE_PREFIX),
+        "--command-config": str(config),
+    }
+    for number in range(workload.records):
+        journal.add(
+            workload.client, "Send", "invoke", topic=workload.topic, detail={"value": f"{_VALUE_PREFIX}.{number}"}
+        )
+
+    def listen(line: str) -> None:
+        row = json.loads(line) if line.startswith("{") else {}
+        if row.get("name") == "producer_send_success":
+            columns = {name: row[name] for name in ("topic", "partition", "offset")}
+            journal.add(workload.client, "Send", "ok", **columns, detail={"value": row["value"]})
+        elif row.get("name") == "producer_send_error":
+            detail = {"value": row["value"], "reason": row["exception"]}
+            journal.add(workload.client, "Send", "info", topic=row["topic"], detail=detail)
+
+    words = [word for pair in arguments.items() for word in pair]
+    command = java_command("org.apache.kafka.tools.VerifiableProducer", *words)
+    return ClientProcess(workload.client, command, journal, folder, listen)

@@ -7,8 +7,15 @@ from typing import Any
 
 from kafka_eos.history import Event
 from kafka_eos_checks.record.brokers import HOST, Broker, Cluster
-from kafka_eos_checks.record.clients import FATAL_EXIT, ClientProcess, Workload, start_java, start_workload
-from kafka_eos_checks.record.faults import NO_FAULTS, FaultKind, Plan
+from kafka_eos_checks.record.clients import (
+    FATAL_EXIT,
+    ClientProcess,
+    Workload,
+    start_copier,
+    start_verifiable_producer,
+    start_workload,
+)
+from kafka_eos_checks.record.faults import NO_FAULTS, Fault, FaultKind, Plan
 from kafka_eos_checks.record.journal import Journal
 from kafka_eos_checks.record.proxy import Proxy
 
@@ -47,8 +54,8 @@ class Stage:
         self.topics[name] = {"partitions": partitions, "configs": settings}
         return name
 
-    def start(self, client: str, topic: str, **work: Any) -> ClientProcess:
-        """Start a librdkafka client that enters through the proxy."""
+    def workload(self, client: str, topic: str, **work: Any) -> Workload:
+        """A workload that enters through the proxy."""
         row: dict[str, Any] = {
             "bootstrap": self.bootstrap,
             "client": client,
@@ -57,7 +64,11 @@ class Stage:
             "prefix": "a",
         } | work
         row.setdefault("partitions", self.topics[topic]["partitions"])
-        return start_workload(Workload(**row), self.journal, self.folder)
+        return Workload(**row)
+
+    def start(self, client: str, topic: str, **work: Any) -> ClientProcess:
+        """Start a librdkafka client with a workload."""
+        return start_workload(self.workload(client, topic, **work), self.journal, self.folder)
 
     def start_copier(
         self, client: str, source: str, target: str, *, records: int, transaction_size: int
@@ -73,9 +84,15 @@ class Stage:
             "--transaction-size": str(transaction_size),
             "--transactional-id": f"{self.name}-t",
         }
-        words = [word for pair in arguments.items() for word in pair]
-        copier = "org.apache.kafka.tools.TransactionalMessageCopier"
-        return start_java(client, copier, [*words, "--enable-random-aborts"], self.journal, self.folder)
+        return start_copier(client, arguments, self.journal, self.folder)
+
+    def lose_acknowledgements_and_crash(self, broker: Broker) -> None:
+        """Keep the answers to five requests from the producer, then kill the broker and start it again."""
+        self.proxy.follow(Plan(seed=self.name, chances={FaultKind.WITHHOLD: 1.0}))
+        self.wait_withheld(5)
+        self.crash(broker)
+        self.proxy.follow(NO_FAULTS)
+        self.restart(broker)
 
     def wait_acknowledged(self, client: str, records: int) -> None:
         """Wait until a client has that many acknowledged records."""
@@ -148,7 +165,8 @@ class Scenario:
         return Plan(seed=f"{self.name}/{seed}", chances=self.chances, longest=self.longest, apis=self.apis)
 
 
-CLUSTERS = {"one-broker": 1, "three-brokers": 3}
+# Recordings that a guarantee does not survive have a name of their own: what an audit finds there, it has to find.
+CLUSTERS = {"one-broker": 1, "three-brokers": 3, "violations": 1}
 SCENARIOS: dict[str, Scenario] = {}
 
 
@@ -192,7 +210,7 @@ def repeated_and_reordered_requests(stage: Stage) -> None:
 def kill_producer(stage: Stage) -> None:
     """An idempotent producer is killed while it sends; another one takes over with records of its own."""
     topic = stage.topic(partitions=2)
-    with stage.start("producer-a", topic, records=5_000, prefix="a", pause_ms=20) as first:
+    with stage.start("producer-a", topic, records=5_000, prefix="a", pause_ms=2) as first:
         stage.wait_acknowledged("producer-a", 150)
         first.kill()
     with stage.start("producer-b", topic, records=150, prefix="b") as second:
@@ -262,15 +280,10 @@ def transactions_java(stage: Stage) -> None:
 def crash_with_lost_acks(stage: Stage) -> None:
     """The broker dies when several acknowledgements are lost, and comes back knowing only the last batch."""
     topic = stage.topic()
-    broker = stage.cluster[1]
     # librdkafka counts records in flight, not batches, against its limit of five: batches of one are pipelined.
     with stage.start("producer", topic, records=300, batch=1) as producer:
         stage.wait_acknowledged("producer", 100)
-        stage.proxy.follow(Plan(seed=stage.name, chances={FaultKind.WITHHOLD: 1.0}))
-        stage.wait_withheld(5)
-        stage.crash(broker)
-        stage.proxy.follow(NO_FAULTS)
-        stage.restart(broker)
+        stage.lose_acknowledgements_and_crash(stage.cluster[1])
         producer.wait(expected=(0, FATAL_EXIT))
 
 
@@ -320,3 +333,25 @@ def kill_follower(stage: Stage) -> None:
         stage.restart(follower)
         producer.wait()
     stage.cluster.wait_in_sync(topic, 3)
+
+
+@scenario("violations/java-crash-with-lost-acks")
+def java_crash_with_lost_acks(stage: Stage) -> None:
+    """As one-broker/crash-with-lost-acks, but the Java producer goes on under a new epoch: records are duplicated."""
+    topic = stage.topic()
+    work = stage.workload("producer", topic, records=300)
+    with start_verifiable_producer(work, stage.journal, stage.folder) as producer:
+        stage.wait_acknowledged("producer", 100)
+        stage.lose_acknowledgements_and_crash(stage.cluster[1])
+        producer.wait()
+
+
+@scenario("violations/late-end-of-transaction")
+def late_end_of_transaction(stage: Stage) -> None:
+    """A repeated EndTxn arrives in the next transaction of a client before KIP-890 part 2, and commits half of it."""
+    topic = stage.topic(partitions=2)
+    late = {3: Fault(FaultKind.REPEAT, 0.1)}  # the transactions take longer than that
+    stage.proxy.follow(Plan(seed=stage.name, scripted=late, apis=frozenset({"EndTxn"})))
+    identity = {"transactional_id": f"{stage.name}-t", "transaction_size": 40, "pause_ms": 25}
+    with stage.start("transactional", topic, records=400, **identity) as producer:
+        producer.wait(expected=(0, FATAL_EXIT))

@@ -4,6 +4,7 @@ A line is the machine's monotonic clock in nanoseconds, a space, and the columns
 call whose invocation it tells, and after the answer that it tells.
 """
 
+import itertools
 import json
 import random
 import sys
@@ -21,6 +22,10 @@ class _GaveUp(Exception):  # noqa: N818 - what the client does
     """A fatal error: this producer can do nothing more."""
 
 
+class _MustAbort(_GaveUp):
+    """The transaction can only be aborted; without one there is nothing left to do."""
+
+
 def tell(action: str, phase: str, **columns: Any) -> None:
     """Write one event."""
     row = {"action": action, "phase": phase} | {k: v for k, v in columns.items() if v is not None}
@@ -35,6 +40,7 @@ class Client:
         self.kafka = need("confluent_kafka", "record")
         self.workload = workload
         self.sent = 0
+        self.transaction: int | None = None
         self.fatal = False
         settings: dict[str, Any] = {
             "bootstrap.servers": workload.bootstrap,
@@ -67,7 +73,7 @@ class Client:
             "topic": self.workload.topic,
             "partition": partition,
             "transactional_id": self.workload.transactional_id,
-            "detail": {"value": value},
+            "detail": {"value": value} | ({} if self.transaction is None else {"transaction": self.transaction}),
         }
         tell("Send", "invoke", **common)
         try:
@@ -79,7 +85,7 @@ class Client:
             )
         except self.kafka.KafkaException as error:  # refused by the client itself: nothing left the process
             tell("Send", "fail", **self._blame(common, error.args[0]))
-            raise _GaveUp from None
+            raise (_GaveUp if error.args[0].fatal() else _MustAbort) from None
         self.poll(0)
 
     def _delivered(self, common: dict[str, Any], error: Any, message: Any) -> None:
@@ -100,14 +106,13 @@ class Client:
 
     def pause(self) -> None:
         """Rest, and serve delivery reports meanwhile."""
-        self.poll(self.workload.pause_ms / 1000)
+        end = time.monotonic() + self.workload.pause_ms / 1000
+        while (left := end - time.monotonic()) > 0:
+            self.poll(left)  # returns early when there was something to serve
 
     def send_all(self) -> None:
         """An idempotent producer's work."""
-        while self.sent < self.workload.records:
-            self.send()
-            if self.sent % self.workload.batch == 0:
-                self.pause()
+        self._send_some(self.workload.records)
         self.drain()
         if self.fatal:
             raise _GaveUp
@@ -128,23 +133,30 @@ class Client:
                 raise
             self.fatal = True
 
+    def _send_some(self, records: int) -> None:
+        """Send records, with a rest after each batch's worth."""
+        for _ in range(records):
+            self.send()
+            if self.sent % self.workload.batch == 0:
+                self.pause()
+
     def transactions(self) -> None:
         """A transactional producer's work."""
         dice = random.Random(self.workload.seed)
         self._call(None, {}, lambda: self.producer.init_transactions(_CALL_SECONDS))
-        number = 0
-        while self.sent < self.workload.records:
-            common = {"transactional_id": self.workload.transactional_id, "detail": {"transaction": number}}
+        for self.transaction in itertools.count():
+            if self.sent >= self.workload.records:
+                return
+            common = {"transactional_id": self.workload.transactional_id, "detail": {"transaction": self.transaction}}
             self._call("BeginTransaction", common, self.producer.begin_transaction)
-            for _ in range(min(self.workload.transaction_size, self.workload.records - self.sent)):
-                self.send()
-                if self.sent % self.workload.batch == 0:
-                    self.pause()
-            if dice.random() < self.workload.abort_chance:
+            try:
+                self._send_some(min(self.workload.transaction_size, self.workload.records - self.sent))
+                if dice.random() < self.workload.abort_chance:
+                    self._abort(common)
+                else:
+                    self._commit(common)
+            except _MustAbort:
                 self._abort(common)
-            else:
-                self._commit(common)
-            number += 1
 
     def _commit(self, common: dict[str, Any]) -> None:
         if not self._call("CommitTransaction", common, lambda: self.producer.commit_transaction(_CALL_SECONDS)):

@@ -18,7 +18,9 @@ while True:
 
 
 def python(program: str, journal: Journal, folder: Path) -> ClientProcess:
-    return ClientProcess("client", [sys.executable, "-c", program], journal, folder)
+    return ClientProcess(
+        "client", [sys.executable, "-c", program], journal, folder, lambda line: journal.add_line("client", line)
+    )
 
 
 def test_a_killed_clients_events_stand_before_its_crash(tmp_path: Path) -> None:
