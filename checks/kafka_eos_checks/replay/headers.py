@@ -248,15 +248,19 @@ def find_damage(fd: int, position: int, limit: int) -> CorruptRegion:
     Raises:
         OSError: there is a batch after all, so someone writes to the file.
     """
-    for size in (SEARCH_BYTES, limit - position):
-        data = os.pread(fd, min(size, limit - position), position)
-        region = next(scan(data), None)
-        if not isinstance(region, CorruptRegion):
-            raise OSError(f"byte {position}: the segment changed while it was read; audit a copy")
-        claimed = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big", signed=True)
-        if max(region.end, claimed) < len(data):
-            break
+    near = os.pread(fd, min(SEARCH_BYTES, limit - position), position)
+    region = _first_region(near)
+    claimed = LOG_OVERHEAD_BYTES + int.from_bytes(near[8:12], "big", signed=True)
+    if max(region.end, claimed) >= len(near):
+        region = _first_region(os.pread(fd, limit - position, position))
     return replace(region, position=position, end=position + region.end)
+
+
+def _first_region(data: bytes) -> CorruptRegion:
+    region = next(scan(data), None)
+    if not isinstance(region, CorruptRegion):
+        raise OSError("a segment changed while it was read; audit a copy")
+    return region
 
 
 def concatenate(parts: list[Headers]) -> Headers:
