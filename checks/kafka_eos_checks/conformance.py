@@ -21,7 +21,8 @@ from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.explorer import OUTSIDE, TooManyStates, explore
 from kafka_eos.spec_mapping import SpecValue, from_spec, snake_case, to_spec
 from kafka_eos_checks.graph import GraphUnusable, StateGraph, export, instance_text
-from kafka_eos_checks.models import MalformedRegistry, Model, Registry, bounds_predicate, import_machine
+from kafka_eos_checks.models import MalformedRegistry, Model, Registry, bounds_predicate
+from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.story import Step, differences, tell
 from kafka_eos_checks.terminal import print_verdicts, progress_console
 from kafka_eos_checks.tla_values import canonical
@@ -62,6 +63,7 @@ class Comparison:
         differences: the first differences, nearest to the initial state first.
         difference_count: all of them.
         evidence: the first difference as a story.
+        untaken: actions that label no edge of the graph.
         seconds: wall time of the comparison, without TLC.
         tlc_seconds: wall time of TLC.
     """
@@ -74,6 +76,7 @@ class Comparison:
     differences: list[Difference] = field(default_factory=list)
     difference_count: int = 0
     evidence: str = ""
+    untaken: frozenset[str] = frozenset()
     seconds: float = 0.0
     tlc_seconds: float = 0.0
 
@@ -286,6 +289,8 @@ def compare(
         outside=len(graph.states) - graph.states_inside,
         tlc_seconds=graph.seconds,
     )
+    taken = {graph.instances[place].action.name for place in set(graph.labels.tolist())}
+    comparison.untaken = frozenset(instance.action.name for instance in graph.instances) - taken
     initial = cls.initial(constants)
     loaded = _load_all(graph, cls, constants, comparison)
     if [loaded[place] for place in graph.initial] != [initial]:
@@ -351,12 +356,15 @@ def _other_lines(graph: StateGraph, comparison: Comparison) -> Iterator[str]:
 def conformance_verdict(model: Model, comparison: Comparison) -> Verdict:
     """The verdict on the reference itself."""
     found = "equal" if comparison.equal else f"{comparison.difference_count:,} differences"
+    vacuous = comparison.untaken ^ set(model.never)
+    if vacuous:
+        found += f"; taken or not, against the registry's 'never': {', '.join(sorted(vacuous))}"
     return Verdict(
         check="graph",
         name=model.name,
         expected="equal",
         found=found,
-        ok=comparison.equal and comparison.edges > 0 and comparison.refusals > 0,
+        ok=comparison.equal and not vacuous and comparison.edges > 0 and comparison.refusals > 0,
         seconds=comparison.seconds + comparison.tlc_seconds,
         figures=comparison.figures,
         evidence=comparison.evidence,
@@ -397,20 +405,22 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("models", nargs="*", metavar="MODEL", help="models of the registry; default: all with a graph")
-    parser.add_argument("--mutant", action="append", default=[], metavar="ID", help="a mutant of the reference, or all")
+    parser.add_argument(
+        "--mutant", action="append", default=[], metavar="ID", help="a mutant, made in the reference, or all"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
     parser.set_defaults(run=run)
 
 
 def _mutants(registry: Registry, names: Sequence[str], models: Sequence[Model]) -> list[Model]:
-    """The mutants that are asked for and that the reference has."""
+    """The mutants that are asked for, where the graph of their model is compared."""
     if "all" in names:
         chosen = {model.name for model in models}
-        return [mutant for mutant in registry.mutants.values() if mutant.python and mutant.model in chosen]
+        return [mutant for mutant in registry.mutants.values() if mutant.model in chosen]
     mutants = [registry.get(name) for name in names]
     for mutant in mutants:
-        if not mutant.python:
-            raise MalformedRegistry(f"{mutant.source}: no 'python', so the reference has no such mutant; add it")
+        if not registry.models[mutant.model].graph:
+            raise MalformedRegistry(f"{mutant.source}: no graph of {mutant.model} is compared; set graph = true there")
     return mutants
 
 
@@ -460,6 +470,6 @@ def check(registry: Registry, models: Sequence[Model], mutants: Sequence[Model] 
             yield conformance_verdict(model, comparison)
         for mutant in mutants:
             base = registry.models[mutant.model]
-            machine = import_machine(mutant.python, mutant.source)
+            machine = mutated(base.machine_class(), mutant.overrides)
             show(mutant.name, f"compared with {base.name}")
             yield mutant_verdict(mutant, compare(base, machine, graph=graph_of(base)))

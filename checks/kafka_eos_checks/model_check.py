@@ -161,7 +161,8 @@ def judge(model: Model, result: tlc.Result, *, workers: int = 1) -> Outcome:
         untaken = {name for name, taken in result.coverage.items() if not taken}
         problems += [f"{name} is never taken; widen the constants" for name in sorted(untaken - set(model.never))]
         problems += [
-            f"{name} is taken, or is no action; delete it from 'never'" for name in sorted(set(model.never) - untaken)
+            f"{name} is taken; delete it from 'never'"
+            for name in sorted(set(model.never) & result.coverage.keys() - untaken)
         ]
         reached = {line.strip('"').removeprefix(_PROBE_REACHED) for line in result.prints if _PROBE_REACHED in line}
         problems += [f"probe {name} is never reached" for name in model.probes if name not in reached]

@@ -18,9 +18,8 @@ with one rule changed, and must violate the property it names. ::
     [mutant.NoDuplicateCache]
     model = "PartitionLog"
     title = "the leader remembers no batch (KAFKA-5494)"
-    overrides = { IsDuplicate = "NoDuplicateCache" }   # rule -> operator of spec/mutants/PartitionLogMutants.tla
+    overrides = { IsDuplicate = "NoDuplicateCache" }   # rule -> operator of spec/mutants, in TLC and in the reference
     violates = "NoGapNoDuplicate"
-    python = "kafka_eos_checks.mutants:NoDuplicateCache"
     replay = "duplicate"                               # or: replay_blind = "why no replay can see it"
 
 Every operator may stand in the module or in its mutants; the one that ``bounds`` names, and probes, also in
@@ -95,7 +94,6 @@ class Model:
         machine: the reference's class, ``package.module:Class``; by default ``kafka_eos.<module>:<Module>``.
         claims: ids of the ledger's claims that the verdict settles.
         model: for a mutant, the model it changes.
-        python: for a mutant, the same mutant of the reference.
         replay: for a mutant, the finding with which the replay of a log shows it.
         replay_blind: for a mutant, why no replay of a log can show it.
         spec: the folder of the modules.
@@ -121,7 +119,6 @@ class Model:
     machine: str = ""
     claims: tuple[str, ...] = ()
     model: str = ""
-    python: str = ""
     replay: str = ""
     replay_blind: str = ""
     spec: Path
@@ -184,7 +181,7 @@ _LISTS = {"invariants", "properties", "probes", "never", "claims"}
 _TABLES = {"constants", "overrides"}
 _FLAGS = {"graph", "deadlock"}
 _INTERNAL = {"name", "kind", "spec", "source", "expect"}
-_MUTANT_ONLY = {"model", "python", "replay", "replay_blind"}
+_MUTANT_ONLY = {"model", "replay", "replay_blind"}
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 
 
@@ -314,8 +311,7 @@ class Registry:
         values["overrides"] = {**base.overrides, **values.get("overrides", {})}
         values.setdefault("claims", ())
         temporal = violates in values.get("properties", base.properties)
-        invariants = values.get("invariants", base.invariants)
-        values["invariants"] = tuple(sorted(invariants, key=lambda invariant: invariant != violates))
+        values["invariants"] = () if temporal else (violates,)
         values["properties"] = (violates,) if temporal else ()
         expect = Expectation(violates=violates, depth=depth)
         return _validate(
@@ -411,7 +407,7 @@ def extended_modules(model: Model) -> list[str]:
     if mutants in modules.paths:
         extended.append(mutants)
     bounds = f"{model.module}Bounds"
-    if any(modules.defines(bounds, name) for name in (model.bounds, *model.probes)):
+    if any(modules.defines(bounds, name) for name in (model.bounds, *model.probes) if name):
         extended.append(bounds)
     return [*extended, "TLC"]
 
