@@ -138,7 +138,7 @@ def _unseen(appends: list[_Append], asked: Sequence[_Question], restarts: Sequen
     known = {append.identity for append in appends}
     open_questions = [q for q in asked if q.answer is None and q.identity not in known]
     complete: list[_Append] = []
-    next_offset = appends[0].offset if appends else 0
+    next_offset = 0
     for append in appends:
         while next_offset < append.offset:
             fitting = (q for q in open_questions if next_offset + q.identity[3] <= append.offset)
@@ -298,7 +298,7 @@ def wire_trace(events: Iterable[Event], topic: str, partition: int, log: Log = _
     """What the leader of one partition did, as actions of PartitionLog.
 
     Args:
-        events: one run's history, in order, with the proxy's wire events.
+        events: one run's history, in order, with the proxy's wire events; the partition was empty when it began.
         topic: the partition's topic.
         partition: its number.
         log: the rules by which acknowledgements and refusals find their place among appends of the same time.

@@ -114,6 +114,12 @@ def test_a_gap_was_filled_by_a_request_whose_answer_nobody_saw(wire: Wire) -> No
     assert ["answered" in e.detail for e in trace] == [True, False, True]
 
 
+def test_the_first_batch_can_be_one_whose_answer_nobody_saw(wire: Wire) -> None:
+    wire.ask(0)
+    wire.append(1, 1)
+    assert wire.trace() == [("AppendBatch", 0, 0), ("AppendBatch", 1, 1)]
+
+
 def test_offsets_that_no_request_can_have_filled_are_reported(wire: Wire) -> None:
     wire.append(0, 0)
     wire.append(1, 2)
