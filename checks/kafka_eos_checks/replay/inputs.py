@@ -44,7 +44,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
         NotALogDirectory: a folder without partitions.
         OSError: a path that cannot be read.
     """
-    logs: list[PartitionLog] = []
+    folders: list[Path] = []
     found: list[Path] = []
     with ExitStack() as stack:
         for path in paths:
@@ -52,16 +52,17 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
                 found.append(path)
                 continue
             folder = stack.enter_context(_unpacked(path)) if path.is_file() else path
-            logs += find_logs(folder / "brokers" if (folder / "brokers").is_dir() else folder)
+            folders.append(folder / "brokers" if (folder / "brokers").is_dir() else folder)
             if (folder / "manifest.json").is_file():
                 found += sorted((folder / "histories").glob("*.jsonl"))
         found += histories
         missing = [str(path) for path in found if not path.is_file()]
         if missing:
             raise UnusableInput(f"{', '.join(missing)}: no such history; give a .jsonl file")
+        logs = find_logs(*folders)
         if not logs:
             raise UnusableInput("no log to audit; give a broker's log directory or a recording")
-        yield Inputs(tuple(sorted(set(logs))), tuple(found))
+        yield Inputs(tuple(logs), tuple(found))
 
 
 @contextmanager

@@ -180,8 +180,7 @@ class KafkaLogReader(DataSourceReader):
         topic, partition = self._options.get("topic"), self._options.get("partition")
         logs = [
             log
-            for path in paths
-            for log in find_logs(Path(path))
+            for log in find_logs(*map(Path, paths))
             if topic in {None, log.topic} and partition in {None, str(log.partition)}
         ]
         return [LogTask(tuple(task)) for task in tasks(plan(logs, size), size)]

@@ -35,24 +35,27 @@ class PartitionLog:
         return f"{self.broker}/{self.topic}-{self.partition}" if self.broker else f"{self.topic}-{self.partition}"
 
 
-def find_logs(path: Path) -> list[PartitionLog]:
-    """The logs in a broker's log directory, or in the log directories right below ``path``.
+def find_logs(*paths: Path) -> list[PartitionLog]:
+    """The logs in brokers' log directories, each at a path or right below it; a log that is found twice counts once.
 
     Raises:
-        NotALogDirectory: there is none.
+        NotALogDirectory: there is none at one of the paths.
     """
-    directories = find_log_directories(path)
-    return [
-        PartitionLog(
-            broker=directory.path.name if len(directories) > 1 else "",
-            topic=partition.topic,
-            partition=partition.partition,
-            folder=str(partition.path),
-            segments=tuple(segment.log.name for segment in partition.segments),
-        )
-        for directory in directories
-        for partition in directory.partitions
-    ]
+    directories = [directory for path in paths for directory in find_log_directories(path)]
+    folders = {directory.path for directory in directories}
+    names = [folder.name for folder in folders]
+    logs = {}
+    for directory in directories:
+        name = directory.path.name if names.count(directory.path.name) == 1 else str(directory.path)
+        for partition in directory.partitions:
+            logs[partition.path] = PartitionLog(
+                broker=name if len(folders) > 1 else "",
+                topic=partition.topic,
+                partition=partition.partition,
+                folder=str(partition.path),
+                segments=tuple(segment.log.name for segment in partition.segments),
+            )
+    return sorted(logs.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,19 @@ def test_the_findings_do_not_depend_on_the_splits(tmp_path: Path, split_bytes: i
     assert [len(audit.damage) for audit in whole] == [1, 0, 0]
 
 
+def test_logs_of_several_directories_say_whose_they_are(tmp_path: Path) -> None:
+    for name in ("a/broker-1", "a/broker-2", "b/broker-2"):
+        for partition in range(2):
+            write_log(tmp_path / name / f"orders-{partition}", faulty_log(1, 3))
+    a, b = tmp_path / "a", tmp_path / "b"
+    assert [log.broker for log in find_logs(a)] == ["broker-1"] * 2 + ["broker-2"] * 2
+    assert [log.broker for log in find_logs(b)] == [""] * 2
+    assert {log.broker for log in find_logs(a, b)} == {"broker-1", str(a / "broker-2"), str(b / "broker-2")}
+    assert len(find_logs(a, a, a / "broker-1" / "orders-0")) == 4, "a log that is found twice counts once"
+    one, other = find_logs(b / "broker-2" / "orders-0", b / "broker-2" / "orders-1")
+    assert (one.partition, other.partition, one.broker) == (0, 1, "")
+
+
 def test_tasks_hold_every_split_once_and_not_much_more_than_asked_for(tmp_path: Path) -> None:
     for partition in range(5):
         write_log(tmp_path / f"orders-{partition}", faulty_log(partition, 300), segment_batches=40)
