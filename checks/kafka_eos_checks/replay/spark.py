@@ -21,6 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kafka_eos.segment import CorruptRegion, RegionKind
 from kafka_eos_checks.missing import need
 from kafka_eos_checks.replay.findings import COLUMNS, arrow_schema, ddl, from_rows
+from kafka_eos_checks.replay.inputs import UnusableInput
 from kafka_eos_checks.replay.local import LogAudit, fold, summaries_of
 from kafka_eos_checks.replay.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 from kafka_eos_checks.replay.summary import BOUNDARY, Summary
@@ -162,6 +163,9 @@ def audit_logs(
 ) -> list[LogAudit]:
     """Audit logs on Spark; the result equals that of :func:`kafka_eos_checks.replay.local.audit_logs`.
 
+    Raises:
+        UnusableInput: Spark cannot start, or fails on the input.
+
     Args:
         logs: what to audit, at paths that every worker can read.
         spark: the session to use; without one a local session is started, and stopped in the end.
@@ -171,10 +175,15 @@ def audit_logs(
     splits = plan(logs, split_bytes)
     if not splits:
         return [LogAudit(log=log) for log in logs]
-    with session(spark) as active:
-        rows = result_frame(active, logs, splits, check_crc=check_crc, task_bytes=split_bytes)
-        with task_progress(active), _quiet_about_pandas():
-            found = rows.toArrow().to_pylist()
+    failure = need("pyspark.errors", "spark").PySparkException
+    try:
+        with session(spark) as active:
+            rows = result_frame(active, logs, splits, check_crc=check_crc, task_bytes=split_bytes)
+            with task_progress(active), _quiet_about_pandas():
+                found = rows.toArrow().to_pylist()
+    except failure as error:
+        words = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise UnusableInput(f"Spark failed: {words[0]} … {words[-1]}" if words else "Spark failed") from error
     return audits_of(logs, found)
 
 

@@ -200,7 +200,7 @@ def _boundary_rows(columns: Columns, holes: Ints) -> NDArray[np.void]:
     datas = np.maximum.accumulate(np.where(data, here, -1))
     head = data & (np.concatenate(([-1], datas[:-1])) < group_start)
 
-    unproved = (~new & (rise < 0)) | (data & anchored & (head | ~_follows(c, h, before)))
+    unproved = (~new & (rise < 0)) | (data & anchored & (head | ~_follows(c, h, before))) | (c.producer_epoch < 0)
     first = np.flatnonzero(new)
     last = np.concatenate((first[1:], [len(here)])) - 1
     rows = np.full(len(first), -1, BOUNDARY)
@@ -234,8 +234,8 @@ def _follows(c: Columns, holes: Ints, anchor: Ints) -> NDArray[np.bool_]:
 
 def _stable_order(values: Ints) -> Ints:
     """``argsort``, stable. Producer ids come in blocks, so they often fit 16 bits, which numpy sorts by radix."""
-    lowest = values.min()
-    if values.max() - lowest < 1 << 16:
+    lowest = int(values.min())
+    if int(values.max()) - lowest < 1 << 16:
         return np.argsort((values - lowest).astype(np.uint16), kind="stable")
     return np.argsort(values, kind="stable")
 

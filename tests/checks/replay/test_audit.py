@@ -1,15 +1,21 @@
 """The audit from files to findings, in this process and on Spark."""
 
+import random
+import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google_crc32c import value as crc32c
 
+from kafka_eos.segment import StoredBatch, read_segment
 from kafka_eos_checks.replay import local
 from kafka_eos_checks.replay import spark as engine
-from kafka_eos_checks.replay.rules import DUPLICATE, STALE_EPOCH, Batch
-from kafka_eos_checks.replay.splits import PartitionLog, find_logs
-from kafka_eos_checks.replay.synthetic import faulty_log, write_log
+from kafka_eos_checks.replay.inputs import UnusableInput
+from kafka_eos_checks.replay.rules import DUPLICATE, SEQUENCE_MASK, STALE_EPOCH, Batch, audit_log
+from kafka_eos_checks.replay.splits import PartitionLog, find_logs, plan
+from kafka_eos_checks.replay.synthetic import faulty_log, write_log, write_segment
 
 
 def log_of(folder: Path, batches: list[Batch], partition: int = 0, **how: Any) -> PartitionLog:
@@ -58,6 +64,54 @@ def test_sequences_that_a_coordinator_writes_are_not_judged_but_its_epochs_are(t
     coordinator, client = local.audit_logs(find_logs(tmp_path))
     assert [finding.rule for finding in coordinator.findings] == [STALE_EPOCH]
     assert [finding.rule for finding in client.findings] == [DUPLICATE, STALE_EPOCH]
+
+
+def test_headers_with_any_values_are_judged_as_the_readable_rule_judges_them(tmp_path: Path) -> None:
+    for seed in range(40):
+        rng = random.Random(seed)
+        folder = tmp_path / f"orders-{seed}"
+        encoded = [hostile_batch(rng) for _ in range(rng.randint(1, 60))]
+        write_segment(folder / f"{0:020d}.log", encoded)
+        stored = [item for item in read_segment(folder / f"{0:020d}.log") if isinstance(item, StoredBatch)]
+        readable = [
+            Batch(
+                item.position, batch.base_offset, batch.last_offset, batch.producer_id, batch.producer_epoch,
+                batch.base_sequence, (batch.base_sequence + batch.last_offset_delta) & SEQUENCE_MASK,
+                batch.is_control or batch.base_sequence < 0,
+            )
+            for item in stored
+            for batch in [item.batch]
+        ]  # fmt: skip
+        [audit] = local.audit_logs(find_logs(folder), split_bytes=rng.choice((100, 1000)))
+        expected = [(batch.position, violation.rule) for batch, violation in audit_log(readable)]
+        assert [(f.position, f.rule) for f in audit.findings] == expected, f"seed {seed}"
+        assert audit.batches == len(stored), f"seed {seed}"
+
+
+def hostile_batch(rng: random.Random) -> bytes:
+    """A header with the right CRC and any other values, small and extreme ones."""
+
+    def some(bits: int) -> int:
+        top = 1 << (bits - 1)
+        return rng.choice((0, 0, 1, 2, 3, -1, -top, top - 1, rng.randrange(-top, top)))
+
+    checked = struct.pack(
+        ">hiqqqhii", rng.choice((0, 0x10, 0x20, 0x30, some(16))), some(32), some(64), some(64), some(64), some(16),
+        some(32), 0,
+    )  # fmt: skip
+    return struct.pack(">qiibI", some(64), 49, some(32), 2, crc32c(checked)) + checked
+
+
+@pytest.mark.spark
+def test_a_log_that_a_worker_cannot_read_is_said_to(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_of(tmp_path, clean(10))
+    gone = replace(log, folder=str(tmp_path / "gone"))
+    planned = [replace(split, log=gone) for split in plan([log])]
+    monkeypatch.setattr(engine, "plan", lambda *_: planned)
+    with pytest.raises(UnusableInput, match="No such file"):
+        engine.audit_logs([gone], spark=spark)
 
 
 @pytest.mark.spark

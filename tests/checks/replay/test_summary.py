@@ -64,12 +64,11 @@ def test_faulty_logs_with_random_cuts_have_the_findings_of_the_readable_rule() -
     assert reruns > 500, "and the readable rule had to decide somewhere"
 
 
-small = st.integers(0, 3)
 any_batch = st.builds(
     lambda jump, pid, epoch, sequence, count, control: (jump, pid, epoch, sequence, 1 if control else count, control),
     st.sampled_from((0, 0, 0, 0, 0, 2, -1)),
-    st.integers(-1, 1),
-    small,
+    st.sampled_from((-1, 0, 1, (1 << 63) - 1)),
+    st.integers(-1, 3),
     st.integers(0, 6),
     st.integers(1, 3),
     st.booleans(),
