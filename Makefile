@@ -26,22 +26,24 @@ lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
 	$(BIN)/lint-imports
 
 model-check: setup ## check every model of the small and full tiers with TLC, mutants included
-	$(KAFKA_EOS) model-check --tier full --mutants --json $(VERDICTS)/model-check.json
+	$(KAFKA_EOS) model-check --tier full --json $(VERDICTS)/models.json
+	$(KAFKA_EOS) model-check --mutants --json $(VERDICTS)/mutants.json
 
 model-check-deep: setup ## the deep tier too: larger constants, more than an hour
 	$(KAFKA_EOS) model-check --tier deep --json $(VERDICTS)/model-check-deep.json
 
-conformance: setup ## compare the reference's state graphs with TLC's, its mutants too, and validate traces
-	$(KAFKA_EOS) conformance --mutant all --json $(VERDICTS)/conformance.json
+conformance: setup ## compare the reference's state graphs with TLC's, and those of its mutants
+	$(KAFKA_EOS) conformance --json $(VERDICTS)/graphs.json
+	$(KAFKA_EOS) conformance --mutant all --json $(VERDICTS)/graph-mutants.json
 
 replay: setup ## audit the kept recordings with local Spark
-	$(KAFKA_EOS) audit --spark --json $(VERDICTS)/replay.json checks/recordings/*.tar.xz
+	$(KAFKA_EOS) verify --only recordings
 
 report: setup ## write build/report.html and build/report.json from the verdicts of earlier commands
 	$(KAFKA_EOS) report
 
 record: setup $(JARS)/kafka/.copied ## record a real Kafka under faults, on loopback (a few minutes)
-	$(KAFKA_EOS) record --all --out build/recordings
+	$(KAFKA_EOS) record one-broker three-brokers violations --out build/recording --seed 1
 
 bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, replay and graph comparison against their peers
 	$(KAFKA_EOS) bench --json $(VERDICTS)/bench.json
@@ -56,7 +58,7 @@ lock: ## write the lock files anew (needs pip-tools)
 	  --extra bench -c requirements/main.lock -o requirements/bench.lock pyproject.toml
 
 clean: ## remove what the targets made, but for .venv and the jars
-	rm -rf $(VERDICTS) build/models build/report.html build/report.json build/recordings
+	rm -rf $(VERDICTS) build/models build/report.html build/report.json build/recording
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

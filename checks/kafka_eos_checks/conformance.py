@@ -290,7 +290,7 @@ def compare(
         tlc_seconds=graph.seconds,
     )
     taken = {graph.instances[place].action.name for place in set(graph.labels.tolist())}
-    comparison.untaken = frozenset(instance.action.name for instance in graph.instances) - taken
+    comparison.untaken = frozenset(action.name for action in machines.actions(cls)) - taken
     initial = cls.initial(constants)
     loaded = _load_all(graph, cls, constants, comparison)
     if [loaded[place] for place in graph.initial] != [initial]:

@@ -3,13 +3,15 @@
 import argparse
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kafka_eos_checks import conformance, model_check
 from kafka_eos_checks.models import MalformedRegistry, Registry
-from kafka_eos_checks.paths import build_folder
+from kafka_eos_checks.paths import CLONE, build_folder
 from kafka_eos_checks.record.recording import kept_recordings
 from kafka_eos_checks.replay.audit import ENGINES, audit
 from kafka_eos_checks.report import load_verdicts, write_report
@@ -48,17 +50,22 @@ def graphs(registry: Registry) -> Iterator[Verdict]:
 
 
 def recordings(engine: str) -> Iterator[Verdict]:
-    """The audit of each kept recording."""
+    """The audit of each kept recording, against what ``expected.toml`` says is in it."""
+    expected = tomllib.loads((CLONE / "checks" / "recordings" / "expected.toml").read_text(encoding="utf-8"))
     for recording in kept_recordings():
         name = recording.name.split(".", maxsplit=1)[0]
         progress_console.print(f"auditing the recording {name} ({engine})")
         for verdict in audit([recording], engine):
-            yield _of_recording(verdict, name)
+            yield _of_recording(verdict, name, expected.get(name, {}).get(verdict.name, 0))
 
 
-def _of_recording(verdict: Verdict, recording: str) -> Verdict:
-    row = verdict.to_json()
-    return Verdict(**{**row, "claims": tuple(row["claims"]), "name": f"{recording}: {verdict.name}"})
+def _of_recording(verdict: Verdict, recording: str, findings: int) -> Verdict:
+    """The verdict under the recording's name; where findings are expected it is the number that has to be right."""
+    named = replace(verdict, name=f"{recording}: {verdict.name}")
+    if not findings:
+        return named
+    expected = f"{findings} findings"
+    return replace(named, expected=expected, ok=verdict.found == expected)
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
