@@ -1,0 +1,655 @@
+"""Trace validation: is what somebody saw a behaviour of the spec? Two judges, which must agree on verdict and place.
+
+TLC replays the trace, written as a literal, through the spec's own actions: a trace is accepted when *some* behaviour
+reaches its end. The reference replays it over the set of all states that are still possible (the belief). A rejection
+says which event nothing explains, what the states were, which guard refused it, and what was possible instead.
+
+An event names one or more candidate actions; an argument that nobody saw is None. Steps that nobody sees at all are
+declared as :class:`Hidden`, and are only taken just before an event that needs them.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import product
+from time import monotonic
+from typing import Any
+
+from kafka_eos import machine as machines
+from kafka_eos.errors import ErrorCode, NotEnabled, Rejected
+from kafka_eos.explorer import attempt
+from kafka_eos.history import Event
+from kafka_eos.machine import Instance
+from kafka_eos.spec_mapping import SpecValue, snake_case, to_spec
+from kafka_eos_checks import tlc
+from kafka_eos_checks.graph import instance_text
+from kafka_eos_checks.models import Configuration, Model, write_model
+from kafka_eos_checks.tla_values import canonical, format_value, parse_value
+from kafka_eos_checks.verdict import Verdict
+
+NOTHING = ""  # the action of a candidate that changes nothing: the event may have had no effect
+
+_BATCH_EVENTS = 50_000  # events judged by one run of TLC
+_SHOWN = 12  # instances and states listed in an explanation
+_MOST_INSTANCES = 20_000  # beyond, what would have been possible instead is not searched for
+
+
+class TraceUnusable(ValueError):  # noqa: N818 - named for the trace
+    """A trace that cannot be judged: an unknown action, a place that no state has; says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One action that an event may have been.
+
+    Attributes:
+        action: name of the action, or ``NOTHING``.
+        arguments: its arguments as values of the reference; None for one that nobody saw.
+    """
+
+    action: str
+    arguments: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStep:
+    """One event of a trace.
+
+    Attributes:
+        candidates: the actions it may have been.
+        observed: place -> the value seen there after the event. A place is a TLA+ expression over the variables, made
+            of names, fields, applications and ``Len``: ``response.error``, ``producers[0].epoch``, ``Len(log)``. It
+            must exist in every state.
+        text: how to call the event in an explanation; by default its first candidate.
+    """
+
+    candidates: tuple[Candidate, ...]
+    observed: Mapping[str, SpecValue] = field(default_factory=dict)
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A trace of one machine, from its initial state."""
+
+    name: str
+    steps: tuple[TraceStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """An action that nobody logs. It is taken only when one of the next events needs it.
+
+    Attributes:
+        action: its name.
+        needed_by: the actions of the events that need it.
+        match: (place of an argument here, place of an argument there) that must be equal, from 0.
+        look_ahead: how many events ahead such an event may be.
+    """
+
+    action: str
+    needed_by: frozenset[str]
+    match: tuple[tuple[int, int], ...] = ()
+    look_ahead: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the two judges say about one trace.
+
+    Attributes:
+        trace: the trace's name.
+        events: number of events.
+        reference_index: the first event, from 1, that the reference cannot explain; None when it accepts.
+        tlc_index: the same of TLC.
+        explanation: why it is rejected, or "".
+    """
+
+    trace: str
+    events: int
+    reference_index: int | None
+    tlc_index: int | None
+    explanation: str = ""
+
+    @property
+    def agreed(self) -> bool:
+        """Whether both judges say the same."""
+        return self.reference_index == self.tlc_index
+
+    @property
+    def found(self) -> str:
+        """The verdict in words."""
+        if not self.events:
+            return "no events"
+        if self.agreed:
+            return _words(self.tlc_index)
+        return f"the judges disagree: TLC {_words(self.tlc_index)}, reference {_words(self.reference_index)}"
+
+
+def _words(index: int | None) -> str:
+    return "accepted" if index is None else f"rejected at event {index}"
+
+
+# --- places: expressions over the variables that both judges can evaluate ---------------------------------------
+
+_PLACE = re.compile(r"(Len\()?([A-Za-z]\w*)((?:\.[A-Za-z]\w*|\[[^][]+\])*)(\))?\Z")
+_PART = re.compile(r"\.([A-Za-z]\w*)|\[([^][]+)\]")
+
+
+@cache
+def _place(text: str) -> tuple[bool, str, tuple[SpecValue, ...]]:
+    """A place as (whether its length is meant, variable, keys)."""
+    match = _PLACE.match(text)
+    if match is None or bool(match[1]) != bool(match[4]):
+        raise TraceUnusable(f"{text!r} is no place; write a variable, with .field or [key], or Len(…) of it")
+    keys = tuple(part[1] or parse_value(part[2]) for part in _PART.finditer(match[3]))
+    return bool(match[1]), match[2], keys
+
+
+def evaluate(place: str, state: machines.Machine) -> SpecValue:
+    """The value at a place of a state.
+
+    Raises:
+        TraceUnusable: when the state has no such place.
+    """
+    length, variable, keys = _place(place)
+    if variable not in state.VARIABLES:
+        raise TraceUnusable(f"{place}: {state.MODULE} has no variable {variable}; it has {', '.join(state.VARIABLES)}")
+    value = to_spec(getattr(state, snake_case(variable)))
+    for key in keys:
+        try:
+            value = value[key - 1] if isinstance(value, tuple) else value[key]
+        except (KeyError, IndexError, TypeError):
+            raise TraceUnusable(f"{place}: no {format_value(key)} in {format_value(value)}; observe less") from None
+    return len(value) if length else canonical(value)
+
+
+# --- the reference as a judge ------------------------------------------------------------------------------------
+
+
+class _Reference:
+    """Replays traces over the set of states that are still possible."""
+
+    def __init__(self, machine: type[Any], constants: Any, hidden: Sequence[Hidden], max_hidden: int) -> None:
+        self.machine = machine
+        self.constants = constants
+        self.hidden = hidden
+        self.max_hidden = max_hidden
+        self.actions = {action.name: action for action in machines.actions(machine)}
+
+    def domain(self, name: str) -> tuple[Any, ...]:
+        """The values of a domain."""
+        return tuple(self.constants.domain(name))
+
+    def instances(self, candidate: Candidate) -> Iterator[Instance]:
+        """The instances that a candidate stands for."""
+        action = self.actions.get(candidate.action)
+        if action is None:
+            raise TraceUnusable(
+                f"no action {candidate.action!r}; {self.machine.__name__} has {', '.join(self.actions)}"
+            )
+        if len(action.domains) != len(candidate.arguments):
+            raise TraceUnusable(f"{action.name} takes {len(action.domains)} arguments, found {candidate.arguments!r}")
+        choices = (
+            self.domain(domain) if argument is None else (argument,)
+            for domain, argument in zip(action.domains, candidate.arguments, strict=True)
+        )
+        return (Instance(action, arguments) for arguments in product(*choices))
+
+    def effects(self, state: Any, step: TraceStep) -> Iterator[tuple[Candidate, Instance | None, Any]]:
+        """What each candidate does in a state: its next state, or the refusal."""
+        for candidate in step.candidates:
+            if candidate.action == NOTHING:
+                yield candidate, None, state
+                continue
+            for instance in self.instances(candidate):
+                yield candidate, instance, attempt(state, instance)
+
+    def hide(self, states: Iterable[Any], ahead: Sequence[TraceStep]) -> list[Any]:
+        """The states with those that hidden steps lead to, at most ``max_hidden`` in a row."""
+        found = list(dict.fromkeys(states))
+        known, latest = set(found), found
+        hidden = list(self._hidden_instances(ahead)) if self.max_hidden else []
+        for _ in range(self.max_hidden):
+            following = []
+            for state, instance in product(latest, hidden):
+                after = attempt(state, instance)
+                if not isinstance(after, (NotEnabled, Rejected)) and after not in known:
+                    known.add(after)
+                    following.append(after)
+            found += following
+            latest = following
+        return found
+
+    def _hidden_instances(self, ahead: Sequence[TraceStep]) -> Iterator[Instance]:
+        for hidden in self.hidden:
+            free = Candidate(hidden.action, (None,) * len(self.actions[hidden.action].domains))
+            consumers = [
+                candidate
+                for step in ahead[: hidden.look_ahead]
+                for candidate in step.candidates
+                if candidate.action in hidden.needed_by
+            ]
+            for instance in self.instances(free):
+                if any(_fits(hidden, instance, candidate) for candidate in consumers):
+                    yield instance
+
+    def judge(self, trace: Trace) -> tuple[int | None, list[Any]]:
+        """The first event that nothing explains, with the states before it."""
+        belief = [self.machine.initial(self.constants)]
+        for place, step in enumerate(trace.steps):
+            before = self.hide(belief, trace.steps[place:])
+            belief = list(
+                dict.fromkeys(
+                    after
+                    for state in before
+                    for _, _, after in self.effects(state, step)
+                    if not isinstance(after, (NotEnabled, Rejected)) and not _mismatches(after, step)
+                )
+            )
+            if not belief:
+                return place + 1, before
+        return None, belief
+
+    def explain(self, trace: Trace, index: int, before: Sequence[Any]) -> str:
+        """Why no state explains the event: guards, effects, and what was possible instead."""
+        step = trace.steps[index - 1]
+        lines = [f"{trace.name}, event {index} of {len(trace.steps)}: {_event_text(step)}"]
+        lines += [f"  observed {place} = {format_value(value)}" for place, value in step.observed.items()]
+        lines.append(f"  possible states before it: {len(before)}")
+        for state in before[:_SHOWN]:
+            shown = ", ".join(f"{name} = {format_value(value)}" for name, value in machines.dump(state).items())
+            lines.append(f"  in {shown}")
+            for _, instance, after in self.effects(state, step):
+                label = instance_text(instance) if instance else "nothing"
+                if isinstance(after, (NotEnabled, Rejected)):
+                    lines.append(f"    {label} is not enabled: {after}")
+                else:
+                    seen = "; ".join(
+                        f"{p}: spec {format_value(s)}, trace {format_value(t)}" for p, s, t in _mismatches(after, step)
+                    )
+                    lines.append(f"    {label} is enabled, with another effect: {seen}")
+            lines.append(f"    enabled instead: {self._enabled(state)}")
+        return "\n".join(lines)
+
+    def _enabled(self, state: Any) -> str:
+        sizes = 0
+        for action in self.actions.values():
+            size = 1
+            for domain in action.domains:
+                size *= len(self.domain(domain))
+            sizes += size
+        if sizes > _MOST_INSTANCES:
+            return f"not searched among {sizes:,} instances"
+        labels = [
+            instance_text(instance)
+            for instance in machines.instances(self.machine, self.constants)
+            if not isinstance(attempt(state, instance), (NotEnabled, Rejected))
+        ]
+        more = f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else ""
+        return (", ".join(labels[:_SHOWN]) or "nothing") + more
+
+
+def _fits(hidden: Hidden, instance: Instance, consumer: Candidate) -> bool:
+    return all(
+        consumer.arguments[there] is None or consumer.arguments[there] == instance.arguments[here]
+        for here, there in hidden.match
+    )
+
+
+def _mismatches(state: Any, step: TraceStep) -> list[tuple[str, SpecValue, SpecValue]]:
+    """Where a state is not as observed: (place, value of the spec, value of the trace)."""
+    found = []
+    for place, wanted in step.observed.items():
+        value = evaluate(place, state)
+        if value != canonical(wanted) or isinstance(value, bool) != isinstance(wanted, bool):
+            found.append((place, value, wanted))
+    return found
+
+
+def _event_text(step: TraceStep) -> str:
+    if step.text:
+        return step.text
+    first = step.candidates[0]
+    arguments = ", ".join("?" if a is None else format_value(to_spec(a)) for a in first.arguments)
+    return f"{first.action}({arguments})" if arguments else first.action or "nothing"
+
+
+# --- TLC as a judge ----------------------------------------------------------------------------------------------
+
+
+def _candidate_text(candidate: Candidate, actions: Mapping[str, machines.Action]) -> str:
+    """A candidate as a record: the action, and for each argument the set of its possible values."""
+    domains = actions[candidate.action].domains if candidate.action != NOTHING else ()
+    choices = (
+        domain if argument is None else f"{{{format_value(to_spec(argument))}}}"
+        for domain, argument in zip(domains, candidate.arguments, strict=True)
+    )
+    return f'[a |-> "{candidate.action}", x |-> <<{", ".join(choices)}>>]'
+
+
+def _step_text(step: TraceStep, places: Mapping[str, str], actions: Mapping[str, machines.Action]) -> str:
+    candidates = ", ".join(_candidate_text(candidate, actions) for candidate in step.candidates)
+    observed = ", ".join(f"{places[place]} |-> {format_value(value)}" for place, value in step.observed.items())
+    return f"[c |-> <<{candidates}>>, o |-> {f'[{observed}]' if observed else '<<>>'}]"
+
+
+def _call(action: machines.Action, sets: Sequence[str], condition: str = "") -> str:
+    r"""``\E p1 \in S1 : … : condition /\ Action(p1, …)``."""
+    names = [f"p{place}" for place in range(1, len(sets) + 1)]
+    quantifiers = "".join(f"\\E {name} \\in {values} : " for name, values in zip(names, sets, strict=True))
+    call = f"{action.name}({', '.join(names)})" if names else action.name
+    return f"({quantifiers}{condition}{call})"
+
+
+def _hidden_text(hidden: Hidden, action: machines.Action) -> str:
+    matches = "".join(f" /\\ p{here + 1} \\in e.x[{there + 1}]" for here, there in hidden.match)
+    names = ", ".join(format_value(name) for name in sorted(hidden.needed_by))
+    last = f"at__ + {hidden.look_ahead - 1}"
+    end = f"(IF {last} < Length__ THEN {last} ELSE Length__)"
+    needed = (
+        f"(\\E n \\in at__..{end} : \\E c \\in DOMAIN Traces__[trace__][n].c : "
+        f"LET e == Traces__[trace__][n].c[c] IN e.a \\in {{{names}}}{matches}) /\\ "
+    )
+    return _call(action, action.domains, needed)
+
+
+def trace_definitions(
+    traces: Sequence[Trace],
+    machine: type[machines.Machine],
+    hidden: Sequence[Hidden],
+    max_hidden: int,
+    *,
+    follow: bool,
+) -> str:
+    """The TLA+ text that replays traces.
+
+    Args:
+        traces: the traces.
+        machine: names the actions and variables.
+        hidden: the actions that nobody logs.
+        max_hidden: how many of them may happen in a row.
+        follow: print how far the trace is explained, for the index of a rejection.
+    """
+    actions = {action.name: action for action in machines.actions(machine)}
+    every = sorted({place for trace in traces for step in trace.steps for place in step.observed})
+    places = {place: f"o{number}" for number, place in enumerate(every)}
+    literals = [
+        "<<" + ",\n    ".join(_step_text(step, places, actions) for step in trace.steps) + ">>" for trace in traces
+    ]
+    used = {c.action for trace in traces for step in trace.steps for c in step.candidates}
+    taken = []
+    for name in sorted(used - {NOTHING}):
+        sets = [f"e.x[{number}]" for number in range(1, len(actions[name].domains) + 1)]
+        taken.append(f'    \\/ e.a = "{name}" /\\ {_call(actions[name], sets)}')
+    variables = ", ".join(machine.VARIABLES)
+    if NOTHING in used:
+        taken.append(f'    \\/ e.a = "{NOTHING}" /\\ UNCHANGED <<{variables}>>')
+    seen = [f'    /\\ "{key}" \\in DOMAIN Event__.o => ({place})\' = Event__.o.{key}' for place, key in places.items()]
+    hide = [f"    \\/ {_hidden_text(h, actions[h.action])}" for h in hidden] if max_hidden else []
+    lines = [
+        "VARIABLES trace__, at__, hidden__",
+        "Traces__ == <<\n  " + ",\n  ".join(literals) + "\n>>",
+        "Length__ == Len(Traces__[trace__])",
+        "Event__ == Traces__[trace__][at__]",
+        "Take__ == \\E c \\in DOMAIN Event__.c : LET e == Event__.c[c] IN",
+        *taken,
+        "Observed__ ==",
+        *(seen or ["    TRUE"]),
+        "Logged__ == /\\ at__ <= Length__ /\\ Take__ /\\ Observed__",
+        "            /\\ at__' = at__ + 1 /\\ hidden__' = 0 /\\ UNCHANGED trace__",
+        "Hide__ ==",
+        *(hide or ["    FALSE"]),
+        f"Hidden__ == /\\ at__ <= Length__ /\\ hidden__ < {max_hidden} /\\ Hide__",
+        "            /\\ hidden__' = hidden__ + 1 /\\ UNCHANGED <<trace__, at__>>",
+        "TraceInit__ == Init /\\ trace__ \\in DOMAIN Traces__ /\\ at__ = 1 /\\ hidden__ = 0",
+        f"TraceSpec__ == TraceInit__ /\\ [][Logged__ \\/ Hidden__]_<<{variables}, trace__, at__, hidden__>>",
+        'Accepted__ == at__ <= Length__ \\/ PrintT(<<"accepted", trace__>>)',
+    ]
+    if follow:
+        lines += [
+            "ASSUME \\A t \\in DOMAIN Traces__ : TLCSet(t, 0)",
+            'Followed__ == at__ <= TLCGet(trace__) \\/ (TLCSet(trace__, at__) /\\ PrintT(<<"at", trace__, at__>>))',
+        ]
+    return "\n".join(lines) + "\n"
+
+
+_ACCEPTED = re.compile(r'<<"accepted", (\d+)>>')
+_AT = re.compile(r'<<"at", (\d+), (\d+)>>')
+
+
+def _run_tlc(
+    model: Model,
+    machine: type[machines.Machine],
+    traces: Sequence[Trace],
+    hidden: Sequence[Hidden],
+    max_hidden: int,
+    timeout: float,
+    *,
+    follow: bool,
+) -> dict[int, int | None]:
+    """For each trace that TLC says something of its place -> None (accepted) or the first event not explained."""
+    definitions = trace_definitions(traces, machine, hidden, max_hidden, follow=follow)
+    invariants = ("Accepted__", "Followed__") if follow else ("Accepted__",)
+    configuration = Configuration(specification="TraceSpec__", invariants=invariants)
+    folder, root = write_model(model, configuration, definitions, suffix="_trace")
+    result = tlc.run(tlc.Job(folder=folder, module=root, timeout=timeout))
+    if result.verdict != "holds":
+        raise TraceUnusable(f"{model.name}: TLC {result.verdict} while it replays traces\n{result.error}")
+    found: dict[int, int | None] = {}
+    for line in result.prints:
+        reached = _AT.match(line)
+        if reached:
+            found[int(reached[1]) - 1] = max(found.get(int(reached[1]) - 1) or 0, int(reached[2]))
+    for line in result.prints:
+        accepted = _ACCEPTED.match(line)
+        if accepted:
+            found[int(accepted[1]) - 1] = None
+    return found
+
+
+def _batches(traces: Sequence[Trace]) -> Iterator[list[int]]:
+    """The places of the traces that have events, as many at a time as one run of TLC judges."""
+    batch: list[int] = []
+    size = 0
+    for place, trace in enumerate(traces):
+        if batch and size + len(trace.steps) > _BATCH_EVENTS:
+            yield batch
+            batch, size = [], 0
+        if trace.steps:
+            batch.append(place)
+            size += len(trace.steps)
+    if batch:
+        yield batch
+
+
+# --- both judges -------------------------------------------------------------------------------------------------
+
+
+def replay(
+    model: Model,
+    machine: type[Any],
+    trace: Trace,
+    *,
+    hidden: Sequence[Hidden] = (),
+    max_hidden: int = 2,
+) -> Judgement:
+    """The reference's judgement alone, for traces by the thousand; TLC's index is the reference's.
+
+    Raises:
+        TraceUnusable: when the trace names what the machine does not have.
+    """
+    reference = _Reference(machine, model.machine_constants(machine), hidden, max_hidden if hidden else 0)
+    index, before = reference.judge(trace)
+    explanation = reference.explain(trace, index, before) if index is not None else ""
+    return Judgement(
+        trace=trace.name, events=len(trace.steps), reference_index=index, tlc_index=index, explanation=explanation
+    )
+
+
+def validate(
+    model: Model,
+    machine: type[Any],
+    traces: Sequence[Trace],
+    *,
+    hidden: Sequence[Hidden] = (),
+    max_hidden: int = 2,
+    timeout: float = 600.0,
+) -> list[Judgement]:
+    """Judge traces twice.
+
+    Args:
+        model: gives the module, its constants and overrides; bounds and properties play no part.
+        machine: the reference's class, with the same rules as the model.
+        traces: the traces, each from the initial state.
+        hidden: the actions that nobody logs.
+        max_hidden: how many of them may happen in a row.
+        timeout: seconds for each run of TLC.
+
+    Raises:
+        TraceUnusable: when a trace names what the machine does not have, or TLC cannot evaluate it.
+    """
+    most = max_hidden if hidden else 0
+    judged = {
+        place: replay(model, machine, trace, hidden=hidden, max_hidden=most)
+        for place, trace in enumerate(traces)
+        if trace.steps
+    }
+    tlc_index: dict[int, int | None] = {}
+    for places in _batches(traces):
+        batch = [traces[place] for place in places]
+        accepted = _run_tlc(model, machine, batch, hidden, most, timeout, follow=False)
+        tlc_index |= {places[number]: None for number in accepted}
+        rejected = [place for place in places if place not in tlc_index]
+        if rejected:  # once more, for the event
+            batch = [traces[place] for place in rejected]
+            followed = _run_tlc(model, machine, batch, hidden, most, timeout, follow=True)
+            tlc_index |= {rejected[number]: index for number, index in followed.items()}
+    empty = {place: trace for place, trace in enumerate(traces) if not trace.steps}
+    return [
+        Judgement(trace=empty[place].name, events=0, reference_index=None, tlc_index=None)
+        if place in empty
+        else replace(judged[place], tlc_index=tlc_index[place])
+        for place in range(len(traces))
+    ]
+
+
+def trace_verdicts(
+    name: str,
+    model: Model,
+    machine: type[Any],
+    traces: Sequence[Trace],
+    *,
+    hidden: Sequence[Hidden] = (),
+    max_hidden: int = 2,
+    expected: Mapping[str, int] | None = None,
+    claims: tuple[str, ...] = (),
+) -> list[Verdict]:
+    """One verdict for all traces that must be accepted, and one for each that must be rejected.
+
+    Args:
+        name: of the set of traces.
+        model: see :func:`validate`.
+        machine: see :func:`validate`.
+        traces: the traces; none at all is a failure, and so is one without events.
+        hidden: see :func:`validate`.
+        max_hidden: see :func:`validate`.
+        expected: trace -> the event at which it must be rejected.
+        claims: ids of the ledger's claims that the verdicts settle.
+    """
+    began = monotonic()
+    judgements = validate(model, machine, traces, hidden=hidden, max_hidden=max_hidden)
+    seconds = monotonic() - began
+    bad = expected or {}
+    good = [judgement for judgement in judgements if judgement.trace not in bad]
+    wrong = [judgement for judgement in good if judgement.found != "accepted"]
+    found = f"{len(good) - len(wrong)} of {len(good)} accepted" if good else "no traces"
+    if wrong:
+        found += f"; {wrong[0].trace}: {wrong[0].found}"
+    verdicts = [
+        Verdict(
+            check="trace",
+            name=name,
+            expected="all accepted",
+            found=found if wrong or not good else "all accepted",
+            ok=bool(good) and not wrong,
+            seconds=seconds,
+            figures={"traces": len(good), "events": sum(judgement.events for judgement in good)},
+            evidence="\n".join(judgement.explanation or judgement.found for judgement in wrong),
+            claims=claims,
+        )
+    ]
+    verdicts += [
+        Verdict(
+            check="trace",
+            name=f"{name} {judgement.trace}",
+            expected=_words(bad[judgement.trace]),
+            found=judgement.found,
+            ok=judgement.found == _words(bad[judgement.trace]),
+            figures={"events": judgement.events},
+            evidence=judgement.explanation,
+        )
+        for judgement in judgements
+        if judgement.trace in bad
+    ]
+    missing = sorted(bad.keys() - {judgement.trace for judgement in judgements})
+    verdicts += [
+        Verdict(check="trace", name=f"{name} {trace}", expected=_words(bad[trace]), found="no such trace", ok=False)
+        for trace in missing
+    ]
+    return verdicts
+
+
+# --- traces of a partition's leader ------------------------------------------------------------------------------
+
+_LARGEST = 2**31 - 1  # TLC's integers have 32 bits
+
+
+def partition_log_step(event: Event) -> TraceStep:
+    """An event of a partition's leader (see ``record.trace``) as a step of PartitionLog.
+
+    Raises:
+        TraceUnusable: when a column of the batch is missing.
+    """
+    if event.action in {"TakeSnapshot", "Restart"}:
+        return TraceStep((Candidate(event.action),))
+    batch = (event.producer_id, event.producer_epoch, event.base_sequence, event.record_count)
+    if None in batch:
+        raise TraceUnusable(f"{event.run} event {event.order}: {event.action} without the columns of its batch")
+    observed: dict[str, SpecValue] = {}
+    if event.error is not None:
+        observed["response.error"] = ErrorCode(event.error).name
+    if event.offset is not None and event.error == ErrorCode.NONE:
+        observed["response.offset"] = event.offset
+    return TraceStep((Candidate(event.action, batch),), observed)
+
+
+def partition_log_trace(name: str, events: Iterable[Event]) -> Trace:
+    """The events of a partition's leader as a trace of PartitionLog."""
+    return Trace(name, tuple(partition_log_step(event) for event in events))
+
+
+def partition_log_model(model: Model, traces: Sequence[Trace], cached_batches: int = 5) -> Model:
+    """A model of PartitionLog with the constants of some traces, for :func:`validate`.
+
+    Raises:
+        TraceUnusable: when a number is too large for TLC, or a trace comes near the wrap of the sequence.
+    """
+    arguments = [c.arguments for t in traces for s in t.steps for c in s.candidates if c.arguments]
+    columns = [sorted({value for value in column if value is not None}) for column in zip(*arguments, strict=True)]
+    ids, epochs, sequences, counts = columns or ([], [], [], [])
+    max_sequence = _LARGEST // 2  # so that MaxSequence + 1 and sums of two sequences are integers of TLC
+    largest = max([*ids, *epochs, *sequences, *counts], default=0)
+    if largest >= max_sequence:
+        raise TraceUnusable(f"{largest} is too large for TLC; judge the trace with the reference alone (replay)")
+    constants = {
+        "MaxSequence": str(max_sequence),
+        "CachedBatches": str(cached_batches),
+        "ProducerIds": format_value(frozenset(ids)),
+        "Epochs": format_value(frozenset(epochs)),
+        "Sequences": format_value(frozenset(sequences)),
+        "BatchCounts": format_value(frozenset(counts)),
+        "Expiration": "FALSE",
+    }
+    return replace(model, name=f"{model.name}Traces", constants=constants, bounds="", probes=(), graph=False)

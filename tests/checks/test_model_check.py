@@ -1,0 +1,119 @@
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks import model_check
+from kafka_eos_checks.model_check import check_model, check_models, judge, select, to_verdict
+from kafka_eos_checks.models import Expectation, Registry
+from kafka_eos_checks.tlc import Result
+
+COVERED = {"Read": 5, "Add": 4, "Refuse": 3, "Reset": 1}
+PROBED = ('"probe reached: IsFull"',)
+HOLDS = Result(verdict="holds", generated=30, distinct=20, depth=5, coverage=COVERED, prints=PROBED)
+
+
+def expecting(registry: Registry, **changes: object) -> model_check.Model:
+    expect = Expectation(generated=30, states=20, depth=5)
+    return replace(registry.get("Counter"), **{"expect": expect, **changes})  # type: ignore[arg-type]
+
+
+def test_a_model_as_the_registry_says_is_ok(registry: Registry) -> None:
+    assert judge(expecting(registry), HOLDS).ok
+
+
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        (replace(HOLDS, distinct=21), "states: 21, the registry says 20"),
+        (replace(HOLDS, depth=6), "depth: 6, the registry says 5"),
+        (replace(HOLDS, generated=31), "generated: 31, the registry says 30"),
+        (replace(HOLDS, coverage={**COVERED, "Reset": 0}), "Reset is never taken; widen the constants"),
+        (replace(HOLDS, prints=()), "probe IsFull is never reached"),
+        (replace(HOLDS, verdict="violates NotAboveLimit"), "expected holds, found violates NotAboveLimit"),
+    ],
+)
+def test_whatever_differs_from_the_registry_is_a_failure_that_says_what(
+    registry: Registry, result: Result, problem: str
+) -> None:
+    outcome = judge(expecting(registry), result)
+    assert outcome.problems == (problem,)
+    verdict = to_verdict(outcome)
+    assert not verdict.ok
+    assert problem in verdict.evidence
+
+
+def test_an_action_that_must_never_be_taken_must_not_be_taken(registry: Registry) -> None:
+    outcome = judge(expecting(registry, never=("Reset",)), HOLDS)
+    assert outcome.problems == ("Reset is taken; delete it from 'never'",)
+
+
+def test_the_depth_is_not_compared_when_several_workers_searched(registry: Registry) -> None:
+    assert judge(expecting(registry), replace(HOLDS, depth=6), workers=2).ok
+
+
+def test_the_only_temporal_property_is_the_one_that_is_violated(registry: Registry) -> None:
+    model = registry.get("OneClient")
+    assert judge(model, Result(verdict="violates a temporal property")).found == "violates Drained"
+    assert (
+        judge(model, Result(verdict="violates line 3, col 1 to line 4, col 2 of module X")).found == "violates Drained"
+    )
+
+
+@pytest.mark.tlc
+def test_models_and_mutants_are_checked_together_and_counterexamples_name_the_arguments(registry: Registry) -> None:
+    names = ("Counter", "OneClient", "NoLimit")
+    outcomes = {o.model.name: o for o in check_models([registry.get(name) for name in names], timeout=60)}
+    numbers = [p.partition(":")[0] for p in outcomes["Counter"].problems]
+    assert numbers == ["generated", "states", "depth"]  # the registry of the tests says nothing about them
+    assert outcomes["OneClient"].ok
+    assert outcomes["NoLimit"].ok
+    story = to_verdict(outcomes["NoLimit"]).evidence
+    assert "Add(" in story
+    assert "Here the model violates the property NotAboveLimit." in story
+
+
+@pytest.mark.tlc
+def test_an_unexpected_violation_is_told_with_arguments_too(registry: Registry) -> None:
+    model = replace(registry.get("Counter"), invariants=("NeverFull",))
+    outcome = check_model(model, timeout=60)
+    assert outcome.problems == ("expected holds, found violates NeverFull",)
+    assert outcome.result.behaviour[-1].action.startswith("Refuse(")
+
+
+@pytest.mark.tlc
+def test_a_mutant_that_breaks_nothing_is_a_failure(registry: Registry) -> None:
+    mutant = replace(registry.get("NoLimit"), overrides={})
+    outcome = check_model(mutant, timeout=60)
+    assert outcome.problems == ("expected violates NotAboveLimit, found holds",)
+
+
+@pytest.mark.tlc
+def test_the_command_writes_its_numbers_and_then_agrees_with_them(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(model_check, "Registry", lambda: Registry(registry.path))
+    parser = argparse.ArgumentParser()
+    model_check.add_parser(parser.add_subparsers(), "help")
+    assert model_check.run(parser.parse_args(["model-check", "Counter", "--update"])) == 1
+    json_file = tmp_path / "verdicts.json"
+    assert model_check.run(parser.parse_args(["model-check", "Counter", "--json", str(json_file)])) == 0
+    (verdict,) = json.loads(json_file.read_text(encoding="utf-8"))
+    assert verdict["ok"]
+    assert verdict["claims"] == ["C99"]
+    assert verdict["figures"]["states"] == Registry(registry.path).get("Counter").expect.states
+    assert model_check.run(parser.parse_args(["model-check", "None"])) == 2
+    assert "no entry 'None'; there are Counter, OneClient, NoLimit" in capsys.readouterr().err
+
+
+def test_the_tiers_before_a_tier_belong_to_it_and_mutants_are_chosen_by_their_model(registry: Registry) -> None:
+    def names(given: list[str], *, mutants: bool) -> list[str]:
+        return [model.name for model in select(registry, given, "full", mutants=mutants)]
+
+    assert names([], mutants=False) == ["Counter", "OneClient"]
+    assert (
+        names([], mutants=True) == names(["Counter"], mutants=True) == names(["NoLimit"], mutants=True) == ["NoLimit"]
+    )
+    assert names(["OneClient"], mutants=True) == []

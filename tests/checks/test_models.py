@@ -1,0 +1,109 @@
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.models import Expectation, MalformedRegistry, ModuleFolder, Registry, write_model
+
+
+def registry_of(registry: Registry, text: str) -> Registry:
+    registry.path.write_text(text, encoding="utf-8")
+    return Registry(registry.path)
+
+
+MODEL = '[model.M]\nmodule = "Counter"\ntitle = "t"\ninvariants = ["NotAboveLimit"]\n'
+MUTANT = '\n[mutant.B]\nmodel = "M"\ntitle = "t"\noverrides = { AddError = "NoLimit" }\nviolates = "NotAboveLimit"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[model.M", "no TOML"),
+        ("[modle.M]", "unknown table 'modle'"),
+        ('[model.M]\ntitle = "t"', "module is missing"),
+        (MODEL.replace("Counter", "Conter"), "no module"),
+        (MODEL + "tier = 'huge'", "tier is 'huge'; write one of small, full, deep"),
+        (MODEL + "constant = {}", "unknown key 'constant'"),
+        (MODEL + "constants = { Limit = 3 }", "write a table of strings in TLA+"),
+        (MODEL + "graph = 1", "write true or false"),
+        (MODEL + 'probes = "P"', "write a list of strings"),
+        (MODEL + 'expect = { verdict = "fails" }', 'either verdict = "holds" or violates'),
+        (MODEL + 'expect = { verdict = "holds", states = "3" }', "expect has states = '3'"),
+        (MODEL + 'expect = { violates = "P" }', "P is to be violated but not checked"),
+        (MODEL + 'properties = ["P", "Q"]\nexpect = { violates = "P" }', "keep P as the only one"),
+        (MODEL.replace('["NotAboveLimit"]', "[]"), "nothing is checked"),
+        (MODEL.replace("model.M", 'model."M-1"'), "use letters, digits and _"),
+        (MODEL + MUTANT.replace('"M"', '"N"'), "model is 'N'; name an entry"),
+        (MODEL + MUTANT, "give either replay = the finding, or replay_blind"),
+        (MODEL + MUTANT.replace("[mutant.B]", "[mutant.M]") + 'replay = "gap"', "both a model and a mutant"),
+    ],
+)
+def test_an_entry_that_cannot_be_used_is_refused_with_file_entry_and_remedy(
+    registry: Registry, text: str, reason: str
+) -> None:
+    with pytest.raises(MalformedRegistry) as caught:
+        registry_of(registry, text)
+    assert reason in str(caught.value)
+    assert str(registry.path) in str(caught.value)
+
+
+def test_a_missing_registry_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(MalformedRegistry, match="no such file"):
+        Registry(tmp_path / "models.toml")
+
+
+def test_a_mutant_has_everything_of_its_model_and_checks_its_own_property(registry: Registry) -> None:
+    text = MODEL.replace('["NotAboveLimit"]', '["NeverFull", "NotAboveLimit"]')
+    mutant = registry_of(registry, text + MUTANT + 'replay = "gap"').get("B")
+    assert mutant.module == "Counter"
+    assert mutant.invariants == ("NotAboveLimit",)
+    assert mutant.expect == Expectation(violates="NotAboveLimit")
+    assert mutant.kind == "mutant"
+
+
+def test_a_constant_that_only_tlc_can_evaluate_is_refused_where_python_needs_it(registry: Registry) -> None:
+    model = registry_of(registry, MODEL + 'constants = { Limit = "1 + 2" }').get("M")
+    with pytest.raises(MalformedRegistry, match=r"constant Limit: .* write a literal value"):
+        model.constant_values()
+
+
+def test_a_written_model_holds_every_module_it_needs(registry: Registry) -> None:
+    folder, root = write_model(registry.get("NoLimit"))
+    assert {path.name for path in folder.glob("*.tla")} == {
+        "Counter.tla",
+        "CounterBounds.tla",
+        "CounterMutants.tla",
+        f"{root}.tla",
+    }
+    configuration = (folder / f"{root}.cfg").read_text(encoding="utf-8")
+    assert "    AddError <- NoLimit\n" in configuration
+    assert "CONSTRAINT Bounds\n" in configuration
+    assert 'const_Clients == {"a", "b"}' in (folder / f"{root}.tla").read_text(encoding="utf-8")
+
+
+def test_modules_in_comments_are_not_needed(tmp_path: Path) -> None:
+    (tmp_path / "A.tla").write_text(
+        "---- MODULE A ----\n(* EXTENDS B\nINSTANCE B *)\nEXTENDS C ,\n  Integers\nX == 1\n===="
+    )
+    (tmp_path / "B.tla").write_text("---- MODULE B ----\n====")
+    (tmp_path / "C.tla").write_text("---- MODULE C ----\nI(x) == INSTANCE D WITH y <- x\n====")
+    (tmp_path / "D.tla").write_text("---- MODULE D ----\n====")
+    modules = ModuleFolder(tmp_path)
+    assert sorted(modules.closure(["A"])) == ["A", "C", "D"]
+    assert modules.defines("A", "X")
+    assert modules.defines("C", "I")
+    assert not modules.defines("A", "B")
+
+
+def test_an_update_changes_the_line_of_its_entry_and_nothing_else(registry: Registry) -> None:
+    before = registry.path.read_text(encoding="utf-8")
+    registry.update("Counter", Expectation(generated=30, states=20, depth=5))
+    after = registry.path.read_text(encoding="utf-8")
+    line = 'expect = { verdict = "holds", generated = 30, states = 20, depth = 5 }'
+    assert after == before.replace('expect = { verdict = "holds" }', line)
+    assert Registry(registry.path).get("Counter").expect.states == 20
+
+
+def test_an_update_without_a_line_to_change_says_what_to_add(registry: Registry) -> None:
+    changed = registry_of(registry, MODEL)
+    with pytest.raises(MalformedRegistry, match=r"no line 'expect = …' to update; add: expect = \{ verdict"):
+        changed.update("M", Expectation(states=1))

@@ -1,0 +1,105 @@
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks import tlc
+from kafka_eos_checks.models import Configuration, Registry, write_model
+from kafka_eos_checks.tlc import Job, Result, TlcMissing
+
+
+def run(registry: Registry, configuration: Configuration, definitions: str = "", **options: object) -> Result:
+    folder, root = write_model(registry.get("Counter"), configuration, definitions)
+    return tlc.run(Job(folder=folder, module=root, heap="512m", timeout=60, **options))  # type: ignore[arg-type]
+
+
+def bounded(**fields: object) -> Configuration:
+    return Configuration(specification="Spec", constraint="Bounds", **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.tlc
+def test_a_property_that_holds_comes_with_the_size_of_the_search_and_the_coverage(registry: Registry) -> None:
+    result = run(registry, bounded(invariants=("NotAboveLimit",)), coverage=True)
+    assert result.verdict == "holds"
+    assert result.queue == 0
+    assert result.generated > result.distinct > result.depth > 1
+    assert set(result.coverage) == {"Read", "Add", "Refuse", "Reset"}
+    assert all(result.coverage.values())
+
+
+@pytest.mark.tlc
+def test_a_violated_invariant_has_its_name_and_a_shortest_counterexample(registry: Registry) -> None:
+    result = run(registry, bounded(invariants=("NotAboveLimit", "NeverFull")))
+    assert result.verdict == "violates NeverFull"
+    assert [step.action for step in result.behaviour] == ["Init", "Add", "Read", "Refuse"]
+    assert result.behaviour[-1].state["response"] == "FULL"
+
+
+@pytest.mark.tlc
+def test_an_invariant_that_the_initial_state_violates_has_its_name_too(registry: Registry) -> None:
+    result = run(registry, bounded(invariants=("IsFull",)))
+    assert result.verdict == "violates IsFull"
+    assert [step.action for step in result.behaviour] == ["Init"]
+    assert result.behaviour[0].state["log"] == ()
+
+
+@pytest.mark.tlc
+def test_a_violated_action_property_has_its_name(registry: Registry) -> None:
+    result = run(registry, bounded(properties=("NeverShrinks",)))
+    assert result.verdict == "violates NeverShrinks"
+    assert result.behaviour[-1].action == "Reset"
+
+
+@pytest.mark.tlc
+def test_a_violated_liveness_property_ends_in_a_loop(registry: Registry) -> None:
+    result = run(registry, bounded(properties=("Drained",)))
+    assert result.verdict == "violates a temporal property"
+    assert result.loop_to == len(result.behaviour) or result.loop_to == 1
+
+
+@pytest.mark.tlc
+def test_a_deadlock_an_assertion_and_a_print_are_told_apart(registry: Registry) -> None:
+    stop = "StopSpec == Init /\\ [][total < 3 /\\ Next]_vars"
+    assert run(registry, Configuration(specification="StopSpec", deadlock=True), stop).verdict == "deadlocks"
+    claim = 'Claim == PrintT("seen") /\\ Assert(total < 2, "too much")'
+    result = run(registry, bounded(invariants=("Claim",)), claim)
+    assert result.verdict == "fails an assertion"
+    assert '"too much"' in result.error
+    assert '"seen"' in result.prints
+
+
+@pytest.mark.tlc
+def test_an_error_in_a_module_is_told_with_its_place(registry: Registry) -> None:
+    result = run(registry, bounded(), "Wrong == total + nothing")
+    assert result.verdict == "error"
+    assert "Unknown operator: `nothing'" in result.error
+    assert "of module MC_Counter" in result.error
+
+
+@pytest.mark.tlc
+def test_a_run_that_takes_too_long_is_ended(registry: Registry) -> None:
+    forever = "ForeverSpec == Init /\\ [][total' = total + 1 /\\ UNCHANGED <<seen, log, readers, response>>]_vars"
+    folder, root = write_model(registry.get("Counter"), Configuration(specification="ForeverSpec"), forever)
+    result = tlc.run(Job(folder=folder, module=root, heap="256m", timeout=3))
+    assert result.verdict == "times out"
+
+
+def test_a_message_inside_a_message_is_read_with_the_outer_one() -> None:
+    lines = ["@!@!@STARTMSG 2111:1 @!@!@\n", "outer\n", "@!@!@STARTMSG 2132:0 @!@!@\n", "inner\n"]
+    lines += ["@!@!@ENDMSG 2132 @!@!@\n", "@!@!@ENDMSG 2111 @!@!@\n", "printed\n"]
+    assert list(tlc.messages(lines)) == [(2132, 0, "inner"), (2111, 1, "outer\ninner"), (-1, 0, "printed")]
+
+
+def test_a_jar_that_is_named_must_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(tlc.JAR_VARIABLE, str(tmp_path / "none.jar"))
+    with pytest.raises(TlcMissing, match=r"no such file; name a tla2tools\.jar or unset the variable"):
+        tlc.find_jar()
+
+
+def test_a_jar_with_another_checksum_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(tlc.JAR_VARIABLE, raising=False)
+    monkeypatch.setattr(tlc, "build_folder", lambda: tmp_path)
+    jar = tmp_path / "jars" / "tlc" / tlc.JAR_NAME
+    jar.parent.mkdir(parents=True)
+    jar.write_bytes(b"no jar")
+    with pytest.raises(TlcMissing, match=r"sha256 is [0-9a-f]{64}, expected fc0a7b69"):
+        tlc.find_jar()
