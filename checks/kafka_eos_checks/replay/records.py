@@ -1,5 +1,7 @@
 """The records of many batches at once, as ranges of a buffer; no record becomes an object.
 
+Record headers are counted, not read; a record is only as long as its length says.
+
 First the records are found: a record begins with its length, so each batch is a lane and all lanes hop at once, or,
 where batches are few, a loop hops. Then all records are decoded side by side, field by field.
 

@@ -200,7 +200,7 @@ def _boundary_rows(columns: Columns, holes: Ints) -> NDArray[np.void]:
     datas = np.maximum.accumulate(np.where(data, here, -1))
     head = data & (np.concatenate(([-1], datas[:-1])) < group_start)
 
-    unproved = (~new & (rise < 0)) | (data & anchored & (head | ~_follows(c, h, before))) | (c.producer_epoch < 0)
+    unproved = (~new & (rise < 0)) | (data & anchored & ~_follows(c, h, before)) | (c.producer_epoch < 0)
     first = np.flatnonzero(new)
     last = np.concatenate((first[1:], [len(here)])) - 1
     rows = np.full(len(first), -1, BOUNDARY)

@@ -103,9 +103,9 @@ def _faulty_log(rng: random.Random, batches: int, fault_rate: float, offset: int
             if kind == "raise":
                 epochs[pid], sequences[pid] = epochs[pid] + 1, 0
                 epoch = epochs[pid]
-            yield Batch(position, offset, offset, pid, max(epoch, 0), NONE, NONE, True)
+            yield Batch(position, offset, offset, pid, max(epoch, 0), NONE, SEQUENCE_MASK, True)
         elif kind == "none":
-            yield Batch(position, offset, offset + count - 1, -1, -1, NONE, NONE, False)
+            yield Batch(position, offset, offset + count - 1, -1, -1, NONE, count - 2, True)
         else:
             if rng.random() < 0.1:
                 epochs[pid], sequences[pid] = epochs[pid] + 1, 0

@@ -165,6 +165,8 @@ def test_out_of_order_is_a_fair_answer_to_anything_else() -> None:
     assert found([produce("invoke", 0), produce("invoke", 2), refusal]) == [], "0 may not have arrived"
     acknowledged = [produce("invoke", 0), produce("ok", 0)]
     assert found([*acknowledged, produce("invoke", 2), produce("invoke", 2), refusal]) == [], "it may be there already"
+    later = [produce("invoke", 2), produce("invoke", 4), produce("ok", 4), refusal]
+    assert found([*acknowledged, *later]) == [], "a later batch was acknowledged, so it was not the next one"
     beyond = [produce("invoke", 4), produce("fail", 4, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
     assert found([*acknowledged, *beyond]) == []
 

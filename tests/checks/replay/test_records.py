@@ -83,6 +83,8 @@ def test_records_that_cannot_be_decoded_are_reported_and_the_others_are_read(
         section[:4] + b"\x05" + section[5:],  # a key of length -3
         section[:1] + section[1:2] + b"\x80" * 8 + section[10:],  # a timestamp that never ends
         b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" + section[1:],  # a length that never ends
+        section[: -len(section) // 3],  # two records, and the header says three
+        bytes([section[0] + 2]) + section[1:8] + b"\0" + section[8:],  # a record with a byte too many
     ]
     encoded = [good.encode()]
     for payload in wrong:

@@ -83,7 +83,7 @@ def test_any_log_with_any_cuts_has_the_findings_of_the_readable_rule(
     batches = []
     for position, (jump, pid, epoch, sequence, count, control) in enumerate(wanted):
         offset = max(0, offset + jump)
-        base, last = (NONE, NONE) if control or pid < 0 else (sequence, sequence + count - 1)
+        base, last = (NONE, sequence) if control or pid < 0 else (sequence, sequence + count - 1)
         batches.append(Batch(position, offset, offset + count - 1, pid, epoch, base, last, control and pid >= 0))
         offset += count
     inside = [cut for cut in cuts if cut <= len(batches)]
