@@ -84,13 +84,13 @@ WithOutcome(values, result) == [value \in Values |-> IF value \in values THEN re
 (* The producer in its next epoch, or without an id when the epochs have run out. *)
 Bumped == IF producer.epoch < MaxEpoch THEN [producer EXCEPT !.epoch = @ + 1, !.sequence = 0] ELSE NewProducer
 
-(* The batches that stay in flight when one has expired: with idempotence none, for a copy of each may still be on *)
+(* The batches that stay in flight when one has expired. With idempotence none, for a copy of each may still be on *)
 (* its way under the old epoch.                                                                                    *)
 (* Departs from Kafka: the Java client stamps them again with the new epoch (KAFKA-14034; the mutant               *)
 (* RestampAfterExpiry).                                                                                            *)
 KeptAfterExpiry(value) == IF Idempotence THEN <<>> ELSE SelectSeq(inFlight, LAMBDA batch : batch.value # value)
 
-(* The producer when a batch has expired: whether the log has it is unknown, so the next one needs a new epoch. *)
+(* The producer when a batch has expired: whether the log has it is unknown, so the next needs a new epoch. *)
 ProducerAfterExpiry(kept) == IF Idempotence THEN Bumped ELSE producer
 
 (* The batches that stay in flight after a fatal error: none. *)
@@ -99,7 +99,7 @@ KeptAfterError(error) == <<>>
 (* The producer after a fatal error: it is of no more use. *)
 ProducerAfterError(error, kept) == [producer EXCEPT !.error = error]
 
-(* A forgotten producer has nothing on its way and nothing in flight: messages live shorter than producer state. *)
+(* A forgotten producer has nothing on its way and nothing in flight. Messages live shorter than producer state. *)
 MayExpire(producerId) ==
     /\ \A request \in requests : request.producerId # producerId
     /\ \A i \in DOMAIN inFlight : inFlight[i].producerId # producerId
@@ -237,7 +237,7 @@ ReceiveAcknowledgement(value) ==
     /\ outcome' = WithOutcome({value}, "acknowledged")
     /\ UNCHANGED <<replicatedVars, queue, producer, attempts, requests, nextProducerId>>
 
-(* An error that no retry can mend: the producer is fenced, or a batch is refused although whatever was sent before *)
+(* An error that no retry can mend. The producer is fenced, or a batch is refused although whatever was sent before *)
 (* it is settled and nothing after it is stored. Any other refused batch is sent again.                           *)
 (* Kafka: TransactionManager.canRetry, isNextSequence                                                             *)
 IsFatal(response) ==

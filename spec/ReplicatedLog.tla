@@ -51,7 +51,7 @@ EndOffset(replica) == LogEndOffset(replicas[replica])
 Min(a, b) == IF a < b THEN a ELSE b
 
 RECURSIVE CommonLength(_, _, _)
-(* How many batches two logs have in common at least, from the n-th on. *)
+(* How many batches two logs have in common from their beginning on. The first n are known to be. *)
 CommonLength(a, b, n) ==
     IF n < Len(a) /\ n < Len(b) /\ a[n + 1].offset = b[n + 1].offset /\ a[n + 1].leaderEpoch = b[n + 1].leaderEpoch
     THEN CommonLength(a, b, n + 1)
@@ -62,7 +62,7 @@ InCommon(follower) == CommonLength(replicas[follower].entries, replicas[leader].
 
 IsFollower(replica) == replica \in alive /\ leader # NoLeader /\ replica # leader
 
-(* The leader's log after a produce request's batch has been appended. *)
+(* The logs after the leader has appended a produce request's batch. *)
 LeaderAppends(batch) ==
     replicas' = [replicas EXCEPT ![leader] = Appended(@, [batch EXCEPT !.leaderEpoch = leaderEpoch])]
 

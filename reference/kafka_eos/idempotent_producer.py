@@ -221,7 +221,10 @@ class IdempotentProducer(ReplicatedLog):
         return replace(self.producer, error=error)
 
     def may_expire(self, producer_id: int) -> bool:
-        """A forgotten producer has nothing on its way and nothing in flight."""
+        """A forgotten producer has nothing on its way and nothing in flight.
+
+        Messages live shorter than producer state.
+        """
         return all(request.producer_id != producer_id for request in self.requests) and all(
             batch.producer_id != producer_id for batch in self.in_flight
         )

@@ -1,0 +1,582 @@
+"""One vocabulary on both floors, read from the files: TLA+ modules, the reference's docstrings, the registry.
+
+Each comparison is a function that returns its differences in words, and has a sibling test that plants one.
+"""
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from functools import cache
+from types import FunctionType, ModuleType
+from typing import Any, ClassVar, Self
+
+import pytest
+
+import kafka_eos
+from kafka_eos.machine import Action, action, actions
+from kafka_eos.spec_mapping import camel_case, snake_case
+from kafka_eos_checks import mutants
+from kafka_eos_checks.models import Model, Registry, constants_class
+from kafka_eos_checks.mutants import UnknownRule, mutated
+from kafka_eos_checks.paths import spec_folder
+
+# --- reading a TLA+ module --------------------------------------------------------------------------------------
+
+COMMENT = re.compile(r"\(\*.*?\*\)|\\\*[^\n]*", re.DOTALL)
+DEFINITION = re.compile(r"^(\w+)(?:\(([^)]*)\))?[ ]*==", re.MULTILINE)
+NAME = re.compile(r"(?<![\w!'\"])[A-Za-z]\w*")
+# What a disjunction of actions consists of, besides their names and arguments.
+DISJUNCTION = re.compile(r"\\E [^:]*:|\\/|/\\ UNCHANGED \w+")
+
+
+@dataclass(frozen=True)
+class Operator:
+    name: str
+    parameters: tuple[str, ...]
+    comment: str
+    body: str
+
+    @property
+    def is_disjunction(self) -> bool:
+        """Nothing but other operators, ored and quantified: ``Next``, and what it is divided into."""
+        rest = DISJUNCTION.sub(" ", self.body)
+        return not re.sub(r"[A-Za-z]\w*(\([^()]*\))?", "", rest).strip()
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    extends: tuple[str, ...]
+    constants: tuple[str, ...]
+    variables: tuple[str, ...]
+    operators: dict[str, Operator]
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def declared(keyword: str, code: str) -> tuple[str, ...]:
+    """The names after EXTENDS, CONSTANTS or VARIABLES; ``code`` is without comments."""
+    found = re.search(rf"^{keyword}\s+(\w+(?:\s*,\s*\w+)*)", code, re.MULTILINE)
+    return tuple(re.split(r"\s*,\s*", found[1])) if found else ()
+
+
+def comment_above(lines: list[str]) -> str:
+    """The comment whose last line is the last of these lines."""
+    above: list[str] = []
+    while lines and re.fullmatch(r"\(\*.*\*\)\s*", lines[-1]):
+        above.append(lines.pop().strip()[2:-2])
+    return words(" ".join(reversed(above)))
+
+
+def parse(text: str) -> Module:
+    code = COMMENT.sub("", text)
+    heads = list(DEFINITION.finditer(text))
+    ends = [head.start() for head in heads[1:]] + [len(text)]
+    operators = {}
+    for head, end in zip(heads, ends, strict=True):
+        body = re.split(
+            r"^(?:====|RECURSIVE|THEOREM|ASSUME)",
+            COMMENT.sub("", text[head.end() : end]),
+            maxsplit=1,
+            flags=re.MULTILINE,
+        )[0]
+        parameters = tuple(name.strip() for name in (head[2] or "").split(",") if name.strip())
+        operators[head[1]] = Operator(head[1], parameters, comment_above(text[: head.start()].splitlines()), body)
+    name = re.search(r"MODULE (\w+)", text)
+    assert name is not None
+    constants = declared("CONSTANTS?", code)
+    return Module(name[1], declared("EXTENDS", code), constants, declared("VARIABLES?", code), operators)
+
+
+class Spec:
+    """Modules by name."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.modules = {module.name: module for module in map(parse, texts)}
+
+    def chain(self, name: str) -> list[Module]:
+        """A module and those that it extends, the outermost last; TLA+'s own are left out."""
+        found: list[Module] = []
+        for base in self.modules[name].extends if name in self.modules else ():
+            found += [module for module in self.chain(base) if module not in found]
+        return [*found, self.modules[name]] if name in self.modules else found
+
+    def operators(self, name: str) -> dict[str, tuple[str, Operator]]:
+        """Every operator that a module sees, with the module that defines it."""
+        return {
+            operator.name: (module.name, operator)
+            for module in self.chain(name)
+            for operator in module.operators.values()
+        }
+
+    def actions(self, name: str, step: str) -> dict[str, tuple[str, Operator]]:
+        """The actions that ``step`` is a disjunction of, with the modules that define them."""
+        seen = self.operators(name)
+        found: dict[str, tuple[str, Operator]] = {}
+        waiting = [step]
+        while waiting:
+            home, operator = seen[waiting.pop()]
+            if operator.is_disjunction:
+                rest = re.sub(r"UNCHANGED \w+|\\E [^:]*:", " ", operator.body)
+                waiting += [word for word in NAME.findall(re.sub(r"\([^()]*\)", " ", rest)) if word in seen]
+            else:
+                found[operator.name] = (home, operator)
+        return found
+
+    def reached(self, name: str, step: str) -> set[str]:
+        """Every operator that ``step`` depends on."""
+        seen = self.operators(name)
+        found: set[str] = set()
+        waiting = [step]
+        while waiting:
+            operator = waiting.pop()
+            if operator in seen and operator not in found:
+                found.add(operator)
+                waiting += NAME.findall(seen[operator][1].body)
+        return found
+
+
+# --- reading the reference --------------------------------------------------------------------------------------
+
+CITED = re.compile(r"^\s*Spec:\s+(\w+)!(\w+)\s*$", re.MULTILINE)
+
+
+def summary(member: object) -> str:
+    """The docstring's first paragraph."""
+    return words((inspect.getdoc(member) or "").split("\n\n", maxsplit=1)[0])
+
+
+def first_sentence(text: str) -> str:
+    return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
+
+
+@cache
+def modules_of_the_reference() -> tuple[ModuleType, ...]:
+    return tuple(importlib.import_module(f"kafka_eos.{m.name}") for m in pkgutil.iter_modules(kafka_eos.__path__))
+
+
+def machines() -> list[type[Any]]:
+    """Every machine of the reference, found by its ``MODULE``."""
+    found = [
+        member
+        for module in modules_of_the_reference()
+        for member in vars(module).values()
+        if inspect.isclass(member) and isinstance(vars(member).get("MODULE"), str)
+    ]
+    return sorted(set(found), key=lambda machine: str(machine.MODULE))
+
+
+# The operator that is the disjunction of a module's actions, where the module is only ever extended.
+STEPS = {"ReplicatedLog": "ReplicaStep"}
+
+
+def step_of(machine: type[Any]) -> str:
+    return STEPS.get(machine.MODULE, "Next")
+
+
+def twins(machine: type[Any]) -> dict[str, object]:
+    """What of the reference can be an operator's twin: methods of machine, log and limits, functions beside them."""
+    found: dict[str, object] = {}
+    for cls in (machine, getattr(machine, "LOG", machine), getattr(machine, "LIMITS", machine)):
+        for base in reversed(cls.__mro__[:-1]):
+            beside = vars(importlib.import_module(base.__module__)).items()
+            found |= {name: member for name, member in beside if isinstance(member, FunctionType)}
+            found |= {name: member for name, member in vars(base).items() if _is_method(member)}
+    return found
+
+
+def _is_method(member: object) -> bool:
+    return isinstance(member, FunctionType | property)
+
+
+# --- the comparisons ----------------------------------------------------------------------------------------------
+
+
+def citations(machine: type[Any]) -> Iterator[tuple[Action, str, str]]:
+    """(action, module, operator) for each ``Spec:`` line."""
+    for each in actions(machine):
+        for module, operator in CITED.findall(inspect.getdoc(getattr(machine, each.method)) or ""):
+            yield each, module, operator
+
+
+def differing_citations(spec: Spec, machine: type[Any], step: str) -> list[str]:
+    wanted = {(home, name) for name, (home, _) in spec.actions(machine.MODULE, step).items()}
+    cited = [(module, operator) for _, module, operator in citations(machine)]
+    found = [f"{module}!{name} is cited {cited.count((module, name))} times" for module, name in wanted
+             if cited.count((module, name)) != 1]  # fmt: skip
+    found += [f"{module}!{name} is no action of {step}" for module, name in cited if (module, name) not in wanted]
+    found += [f"{action.method} is marked {action.name}, cites {name}" for action, _, name in citations(machine)
+              if action.name != name]  # fmt: skip
+    return sorted(found)
+
+
+def differing_sentences(spec: Spec, machine: type[Any], step: str) -> list[str]:
+    comments = {name: operator.comment for name, (_, operator) in spec.actions(machine.MODULE, step).items()}
+    return sorted(
+        f"{action.name}: {comments.get(action.name)!r} is {said!r}"
+        for action in actions(machine)
+        if (said := summary(getattr(machine, action.method))) != comments.get(action.name)
+    )
+
+
+def differing_parameters(spec: Spec, machine: type[Any], step: str) -> list[str]:
+    found = []
+    operators = spec.actions(machine.MODULE, step)
+    for each in actions(machine):
+        given = tuple(inspect.signature(getattr(machine, each.method)).parameters)[1:]
+        wanted = tuple(map(snake_case, operators[each.name][1].parameters))
+        found += [f"{each.name}: {wanted} is {given}"] if given != wanted else []
+        found += [f"{each.name} is {each.method}"] if snake_case(each.name) != each.method else []
+    return found
+
+
+def differing_declarations(spec: Spec, machine: type[Any]) -> list[str]:
+    chain = spec.chain(machine.MODULE)
+    variables = tuple(name for module in chain for name in module.variables)
+    constants = tuple(name for module in chain for name in module.constants)
+    own = tuple(f.name for f in fields(machine))
+    given = tuple(camel_case(f.name, capital=True) for f in fields(constants_class(machine)))
+    found = []
+    if variables != machine.VARIABLES:
+        found.append(f"VARIABLES {variables} is {machine.VARIABLES}")
+    if own != ("constants", *map(snake_case, variables)):
+        found.append(f"variables {variables} are the fields {own}")
+    if given != constants:
+        found.append(f"CONSTANTS {constants} is {given}")
+    return found
+
+
+QUOTES = str.maketrans("", "", '`"')
+
+
+def plain(comment: str) -> str:
+    """The first sentence of a comment or docstring, without quotes and the ``Kafka:`` at its end."""
+    return first_sentence(re.split(r"\s(?:Kafka:|KIP-)", comment.translate(QUOTES), maxsplit=1)[0]).rstrip(".")
+
+
+def differing_rules(spec: Spec, machine: type[Any], step: str) -> list[str]:
+    """Operators that are no actions and have a comment, against their twins."""
+    leaves = spec.actions(machine.MODULE, step)
+    beside = twins(machine)
+    return sorted(
+        f"{home}!{name}: {plain(operator.comment)!r} is {plain(summary(twin))!r}"
+        for name, (home, operator) in spec.operators(machine.MODULE).items()
+        if name not in leaves and operator.comment and (twin := beside.get(snake_case(name))) is not None
+        if plain(operator.comment) != plain(summary(twin))
+    )
+
+
+def as_in_spec(docstring: str) -> str:
+    """A mutant's docstring in the words of its comment: operators by their names in the spec."""
+    named = re.sub(r"``(\w+)``", lambda match: camel_case(match[1], capital=True), docstring)
+    return named[:1].lower() + named[1:].rstrip(".")
+
+
+def differing_mutants(spec: Spec, python: ModuleType, used: Iterable[str]) -> list[str]:
+    """The mutants that the registry puts in place of rules of a machine, against the functions of ``python``."""
+    operators = {name: op for module in spec.modules.values() for name, op in module.operators.items()}
+    wanted = {snake_case(name): name for name in used}
+    functions = {
+        name: f for name, f in vars(python).items() if inspect.isfunction(f) and f.__module__ == python.__name__
+    }
+    given = {name: f for name, f in functions.items() if not name.startswith("_") and name != "mutated"}
+    found = [f"no function {name}" for name in wanted.keys() - given.keys()]
+    found += [f"{name} is used by no override" for name in given.keys() - wanted.keys()]
+    for name in wanted.keys() & given.keys():
+        comment, said = operators[wanted[name]].comment, as_in_spec(summary(given[name]))
+        found += [f"{wanted[name]}: {comment!r} is {said!r}"] if comment.rstrip(".") != said else []
+    return sorted(found)
+
+
+# --- the project's own files --------------------------------------------------------------------------------------
+
+SPEC = Spec(path.read_text(encoding="utf-8") for path in sorted(spec_folder().rglob("*.tla")))
+MACHINES = pytest.mark.parametrize("machine", machines(), ids=lambda machine: str(machine.MODULE))
+REGISTRY = Registry()
+MUTANT_MODULES = {name for name in SPEC.modules if name.endswith("Mutants")}
+
+
+def overridden() -> list[tuple[Model, str, str]]:
+    """(entry, rule, mutant) for each override of the registry."""
+    entries = [*REGISTRY.models.values(), *REGISTRY.mutants.values()]
+    return [(entry, rule, mutant) for entry in entries for rule, mutant in entry.overrides.items()]
+
+
+def test_every_module_with_a_next_has_a_machine() -> None:
+    stepping = {path.stem for path in spec_folder().glob("*.tla") if "Next" in SPEC.modules[path.stem].operators}
+    assert stepping == {machine.MODULE for machine in machines()} - STEPS.keys()
+
+
+@MACHINES
+def test_every_action_is_cited_by_one_method_and_every_citation_is_an_action(machine: type[Any]) -> None:
+    assert SPEC.actions(machine.MODULE, step_of(machine))
+    assert differing_citations(SPEC, machine, step_of(machine)) == []
+
+
+@MACHINES
+def test_a_method_says_of_its_action_what_the_spec_says(machine: type[Any]) -> None:
+    assert differing_sentences(SPEC, machine, step_of(machine)) == []
+
+
+@MACHINES
+def test_a_method_has_the_parameters_of_its_action(machine: type[Any]) -> None:
+    assert differing_parameters(SPEC, machine, step_of(machine)) == []
+
+
+@MACHINES
+def test_a_machine_has_the_variables_and_constants_of_its_module_in_their_order(machine: type[Any]) -> None:
+    assert differing_declarations(SPEC, machine) == []
+
+
+@MACHINES
+def test_a_rule_says_what_its_operator_says(machine: type[Any]) -> None:
+    assert differing_rules(SPEC, machine, step_of(machine)) == []
+
+
+def test_every_rule_and_mutant_that_the_registry_names_stands_in_the_spec() -> None:
+    assert overridden()
+    for entry, rule, mutant in overridden():
+        assert rule in SPEC.operators(entry.module), entry.source
+        home, _ = SPEC.operators(f"{entry.module}Mutants")[mutant]
+        assert home in MUTANT_MODULES, entry.source
+
+
+def test_an_override_changes_the_machine_exactly_when_it_changes_what_an_action_depends_on() -> None:
+    for entry, rule, mutant in overridden():
+        machine = entry.machine_class()
+        if rule in SPEC.reached(entry.module, "Next"):
+            assert issubclass(mutated(machine, {rule: mutant}), machine), entry.source
+        else:  # only a property depends on it
+            with pytest.raises(UnknownRule):
+                mutated(machine, {rule: mutant})
+
+
+def test_every_mutant_of_a_rule_is_a_function_and_every_function_a_mutant_in_the_same_words() -> None:
+    used = {mutant for entry, rule, mutant in overridden() if rule in SPEC.reached(entry.module, "Next")}
+    assert differing_mutants(SPEC, mutants, used) == []
+
+
+def test_nothing_in_the_modules_of_mutants_is_unused() -> None:
+    named = {mutant for _, _, mutant in overridden()}
+    for entry in (*REGISTRY.models.values(), *REGISTRY.mutants.values()):
+        named |= {entry.bounds, *entry.invariants, *entry.properties, *entry.probes}
+    written = {operator.name: operator for name in MUTANT_MODULES for operator in SPEC.modules[name].operators.values()}
+    for operator in written.values():
+        named |= set(NAME.findall(operator.body))
+    assert written.keys() - named == set()
+
+
+# --- each comparison finds what it is for ---------------------------------------------------------------------------
+
+DOOR = r"""
+---- MODULE Door ----
+(* A banner says nothing about what follows it. *)
+
+CONSTANTS
+    Keys,      \* those that fit
+    MaxTurns   \* Open(key) == TRUE, but in a comment
+VARIABLES isOpen, turnsMade
+
+(* The key turns in
+   no lock: this comment is not one for each line. *)
+
+(* A key that fits,      *)
+(* and is not worn. Kafka: none *)
+Fits(key) == turnsMade < MaxTurns /\ key \in Keys
+
+(* Somebody opens the door. It was closed. *)
+Open(key) == /\ ~isOpen
+             /\ Fits(key)
+             /\ Turn(TRUE)
+
+(* The wind closes the door. *)
+Close == Turn(FALSE)
+
+Turn(value) == isOpen' = value /\ turnsMade' = turnsMade + 1
+
+Closing == Close /\ UNCHANGED frame
+Next == \/ \E key \in Keys : Open(key)
+        \/ Closing
+(* What a visitor sees. *)
+IsInviting == isOpen
+====
+"""
+DOORS = Spec([DOOR.replace("Close == Turn(FALSE)", "Close == isOpen /\\ Turn(FALSE)")])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    keys: frozenset[int] = frozenset()
+    max_turns: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    MODULE: ClassVar[str] = "Door"
+    VARIABLES: ClassVar[tuple[str, ...]] = ("isOpen", "turnsMade")
+
+    constants: Keys
+    is_open: bool
+    turns_made: int
+
+    def fits(self, key: int) -> bool:  # noqa: ARG002
+        """A key that fits, and is not worn."""
+        return self.turns_made < self.constants.max_turns
+
+    @action("Open", "Keys")
+    def open(self, key: int) -> Self:  # noqa: ARG002
+        """Somebody opens the door. It was closed.
+
+        Spec:  Door!Open
+        """
+        return self
+
+    @action("Close")
+    def close(self) -> Self:
+        """The wind closes the door.
+
+        Spec:  Door!Close
+        """
+        return self
+
+
+def test_a_module_is_read_as_it_is_written() -> None:
+    door = DOORS.modules["Door"]
+    assert (door.constants, door.variables) == (("Keys", "MaxTurns"), ("isOpen", "turnsMade"))
+    assert list(door.operators) == ["Fits", "Open", "Close", "Turn", "Closing", "Next", "IsInviting"]
+    assert door.operators["Fits"].comment == "A key that fits, and is not worn. Kafka: none"
+    assert door.operators["Turn"].comment == ""
+    assert set(DOORS.actions("Door", "Next")) == {"Open", "Close"}
+    assert DOORS.reached("Door", "Next") == {"Next", "Open", "Fits", "Turn", "Closing", "Close"}
+
+
+def test_a_machine_like_its_module_differs_in_nothing() -> None:
+    for compare in (differing_citations, differing_sentences, differing_parameters, differing_rules):
+        assert compare(DOORS, Door, "Next") == []
+    assert differing_declarations(DOORS, Door) == []
+
+
+def test_a_missing_a_double_and_an_unknown_citation_are_found() -> None:
+    class Uncited(Door):
+        def close(self) -> Self:
+            """The wind closes the door."""
+            return self
+
+    class Doubled(Door):
+        @action("Close")
+        def slam(self) -> Self:
+            """The wind closes the door.
+
+            Spec:  Door!Close
+            """
+            return self
+
+    class Unknown(Door):
+        @action("Lock")
+        def lock(self) -> Self:
+            """Somebody locks the door.
+
+            Spec:  Door!Lock
+            """
+            return self
+
+    assert differing_citations(DOORS, Uncited, "Next") == ["Door!Close is cited 0 times"]
+    assert differing_citations(DOORS, Doubled, "Next") == ["Door!Close is cited 2 times"]
+    assert differing_citations(DOORS, Unknown, "Next") == ["Door!Lock is no action of Next"]
+
+
+def test_a_citation_of_another_action_or_of_a_rule_is_found() -> None:
+    class Confused(Door):
+        def close(self) -> Self:
+            """The wind closes the door.
+
+            Spec:  Door!Fits
+            """
+            return self
+
+    assert differing_citations(DOORS, Confused, "Next") == [
+        "Door!Close is cited 0 times",
+        "Door!Fits is no action of Next",
+        "close is marked Close, cites Fits",
+    ]
+
+
+def test_a_changed_sentence_is_found() -> None:
+    class Reworded(Door):
+        def fits(self, key: int) -> bool:  # noqa: ARG002
+            """A key that fits and is not worn."""
+            return True
+
+        def close(self) -> Self:
+            """The wind shuts the door.
+
+            Spec:  Door!Close
+            """
+            return self
+
+    assert differing_sentences(DOORS, Reworded, "Next") == [
+        "Close: 'The wind closes the door.' is 'The wind shuts the door.'"
+    ]
+    assert differing_rules(DOORS, Reworded, "Next") == [
+        "Door!Fits: 'A key that fits, and is not worn' is 'A key that fits and is not worn'"
+    ]
+
+
+def test_another_parameter_or_method_name_is_found() -> None:
+    class Renamed(Door):
+        def open(self, lock: int) -> Self:  # noqa: ARG002
+            return self
+
+        @action("Close")
+        def shut(self) -> Self:
+            return self
+
+    assert differing_parameters(DOORS, Renamed, "Next") == ["Open: ('key',) is ('lock',)", "Close is shut"]
+
+
+def test_other_variables_and_constants_are_found() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class FewerKeys:
+        keys: frozenset[int] = frozenset()
+
+    @dataclass(frozen=True, kw_only=True)
+    class Swapped(Door):
+        VARIABLES: ClassVar[tuple[str, ...]] = ("turnsMade", "isOpen")
+
+        open_since: int
+
+    Swapped.__annotations__["constants"] = FewerKeys
+    assert differing_declarations(DOORS, Swapped) == [
+        "VARIABLES ('isOpen', 'turnsMade') is ('turnsMade', 'isOpen')",
+        "variables ('isOpen', 'turnsMade') are the fields ('constants', 'is_open', 'turns_made', 'open_since')",
+        "CONSTANTS ('Keys', 'MaxTurns') is ('Keys',)",
+    ]
+
+
+def test_a_mutant_without_a_function_one_too_many_and_other_words_are_found() -> None:
+    spec = Spec(
+        ["---- MODULE DoorMutants ----\n(* for Fits: every key fits *)\nAnyKey(key) == TRUE\nNoKey(key) == FALSE\n===="]
+    )
+    python = ModuleType("python")
+
+    def function(docstring: str) -> FunctionType:
+        def any_key(door: Door, key: int) -> bool:
+            return True
+
+        any_key.__doc__, any_key.__module__ = docstring, "python"
+        assert isinstance(any_key, FunctionType)
+        return any_key
+
+    vars(python)["any_key"] = function("For ``fits``: every key fits.")
+    assert differing_mutants(spec, python, ["AnyKey"]) == []
+    assert differing_mutants(spec, python, ["AnyKey", "NoKey"]) == ["no function no_key"]
+    assert differing_mutants(spec, python, []) == ["any_key is used by no override"]
+    vars(python)["any_key"] = function("For ``fits``: any key fits.")
+    assert differing_mutants(spec, python, ["AnyKey"]) == [
+        "AnyKey: 'for Fits: every key fits' is 'for Fits: any key fits'"
+    ]
