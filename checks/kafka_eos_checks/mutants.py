@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from kafka_eos.epoch_bump import NOBODY, EpochBump, Identity
 from kafka_eos.errors import ErrorCode
 from kafka_eos.idempotent_producer import Batches, IdempotentProducer, Producer
 from kafka_eos.machine import Machine
@@ -30,6 +31,7 @@ def mutated(machine: type[Any], overrides: Mapping[str, str]) -> type[Machine]:
     Raises:
         UnknownRule: when there is no such rule, or no function for the mutant.
     """
+    parts = {name: getattr(machine, name) for name in ("LOG", "LIMITS") if hasattr(machine, name)}
     changed: dict[type[Any], dict[str, Callable[..., Any]]] = {}
     for rule, mutant in overrides.items():
         function = globals().get(snake_case(mutant))
@@ -37,7 +39,7 @@ def mutated(machine: type[Any], overrides: Mapping[str, str]) -> type[Machine]:
             raise UnknownRule(
                 f"kafka_eos_checks.mutants has no function {snake_case(mutant)}; write it beside the spec's"
             )
-        owner = next((c for c in (machine, machine.LOG, machine.LIMITS) if hasattr(c, snake_case(rule))), None)
+        owner = next((c for c in (machine, *parts.values()) if hasattr(c, snake_case(rule))), None)
         if owner is None:
             raise UnknownRule(
                 f"{machine.__name__} has no rule {snake_case(rule)}; the spec's {rule} is none of its own"
@@ -48,7 +50,7 @@ def mutated(machine: type[Any], overrides: Mapping[str, str]) -> type[Machine]:
         members = {**changed.get(base, {}), **attributes}
         return type(f"{base.__name__}With{''.join(overrides.values())}", (base,), {"__slots__": (), **members})
 
-    return subclass(machine, LOG=subclass(machine.LOG), LIMITS=subclass(machine.LIMITS))
+    return subclass(machine, **{name: subclass(part) for name, part in parts.items()})
 
 
 # --- rules of ProducerState -------------------------------------------------------------------------------------
@@ -194,3 +196,26 @@ def skip_sequence(state: IdempotentProducer, kept: Batches) -> Producer:
 def expire_any_time(state: IdempotentProducer, producer_id: int) -> bool:
     """For ``may_expire``: producer state is dropped while a retry may be on its way."""
     return True
+
+
+# --- rules of EpochBump -----------------------------------------------------------------------------------------
+
+
+def presents_nothing(state: EpochBump, identity: Identity) -> Identity:
+    """For ``presented``: the request says nothing of what the client has, as before KIP-360 and at every first one."""
+    return NOBODY
+
+
+def retry_unknown(state: EpochBump, presented: Identity) -> bool:
+    """For ``is_retry``: the coordinator knows only what it gave out last."""
+    return False
+
+
+def epochs_without_end(state: EpochBump, identity: Identity) -> Identity:
+    """For ``following``: the epochs never run out."""
+    return replace(identity, epoch=identity.epoch + 1)
+
+
+def epoch_of_old_producer(state: EpochBump, identity: Identity) -> Identity:
+    """For ``following``: a new producer id goes on in the old epoch."""
+    return replace(identity, epoch=identity.epoch + 1 if identity.epoch < state.constants.max_epoch else 0)

@@ -1,0 +1,22 @@
+---------------------------- MODULE EpochBumpMutants --------------------------
+(* Rules of EpochBump with one thing changed. *)
+EXTENDS EpochBump
+
+(* for Presented: the request says nothing of what the client has, as before KIP-360 and at every first one *)
+PresentsNothing(identity) == Nobody
+
+(* for IsRetry: the coordinator knows only what it gave out last *)
+RetryUnknown(presented) == FALSE
+
+(* for Following: the epochs never run out *)
+EpochsWithoutEnd(identity) == [identity EXCEPT !.epoch = @ + 1]
+
+(* for Following: a new producer id goes on in the old epoch *)
+EpochOfOldProducer(identity) ==
+    IF identity.epoch < MaxEpoch THEN [identity EXCEPT !.epoch = @ + 1]
+    ELSE [identity EXCEPT !.epoch = 0]
+
+HasRotated == coordinator.current.producerId > 0 /\ client.identity = coordinator.current
+IsFencedByAnother == client.error # "NONE"
+
+=============================================================================
