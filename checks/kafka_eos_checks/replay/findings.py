@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka_eos_checks.missing import need
+from kafka_eos_checks.replay.schemas import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,22 +61,8 @@ class Finding:
         return f"{self.rule}: {where}{who}: {self.evidence}"
 
 
-# The one schema: column -> Spark SQL type. Spark takes it as DDL, Arrow through `arrow_schema`.
+# The one schema of findings, see `schemas`.
 COLUMNS = {f.name: "bigint" if "int" in str(f.type) else "string" for f in fields(Finding)}
-
-
-def ddl(columns: dict[str, str]) -> str:
-    """A schema in Spark SQL's DDL, for ``mapInArrow`` and ``applyInArrow``."""
-    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
-
-
-def arrow_schema(columns: dict[str, str]) -> "pa.Schema":
-    """The same schema for Arrow: Spark insists on exactly the types that its own schema names."""
-    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
-
-    types = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string(), "boolean": pa.bool_()}
-    types["binary"] = pa.binary()
-    return pa.schema([(name, types[kind]) for name, kind in columns.items()])
 
 
 def to_arrow(findings: Sequence[Finding]) -> "pa.RecordBatch":

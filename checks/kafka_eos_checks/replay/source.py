@@ -42,7 +42,6 @@ from pyspark.sql.types import StructType
 
 from kafka_eos.compression import CompressionType
 from kafka_eos.segment import CorruptRegion
-from kafka_eos_checks.replay.findings import ddl
 from kafka_eos_checks.replay.headers import (
     COMPRESSION_MASK,
     CONTROL_MASK,
@@ -58,6 +57,7 @@ from kafka_eos_checks.replay.headers import (
 )
 from kafka_eos_checks.replay.records import Records, decode_block
 from kafka_eos_checks.replay.rules import SEQUENCE_MASK
+from kafka_eos_checks.replay.schemas import arrow_schema, ddl
 from kafka_eos_checks.replay.splits import SPLIT_BYTES, Split, find_logs, plan, tasks
 
 _CODECS = np.array([codec.name.lower() for codec in CompressionType])
@@ -213,19 +213,11 @@ class KafkaLogReader(DataSourceReader):
     def _batch(self, split: Split, count: int, columns: dict[str, Any]) -> pa.RecordBatch:
         log = split.log
         fixed = {"broker": log.broker, "topic": log.topic, "partition": log.partition, "segment": split.segment}
+        schema = arrow_schema(self._kinds)
         arrays = [
-            pa.repeat(pa.scalar(fixed[name], ARROW[kind]), count)
-            if name in fixed
-            else pa.array(columns[name]).cast(ARROW[kind])
-            for name, kind in self._kinds.items()
+            pa.repeat(pa.scalar(fixed[field.name], field.type), count)
+            if field.name in fixed
+            else pa.array(columns[field.name]).cast(field.type)
+            for field in schema
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(n, ARROW[k]) for n, k in self._kinds.items()]))
-
-
-ARROW = {
-    "bigint": pa.int64(),
-    "int": pa.int32(),
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-}
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -20,9 +20,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from kafka_eos.segment import CorruptRegion, RegionKind
 from kafka_eos_checks.missing import need
-from kafka_eos_checks.replay.findings import COLUMNS, arrow_schema, ddl, from_rows
+from kafka_eos_checks.replay.findings import COLUMNS, from_rows
 from kafka_eos_checks.replay.inputs import UnusableInput
 from kafka_eos_checks.replay.local import LogAudit, fold, summaries_of
+from kafka_eos_checks.replay.schemas import arrow_schema, ddl
 from kafka_eos_checks.replay.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 from kafka_eos_checks.replay.summary import BOUNDARY, Summary
 from kafka_eos_checks.terminal import progress_console
