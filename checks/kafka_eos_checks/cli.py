@@ -24,7 +24,11 @@ SUBCOMMANDS = {
     ),
     "conformance": (
         "kafka_eos_checks.conformance",
-        "compare the reference's state graphs with TLC's, and validate traces",
+        "compare the reference's state graphs with TLC's, refusals included",
+    ),
+    "traces": (
+        "kafka_eos_checks.trace_check",
+        "validate recorded and simulated runs against the spec, with two judges",
     ),
     "audit": (
         "kafka_eos_checks.replay.command",

@@ -126,10 +126,9 @@ def instance_text(instance: Instance) -> str:
     return f"{instance.action.name}({', '.join(format_value(to_spec(a)) for a in instance.arguments)})"
 
 
-def step_text(instance: Instance) -> str:
-    """A step that is an instance: an inherited action leaves unchanged what the extending module adds."""
-    frame = f" /\\ UNCHANGED {instance.action.frame}" if instance.action.frame else ""
-    return instance_text(instance) + frame
+def frame_text(action: machines.Action) -> str:
+    """What a step with this action says besides: an inherited one leaves unchanged what the extending module adds."""
+    return f" /\\ UNCHANGED {action.frame}" if action.frame else ""
 
 
 def instance_definitions(instances: Sequence[Instance], variables: Sequence[str], bounds: str) -> str:
@@ -141,7 +140,10 @@ def instance_definitions(instances: Sequence[Instance], variables: Sequence[str]
         bounds: the operator that is a part of every instance, or "" for none.
     """
     within = bounds or "TRUE"
-    lines = [f"Instance__{place} == {within} /\\ {step_text(i)}" for place, i in enumerate(instances)]
+    lines = [
+        f"Instance__{place} == {within} /\\ {instance_text(i)}{frame_text(i.action)}"
+        for place, i in enumerate(instances)
+    ]
     lines.append(f"Inside__ == {within} /\\ UNCHANGED <<{', '.join(variables)}>>")
     alternatives = [f"    \\/ Instance__{place}" for place in range(len(instances))]
     lines += ["NextInstance__ ==", *alternatives]

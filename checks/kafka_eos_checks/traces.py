@@ -23,7 +23,7 @@ from kafka_eos.history import Event
 from kafka_eos.machine import Instance
 from kafka_eos.spec_mapping import SpecValue, snake_case, to_spec
 from kafka_eos_checks import tlc
-from kafka_eos_checks.graph import instance_text
+from kafka_eos_checks.graph import frame_text, instance_text
 from kafka_eos_checks.models import Configuration, Model, write_model
 from kafka_eos_checks.tla_values import canonical, format_value, parse_value
 from kafka_eos_checks.verdict import Verdict
@@ -340,7 +340,7 @@ def _call(action: machines.Action, sets: Sequence[str], condition: str = "") -> 
     names = [f"p{place}" for place in range(1, len(sets) + 1)]
     quantifiers = "".join(f"\\E {name} \\in {values} : " for name, values in zip(names, sets, strict=True))
     call = f"{action.name}({', '.join(names)})" if names else action.name
-    return f"({quantifiers}{condition}{call})"
+    return f"({quantifiers}{condition}{call}{frame_text(action)})"
 
 
 def _hidden_text(hidden: Hidden, action: machines.Action) -> str:

@@ -1,0 +1,184 @@
+"""Trace validation: recorded, simulated and told runs must be behaviours of the spec, for TLC and for the reference.
+
+A recorded trace is judged by the rules of Kafka as shipped; where Kafka departs from the repaired rules of the spec and
+the run shows it, the repaired rules must reject it.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.history import read_history
+from kafka_eos.idempotent_producer import IdempotentProducer
+from kafka_eos.machine import instances
+from kafka_eos.partition_log import PartitionLog
+from kafka_eos.simulator import Simulation
+from kafka_eos_checks.models import MalformedRegistry, Model, Registry
+from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.record.recording import kept_recordings, unpack
+from kafka_eos_checks.record.trace import wire_trace
+from kafka_eos_checks.terminal import print_verdicts, progress_console
+from kafka_eos_checks.traces import (
+    Candidate,
+    Trace,
+    TraceStep,
+    partition_log_model,
+    partition_log_trace,
+    trace_verdicts,
+)
+from kafka_eos_checks.verdict import Verdict, write_verdicts
+
+# Kafka 4.3 as shipped: what a snapshot keeps (true of every version), and the first batch of a partition (until 4.5)
+KAFKA_AS_SHIPPED = {"SnapshotOf": "LastBatchOnly", "AcceptsUnknownProducer": "AnySequenceOnVirginPartition"}
+
+# Partitions of the kept recordings that no transaction touched, as (recording, scenario, topic, partition)
+RECORDED = (
+    ("one-broker", "trace", "trace", 0),
+    ("one-broker", "idempotent-lost-acks", "idempotent-lost-acks", 0),
+    ("one-broker", "idempotent-lost-acks", "idempotent-lost-acks", 1),
+    ("one-broker", "repeated-and-reordered-requests", "repeated-and-reordered-requests", 0),
+    ("one-broker", "kill-producer", "kill-producer", 0),
+    ("one-broker", "crash-with-lost-acks", "crash-with-lost-acks", 0),
+    ("violations", "java-crash-with-lost-acks", "java-crash-with-lost-acks", 0),
+)
+# Runs in which the broker forgets what the repaired snapshot would keep: recovery's snapshot has one batch
+SHOWS_THE_DEPARTURE = ("one-broker/crash-with-lost-acks-0", "violations/java-crash-with-lost-acks-0")
+SIMULATED_SEEDS, SIMULATED_STEPS = 12, 150
+RESENT = (3, 4, 5)  # M4, M5 and M6 of the slides in 003_73e4e7d49335bebe.txt, sequences from 0
+
+EPILOG = """examples:
+  kafka-eos traces
+  kafka-eos traces --only recorded --json build/traces.json
+"""
+
+
+def recorded(registry: Registry) -> Iterator[Verdict]:
+    """The wire traces of the kept recordings, against Kafka's rules and against the repaired ones."""
+    model = registry.get("PartitionLog")
+    traces = list(recorded_traces())
+    yield from _judged("recorded, Kafka as shipped", model, KAFKA_AS_SHIPPED, traces, ("C04", "C09"))
+    for trace in traces:
+        if trace.name in SHOWS_THE_DEPARTURE:
+            yield _rejected(f"{trace.name}, repaired snapshot", model, trace)
+
+
+def recorded_traces() -> Iterator[Trace]:
+    """The traces of ``RECORDED``, from the kept recordings."""
+    archives = {path.name.split(".", maxsplit=1)[0]: path for path in kept_recordings()}
+    with tempfile.TemporaryDirectory(prefix="kafka-eos-traces-") as name:
+        for recording in sorted({row[0] for row in RECORDED}):
+            unpack(archives[recording], Path(name) / recording)
+        for recording, scenario, topic, partition in RECORDED:
+            history = Path(name) / recording / "histories" / f"{scenario}.jsonl"
+            events = wire_trace(read_history(history), topic, partition)
+            yield partition_log_trace(f"{recording}/{scenario}-{partition}", events)
+
+
+def _judged(
+    name: str, model: Model, overrides: Mapping[str, str], traces: Sequence[Trace], claims: tuple[str, ...]
+) -> list[Verdict]:
+    """The verdicts of both judges, with one event of the first trace spoiled as a sibling that must be rejected."""
+    spoiled, index = spoil(traces[0])
+    judged = replace(partition_log_model(model, [*traces, spoiled]), overrides=overrides)
+    machine = mutated(PartitionLog, overrides)
+    return trace_verdicts(name, judged, machine, [*traces, spoiled], expected={spoiled.name: index}, claims=claims)
+
+
+def spoil(trace: Trace) -> tuple[Trace, int]:
+    """The trace with a wrong offset in the middle, and the event, from 1, at which it must be rejected."""
+    middle = next(
+        i for i, s in enumerate(trace.steps) if i >= len(trace.steps) // 2 and "response.offset" in s.observed
+    )
+    step = trace.steps[middle]
+    wrong = replace(step, observed={**step.observed, "response.offset": step.observed["response.offset"] + 1})
+    steps = (*trace.steps[:middle], wrong, *trace.steps[middle + 1 :])
+    return Trace(f"{trace.name}, one offset wrong", steps), middle + 1
+
+
+def _rejected(name: str, model: Model, trace: Trace) -> Verdict:
+    """The verdict on a trace that the repaired rules must reject, wherever it first shows the difference."""
+    (verdict,) = trace_verdicts(name, partition_log_model(model, [trace]), PartitionLog, [trace])
+    rejected = "rejected at event" in verdict.found and not verdict.ok
+    return replace(verdict, expected="rejected", found=verdict.found.rpartition(": ")[2], ok=rejected, claims=("C09",))
+
+
+def simulated(registry: Registry) -> Iterator[Verdict]:
+    """Seeded runs of the producer's machine, step by step, against its spec."""
+    model = registry.get("TwoReplicas")
+    constants = model.machine_constants()
+    faults = {"Resend": 4.0, "Expire": 1.0, "Crash": 2.0, "ElectLeader": 4.0, "ShrinkIsr": 2.0}
+    assert set(faults) <= {instance.action.name for instance in instances(IdempotentProducer, constants)}
+    traces = []
+    for seed in range(SIMULATED_SEEDS):
+        simulation = Simulation(IdempotentProducer, constants, seed, faults)
+        steps = tuple(
+            TraceStep(
+                (Candidate(taken.instance.action.name, taken.instance.arguments),),
+                {"highWatermark": taken.after.high_watermark, "producer.epoch": taken.after.producer.epoch},
+            )
+            for taken in simulation.run(SIMULATED_STEPS)
+        )
+        traces.append(Trace(f"seed {seed}", steps))
+    seeds = f"simulated, seeds 0 to {SIMULATED_SEEDS - 1}"
+    yield from trace_verdicts(seeds, replace(model, bounds="", probes=(), graph=False), IdempotentProducer, traces)
+
+
+def told(registry: Registry) -> Iterator[Verdict]:
+    """The slides' run M1 to M10: M4, M5 and M6 are sent again, and ten messages are stored, in order, once each."""
+    sent = [*range(6), *RESENT, *range(6, 10)]
+    seen: set[int] = set()
+    steps = []
+    for sequence in sent:
+        action = "AcknowledgeDuplicate" if sequence in seen else "AppendBatch"
+        seen.add(sequence)
+        observed = {
+            "response.error": ErrorCode.NONE.name,
+            "response.offset": sequence,
+            "Len(log.entries)": len(seen),
+        }
+        steps.append(TraceStep((Candidate(action, (0, 0, sequence, 1)),), observed))
+    trace = Trace("M1 to M10", tuple(steps))
+    yield from _judged("the slides' run", registry.get("PartitionLog"), {}, [trace], ("C06",))
+
+
+PARTS = {"recorded": recorded, "simulated": simulated, "told": told}
+
+
+def check(registry: Registry) -> Iterator[Verdict]:
+    """All of it."""
+    for name, part in PARTS.items():
+        progress_console.print(f"validating traces: {name}")
+        yield from part(registry)
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``traces``."""
+    parser = subparsers.add_parser(
+        "traces",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", choices=tuple(PARTS), help="one kind of trace")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``traces``."""
+    try:
+        registry = Registry()
+        verdicts = list(PARTS[arguments.only](registry) if arguments.only else check(registry))
+    except MalformedRegistry as error:
+        print(f"kafka-eos traces: {error}", file=sys.stderr)
+        return 2
+    print_verdicts(verdicts, "traces")
+    if arguments.json:
+        write_verdicts(arguments.json, verdicts)
+    return 0 if all(verdict.ok for verdict in verdicts) else 1
