@@ -7,7 +7,8 @@
     alone may lag behind.
 
 ``duplicate value``
-    A value that a client sent n times and that one log has at more than n offsets. Values of aborted transactions, or
+    A value that clients sent n times to a topic and that one broker's logs of the topic have at more than n offsets. A
+    client that leaves the partition to its library does not know it when it sends. Values of aborted transactions, or
     of ones that are still open at the log's end, do not count, for a client sends them again.
 
 ``refused without cause``
@@ -197,30 +198,33 @@ def _look(contents: Contents, offset: int | None, value: str) -> str:
 
 
 def duplicate_values(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
-    """Values that one log has more often than a client sent them."""
-    sends: Counter[tuple[Place, str]] = Counter()
+    """Values that a broker's logs of a topic have more often than clients sent them."""
+    sends: Counter[tuple[str, str]] = Counter()  # topic, value
     for event in run:
-        place, value = _place(event), event.detail.get("value")
-        if (event.action, event.phase) == ("Send", "invoke") and place is not None and value is not None:
-            sends[place, str(value)] += 1
+        value = event.detail.get("value")
+        if (event.action, event.phase) == ("Send", "invoke") and event.topic is not None and value is not None:
+            sends[event.topic, str(value)] += 1
     figures["checked"] = int(figures["checked"]) + len(sends)
-    for place in sorted({place for place, _ in sends}):
-        for log, contents in replicas.get(place, ()):
-            offsets: dict[str, list[int]] = defaultdict(list)
-            for offset, stored in contents.values.items():
-                if stored is not None and offset not in contents.hidden:
-                    offsets[stored.decode(errors="replace")].append(offset)
-            for value, at in offsets.items():
-                if 0 < (sent := sends[place, value]) < len(at):
-                    yield Finding(
-                        rule=DUPLICATE_VALUE,
-                        topic=place[0],
-                        partition=place[1],
-                        broker=log.broker,
-                        offset=at[sent],
-                        run=run[0].run,
-                        evidence=f"{value!r} was sent {sent} time(s) and is at offsets {', '.join(map(str, at))}",
-                    )
+    topics = {topic for topic, _ in sends}
+    stored: dict[tuple[str, str, str], list[tuple[int, int]]] = defaultdict(list)  # broker, topic, value -> places
+    for (topic, partition), own in sorted(replicas.items()):
+        for log, contents in own if topic in topics else ():
+            for offset, value in contents.values.items():
+                if value is not None and offset not in contents.hidden:
+                    stored[log.broker, topic, value.decode(errors="replace")].append((partition, offset))
+    for (broker, topic, value), at in stored.items():
+        if 0 < (sent := sends[topic, value]) < len(at):
+            partition, offset = at[sent]
+            where = ", ".join(f"{topic}-{p} offset {o}" for p, o in at)
+            yield Finding(
+                rule=DUPLICATE_VALUE,
+                topic=topic,
+                partition=partition,
+                broker=broker,
+                offset=offset,
+                run=run[0].run,
+                evidence=f"{value!r} was sent {sent} time(s) and is at {where}",
+            )
 
 
 def _place(event: Event) -> Place | None:
