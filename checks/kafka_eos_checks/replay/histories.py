@@ -16,9 +16,11 @@
 
     - INVALID_PRODUCER_EPOCH or PRODUCER_FENCED in the answer to a request of (producer id, epoch), although no event
       up to the answer, in the history's order, has a higher epoch for that producer id, and no ``InitProducerId`` for
-      the same transactional id was invoked since the one that gave (producer id, epoch). *Unknown*: the history does
-      not show who gave it, or the log has a marker of a higher epoch, for the coordinator may have fenced the
-      producer when its transaction timed out, and a log has no common order with a history.
+      the same transactional id was invoked since the one that gave (producer id, epoch). An answer to ``EndTxn`` may
+      give the next epoch too (KIP-890; ``next_producer_id`` and ``next_producer_epoch`` in the event's detail).
+      *Unknown*: the history does not show who gave the epoch; an ``EndTxn`` of the producer is not answered yet; or
+      the log has a marker of a higher epoch, for the coordinator may have fenced the producer when its transaction
+      timed out, and a log has no common order with a history.
     - OUT_OF_ORDER_SEQUENCE_NUMBER in the answer to a ``Produce`` whose batch is the next expected one: when it was
       sent, an acknowledged batch of the same (partition, producer id, epoch) ended right before it, or none had been
       sent and it begins with 0; it was sent once; and no later batch was acknowledged before the refusal.
@@ -247,23 +249,17 @@ class _Sequences:
 def refused(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
     """Fatal refusals for which the history has no cause; the module says when there is one."""
     sequences: dict[tuple[Place, int, int], _Sequences] = defaultdict(_Sequences)
-    highest: dict[int, int] = {}  # producer id -> epoch
-    grants: dict[tuple[int, int], tuple[str | None, int]] = {}  # (producer id, epoch) -> id, requests for it so far
-    requests: Counter[str | None] = Counter()  # transactional id -> InitProducerId requests
+    fencing = _Fencing()
     for event in run:
-        pid, epoch = event.producer_id, event.producer_epoch
-        if event.action == "InitProducerId" and event.phase == "invoke":
-            requests[event.transactional_id] += 1
+        fencing.follow(event)
+        pid, epoch, place = event.producer_id, event.producer_epoch, _place(event)
         if pid is None or epoch is None or pid < 0 or epoch < 0:
             continue
-        if event.action == "InitProducerId" and event.phase == "ok":
-            grants[pid, epoch] = (event.transactional_id, requests[event.transactional_id])
-        highest[pid] = max(epoch, highest.get(pid, epoch))
         evidence = ""
-        place = _place(event)
         if event.phase == "fail" and event.error in EPOCH_REFUSALS:
             _count(figures, "checked")
-            evidence = _without_fencing(event, highest[pid], grants, requests, replicas)
+            markers = (contents.highest_marker.get(pid, -1) for own in replicas.values() for _, contents in own)
+            evidence = fencing.judge(event, pid, epoch, max(markers, default=-1))
         elif event.action == "Produce" and place is not None and event.base_sequence is not None:
             evidence = _out_of_order(event, event.base_sequence, sequences[place, pid, epoch], figures)
         if evidence == UNKNOWN:
@@ -284,30 +280,67 @@ def refused(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Itera
 UNKNOWN = "unknown"
 
 
-def _without_fencing(
-    event: Event,
-    highest: int,
-    grants: Mapping[tuple[int, int], tuple[str | None, int]],
-    requests: Mapping[str | None, int],
-    replicas: Replicas,
-) -> str:
-    """Evidence that nobody fenced the producer, "" when somebody did, or :data:`UNKNOWN`."""
-    assert event.producer_id is not None, "the caller has looked"
-    assert event.producer_epoch is not None, "the caller has looked"
-    assert event.error is not None, "the caller has looked"
-    pid, epoch = event.producer_id, event.producer_epoch
-    if highest > epoch:
-        return ""
-    if (pid, epoch) not in grants:
-        return UNKNOWN
-    transactional_id, before = grants[pid, epoch]
-    if transactional_id is not None and requests[transactional_id] > before:
-        return ""
-    markers = (contents.highest_marker.get(pid, -1) for own in replicas.values() for _, contents in own)
-    if max(markers, default=-1) > epoch:
-        return UNKNOWN
-    name = ErrorCode(event.error).name
-    return f"{event.action} refused with {name}, but nothing has a higher epoch and nobody asked for a new one"
+@dataclass(slots=True)
+class _Fencing:
+    """Who got which epoch so far, and who may have fenced it.
+
+    Attributes:
+        highest: by producer id, the highest epoch in any event.
+        requests: by transactional id, how many ``InitProducerId`` were invoked.
+        asking: by process and transactional id, the number of its last request among these.
+        grants: by producer id and epoch, the transactional id and the number of the request that gave them.
+        ending: producer ids and epochs with an ``EndTxn`` that is not answered: it may raise the epoch (KIP-890).
+    """
+
+    highest: dict[int, int] = field(default_factory=dict)
+    requests: Counter[str | None] = field(default_factory=Counter)
+    asking: dict[tuple[str, str | None], int] = field(default_factory=dict)
+    grants: dict[tuple[int, int], tuple[str | None, int]] = field(default_factory=dict)
+    ending: set[tuple[int, int]] = field(default_factory=set)
+
+    def follow(self, event: Event) -> None:
+        """Take one event in."""
+        name, pid, epoch = event.transactional_id, event.producer_id, event.producer_epoch
+        if event.action == "InitProducerId" and event.phase == "invoke":
+            self.requests[name] += 1
+            self.asking[event.process, name] = self.requests[name]
+        if pid is None or epoch is None or pid < 0 or epoch < 0:
+            return
+        self._saw(pid, epoch)
+        if event.action == "InitProducerId" and event.phase == "ok":
+            self.grants[pid, epoch] = (name, self.asking.get((event.process, name), 0))
+        elif event.action == "EndTxn" and event.phase == "invoke":
+            self.ending.add((pid, epoch))
+        elif event.action == "EndTxn" and event.phase in {"ok", "fail"}:
+            self.ending.discard((pid, epoch))
+            self._ended(event, pid, epoch)
+
+    def _saw(self, pid: int, epoch: int) -> None:
+        self.highest[pid] = max(epoch, self.highest.get(pid, epoch))
+
+    def _ended(self, event: Event, pid: int, epoch: int) -> None:
+        """An answer to ``EndTxn`` that gives the producer its next epoch, or its next id when epochs run out."""
+        next_pid, next_epoch = event.detail.get("next_producer_id"), event.detail.get("next_producer_epoch")
+        if not isinstance(next_pid, int) or not isinstance(next_epoch, int) or next_pid < 0:
+            return
+        self._saw(next_pid, next_epoch)
+        self._saw(pid, epoch + (next_pid != pid))
+        if (pid, epoch) in self.grants:
+            self.grants.setdefault((next_pid, next_epoch), self.grants[pid, epoch])
+
+    def judge(self, event: Event, pid: int, epoch: int, highest_marker: int) -> str:
+        """Evidence that nobody fenced a refused producer, "" when somebody did, or :data:`UNKNOWN`."""
+        if self.highest[pid] > epoch:
+            return ""
+        if (pid, epoch) not in self.grants or (pid, epoch) in self.ending:
+            return UNKNOWN
+        transactional_id, number = self.grants[pid, epoch]
+        if transactional_id is not None and self.requests[transactional_id] > number:
+            return ""
+        if highest_marker > epoch:
+            return UNKNOWN
+        name = ErrorCode(event.error or 0).name
+        return f"{event.action} refused with {name}, but nothing has a higher epoch and nobody asked for a new one"
 
 
 def _out_of_order(event: Event, sequence: int, known: _Sequences, figures: Figures) -> str:

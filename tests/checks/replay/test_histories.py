@@ -152,6 +152,27 @@ def test_a_refusal_is_unknown_if_the_history_does_not_show_the_grant_or_a_marker
     assert unknown([*GRANTED, FENCED], REFUSED, [log]) == 1
 
 
+def end(phase: str, epoch: int, **detail: int) -> Event:
+    ended_by = event("EndTxn", phase, producer_id=7, producer_epoch=epoch, transactional_id="t")
+    return replace(ended_by, detail=detail)
+
+
+def test_a_request_that_was_under_way_when_the_epoch_was_given_is_a_cause() -> None:
+    other = replace(init("invoke"), process="other")
+    assert found([init("invoke"), other, init("ok", 7, 0), FENCED]) == []
+
+
+def test_the_end_of_a_transaction_may_raise_the_epoch() -> None:
+    ended_with = end("ok", 0, next_producer_id=7, next_producer_epoch=1)
+    assert found([*GRANTED, end("invoke", 0), ended_with, FENCED]) == [], "a late request of the old epoch"
+    assert unknown([*GRANTED, end("invoke", 0), FENCED], REFUSED) == 1, "it may have been raised already"
+    assert found([*GRANTED, end("invoke", 0), end("ok", 0), FENCED]) == [(REFUSED, None)], "it was not raised"
+    rotated = end("ok", 0, next_producer_id=8, next_producer_epoch=0)
+    assert found([*GRANTED, end("invoke", 0), rotated, FENCED]) == []
+    next_refused = produce("fail", 0, ErrorCode.INVALID_PRODUCER_EPOCH, epoch=1)
+    assert found([*GRANTED, end("invoke", 0), ended_with, next_refused]) == [(REFUSED, None)]
+
+
 def test_the_next_expected_sequence_must_not_be_refused_as_out_of_order() -> None:
     refusal = produce("fail", 2, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     acknowledged = [produce("invoke", 0), produce("ok", 0)]
