@@ -85,7 +85,13 @@ def _entries(value: SpecValue) -> list[tuple[SpecValue, SpecValue]]:
     """The pairs of a function, also when TLC printed it as a sequence."""
     if isinstance(value, tuple):
         return list(enumerate(value, start=1))
-    return list(value.items())
+    return list(_of_kind(Map, value).items())
+
+
+def _of_kind(kind: type, value: SpecValue) -> SpecValue:
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {kind.__name__}, found {value!r}")
+    return value
 
 
 Context: TypeAlias = Mapping[type, Any]
@@ -111,23 +117,25 @@ def from_spec(hint: Any, value: SpecValue, context: Context = _NO_CONTEXT) -> An
             return None
         return from_spec(next(a for a in arguments if a is not NoneType), value, context)
     if isinstance(origin, type) and issubclass(origin, Enum):
+        if value not in origin.__members__:
+            raise TypeError(f"expected a name of {origin.__name__}, found {value!r}")
         return origin[value]
     if origin in {bool, int, str}:
         if type(value) is not origin:
             raise TypeError(f"expected {origin.__name__}, found {value!r}")
         return value
     if origin is frozenset:
-        return frozenset(from_spec(arguments[0], v, context) for v in value)
+        return frozenset(from_spec(arguments[0], v, context) for v in _of_kind(frozenset, value))
     if origin is tuple:
-        return tuple(from_spec(arguments[0], v, context) for v in value)
+        return tuple(from_spec(arguments[0], v, context) for v in _of_kind(tuple, value))
     if is_dataclass(origin):
         names = _fields(hint)
-        if len(value) != len(names):
+        if len(_of_kind(Map, value)) != len(names) or any(name not in value for _, name, _ in names):
             raise TypeError(f"{hint}: expected the fields {[n for _, n, _ in names]}, found {value!r}")
         given = {field: from_spec(kind, value[name], context) for field, name, kind in names}
         return context.get(hint, hint)(**given, **{field: context[kind] for field, kind in _constant_fields(hint)})
     if getattr(origin, "__name__", "") == "PVector":
-        return pvector(from_spec(arguments[0], v, context) for v in value)
+        return pvector(from_spec(arguments[0], v, context) for v in _of_kind(tuple, value))
     if getattr(origin, "__name__", "") == "Map":
         return Map(
             {from_spec(arguments[0], k, context): from_spec(arguments[1], v, context) for k, v in _entries(value)}
