@@ -1,16 +1,13 @@
 """What a person points the audit at: log directories, recordings packed or not, histories."""
 
-import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafka_eos_checks.record.recording import UnsafeArchive, unpack
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs
-
-MAX_UNPACKED_BYTES = 16 << 30  # a recording is small; more than this is a mistake or an attack
-_PACKED = (".tar", ".tar.xz", ".tar.gz", ".tar.bz2")
 
 
 class UnusableInput(ValueError):  # noqa: N818 - named for the input
@@ -36,7 +33,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
 
     Args:
         paths: a broker's log directory, a folder of several, a partition's folder, a recording (``brokers/`` and
-            ``histories/``, as a folder or a tar file), or a ``.jsonl`` history.
+            ``histories/``, as a folder or a ``.tar.xz``), or a ``.jsonl`` history.
         histories: more histories.
 
     Raises:
@@ -66,21 +63,13 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
 
 
 @contextmanager
-def _unpacked(path: Path) -> Iterator[Path]:
-    if not path.name.endswith(_PACKED):
-        raise UnusableInput(f"{path}: neither a directory, a .jsonl history nor a recording ({', '.join(_PACKED)})")
+def _unpacked(archive: Path) -> Iterator[Path]:
+    if not archive.name.endswith(".tar.xz"):
+        raise UnusableInput(f"{archive}: neither a directory, a .jsonl history nor a recording (.tar.xz)")
     with tempfile.TemporaryDirectory(prefix="kafka-eos-") as temporary:
-        folder = Path(temporary)
+        folder = Path(temporary, "recording")
         try:
-            with tarfile.open(path) as archive:
-                size = 0
-                for member in archive:
-                    size += member.size
-                    if size > MAX_UNPACKED_BYTES:
-                        raise UnusableInput(
-                            f"{path}: more than {MAX_UNPACKED_BYTES} bytes unpacked; unpack it yourself"
-                        )
-                    archive.extract(member, folder, filter="data")
-        except (tarfile.TarError, EOFError) as error:
-            raise UnusableInput(f"{path}: not a readable tar file: {error}") from None
+            unpack(archive, folder)
+        except UnsafeArchive as error:
+            raise UnusableInput(str(error)) from None
         yield folder

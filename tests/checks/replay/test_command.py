@@ -105,11 +105,11 @@ def test_the_recording_of_a_real_broker_has_no_violation() -> None:
 
 
 def test_a_packed_recording_cannot_write_outside_of_its_folder(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "r.tar", "w") as archive:
+    with tarfile.open(tmp_path / "r.tar.xz", "w:xz") as archive:
         member = tarfile.TarInfo("../escaped")
         member.size = 3
         archive.addfile(member, io.BytesIO(b"bad"))
-    assert cli.main(["audit", str(tmp_path / "r.tar")]) == 2
+    assert cli.main(["audit", str(tmp_path / "r.tar.xz")]) == 2
     assert not (tmp_path / "escaped").exists()
 
 

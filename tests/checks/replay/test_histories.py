@@ -112,6 +112,12 @@ def test_a_value_sent_once_that_is_there_twice_is_a_duplicate(tmp_path: Path) ->
     assert found([*once, send("invoke", "a")], [log]) == []
 
 
+def test_a_client_may_leave_the_partition_to_its_library(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"a", b"b"), values(2, b"a")])
+    assert found([event("Send", "invoke", "a", topic="orders")], [log]) == [(DUPLICATE_VALUE, 2)]
+    assert found([event("Send", "invoke", "a", topic="another")], [log]) == []
+
+
 def test_values_of_aborted_and_open_transactions_do_not_count(tmp_path: Path) -> None:
     aborted = [values(0, b"a", transactional=True), ended(1, ControlType.ABORT)]
     still_open = values(4, b"a", transactional=True)

@@ -7,6 +7,7 @@ import pytest
 
 from kafka_eos.segment import StoredBatch, read_segment
 from kafka_eos_checks.paths import CLONE
+from kafka_eos_checks.replay.audit import run
 from kafka_eos_checks.replay.headers import read_blocks, read_headers, read_index
 from kafka_eos_checks.replay.inputs import open_inputs
 from kafka_eos_checks.replay.records import decode_block
@@ -14,13 +15,19 @@ from kafka_eos_checks.replay.rules import COORDINATOR_TOPICS, Batch, audit_log
 from kafka_eos_checks.replay.splits import PartitionLog
 from kafka_eos_checks.replay.summary import columns_of
 
-RECORDING = CLONE / "checks" / "recordings" / "one-broker.tar.xz"
+RECORDINGS = CLONE / "checks" / "recordings"
 
 
-@pytest.fixture(scope="module")
-def logs() -> Iterator[tuple[PartitionLog, ...]]:
-    with open_inputs([RECORDING]) as inputs:
+@pytest.fixture(scope="module", params=["one-broker", "three-brokers", "violations"])
+def logs(request: pytest.FixtureRequest) -> Iterator[tuple[PartitionLog, ...]]:
+    with open_inputs([RECORDINGS / f"{request.param}.tar.xz"]) as inputs:
         yield inputs.logs
+
+
+def test_the_audit_finds_what_java_stored_twice_after_a_crash_and_nothing_else() -> None:
+    result = run([RECORDINGS / "violations.tar.xz"])
+    assert {(f.rule, f.topic) for f in result.findings} == {("duplicate value", "java-crash-with-lost-acks")}
+    assert len(result.findings) > 1
 
 
 def stored(log: PartitionLog) -> list[StoredBatch]:
