@@ -6,10 +6,13 @@ must find the same states and edges. No sample is taken, and a difference is tol
 """
 
 import argparse
+import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic
 from typing import Any, get_type_hints
@@ -21,8 +24,8 @@ from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.explorer import OUTSIDE, TooManyStates, explore
 from kafka_eos.spec_mapping import SpecValue, from_spec, snake_case, to_spec
 from kafka_eos_checks.graph import GraphUnusable, StateGraph, export, instance_text
-from kafka_eos_checks.models import MalformedRegistry, Model, Registry, bounds_predicate
-from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.models import TIERS, MalformedRegistry, Model, Registry, bounds_predicate
+from kafka_eos_checks.mutants import UnknownRule, mutated
 from kafka_eos_checks.story import Step, differences, tell
 from kafka_eos_checks.terminal import print_verdicts, progress_console
 from kafka_eos_checks.tla_values import canonical
@@ -345,12 +348,12 @@ def _difference_lines(graph: StateGraph, difference: Difference) -> Iterator[str
 
 
 def _other_lines(graph: StateGraph, comparison: Comparison) -> Iterator[str]:
-    actions: dict[str, int] = {}
+    kinds: Counter[str] = Counter()
     for difference in comparison.differences:
         name = graph.instances[difference.instance].action.name if difference.instance >= 0 else "a state"
-        actions[f"{name}: {difference.what}"] = actions.get(f"{name}: {difference.what}", 0) + 1
+        kinds[f"{name}: {difference.what.partition(':')[0]}"] += 1
     yield f"{comparison.difference_count:,} differences in all; among the first {len(comparison.differences)}:"
-    yield from (f"  {count:3d} x {name}" for name, count in actions.items())
+    yield from (f"  {count:3d} x {kind}" for kind, count in kinds.most_common())
 
 
 def conformance_verdict(model: Model, comparison: Comparison) -> Verdict:
@@ -388,7 +391,7 @@ def mutant_verdict(mutant: Model, comparison: Comparison) -> Verdict:
 
 
 EPILOG = """examples:
-  kafka-eos conformance                        every model that says graph = true
+  kafka-eos conformance                        every small model that says graph = true
   kafka-eos conformance PartitionLog --json build/conformance.json
   kafka-eos conformance --mutant NoDuplicateCache
   kafka-eos conformance --mutant all
@@ -408,6 +411,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument(
         "--mutant", action="append", default=[], metavar="ID", help="a mutant, made in the reference, or all"
     )
+    parser.add_argument("--tier", choices=TIERS, default="small", help="this tier and those before it (default small)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="graphs at a time (default: one a processor)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
     parser.set_defaults(run=run)
 
@@ -429,11 +434,12 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         registry = Registry()
         named = [registry.get(name) for name in arguments.models]
-        every = [model for model in registry.models.values() if model.graph]
+        tiers = TIERS[: TIERS.index(arguments.tier) + 1]
+        every = [model for model in registry.models.values() if model.graph and model.tier in tiers]
         mutants = _mutants(registry, arguments.mutant, named or every)
         models = named or ([] if arguments.mutant else every)
-        verdicts = list(check(registry, models, mutants))
-    except (MalformedRegistry, GraphUnusable) as error:
+        verdicts = list(check(registry, models, mutants, arguments.jobs))
+    except (MalformedRegistry, GraphUnusable, UnknownRule) as error:
         print(f"kafka-eos conformance: {error}", file=sys.stderr)
         return 2
     if not verdicts:
@@ -445,31 +451,74 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if all(verdict.ok for verdict in verdicts) else 1
 
 
-def check(registry: Registry, models: Sequence[Model], mutants: Sequence[Model] = ()) -> Iterator[Verdict]:
-    """The verdicts on models and mutants; each graph is exported once."""
-    graphs: dict[str, StateGraph] = {}
-    with progress_console.status("") as status:
+def check(
+    registry: Registry, models: Sequence[Model], mutants: Sequence[Model] = (), jobs: int | None = None
+) -> Iterator[Verdict]:
+    """The verdicts on models and mutants, as they come; each graph is exported once.
 
-        def show(name: str, line: str) -> None:
-            status.update(f"{name}: {line}")
+    Args:
+        registry: the registry.
+        models: the models to compare.
+        mutants: the mutants to tell apart from their models.
+        jobs: processes; by default one a processor. With one, everything stays in this process.
+    """
+    bases = dict.fromkeys([*(model.name for model in models), *(mutant.model for mutant in mutants)])
+    tasks = [
+        _Task(
+            base=registry.get(name),
+            itself=any(model.name == name for model in models),
+            mutants=tuple(mutant for mutant in mutants if mutant.model == name),
+        )
+        for name in bases
+    ]
+    tasks.sort(key=lambda task: -(task.base.expect.states or 0))
+    processes = min(jobs or os.cpu_count() or 1, len(tasks))
+    if processes <= 1:
+        for task in tasks:
+            yield from _told(_check_task(task))
+        return
+    # spawned, not forked: a fork would copy the threads that show progress in the middle of what they do
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        try:
+            for done in as_completed([pool.submit(_check_task, task) for task in tasks]):
+                yield from _told(done.result())
+        finally:
+            pool.shutdown(cancel_futures=True)
 
-        def graph_of(model: Model) -> StateGraph:
-            if model.name not in graphs:
-                show(model.name, "TLC exports the graph")
-                graphs[model.name] = export(
-                    model,
-                    model.machine_class(),
-                    on_progress=lambda progress: show(model.name, f"TLC, {progress.distinct:,} states"),
-                )
-            return graphs[model.name]
 
-        for model in models:
-            comparison = compare(model, graph=graph_of(model), on_progress=partial(show, model.name))
-            if not any(mutant.model == model.name for mutant in mutants):
-                del graphs[model.name]
-            yield conformance_verdict(model, comparison)
-        for mutant in mutants:
-            base = registry.models[mutant.model]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """What is compared with one graph: the reference itself, and mutants of it."""
+
+    base: Model
+    itself: bool
+    mutants: tuple[Model, ...]
+
+
+def _told(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+    """The verdicts, each told on standard error as it comes."""
+    for verdict in verdicts:
+        mark = "ok  " if verdict.ok else "FAIL"
+        progress_console.print(f"{mark} {verdict.check} {verdict.name}: {verdict.found}, {verdict.seconds:.0f} s")
+        yield verdict
+
+
+def _check_task(task: _Task) -> list[Verdict]:
+    """Export one graph and compare everything with it."""
+    base = task.base
+    verdicts = []
+    with progress_console.status(f"{base.name}: TLC exports the graph") as status:
+
+        def show(line: str) -> None:
+            status.update(f"{base.name}: {line}")
+
+        graph = export(
+            base, base.machine_class(), on_progress=lambda progress: show(f"TLC, {progress.distinct:,} states")
+        )
+        if task.itself:
+            verdicts.append(conformance_verdict(base, compare(base, graph=graph, on_progress=show)))
+        for mutant in task.mutants:
+            show(f"compared with the mutant {mutant.name}")
             machine = mutated(base.machine_class(), mutant.overrides)
-            show(mutant.name, f"compared with {base.name}")
-            yield mutant_verdict(mutant, compare(base, machine, graph=graph_of(base)))
+            verdicts.append(mutant_verdict(mutant, compare(base, machine, graph=graph)))
+    return verdicts
