@@ -10,7 +10,7 @@ from kafka_eos.history import Event, read_history
 from kafka_eos_checks.replay import local
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.histories import HISTORY_RULES, Figures, join
-from kafka_eos_checks.replay.inputs import Inputs, open_inputs
+from kafka_eos_checks.replay.inputs import Inputs, UnusableInput, open_inputs
 from kafka_eos_checks.replay.local import LogAudit
 from kafka_eos_checks.replay.rules import LOG_RULES
 from kafka_eos_checks.verdict import Verdict
@@ -94,7 +94,7 @@ def run(
 def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0) -> list[Verdict]:
     """A verdict on readability, and one for each rule over logs."""
     figures: Figures = {"logs": len(audits)}
-    for name in ("segment_bytes", "batches", "records", "markers", "reruns"):
+    for name in ("segment_bytes", "batches", "records", "markers", "holes", "reruns"):
         figures[name] = sum(getattr(audit, name) for audit in audits)
     verdicts = [_readable(audits, figures, seconds)]
     findings = [finding for audit in audits for finding in audit.findings]
@@ -129,6 +129,8 @@ def history_verdicts(inputs: Inputs) -> tuple[list[Verdict], list[Finding]]:
     """A verdict for each rule over histories, and all their findings."""
     started = time.perf_counter()
     events: list[Event] = [event for path in inputs.histories for event in read_history(path)]
+    if not events:
+        raise UnusableInput(f"{', '.join(map(str, inputs.histories))}: no event in it, so nothing to judge")
     result = join(events, inputs.logs)
     seconds = time.perf_counter() - started
     verdicts = [

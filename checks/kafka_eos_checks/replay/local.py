@@ -23,6 +23,7 @@ class LogAudit:
         batches: readable batches, markers included.
         records: records that their headers count.
         markers: control batches.
+        holes: jumps of the offsets, behind which a missing sequence is not judged.
         chunks: chunks that were summarised.
         reruns: chunks that the readable rule had to read again.
     """
@@ -34,6 +35,7 @@ class LogAudit:
     batches: int = 0
     records: int = 0
     markers: int = 0
+    holes: int = 0
     chunks: int = 0
     reruns: int = 0
 
@@ -71,6 +73,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
         batches=batches,
         records=records,
         markers=markers,
+        holes=combine.holes,
         chunks=chunks,
         reruns=combine.reruns,
     )

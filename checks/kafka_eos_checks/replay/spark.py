@@ -2,7 +2,8 @@
 
 A row of the splits table is a task of splits. ``mapInArrow`` reads it and yields summary rows, a few per chunk; they
 are grouped by log and folded by :func:`kafka_eos_checks.replay.local.fold` on a worker, which reads a chunk again only
-where the readable rule has to decide. Log directories must be at the same path on every worker.
+where the readable rule has to decide. Log directories must be at the same path on every worker, and this package must
+be importable there (``--py-files``, ``spark.addArtifacts``).
 """
 
 import os
@@ -42,7 +43,7 @@ SUMMARY_COLUMNS = {
     "boundary": f"array<struct<{', '.join(f'{name}: bigint' for name in _BOUNDARY)}>>",
     "damage": f"array<struct<{', '.join(f'`{name}`: {kind}' for name, kind in _DAMAGE.items())}>>",
 }
-_COUNTS = ("segment_bytes", "batches", "records", "markers", "chunks", "reruns")
+_COUNTS = ("segment_bytes", "batches", "records", "markers", "holes", "chunks", "reruns")
 # A row is a finding (`rule` is set), a damaged region (`damage_kind` is set) or the counts of a log (`chunks` is set).
 RESULT_COLUMNS = {
     "log": "bigint",

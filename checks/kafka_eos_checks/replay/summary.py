@@ -281,6 +281,11 @@ class Combine:
             self._rerun_producers(chunk, log, unresolved)
         self._log = replace(log, end=chunk.end_offset, holes=log.holes + chunk.holes)
 
+    @property
+    def holes(self) -> int:
+        """Jumps of the offsets so far."""
+        return self._log.holes
+
     def finish(self) -> list[Finding]:
         """The findings, once every byte of every split has been folded."""
         missing = len(self._splits) - self._split

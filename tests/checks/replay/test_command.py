@@ -58,16 +58,20 @@ def test_a_corrupt_region_exits_with_1_and_an_unfinished_tail_does_not(tmp_path:
     assert first.name in verdicts[0].evidence
 
 
-@pytest.mark.parametrize("what", ["nothing", "a folder without logs", "no tar file", "a wrong history", "no batch"])
+@pytest.mark.parametrize(
+    "what", ["nothing", "a folder without logs", "no tar file", "a wrong history", "an empty history", "no batch"]
+)
 def test_input_that_cannot_be_read_exits_with_2(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / {"no tar file": "x.tar.xz", "a wrong history": "x.jsonl"}.get(what, "x")
+    path = tmp_path / {"no tar file": "x.tar.xz", "a wrong history": "x.jsonl", "an empty history": "x.jsonl"}.get(
+        what, "x"
+    )
     arguments = [str(path)]
     if what == "a folder without logs":
         path.mkdir()
     elif what == "no tar file":
         path.write_bytes(b"no tar")
-    elif what == "a wrong history":
-        path.write_text("{}\n")
+    elif "history" in what:
+        path.write_text("{}\n" if what == "a wrong history" else "\n")
         write_log(tmp_path / "logs" / "orders-0", clean())
         arguments.append(str(tmp_path / "logs"))
     elif what == "no batch":
@@ -75,6 +79,12 @@ def test_input_that_cannot_be_read_exits_with_2(what: str, tmp_path: Path, capsy
         (path / "orders-0" / f"{0:020d}.log").touch()
     assert cli.main(["audit", *arguments]) == 2
     assert "kafka-eos audit: " in capsys.readouterr().err
+
+
+def test_a_hole_in_the_offsets_is_counted(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", [*clean(5), Batch(0, 90, 90, 7, 0, 60, 60, unsequenced=False)])
+    result = run([tmp_path])
+    assert (result.findings, [log.holes for log in result.logs]) == ((), [1])
 
 
 def test_replicas_of_several_brokers_are_audited_each_for_itself(tmp_path: Path) -> None:
