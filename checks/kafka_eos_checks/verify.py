@@ -1,15 +1,16 @@
-"""``kafka-eos verify``: the main job. Small models and mutants, graph equality, audit of the recordings, report."""
+"""``kafka-eos verify``, the main job: small models and mutants, graph equality, traces, audit of recordings, report."""
 
 import argparse
 import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kafka_eos_checks import conformance, model_check
+from kafka_eos_checks import conformance, model_check, trace_check
 from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.paths import CLONE, build_folder
 from kafka_eos_checks.record.recording import kept_recordings
@@ -18,6 +19,7 @@ from kafka_eos_checks.report import load_verdicts, write_report
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
+PARTS = ("models", "mutants", "graphs", "traces", "recordings")
 EPILOG = """examples:
   kafka-eos verify                  what `make` runs
   kafka-eos verify --engine local   without Spark
@@ -49,14 +51,26 @@ def graphs(registry: Registry) -> Iterator[Verdict]:
     yield from conformance.check(registry, chosen)
 
 
+def traces(registry: Registry) -> Iterator[Verdict]:
+    """Recorded, simulated and told runs against the spec."""
+    yield from trace_check.check(registry)
+
+
 def recordings(engine: str) -> Iterator[Verdict]:
     """The audit of each kept recording, against what ``expected.toml`` says is in it."""
     expected = tomllib.loads((CLONE / "checks" / "recordings" / "expected.toml").read_text(encoding="utf-8"))
-    for recording in kept_recordings():
-        name = recording.name.split(".", maxsplit=1)[0]
-        progress_console.print(f"auditing the recording {name} ({engine})")
-        for verdict in audit([recording], engine):
-            yield _of_recording(verdict, name, expected.get(name, {}).get(verdict.name, 0))
+    with ExitStack() as stack:
+        spark = None
+        if engine == "spark":
+            from kafka_eos_checks.replay.spark import session  # noqa: PLC0415 - the light install has no Spark
+
+            progress_console.print("starting Spark")
+            spark = stack.enter_context(session())
+        for recording in kept_recordings():
+            name = recording.name.split(".", maxsplit=1)[0]
+            progress_console.print(f"auditing the recording {name} ({engine})")
+            for verdict in audit([recording], engine, spark=spark):
+                yield _of_recording(verdict, name, expected.get(name, {}).get(verdict.name, 0))
 
 
 def _of_recording(verdict: Verdict, recording: str, findings: int) -> Verdict:
@@ -78,7 +92,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--engine", choices=ENGINES, default="spark", help="of the audit (default spark)")
-    parser.add_argument("--only", choices=("models", "mutants", "graphs", "recordings"), help="one part of the job")
+    parser.add_argument(
+        "--only", choices=("models", "mutants", "graphs", "traces", "recordings"), help="one part of the job"
+    )
     parser.set_defaults(run=run)
 
 
@@ -93,6 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         "models": lambda: models(registry),
         "mutants": lambda: mutants(registry),
         "graphs": lambda: graphs(registry),
+        "traces": lambda: traces(registry),
         "recordings": lambda: recordings(arguments.engine),
     }
     started = time.perf_counter()
