@@ -8,7 +8,7 @@ import pytest
 
 from kafka_eos.compression import CompressionType
 from kafka_eos.record_batch import Record, RecordBatch, TimestampType, build_batch
-from kafka_eos_checks.replay import records
+from kafka_eos_checks.replay import headers, records
 from kafka_eos_checks.replay.headers import read_blocks
 from kafka_eos_checks.replay.synthetic import write_segment
 
@@ -55,10 +55,12 @@ def rows(path: Path) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("few_lanes", [0, 20, 1 << 30])
+@pytest.mark.parametrize("block_bytes", [headers.BLOCK_BYTES, 30_000])
 def test_records_are_those_of_the_readable_decoder(
-    tmp_path: Path, few_lanes: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, few_lanes: int, block_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "FEW_LANES", few_lanes)
+    monkeypatch.setattr(headers, "BLOCK_BYTES", block_bytes)
     batches = random_batches(few_lanes, 120)
     write_segment(tmp_path / SEGMENT, [batch.encode() for batch in batches])
     expected = [
