@@ -188,3 +188,16 @@ def test_the_command_compares_and_tells_an_unusable_call(
     assert "told apart" in capsys.readouterr().out
     monkeypatch.setattr(conformance, "mutated", lambda *_: counter.Counter)
     assert conformance.run(parser.parse_args(["conformance", "--mutant", "NoLimit"])) == 1
+
+
+def test_several_graphs_are_compared_at_a_time(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(registry.path.parent))  # the processes import the machine by its name
+    one = registry.get("OneClient")
+    less = replace(one, name="OneClientLess", constants={**one.constants, "Amounts": "{1}"})
+    registry.models["OneClientLess"] = less
+    verdicts = {verdict.name: verdict for verdict in conformance.check(registry, [one, less], jobs=2)}
+    assert {name: verdict.found for name, verdict in verdicts.items()} == {
+        "OneClient": "equal",
+        "OneClientLess": "equal",
+    }
+    assert verdicts["OneClientLess"].figures["states"] < verdicts["OneClient"].figures["states"]  # type: ignore[operator]
