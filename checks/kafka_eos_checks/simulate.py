@@ -31,6 +31,8 @@ FAULTS: dict[str, float] = {
     "ExpireProducer": 0.1,
     "TakeSnapshot": 0.5,
 }
+# The ones that go on when the others stop: what is lost is sent again or given up, and the partition gets a leader.
+RECOVERY = ("Resend", "Expire", "ElectLeader")
 EPILOG = """examples:
   kafka-eos simulate --seed 7 --out build/simulated
   kafka-eos simulate --seed 7 --fault Crash=2 --fault Expire=0
@@ -102,7 +104,7 @@ def simulate(plan: Plan, registry: Registry | None = None) -> Simulated:
         settings["snapshots"] = mutant.constants.get("Snapshots") == "TRUE"
         settings["expiration"] = mutant.constants.get("Expiration") == "TRUE"
     constants = Constants(**settings)
-    simulation = Simulation(machine, constants, plan.seed, FAULTS | dict(plan.faults))
+    simulation = Simulation(machine, constants, plan.seed, FAULTS | dict(plan.faults), RECOVERY)
     run = f"simulated/{plan.mutant or 'reference'}/{plan.seed}"
     events = list(history(run, simulation.run(plan.steps)))
     return Simulated(plan=plan, events=events, state=simulation.state)

@@ -1,11 +1,12 @@
 """A seeded simulator: one long random run of a machine, with named faults, under the same actions that TLC searches.
 
 Faults are actions. Each has a weight, and a run draws its next action by weight among those that are enabled. When the
-steps are used up the faults stop, and the run goes on with the other actions until nothing is enabled any more or the
-same number of steps has passed: whatever then is not at rest is stuck.
+steps are used up the faults stop, but for those that mend what others broke: a batch is sent again, a leader elected.
+The run goes on until nothing is enabled any more or the same number of steps has passed: whatever then is not at rest
+is stuck.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Generic, TypeVar
@@ -35,16 +36,25 @@ class Simulation(Generic[_State]):
         constants: its constants.
         seed: the same seed gives the same run.
         faults: action -> weight; an ordinary action has weight 10, and weight 0 never happens.
+        recovery: the faults that go on, with their weights, when the others stop.
     """
 
-    def __init__(self, machine: type[_State], constants: Any, seed: int, faults: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        machine: type[_State],
+        constants: Any,
+        seed: int,
+        faults: Mapping[str, float],
+        recovery: Collection[str] = (),
+    ) -> None:
         self.state = machine.initial(constants)
         self._random = Random(seed)
         self._faults = dict(faults)
+        self._recovery = frozenset(recovery)
         self._by_action: dict[str, list[Instance]] = {}
         for instance in instances(machine, constants):
             self._by_action.setdefault(instance.action.name, []).append(instance)
-        unknown = faults.keys() - self._by_action.keys()
+        unknown = (faults.keys() | self._recovery) - self._by_action.keys()
         if unknown:
             known = ", ".join(sorted(self._by_action))
             raise ValueError(f"{machine.MODULE} has no action {min(unknown)!r}; its actions are {known}")
@@ -55,9 +65,10 @@ class Simulation(Generic[_State]):
         Args:
             steps: number of steps with faults; as many again at most without.
         """
-        yield from self._take(steps, dict.fromkeys(self._by_action, ORDINARY_WEIGHT) | self._faults)
-        calm = {name: ORDINARY_WEIGHT for name in self._by_action if name not in self._faults}
-        yield from self._take(steps, calm)
+        weights = dict.fromkeys(self._by_action, ORDINARY_WEIGHT) | self._faults
+        yield from self._take(steps, weights)
+        stopped = self._faults.keys() - self._recovery
+        yield from self._take(steps, {name: weight for name, weight in weights.items() if name not in stopped})
 
     def _take(self, steps: int, weights: Mapping[str, float]) -> Iterator[Taken[_State]]:
         for _ in range(steps):
