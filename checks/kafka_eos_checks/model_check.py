@@ -30,6 +30,7 @@ from kafka_eos_checks.models import (
     write_model,
 )
 from kafka_eos_checks.story import Step, tell
+from kafka_eos_checks.story_diagram import diagram
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
@@ -226,6 +227,7 @@ def to_verdict(outcome: Outcome) -> Verdict:
         figures=figures,
         evidence=_evidence(outcome),
         claims=model.claims,
+        diagram=diagram(model.module, result.behaviour, found.removeprefix("violates ")) if result.behaviour else "",
     )
 
 

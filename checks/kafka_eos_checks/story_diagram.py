@@ -1,0 +1,95 @@
+"""A counterexample as a sequence diagram: who does what to whom, for each action of each module.
+
+The table ``ACTORS`` says it; ``{0}`` stands for an action's first argument.
+"""
+
+import re
+from collections.abc import Sequence
+
+from kafka_eos_checks.sequence_diagram import Kind, Role, Violation, from_story
+from kafka_eos_checks.sequence_diagram import Step as Arrow
+from kafka_eos_checks.story import Step
+
+CLIENT, COORDINATOR, CONTROLLER = "producer", "coordinator", "controller"
+REPLICA = "replica {0}"
+
+# module -> action -> (who acts, on whom or "", how it is drawn)
+ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
+    "PartitionLog": {
+        "AppendBatch": (CLIENT, "leader", Kind.MESSAGE),
+        "AcknowledgeDuplicate": ("leader", CLIENT, Kind.REPLY),
+        "RefuseBatch": ("leader", CLIENT, Kind.REFUSED),
+        "FailAppend": ("leader", CLIENT, Kind.REFUSED),
+        "TakeSnapshot": ("leader", "", Kind.EVENT),
+        "Restart": ("leader", "", Kind.RESTART),
+        "ExpireProducer": ("leader", "", Kind.EVENT),
+    },
+    "IdempotentProducer": {
+        "AllocateProducerId": (COORDINATOR, CLIENT, Kind.REPLY),
+        "Send": (CLIENT, "partition", Kind.MESSAGE),
+        "Resend": (CLIENT, "partition", Kind.MESSAGE),
+        "AppendBatch": ("partition", "", Kind.EVENT),
+        "AcknowledgeDuplicate": ("partition", "", Kind.EVENT),
+        "RefuseBatch": ("partition", "", Kind.EVENT),
+        "ReceiveAcknowledgement": ("partition", CLIENT, Kind.REPLY),
+        "ReceiveError": ("partition", CLIENT, Kind.REFUSED),
+        "Expire": (CLIENT, "", Kind.EVENT),
+        "RestartProducer": (CLIENT, "", Kind.RESTART),
+        "ExpireProducer": ("partition", "", Kind.EVENT),
+        "AdvanceHighWatermark": ("partition", "", Kind.EVENT),
+        "Replicate": ("partition", REPLICA, Kind.MESSAGE),
+        "TruncateFollower": (REPLICA, "", Kind.EVENT),
+        "ShrinkIsr": ("partition", "", Kind.EVENT),
+        "ExpandIsr": ("partition", "", Kind.EVENT),
+        "Crash": (REPLICA, "", Kind.CRASH),
+        "Restart": (REPLICA, "", Kind.RESTART),
+        "TakeSnapshot": (REPLICA, "", Kind.EVENT),
+        "ElectLeader": (CONTROLLER, REPLICA, Kind.MESSAGE),
+        "ElectUncleanLeader": (CONTROLLER, REPLICA, Kind.MESSAGE),
+    },
+    "EpochBump": {
+        "RequestBump": (CLIENT, COORDINATOR, Kind.MESSAGE),
+        "RepeatBump": (CLIENT, COORDINATOR, Kind.MESSAGE),
+        "HandleBump": (COORDINATOR, "", Kind.EVENT),
+        "ReceiveBump": (COORDINATOR, CLIENT, Kind.REPLY),
+        "ReceiveFencing": (COORDINATOR, CLIENT, Kind.REFUSED),
+        "AnotherInstanceAsks": ("another instance", COORDINATOR, Kind.MESSAGE),
+    },
+}
+_ROLES = {
+    "producer": Role.CLIENT,
+    "another instance": Role.CLIENT,
+    "coordinator": Role.COORDINATOR,
+    "controller": Role.COORDINATOR,
+    "leader": Role.PARTITION,
+    "partition": Role.PARTITION,
+    "replica": Role.BROKER,
+}
+_CALL = re.compile(r"(\w+)(?:\((.*)\))?$")
+
+
+def diagram(module: str, behaviour: Sequence[Step], violated: str) -> str:
+    """The picture of a counterexample, or "" for a module that the table does not know.
+
+    Args:
+        module: the module of the actions.
+        behaviour: the states, the first one being the initial state.
+        violated: the property that the last state violates.
+    """
+    actors = ACTORS.get(module)
+    steps = behaviour[1:]
+    if actors is None or not steps:
+        return ""
+    arrows = [_arrow(actors, step.action) for step in steps]
+    names = {name for arrow in arrows for name in (arrow.source, arrow.target) if name}
+    roles = {name: _ROLES[name if name in _ROLES else name.split()[0]] for name in names}
+    return from_story(arrows, Violation(len(arrows) - 1, f"violates {violated}"), roles)
+
+
+def _arrow(actors: dict[str, tuple[str, str, Kind]], call: str) -> Arrow:
+    """One step. An action that the table does not know is drawn as the client's own."""
+    found = _CALL.match(call)
+    name = found[1] if found else call
+    arguments = [word.strip().strip('"') for word in (found[2] or "").split(",")] if found else []
+    source, target, kind = actors.get(name, ("producer", "", Kind.EVENT))
+    return Arrow(source.format(*arguments), target.format(*arguments), call, kind)

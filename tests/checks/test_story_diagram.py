@@ -1,0 +1,27 @@
+"""Counterexamples as pictures."""
+
+import pytest
+
+from kafka_eos import machine
+from kafka_eos.epoch_bump import EpochBump
+from kafka_eos.idempotent_producer import IdempotentProducer
+from kafka_eos.partition_log import PartitionLog
+from kafka_eos_checks.story import Step
+from kafka_eos_checks.story_diagram import ACTORS, diagram
+
+
+@pytest.mark.parametrize("cls", [PartitionLog, IdempotentProducer, EpochBump])
+def test_every_action_of_a_machine_has_its_row_and_no_other_has(cls):
+    assert set(ACTORS[cls.MODULE]) == {action.name for action in machine.actions(cls)}
+
+
+def test_a_counterexample_shows_its_steps_its_lifelines_and_what_it_violates():
+    behaviour = [Step("Init", {}), Step("Send(1)", {}), Step('Crash("a")', {}), Step('ElectLeader("b")', {})]
+    picture = diagram("IdempotentProducer", behaviour, "NoLoss")
+    for text in ("Send(1)", "replica a", "replica b", "producer", "controller", "violates NoLoss"):
+        assert text in picture
+
+
+def test_a_module_without_rows_and_a_behaviour_without_steps_have_no_picture():
+    assert diagram("Delivery", [Step("Init", {}), Step("SendValue(1)", {})], "P") == ""
+    assert diagram("PartitionLog", [Step("Init", {})], "P") == ""
