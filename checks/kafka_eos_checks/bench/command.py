@@ -1,0 +1,120 @@
+"""``kafka-eos bench``: how fast it is, beside others that do the same work. Not a test: no figure makes it fail."""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from kafka_eos_checks.bench import codec, graphs, processes, replay
+from kafka_eos_checks.bench.measure import machine_line, short
+from kafka_eos_checks.terminal import answer_console, progress_console
+from kafka_eos_checks.verdict import Verdict, write_verdicts
+
+Part = Callable[..., Iterator[Verdict]]  # called with a folder for its files, and ``quick``
+PARTS: dict[str, Part] = {
+    "codec": codec.run,
+    "graph": graphs.run,
+    "processes": processes.run,
+    "replay": replay.run,  # the last, for its Spark leaves a JVM
+}
+
+EPILOG = """examples:
+  kafka-eos bench --quick
+  kafka-eos bench --only codec replay --json bench.json
+
+Every figure is the median of several rounds, with the smallest and the largest. A ratio is that of two sides which
+took turns in the same run: how many times as long the other side took. A peer that is not installed is named with the
+reason.
+
+exit codes: 0 equal results on both sides of every comparison, however long they took, 1 results differ, 2 it cannot run
+"""
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``bench``."""
+    parser = subparsers.add_parser(
+        "bench",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", nargs="+", choices=tuple(PARTS), metavar="NAME", help=f"some of: {', '.join(PARTS)}")
+    parser.add_argument("--quick", action="store_true", help="less input and fewer rounds: under three minutes")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, print, write."""
+    started = time.perf_counter()
+    answer_console.print(machine_line())
+    verdicts: list[Verdict] = []
+    for name in [part for part in PARTS if part in (arguments.only or PARTS)]:
+        try:
+            found = run_part(PARTS[name], quick=arguments.quick)
+        except OSError as error:
+            print(f"kafka-eos bench: {name}: {error}", file=sys.stderr)
+            return 2
+        answer_console.print(table(found, name))
+        verdicts += found
+    if arguments.json:
+        write_verdicts(arguments.json, verdicts)
+    differing = [verdict for verdict in verdicts if not verdict.ok]
+    for verdict in differing:
+        answer_console.print(f"FAIL {verdict.name}: {verdict.found}", markup=False, soft_wrap=True)
+    shown = "all results equal" if not differing else f"{len(differing)} differ"
+    answer_console.print(
+        f"{len(verdicts)} verdicts in {time.perf_counter() - started:.0f} s, {machine_line()}: {shown}"
+    )
+    return 1 if differing else 0
+
+
+def run_part(part: Part, *, quick: bool) -> list[Verdict]:
+    """One part, in a folder of its own that goes away with it."""
+    with tempfile.TemporaryDirectory(prefix="kafka-eos-bench-") as folder:
+        verdicts = []
+        for verdict in part(Path(folder), quick=quick):
+            progress_console.print(f"{verdict.name}: {verdict.found}", markup=False, soft_wrap=True)
+            verdicts.append(verdict)
+        return verdicts
+
+
+def table(verdicts: Sequence[Verdict], title: str) -> Table:
+    """Our sides with their peers below: what each reached, the ratio, and whether the results are equal."""
+    made = Table(title=title, box=None, pad_edge=False, title_justify="left")
+    made.add_column("", overflow="fold")
+    made.add_column("what", overflow="fold", min_width=30)
+    for column in ("ours", "theirs", "unit", "ratio", "CPU s"):
+        made.add_column(column, justify="right", overflow="fold")
+    made.add_column("found", overflow="fold")
+    given = ""
+    for verdict in verdicts:
+        figures = verdict.figures
+        if (now := f"{figures.get('input', '')}; load {figures.get('load', 'not looked at')}") != given:
+            given = now
+            made.add_section()
+            made.add_row("", f"[bold]{given}[/]")
+        ours, _, peer = verdict.name.partition(": ")[2].partition(" against ")
+        cpu = [short(float(figures[name])) for name in ("cpu_seconds", "their_cpu_seconds") if name in figures]
+        made.add_row(
+            "[green]ok[/]" if verdict.ok else "[red]FAIL[/]",
+            f"  against {peer}" if peer else ours,
+            "" if peer else _with_range(figures, "ours"),
+            _with_range(figures, "theirs"),
+            str(figures.get("unit", "")),
+            _with_range(figures, "ratio"),
+            cpu[-1] if cpu else "",
+            verdict.found,
+        )
+    return made
+
+
+def _with_range(figures: dict[str, int | float | str], name: str) -> str:
+    value = figures.get(name)
+    return f"{short(value)} ({figures[f'{name}_range']})" if isinstance(value, int | float) else ""

@@ -1,0 +1,61 @@
+"""Whole processes, from start to end, as a person waits for them: the audit of the kept recordings."""
+
+import json
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from kafka_eos_checks.bench.measure import Answer, Side, Work, measure, module_or_reason, verdicts
+from kafka_eos_checks.record.recording import kept_recordings
+from kafka_eos_checks.verdict import Verdict
+
+SECONDS = 180
+LOCAL_TARGET, SPARK_TARGET = 2.0, 12.0  # seconds
+
+
+def audit_process(recordings: Sequence[Path], out: Path, *options: str) -> Answer:
+    """Run ``kafka-eos audit`` and count what it found."""
+    command = [sys.executable, "-m", "kafka_eos_checks.cli", "audit", *map(str, recordings), "--json", str(out)]
+    out.unlink(missing_ok=True)
+    done = subprocess.run([*command, *options], check=False, timeout=SECONDS, capture_output=True)
+    if not out.is_file():
+        raise OSError(f"{' '.join(command)}: {done.stderr.decode(errors='replace')[-500:]}")
+    return answer_of(json.loads(out.read_text(encoding="utf-8")), done.returncode)
+
+
+def answer_of(rows: Sequence[dict[str, object]], exit_code: int) -> Answer:
+    """The verdicts of an audit as numbers: all but the times they took."""
+    kept = [{name: row[name] for name in ("name", "found", "ok", "figures")} for row in rows]
+    text = json.dumps(kept, sort_keys=True).encode()
+    return {"exit code": exit_code, "verdicts": len(rows), "CRC of the verdicts": zlib.crc32(text)}
+
+
+def run(folder: Path, *, quick: bool) -> Iterator[Verdict]:
+    """Measure the audit of all kept recordings with and without Spark, each as one process."""
+    recordings = kept_recordings()
+    if not recordings:
+        found = "skipped: no kept recordings beside the package; run it in a clone"
+        yield Verdict(check="bench", name="processes: audit", expected="equal results", found=found, ok=True)
+        return
+    _, no_spark = module_or_reason("pyspark.sql")
+    size = sum(path.stat().st_size for path in recordings)
+    given = f"{len(recordings)} packed recordings, {size / 1e3:.0f} kB"
+    local = Side(
+        name="without Spark",
+        run=partial(audit_process, recordings, folder / "local.json"),
+        in_process=False,
+    )
+    spark = Side(
+        name="with Spark",
+        run=partial(audit_process, recordings, folder / "spark.json", "--spark"),
+        absent=no_spark,
+        in_process=False,
+    )
+    measured = measure([local, spark], 3 if quick else 5, label="processes", warm_up=False)
+    work = Work(part="processes", name="audit", given=given, amount=1, unit="s", target=LOCAL_TARGET)
+    yield from verdicts(work, local, [spark], measured)
+    yield from verdicts(replace(work, target=SPARK_TARGET), spark, [], measured)

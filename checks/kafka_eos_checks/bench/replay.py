@@ -1,0 +1,253 @@
+"""The audit of millions of small batches, against engines that ask the same question of a table.
+
+Ours reads the segments, compares CRCs and applies all its rules. The others get the batch headers as Parquet, made for
+them beforehand, and a query that needs to know less: no holes, no markers, no sequence that wraps, and a duplicate
+that is the batch before once more. All have to count the same findings at the same offsets.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kafka_eos_checks.bench.generator import Batches, clean_batches, plant, write
+from kafka_eos_checks.bench.measure import Answer, Side, Work, measure, module_or_reason, verdicts
+from kafka_eos_checks.replay import local
+from kafka_eos_checks.replay.findings import Finding
+from kafka_eos_checks.replay.headers import Headers, read_index
+from kafka_eos_checks.replay.local import LogAudit, fold
+from kafka_eos_checks.replay.rules import DUPLICATE, GAP, STALE_EPOCH
+from kafka_eos_checks.replay.splits import PartitionLog, Split, find_logs, plan
+from kafka_eos_checks.replay.summary import chunks_of, summarise
+from kafka_eos_checks.terminal import progress_console
+from kafka_eos_checks.verdict import Verdict
+
+SEED = 23
+PARTITIONS, PRODUCERS, FAULTS, VALUE_BYTES = 8, 50, 3, 100
+RULES = (DUPLICATE, GAP, STALE_EPOCH)
+TOPIC = "bench"
+
+SQL = """
+WITH numbered AS (
+  SELECT *, max(producer_epoch) OVER (
+    PARTITION BY topic, "partition", producer_id ORDER BY base_offset
+    ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS highest_epoch
+  FROM {batches}
+),
+followed AS (
+  SELECT base_offset, base_sequence, lag(last_sequence, 1, -1) OVER (
+    PARTITION BY topic, "partition", producer_id, producer_epoch ORDER BY base_offset) AS before
+  FROM numbered WHERE producer_epoch = highest_epoch
+)
+SELECT 'stale epoch' AS rule, count(*) AS findings, sum(base_offset) AS offsets
+FROM numbered WHERE producer_epoch < highest_epoch
+UNION ALL SELECT 'duplicate', count(*), sum(base_offset) FROM followed WHERE base_sequence <= before
+UNION ALL SELECT 'gap', count(*), sum(base_offset) FROM followed WHERE base_sequence > before + 1
+"""
+
+
+def generate(folder: Path, batches: int) -> list[Batches]:
+    """Logs of :data:`PARTITIONS` partitions; the first has the faults. Writes them as segments."""
+    made = []
+    for partition in range(PARTITIONS):
+        log = clean_batches(SEED + partition, batches // PARTITIONS, producers=PRODUCERS)
+        if partition == 0:
+            log = plant(log, SEED, FAULTS)
+        write(folder / f"{TOPIC}-{partition}", log, VALUE_BYTES, SEED + partition)
+        made.append(log)
+    return made
+
+
+def answer_of(rows: Sequence[tuple[str, int, int]]) -> Answer:
+    """Rule, findings, sum of their offsets, as an answer."""
+    answer: dict[str, int] = {}
+    for rule, findings, offsets in rows:
+        answer |= {rule: int(findings), f"{rule} offsets": int(offsets or 0)}
+    return answer
+
+
+def answer_of_findings(findings: Sequence[Finding]) -> Answer:
+    """Our findings as an answer."""
+    offsets = {rule: [finding.offset or 0 for finding in findings if finding.rule == rule] for rule in RULES}
+    strange = {finding.rule for finding in findings} - set(RULES)
+    assert not strange, f"a generated log has no {strange}"
+    return answer_of([(rule, len(found), sum(found)) for rule, found in offsets.items()])
+
+
+def _answer_of_audits(audits: Sequence[LogAudit]) -> Answer:
+    found = answer_of_findings([finding for audit in audits for finding in audit.findings])
+    return {**found, "batches": sum(audit.batches for audit in audits)}
+
+
+def audit_local(logs: Sequence[PartitionLog], check_crc: bool) -> Answer:
+    """The audit in this process."""
+    return _answer_of_audits(local.audit_logs(logs, check_crc=check_crc))
+
+
+def audit_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
+    """The audit on a Spark that runs already."""
+    from kafka_eos_checks.replay import spark  # noqa: PLC0415 - optional
+
+    return _answer_of_audits(spark.audit_logs(logs, spark=session))
+
+
+def audit_headers(held: Sequence[tuple[PartitionLog, list[Split], list[tuple[Split, int, Headers]]]]) -> Answer:
+    """The rules alone, on headers in memory; a chunk with a finding is read again from its file."""
+    audits = [fold(log, splits, (summarise(*chunk) for chunk in chunks)) for log, splits, chunks in held]
+    return _answer_of_audits(audits)
+
+
+def hold_headers(
+    logs: Sequence[PartitionLog],
+) -> list[tuple[PartitionLog, list[Split], list[tuple[Split, int, Headers]]]]:
+    """For each log its splits and the headers of all chunks."""
+    held = []
+    for log in logs:
+        splits = plan([log])
+        chunks = [(s, start, headers) for s in splits for start, headers in chunks_of(s, read_index(s.path))]
+        held.append((log, splits, chunks))
+    return held
+
+
+# ---- the same headers as a table
+
+
+def to_table(pyarrow: Any, made: Sequence[Batches]) -> Any:
+    """The batches as an Arrow table, in order of partition and offset."""
+    tables = []
+    for partition, log in enumerate(made):
+        columns = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence", "last_sequence")
+        topic = pyarrow.array([TOPIC] * len(log)).dictionary_encode()
+        number = pyarrow.array([partition] * len(log), pyarrow.int32())
+        data = {name: getattr(log, name) for name in columns}
+        tables.append(pyarrow.table({"topic": topic, "partition": number, **data}))
+    return pyarrow.concat_tables(tables).unify_dictionaries()
+
+
+def scan(dataset: Any, compute: Any, parquet: Path) -> Answer:
+    """The floor: every column read once and summed, no rule."""
+    table = dataset.read_table(parquet)
+    for name in table.column_names[1:]:
+        compute.sum(table[name])
+    return {"batches": table.num_rows}
+
+
+def query_duckdb(connection: Any, source: str) -> Answer:
+    """The windows in SQL."""
+    return answer_of(connection.execute(SQL.format(batches=source)).fetchall())
+
+
+def query_polars(polars: Any, frame: Any) -> Answer:
+    """The same windows as expressions; the rows are in order of offset already."""
+    keys = ["topic", "partition", "producer_id"]
+    col = polars.col
+    numbered = frame.with_columns(highest=col("producer_epoch").cum_max().over(keys))
+    before = col("last_sequence").shift(1, fill_value=-1).over([*keys, "producer_epoch"])
+    followed = numbered.filter(col("producer_epoch") == col("highest")).with_columns(before=before)
+    found = {
+        STALE_EPOCH: numbered.filter(col("producer_epoch") < col("highest")),
+        DUPLICATE: followed.filter(col("base_sequence") <= col("before")),
+        GAP: followed.filter(col("base_sequence") > col("before") + 1),
+    }
+    counted = [part.select(polars.len().alias("n"), col("base_offset").sum().alias("o")) for part in found.values()]
+    results = polars.collect_all(counted)
+    return answer_of([(rule, *result.row(0)) for rule, result in zip(found, results, strict=True)])
+
+
+# ---- the part
+
+
+def run(folder: Path, *, quick: bool) -> Iterator[Verdict]:
+    """Measure the audit of generated logs.
+
+    Args:
+        folder: where the logs go, about 280 bytes a batch.
+        quick: a million batches instead of four.
+    """
+    count, rounds = (1_000_000, 3) if quick else (4_000_000, 5)
+    with progress_console.status(f"replay: writing {count:,} batches"):
+        made = generate(folder / "logs", count)
+    logs = find_logs(folder / "logs")
+    batches = sum(len(log) for log in made)
+    size = sum(path.stat().st_size for path in folder.rglob("*.log"))
+    given = f"{batches:,} batches, {size / 1e6:.0f} MB, {PARTITIONS} partitions, {FAULTS} faults of each kind"
+    work = Work(part="replay", name="small", given=given, amount=batches, unit="batches/s")
+    with ExitStack() as stack:
+        engines = [
+            Side(name="audit in one process", run=partial(audit_local, logs, True)),
+            Side(name="audit in one process without CRC", run=partial(audit_local, logs, False)),
+            _spark_side(stack, logs),
+        ]
+        peers = table_sides(folder, made)
+        measured = measure([*engines, *peers], rounds, label="replay")
+        checked, unchecked, spark = engines
+        yield from verdicts(work, checked, peers, measured)
+        yield from verdicts(work, unchecked, peers[1:], measured)
+        yield from verdicts(work, spark, [checked, *peers], measured)
+    held = hold_headers(logs)
+    rules = Side(name="the rules alone, headers in memory", run=partial(audit_headers, held))
+    peers = memory_sides(made)
+    yield from verdicts(work, rules, peers, measure([rules, *peers], rounds, label="replay, in memory"))
+
+
+def _spark_side(stack: ExitStack, logs: Sequence[PartitionLog]) -> Side:
+    """Spark, started once; its start is told by the part on processes."""
+    name = "audit on Spark, session running"
+    for module in ("pyspark.sql", "pyarrow"):
+        _, absent = module_or_reason(module)
+        if absent:
+            return Side(name=name, absent=absent)
+    from kafka_eos_checks.replay.spark import session  # noqa: PLC0415 - optional
+
+    began = time.perf_counter()
+    active = stack.enter_context(session(short=False))
+    progress_console.print(f"replay: Spark started in {time.perf_counter() - began:.1f} s")
+    return Side(name=name, run=partial(audit_spark, logs, active))
+
+
+def table_sides(folder: Path, made: Sequence[Batches]) -> list[Side]:
+    """Others on Parquet; they use all cores."""
+    pyarrow, no_pyarrow = module_or_reason("pyarrow")
+    duckdb, no_duckdb = module_or_reason("duckdb")
+    polars, no_polars = module_or_reason("polars")
+    parquet = folder / "batches.parquet"
+    if pyarrow is None:
+        names = ("a Parquet scan by pyarrow", "DuckDB on Parquet", "polars on Parquet")
+        return [Side(name=name, absent=no_pyarrow) for name in names]
+    module_or_reason("pyarrow.parquet")[0].write_table(to_table(pyarrow, made), parquet)
+    sides = [
+        Side(
+            name="a Parquet scan by pyarrow",
+            run=partial(scan, module_or_reason("pyarrow.parquet")[0], module_or_reason("pyarrow.compute")[0], parquet),
+        )
+    ]
+    if duckdb is None:
+        sides.append(Side(name="DuckDB on Parquet", absent=no_duckdb))
+    else:
+        source = f"read_parquet('{parquet}')"
+        sides.append(Side(name="DuckDB on Parquet", run=partial(query_duckdb, duckdb.connect(), source)))
+    if polars is None:
+        sides.append(Side(name="polars on Parquet", absent=no_polars))
+    else:
+        sides.append(Side(name="polars on Parquet", run=lambda: query_polars(polars, polars.scan_parquet(parquet))))
+    return sides
+
+
+def memory_sides(made: Sequence[Batches]) -> list[Side]:
+    """Others on an Arrow table in memory."""
+    pyarrow, no_pyarrow = module_or_reason("pyarrow")
+    duckdb, no_duckdb = module_or_reason("duckdb")
+    polars, no_polars = module_or_reason("polars")
+    no_duckdb, no_polars = no_pyarrow or no_duckdb, no_pyarrow or no_polars
+    table = to_table(pyarrow, made) if pyarrow is not None else None
+    sides = [Side(name="DuckDB in memory", absent=no_duckdb), Side(name="polars in memory", absent=no_polars)]
+    if not no_duckdb:
+        connection = duckdb.connect()
+        connection.register("batches", table)
+        sides[0] = Side(name="DuckDB in memory", run=partial(query_duckdb, connection, "batches"))
+    if not no_polars:
+        frame = polars.from_arrow(table)
+        sides[1] = Side(name="polars in memory", run=lambda: query_polars(polars, frame.lazy()))
+    return sides
