@@ -49,7 +49,7 @@ EPILOG = """examples:
   kafka-eos model-check --tier small
   kafka-eos conformance PartitionLog
   kafka-eos audit /var/lib/kafka/data
-  kafka-eos simulate IdempotentProducer --seed 7
+  kafka-eos simulate --seed 7
 
 exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 the input or the call cannot be used
 """
