@@ -101,7 +101,7 @@ def simulate(plan: Plan, registry: Registry | None = None) -> Simulated:
     if plan.mutant:
         mutant = (registry or Registry()).get(plan.mutant)
         machine = mutated(IdempotentProducer, mutant.overrides)
-        settings["snapshots"] = mutant.constants.get("Snapshots") == "TRUE"
+        settings["snapshots"] = mutant.constants.get("Snapshots", "TRUE") == "TRUE"  # PartitionLog always has them
         settings["expiration"] = mutant.constants.get("Expiration") == "TRUE"
     constants = Constants(**settings)
     simulation = Simulation(machine, constants, plan.seed, FAULTS | dict(plan.faults), RECOVERY)
