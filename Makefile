@@ -25,16 +25,18 @@ lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-model-check: setup ## check every model of the small and full tiers with TLC, mutants included
+model-check: setup ## check every model of the small and full tiers with TLC
 	$(KAFKA_EOS) model-check --tier full --json $(VERDICTS)/models.json
-	$(KAFKA_EOS) model-check --mutants --json $(VERDICTS)/mutants.json
 
 model-check-deep: setup ## the deep tier too: larger constants, more than an hour
 	$(KAFKA_EOS) model-check --tier deep --json $(VERDICTS)/model-check-deep.json
 
-conformance: setup ## compare the reference's state graphs with TLC's, and those of its mutants
+mutants: setup ## every mutant against TLC, graph equality and replay, as a matrix
+	$(KAFKA_EOS) mutants --json $(VERDICTS)/mutants.json
+
+conformance: setup ## compare the reference's state graphs with TLC's, and validate traces
 	$(KAFKA_EOS) conformance --json $(VERDICTS)/graphs.json
-	$(KAFKA_EOS) conformance --mutant all --json $(VERDICTS)/graph-mutants.json
+	$(KAFKA_EOS) traces --json $(VERDICTS)/traces.json
 
 replay: setup ## audit the kept recordings with local Spark
 	$(KAFKA_EOS) verify --only recordings
@@ -78,4 +80,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all setup test lint model-check model-check-deep conformance replay report record bench fuzz lock clean help
+.PHONY: all setup test lint mutants model-check model-check-deep conformance replay report record bench fuzz lock clean help

@@ -26,6 +26,10 @@ SUBCOMMANDS = {
         "kafka_eos_checks.conformance",
         "compare the reference's state graphs with TLC's, refusals included",
     ),
+    "mutants": (
+        "kafka_eos_checks.mutant_matrix",
+        "every mutant against TLC, graph equality and replay",
+    ),
     "traces": (
         "kafka_eos_checks.trace_check",
         "validate recorded and simulated runs against the spec, with two judges",

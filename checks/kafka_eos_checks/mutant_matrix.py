@@ -1,0 +1,163 @@
+"""``kafka-eos mutants``: every mutant against every means that is to kill it.
+
+===========  ====================================================================================
+means        how it kills
+===========  ====================================================================================
+TLC          the mutated spec violates the property that the registry names
+graph        the mutated reference is told apart from TLC's graph of the spec
+replay       the audit finds what the mutated simulator left behind, by the rule that is named
+===========  ====================================================================================
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from rich.table import Table
+
+from kafka_eos_checks import conformance, model_check
+from kafka_eos_checks.models import MalformedRegistry, Model, Registry
+from kafka_eos_checks.replay.audit import audit
+from kafka_eos_checks.replay.histories import HISTORY_RULES
+from kafka_eos_checks.replay.rules import LOG_RULES
+from kafka_eos_checks.simulate import Plan, simulate, write_recording
+from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.verdict import Verdict, write_verdicts
+
+MOST_SEEDS = 200
+RULES = frozenset({*LOG_RULES, *HISTORY_RULES})
+
+# What brings the most out, within a few milliseconds a run. Where the faults differ, so does what the mutant needs:
+# a late copy of an expired batch, or a replica that loads its snapshot while batches are in flight.
+BUSY: dict[str, Any] = {"steps": 200, "values": 12, "faults": {"Resend": 6.0, "Expire": 1.0, "Crash": 1.0}}
+EXPIRING: dict[str, Any] = {"steps": 60, "values": 2, "faults": {"Resend": 6.0, "Expire": 3.0}}
+LOADING: dict[str, Any] = {
+    "steps": 60,
+    "values": 4,
+    "replicas": 1,
+    "faults": {"Resend": 10.0, "Expire": 0.1, "Crash": 6.0, "TakeSnapshot": 10.0},
+}
+SETTINGS: Mapping[str, dict[str, Any]] = {"IsFenced": EXPIRING, "MayExpire": EXPIRING, "SnapshotOf": LOADING}
+
+EPILOG = """examples:
+  kafka-eos mutants
+  kafka-eos mutants --only replay --json build/replay-mutants.json
+"""
+
+
+def settings_of(mutant: Model) -> dict[str, Any]:
+    """The plan of simulations in which a mutant shows."""
+    return next((SETTINGS[rule] for rule in mutant.overrides if rule in SETTINGS), BUSY)
+
+
+def rules_that_fire(plan: Plan, folder: Path, registry: Registry) -> set[str]:
+    """The rules of the audit that find something in the recording of a simulation."""
+    write_recording(simulate(plan, registry), folder)
+    return {verdict.name for verdict in audit([folder]) if not verdict.ok} & RULES
+
+
+def replay_mutants(registry: Registry) -> Iterator[Verdict]:
+    """Whether the audit finds what each mutated simulator left behind; the first seed that shows it counts."""
+    for mutant in registry.mutants.values():
+        began = monotonic()
+        if not mutant.replay:
+            yield Verdict(
+                check="replay-mutant",
+                name=mutant.name,
+                expected="not visible",
+                found="not visible",
+                ok=True,
+                evidence=mutant.replay_blind,
+            )
+            continue
+        found: set[str] = set()
+        seed = -1
+        with tempfile.TemporaryDirectory(prefix="kafka-eos-mutant-") as folder:
+            while mutant.replay not in found and seed + 1 < MOST_SEEDS:
+                seed += 1
+                plan = Plan(seed=seed, mutant=mutant.name, **settings_of(mutant))
+                found = rules_that_fire(plan, Path(folder) / str(seed), registry)
+        shown = mutant.replay in found
+        yield Verdict(
+            check="replay-mutant",
+            name=mutant.name,
+            expected=f"finds {mutant.replay}",
+            found=f"finds {mutant.replay}" if shown else f"nothing in {seed + 1} seeds",
+            ok=shown,
+            seconds=monotonic() - began,
+            figures={"seed": seed},
+            evidence=f"rules that fire with seed {seed}: {', '.join(sorted(found)) or 'none'}",
+        )
+
+
+def tlc_mutants(registry: Registry) -> Iterator[Verdict]:
+    """Whether TLC finds the named property violated."""
+    for outcome in model_check.check_models(list(registry.mutants.values())):
+        yield model_check.to_verdict(outcome)
+
+
+def graph_mutants(registry: Registry) -> Iterator[Verdict]:
+    """Whether the mutated reference is told apart."""
+    yield from conformance.check(registry, [], list(registry.mutants.values()))
+
+
+MEANS = {"TLC": tlc_mutants, "graph": graph_mutants, "replay": replay_mutants}
+
+
+def matrix(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]]) -> Table:
+    """A row a mutant, a column a means."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("mutant", *verdicts, "why not"):
+        table.add_column(column, overflow="fold")
+    cells = {(means, v.name): v for means, own in verdicts.items() for v in own}
+    for mutant in registry.mutants.values():
+        row = [_cell(cells.get((means, mutant.name))) for means in verdicts]
+        table.add_row(mutant.name, *row, mutant.replay_blind)
+    return table
+
+
+def _cell(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return ""
+    if not verdict.ok:
+        return "[red]survives[/]"
+    return "-" if verdict.found == "not visible" else verdict.found.removeprefix("violates ").removeprefix("finds ")
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``mutants``."""
+    parser = subparsers.add_parser(
+        "mutants",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", choices=tuple(MEANS), help="one of the means")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``mutants``."""
+    try:
+        registry = Registry()
+        verdicts: dict[str, list[Verdict]] = {}
+        for means in [arguments.only] if arguments.only else MEANS:
+            progress_console.print(f"mutants by {means}")
+            verdicts[means] = list(MEANS[means](registry))
+    except MalformedRegistry as error:
+        print(f"kafka-eos mutants: {error}", file=sys.stderr)
+        return 2
+    answer_console.print(matrix(registry, verdicts))
+    every = [verdict for own in verdicts.values() for verdict in own]
+    surviving = [verdict for verdict in every if not verdict.ok]
+    if surviving:
+        print_verdicts(surviving, "survivors")
+    if arguments.json:
+        write_verdicts(arguments.json, every)
+    return 1 if surviving else 0
