@@ -21,11 +21,15 @@
       *Unknown*: the history does not show who gave the epoch; an ``EndTxn`` of the producer is not answered yet; or
       the log has a marker of a higher epoch, for the coordinator may have fenced the producer when its transaction
       timed out, and a log has no common order with a history.
-    - OUT_OF_ORDER_SEQUENCE_NUMBER in the answer to a ``Produce`` whose batch is the next expected one: when it was
-      sent, an acknowledged batch of the same (partition, producer id, epoch) ended right before it, or none had been
-      sent and it begins with 0; it was sent once; and no later batch was acknowledged before the refusal.
+    - OUT_OF_ORDER_SEQUENCE_NUMBER in the answer to a ``Produce`` whose batch is either the next expected one or a
+      retry that the leader has to remember. When that very request was sent, an acknowledged batch of the same
+      (partition, producer id, epoch) ended right before it, or it begins with 0; and fewer than five batches with
+      later sequences were sent before the refusal. A batch that is not stored is then the next one, and one that is
+      stored is among the last five. Attempts that the history does not tell apart (``request`` or ``attempt`` in the
+      event's detail) are judged by the first of them.
 """
 
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,15 +37,17 @@ from pathlib import Path
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.history import Event
+from kafka_eos.producer_state import Limits
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.headers import CONTROL_MASK, TRANSACTIONAL_MASK, is_set, read_blocks, read_index
 from kafka_eos_checks.replay.records import decode_block
-from kafka_eos_checks.replay.rules import following
+from kafka_eos_checks.replay.rules import HALF, SEQUENCE_MASK
 from kafka_eos_checks.replay.splits import PartitionLog
 
 LOST, DUPLICATE_VALUE, REFUSED = "acknowledged but lost", "duplicate value", "refused without cause"
 HISTORY_RULES = (LOST, DUPLICATE_VALUE, REFUSED)
 EPOCH_REFUSALS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+WINDOW = Limits().cached_batches  # batches that a leader remembers of a producer
 _ABORT = b"\0\0"  # the type in a control record's key, after its version
 
 Place = tuple[str, int]  # topic, partition
@@ -233,17 +239,41 @@ def _place(event: Event) -> Place | None:
     return None if event.topic is None or event.partition is None else (event.topic, event.partition)
 
 
+_Request = tuple[str, int, str]  # process, base sequence, its number or the attempt's
+
+
 @dataclass(slots=True)
 class _Sequences:
     """The batches of one (partition, producer id, epoch) in a history.
 
     Attributes:
-        acknowledged: the last sequence of the acknowledged batches, -1 for none.
-        sent: by base sequence, how often a batch was sent and what was acknowledged when it first was.
+        ends: the sequences that come right after an acknowledged batch.
+        counts: by base sequence, the numbers of records with which a batch was sent.
+        bases: the same base sequences, in ascending order.
+        prepared: by request, whether what comes right before its batch was acknowledged when it was sent.
     """
 
-    acknowledged: int = -1
-    sent: dict[int, tuple[int, int]] = field(default_factory=dict)
+    ends: set[int] = field(default_factory=set)
+    counts: dict[int, set[int | None]] = field(default_factory=dict)
+    bases: list[int] = field(default_factory=list)
+    prepared: dict[_Request, bool] = field(default_factory=dict)
+
+    def sent(self, request: _Request, sequence: int, count: int | None) -> None:
+        """A request goes out; of attempts that cannot be told apart the first counts."""
+        if sequence not in self.counts:
+            insort(self.bases, sequence)
+        self.counts.setdefault(sequence, set()).add(count)
+        self.prepared.setdefault(request, sequence in self.ends)
+
+    def later(self, sequence: int) -> int:
+        """How many batches with later sequences were sent, modulo 2^31."""
+        end = sequence + HALF
+        wrapped = bisect_left(self.bases, end & SEQUENCE_MASK) if end > SEQUENCE_MASK else 0
+        return wrapped + bisect_left(self.bases, end) - bisect_right(self.bases, sequence)
+
+    def begins_epoch(self) -> bool:
+        """Whether sequence 0 is the epoch's first, and not the one after 2^31 - 1."""
+        return not self.bases or self.bases[-1] < HALF
 
 
 def refused(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
@@ -344,17 +374,18 @@ class _Fencing:
 
 
 def _out_of_order(event: Event, sequence: int, known: _Sequences, figures: Figures) -> str:
-    """Follow one ``Produce`` event; evidence that the next expected batch was refused, or ""."""
+    """Follow one ``Produce`` event; evidence that a batch was refused that the leader has to take, or ""."""
+    request = (event.process, sequence, str(event.detail.get("request", event.detail.get("attempt"))))
     if event.phase == "invoke":
-        first = known.acknowledged if known.acknowledged >= 0 or not known.sent else -2
-        times, when = known.sent.get(sequence, (0, first))
-        known.sent[sequence] = (times + 1, when)
+        known.sent(request, sequence, event.record_count)
     elif event.phase == "ok" and event.record_count:
-        known.acknowledged = max(known.acknowledged, sequence + event.record_count - 1)
+        known.ends.add((sequence + event.record_count) & SEQUENCE_MASK)
     elif event.phase == "fail" and event.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         _count(figures, "checked")
-        times, when = known.sent.get(sequence, (0, -2))
-        if times == 1 and when >= -1 and following(when) == sequence and known.acknowledged == when:
-            before = "no batch was sent before it" if when < 0 else f"sequence {when} was acknowledged before it"
+        same = known.counts.get(sequence) == {event.record_count} != {None}
+        prepared = known.prepared.get(request, False) or (sequence == 0 and known.begins_epoch())
+        later = known.later(sequence)
+        if same and prepared and later < WINDOW:
+            before = f"what comes before it was acknowledged and {later} later batch(es) sent"
             return f"Produce of sequence {sequence} refused with OUT_OF_ORDER_SEQUENCE_NUMBER, but {before}"
     return ""

@@ -29,11 +29,19 @@ def send(phase: str, value: str, offset: int | None = None, partition: int = 0) 
     return event("Send", phase, value, topic="orders", partition=partition, offset=offset)
 
 
-def produce(phase: str, sequence: int, error: ErrorCode = ErrorCode.NONE, epoch: int = 0, count: int = 2) -> Event:
-    return event(
+def produce(
+    phase: str,
+    sequence: int,
+    error: ErrorCode = ErrorCode.NONE,
+    epoch: int = 0,
+    count: int = 2,
+    attempt: int | None = None,
+) -> Event:
+    made = event(
         "Produce", phase, topic="orders", partition=0, producer_id=7, producer_epoch=epoch, base_sequence=sequence,
         record_count=count, error=None if phase == "invoke" else int(error),
     )  # fmt: skip
+    return replace(made, detail={} if attempt is None else {"attempt": attempt})
 
 
 def init(phase: str, pid: int = -1, epoch: int = -1, transactional_id: str | None = "t") -> Event:
@@ -191,11 +199,54 @@ def test_out_of_order_is_a_fair_answer_to_anything_else() -> None:
     refusal = produce("fail", 2, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert found([produce("invoke", 0), produce("invoke", 2), refusal]) == [], "0 may not have arrived"
     acknowledged = [produce("invoke", 0), produce("ok", 0)]
-    assert found([*acknowledged, produce("invoke", 2), produce("invoke", 2), refusal]) == [], "it may be there already"
-    later = [produce("invoke", 2), produce("invoke", 4), produce("ok", 4), refusal]
-    assert found([*acknowledged, *later]) == [], "a later batch was acknowledged, so it was not the next one"
     beyond = [produce("invoke", 4), produce("fail", 4, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
     assert found([*acknowledged, *beyond]) == []
+
+
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def sent_and_acknowledged(*sequences: int) -> list[Event]:
+    return [event for sequence in sequences for event in (produce("invoke", sequence), produce("ok", sequence))]
+
+
+def test_a_retry_within_the_window_of_five_must_not_be_refused_as_out_of_order() -> None:
+    retried = [*sent_and_acknowledged(0), produce("invoke", 2), produce("invoke", 2)]
+    later = [produce("invoke", sequence) for sequence in (4, 6, 8, 10, 12)]
+    refusal = produce("fail", 2, OUT_OF_ORDER)
+    assert found([*retried, refusal]) == [(REFUSED, None)], "stored it is a duplicate, and not stored the next one"
+    assert found([*retried, *later[:4], refusal]) == [(REFUSED, None)]
+    assert found([*retried, *later, refusal]) == [], "it may be stored and older than what the leader remembers"
+    assert found([*sent_and_acknowledged(0, 2), produce("invoke", 2), refusal]) == [(REFUSED, None)]
+    overtaken = [produce("invoke", 4), produce("ok", 4)]
+    assert found([*retried, *overtaken, refusal]) == [(REFUSED, None)], "4 is acknowledged, so 2 has to be stored"
+
+
+def test_an_attempt_is_judged_by_what_was_acknowledged_when_that_attempt_was_sent() -> None:
+    def run(number: int, refused: int | None) -> list[Event]:
+        early, late = (produce("invoke", 2, attempt=None if refused is None else n) for n in (1, 2))
+        refusal = produce("fail", 2, OUT_OF_ORDER, attempt=refused)
+        return [produce("invoke", 0), early, produce("ok", 0), late, refusal][:number]
+
+    assert found(run(5, refused=2)) == [(REFUSED, None)]
+    assert found(run(5, refused=1)) == [], "it may have come before the batch before it"
+    assert found(run(5, refused=None)) == [], "it may be either"
+    assert found(run(4, refused=2)) == []
+
+
+def test_two_batches_with_one_sequence_are_not_taken_for_attempts_of_one() -> None:
+    sent = [*sent_and_acknowledged(0), produce("invoke", 2), produce("invoke", 2, count=1)]
+    assert found([*sent, produce("fail", 2, OUT_OF_ORDER, count=1)]) == []
+
+
+def test_the_sequence_after_the_wrap_is_next_only_when_what_is_before_it_is_acknowledged() -> None:
+    last = 2**31 - 2
+    before, refusal = produce("invoke", last), produce("fail", 0, OUT_OF_ORDER)
+    assert found([before, produce("invoke", 0), refusal]) == []
+    assert found([before, produce("ok", last), produce("invoke", 0), refusal]) == [(REFUSED, None)]
+    retry = [*sent_and_acknowledged(last - 2), before, *(produce("invoke", sequence) for sequence in (0, 2, 4, 6))]
+    assert found([*retry, produce("fail", last, OUT_OF_ORDER)]) == [(REFUSED, None)]
+    assert found([*retry, produce("invoke", 8), produce("fail", last, OUT_OF_ORDER)]) == []
 
 
 def test_runs_are_judged_apart() -> None:

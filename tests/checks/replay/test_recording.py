@@ -1,5 +1,6 @@
 """The vectorised readers against the readable decoder on the segments of a real broker."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,10 +25,21 @@ def logs(request: pytest.FixtureRequest) -> Iterator[tuple[PartitionLog, ...]]:
         yield inputs.logs
 
 
-def test_the_audit_finds_what_java_stored_twice_after_a_crash_and_nothing_else() -> None:
-    result = run([RECORDINGS / "violations.tar.xz"])
-    assert {(f.rule, f.topic) for f in result.findings} == {("duplicate value", "java-crash-with-lost-acks")}
-    assert len(result.findings) > 1
+def found_in(recording: str) -> Counter[tuple[str, str]]:
+    return Counter((f.rule, f.topic) for f in run([RECORDINGS / f"{recording}.tar.xz"]).findings)
+
+
+def test_the_audit_finds_what_java_was_refused_and_stored_twice_after_a_crash_and_nothing_else() -> None:
+    found = found_in("violations")
+    assert found.keys() == {
+        (rule, "java-crash-with-lost-acks") for rule in ("refused without cause", "duplicate value")
+    }
+    assert found["duplicate value", "java-crash-with-lost-acks"] > 1
+
+
+def test_the_audit_finds_the_retries_that_a_restarted_broker_refuses_and_no_other_refusal() -> None:
+    assert found_in("one-broker").keys() == {("refused without cause", "crash-with-lost-acks")}
+    assert found_in("three-brokers").keys() == set()
 
 
 def stored(log: PartitionLog) -> list[StoredBatch]:

@@ -1,0 +1,113 @@
+"""Every mutant that the registry says a replay can see is seen: exactly its rule fires on a simulated recording."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos.idempotent_producer import IdempotentProducer
+from kafka_eos.partition_log import PartitionLog
+from kafka_eos.producer_state import Batch, Limits, Log
+from kafka_eos_checks.models import Model, Registry
+from kafka_eos_checks.mutants import UnknownRule, mutated
+from kafka_eos_checks.replay.audit import audit
+from kafka_eos_checks.replay.histories import DUPLICATE_VALUE, HISTORY_RULES, REFUSED
+from kafka_eos_checks.replay.rules import DUPLICATE, GAP, LOG_RULES
+from kafka_eos_checks.simulate import Plan, simulate, write_recording
+
+REGISTRY = Registry()
+VISIBLE = [mutant for mutant in REGISTRY.mutants.values() if mutant.replay]
+SEEDS = range(200)
+
+# What brings the most out, within a few milliseconds a run. Where the faults differ, so does what the mutant needs:
+# a late copy of an expired batch, or a replica that loads its snapshot while batches are in flight.
+BUSY: dict[str, Any] = {"steps": 200, "values": 12, "faults": {"Resend": 6.0, "Expire": 1.0, "Crash": 1.0}}
+EXPIRING: dict[str, Any] = {"steps": 60, "values": 2, "faults": {"Resend": 6.0, "Expire": 3.0}}
+LOADING: dict[str, Any] = {
+    "steps": 60,
+    "values": 4,
+    "replicas": 1,
+    "faults": {"Resend": 10.0, "Expire": 0.1, "Crash": 6.0, "TakeSnapshot": 10.0},
+}
+SETTINGS = {"IsFenced": EXPIRING, "MayExpire": EXPIRING, "SnapshotOf": LOADING}
+
+
+def settings_of(mutant: Model) -> dict[str, Any]:
+    return next((SETTINGS[rule] for rule in mutant.overrides if rule in SETTINGS), BUSY)
+
+
+def fired(plan: Plan, folder: Path) -> set[str]:
+    """The rules of the audit that find something in the recording of a run."""
+    write_recording(simulate(plan, REGISTRY), folder)
+    return {verdict.name for verdict in audit([folder]) if not verdict.ok} & {*LOG_RULES, *HISTORY_RULES}
+
+
+def alongside(mutant: Model) -> set[str]:
+    """What else its violation brings: a batch stored again holds its values again, and Java's restamps are refusals."""
+    if mutant.replay == DUPLICATE:
+        return {DUPLICATE_VALUE}
+    return {REFUSED} if "KeptAfterError" in mutant.overrides else set()
+
+
+def first_seed(mutant: Model, folder: Path, seeds: Iterable[int] = SEEDS) -> int | None:
+    """The first seed whose recording violates the mutant's rule and no other."""
+    for seed in seeds:
+        rules = fired(Plan(seed=seed, mutant=mutant.name, **settings_of(mutant)), folder / str(seed))
+        if mutant.replay in rules and rules <= {mutant.replay} | alongside(mutant):
+            return seed
+    return None
+
+
+@pytest.mark.parametrize("mutant", VISIBLE, ids=lambda mutant: str(mutant.name))
+def test_a_mutant_is_seen_in_a_recording_by_the_rule_that_the_registry_names(mutant: Model, tmp_path: Path) -> None:
+    assert first_seed(mutant, tmp_path) is not None, f"{mutant.replay!r} alone is shown by no seed of {SEEDS}"
+
+
+def test_a_mutant_under_the_name_of_another_rule_or_one_that_changes_nothing_is_not_seen(tmp_path: Path) -> None:
+    shifted = REGISTRY.get("OffsetOfLogEnd")
+    assert first_seed(shifted, tmp_path / "right", range(10)) is not None
+    assert first_seed(replace(shifted, replay=GAP), tmp_path / "wrong", range(10)) is None
+    unseen = replace(REGISTRY.get("FirstSequenceOnly"), replay=shifted.replay)
+    assert first_seed(unseen, tmp_path / "unseen", range(10)) is None
+
+
+@pytest.mark.parametrize(("settings", "seeds"), [(BUSY, 100), (EXPIRING, 30), (LOADING, 30)])
+def test_the_reference_as_it_is_violates_no_rule(settings: dict[str, Any], seeds: int, tmp_path: Path) -> None:
+    found = {seed: fired(Plan(seed=seed, **settings), tmp_path / str(seed)) for seed in range(seeds)}
+    assert {seed: rules for seed, rules in found.items() if rules} == {}
+
+
+def test_every_rule_but_the_order_of_offsets_is_shown_by_a_mutant() -> None:
+    assert {mutant.replay for mutant in VISIBLE} == {*LOG_RULES, *HISTORY_RULES} - {"order"}
+
+
+def test_a_mutant_that_no_replay_can_see_says_why() -> None:
+    blind = [mutant for mutant in REGISTRY.mutants.values() if not mutant.replay]
+    assert all(len(mutant.replay_blind.split()) > 3 for mutant in blind)
+
+
+BATCH = Batch(producer_id=7, epoch=0, sequence=0, count=1)
+
+
+def test_a_mutated_machine_has_the_other_rule_wherever_it_stands_and_the_machine_keeps_its_own() -> None:
+    forgetful = mutated(PartitionLog, {"IsDuplicate": "NoDuplicateCache", "NextSequence": "NoWrap"})
+    log = forgetful.LOG(limits=forgetful.LIMITS(2, 5)).appended(BATCH)  # type: ignore[attr-defined]
+    assert not log.is_duplicate(BATCH)
+    assert log.limits.next_sequence(2) == 3
+    assert Log().appended(BATCH).is_duplicate(BATCH)
+    assert Limits(2, 5).next_sequence(2) == 0
+
+
+def test_a_rule_of_the_producer_is_replaced_on_the_machine_itself() -> None:
+    careless: Any = mutated(IdempotentProducer, {"MayExpire": "ExpireAnyTime"})
+    assert careless.may_expire(None, 0) is True
+    assert careless.MODULE == "IdempotentProducer"
+
+
+def test_an_unknown_rule_or_mutant_is_refused_by_its_name() -> None:
+    with pytest.raises(UnknownRule, match="no function no_such_mutant"):
+        mutated(PartitionLog, {"IsDuplicate": "NoSuchMutant"})
+    with pytest.raises(UnknownRule, match="PartitionLog has no rule no_such_rule"):
+        mutated(PartitionLog, {"NoSuchRule": "NoDuplicateCache"})
