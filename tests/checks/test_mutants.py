@@ -11,37 +11,15 @@ from kafka_eos.idempotent_producer import IdempotentProducer
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.producer_state import Batch, Limits, Log
 from kafka_eos_checks.models import Model, Registry
+from kafka_eos_checks.mutant_matrix import BUSY, EXPIRING, LOADING, MOST_SEEDS, RULES, rules_that_fire, settings_of
 from kafka_eos_checks.mutants import UnknownRule, mutated
-from kafka_eos_checks.replay.audit import audit
-from kafka_eos_checks.replay.histories import DUPLICATE_VALUE, HISTORY_RULES, REFUSED
-from kafka_eos_checks.replay.rules import DUPLICATE, GAP, LOG_RULES
-from kafka_eos_checks.simulate import Plan, simulate, write_recording
+from kafka_eos_checks.replay.histories import DUPLICATE_VALUE, REFUSED
+from kafka_eos_checks.replay.rules import DUPLICATE, GAP, ORDER
+from kafka_eos_checks.simulate import Plan
 
 REGISTRY = Registry()
 VISIBLE = [mutant for mutant in REGISTRY.mutants.values() if mutant.replay]
-SEEDS = range(200)
-
-# What brings the most out, within a few milliseconds a run. Where the faults differ, so does what the mutant needs:
-# a late copy of an expired batch, or a replica that loads its snapshot while batches are in flight.
-BUSY: dict[str, Any] = {"steps": 200, "values": 12, "faults": {"Resend": 6.0, "Expire": 1.0, "Crash": 1.0}}
-EXPIRING: dict[str, Any] = {"steps": 60, "values": 2, "faults": {"Resend": 6.0, "Expire": 3.0}}
-LOADING: dict[str, Any] = {
-    "steps": 60,
-    "values": 4,
-    "replicas": 1,
-    "faults": {"Resend": 10.0, "Expire": 0.1, "Crash": 6.0, "TakeSnapshot": 10.0},
-}
-SETTINGS = {"IsFenced": EXPIRING, "MayExpire": EXPIRING, "SnapshotOf": LOADING}
-
-
-def settings_of(mutant: Model) -> dict[str, Any]:
-    return next((SETTINGS[rule] for rule in mutant.overrides if rule in SETTINGS), BUSY)
-
-
-def fired(plan: Plan, folder: Path) -> set[str]:
-    """The rules of the audit that find something in the recording of a run."""
-    write_recording(simulate(plan, REGISTRY), folder)
-    return {verdict.name for verdict in audit([folder]) if not verdict.ok} & {*LOG_RULES, *HISTORY_RULES}
+SEEDS = range(MOST_SEEDS)
 
 
 def alongside(mutant: Model) -> set[str]:
@@ -54,7 +32,9 @@ def alongside(mutant: Model) -> set[str]:
 def first_seed(mutant: Model, folder: Path, seeds: Iterable[int] = SEEDS) -> int | None:
     """The first seed whose recording violates the mutant's rule and no other."""
     for seed in seeds:
-        rules = fired(Plan(seed=seed, mutant=mutant.name, **settings_of(mutant)), folder / str(seed))
+        rules = rules_that_fire(
+            Plan(seed=seed, mutant=mutant.name, **settings_of(mutant)), folder / str(seed), REGISTRY
+        )
         if mutant.replay in rules and rules <= {mutant.replay} | alongside(mutant):
             return seed
     return None
@@ -75,12 +55,14 @@ def test_a_mutant_under_the_name_of_another_rule_or_one_that_changes_nothing_is_
 
 @pytest.mark.parametrize(("settings", "seeds"), [(BUSY, 100), (EXPIRING, 30), (LOADING, 30)])
 def test_the_reference_as_it_is_violates_no_rule(settings: dict[str, Any], seeds: int, tmp_path: Path) -> None:
-    found = {seed: fired(Plan(seed=seed, **settings), tmp_path / str(seed)) for seed in range(seeds)}
+    found = {
+        seed: rules_that_fire(Plan(seed=seed, **settings), tmp_path / str(seed), REGISTRY) for seed in range(seeds)
+    }
     assert {seed: rules for seed, rules in found.items() if rules} == {}
 
 
 def test_every_rule_but_the_order_of_offsets_is_shown_by_a_mutant() -> None:
-    assert {mutant.replay for mutant in VISIBLE} == {*LOG_RULES, *HISTORY_RULES} - {"order"}
+    assert {mutant.replay for mutant in VISIBLE} == RULES - {ORDER}
 
 
 def test_a_mutant_that_no_replay_can_see_says_why() -> None:
