@@ -382,6 +382,7 @@ def conformance_verdict(model: Model, comparison: Comparison) -> Verdict:
         figures=comparison.figures,
         evidence=comparison.evidence,
         claims=model.claims,
+        title=model.title,
     )
 
 

@@ -227,6 +227,7 @@ def to_verdict(outcome: Outcome) -> Verdict:
         figures=figures,
         evidence=_evidence(outcome),
         claims=model.claims,
+        title=model.title,
         diagram=diagram(model.module, result.behaviour, found.removeprefix("violates ")) if result.behaviour else "",
     )
 

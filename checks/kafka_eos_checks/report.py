@@ -36,7 +36,7 @@ KINDS = {
         "Models",
         "A TLA+ model, searched completely by TLC: its properties hold, in exactly the states expected.",
     ),
-    "mutant": ("Mutants", "The same model with one rule changed. It must violate the property named, and no other."),
+    "mutant": ("Mutants", "The same model with one rule changed. It must violate the property named."),
     "graph": (
         "Same graph",
         "TLC's state graph against the Python reference's: every state, every edge, every refusal.",

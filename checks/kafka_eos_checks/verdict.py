@@ -22,6 +22,7 @@ class Verdict:
         evidence: plain text a person can follow: the counterexample as a story, the shortest path, the findings.
         claims: ids of the ledger's claims that this verdict settles.
         diagram: a sequence diagram as SVG, or "".
+        title: one line that says what it is about, or "".
     """
 
     check: str
@@ -34,6 +35,7 @@ class Verdict:
     evidence: str = ""
     claims: tuple[str, ...] = ()
     diagram: str = ""
+    title: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the fields above."""
