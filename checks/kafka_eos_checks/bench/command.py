@@ -5,6 +5,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
         except OSError as error:
             print(f"kafka-eos bench: {name}: {error}", file=sys.stderr)
             return 2
-        answer_console.print(table(found, name))
+        for made in tables(found, name):
+            answer_console.print(made)
         verdicts += found
     if arguments.json:
         write_verdicts(arguments.json, verdicts)
@@ -85,34 +87,34 @@ def run_part(part: Part, *, quick: bool) -> list[Verdict]:
         return verdicts
 
 
-def table(verdicts: Sequence[Verdict], title: str) -> Table:
-    """Our sides with their peers below: what each reached, the ratio, and whether the results are equal."""
-    made = Table(title=title, box=None, pad_edge=False, title_justify="left")
-    made.add_column("", overflow="fold")
-    made.add_column("what", overflow="fold", min_width=30)
-    for column in ("ours", "theirs", "unit", "ratio", "CPU s"):
-        made.add_column(column, justify="right", overflow="fold")
-    made.add_column("found", overflow="fold")
-    given = ""
-    for verdict in verdicts:
-        figures = verdict.figures
-        if (now := f"{figures.get('input', '')}; load {figures.get('load', 'not looked at')}") != given:
-            given = now
-            made.add_section()
-            made.add_row("", f"[bold]{given}[/]")
-        ours, _, peer = verdict.name.partition(": ")[2].partition(" against ")
-        cpu = [short(float(figures[name])) for name in ("cpu_seconds", "their_cpu_seconds") if name in figures]
-        made.add_row(
-            "[green]ok[/]" if verdict.ok else "[red]FAIL[/]",
-            f"  against {peer}" if peer else ours,
-            "" if peer else _with_range(figures, "ours"),
-            _with_range(figures, "theirs"),
-            str(figures.get("unit", "")),
-            _with_range(figures, "ratio"),
-            cpu[-1] if cpu else "",
-            verdict.found,
-        )
-    return made
+def tables(verdicts: Sequence[Verdict], part: str) -> Iterator[Table]:
+    """A table for each input: our sides, each with its peers below, what they reached and in which ratio."""
+    for given, group in groupby(verdicts, lambda verdict: (verdict.figures.get("input"), verdict.figures.get("load"))):
+        title = f"{part}: {given[0]}; load {given[1]}" if given[0] else part
+        made = Table(title=title, box=None, pad_edge=False, title_justify="left", title_style="bold")
+        for column, width in (("", 4), ("what", 32)):
+            made.add_column(column, width=width, overflow="fold")
+        for column, width in (("ours", 21), ("theirs", 21), ("unit", 9), ("ratio", 20), ("CPU s", 7)):
+            made.add_column(column, justify="right", width=width, overflow="fold")
+        made.add_column("found", overflow="fold")
+        for verdict in group:
+            made.add_row("[green]ok[/]" if verdict.ok else "[red]FAIL[/]", *_cells(verdict))
+        yield made
+
+
+def _cells(verdict: Verdict) -> list[str]:
+    figures = verdict.figures
+    ours, _, peer = verdict.name.partition(": ")[2].partition(" against ")
+    cpu = figures.get("their_cpu_seconds" if peer else "cpu_seconds")
+    return [
+        f"  against {peer}" if peer else ours,
+        "" if peer else _with_range(figures, "ours"),
+        _with_range(figures, "theirs"),
+        str(figures.get("unit", "")),
+        _with_range(figures, "ratio"),
+        short(cpu) if isinstance(cpu, int | float) else "",
+        verdict.found,
+    ]
 
 
 def _with_range(figures: dict[str, int | float | str], name: str) -> str:

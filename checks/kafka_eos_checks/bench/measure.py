@@ -356,7 +356,7 @@ def verdicts(work: Work, ours: Side, peers: Sequence[Side], measured: Measured) 
 
 
 def _rounded(value: float) -> float:
-    return float(f"{value:.4g}")
+    return float(f"{value:.6g}")
 
 
 def _cpu(samples: Sequence[Sample], name: str) -> dict[str, int | float | str]:
