@@ -16,7 +16,7 @@ all: setup ## set up, then the main job: small models, graph equality, audit of 
 
 setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages into .venv and fetch the TLA+ tools
 
-test: setup lint ## set up, lint, and run all tests
+test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run all tests
 	$(BIN)/pytest -q
 
 lint: $(VENV)/.installed ## ruff, mypy --strict, import rules

@@ -95,6 +95,11 @@ def epoch_starts_anywhere(log: Log, batch: Batch) -> bool:
     return True
 
 
+def follows_after_gap(log: Log, producer: ProducerState, batch: Batch) -> bool:
+    """For ``follows``: a gap is as good as no gap."""
+    return batch.sequence > log.limits.last_sequence(producer.batches[-1])
+
+
 def no_fencing(log: Log, producer: ProducerState, batch: Batch) -> bool:
     """For ``is_fenced``: an old epoch is as good as a new one."""
     return False

@@ -34,6 +34,10 @@ AnySequenceOnVirginPartition(log, batch) == TRUE
 (* for StartsEpoch (KAFKA-12152) *)
 EpochStartsAnywhere(batch) == TRUE
 
+(* for Follows: a gap is as good as no gap *)
+FollowsAfterGap(producer, batch) ==
+    LET last == producer.batches[Len(producer.batches)] IN batch.sequence > LastSequence(last)
+
 (* for IsFenced: an old epoch is as good as a new one *)
 NoFencing(producer, batch) == FALSE
 
