@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Any
 
 from rich.table import Table
 
 from kafka_eos_checks.bench import codec, graphs, processes, replay
 from kafka_eos_checks.bench.measure import machine_line, short
+from kafka_eos_checks.models import MalformedRegistry
+from kafka_eos_checks.replay.inputs import UnusableInput
 from kafka_eos_checks.terminal import answer_console, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
@@ -59,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in [part for part in PARTS if part in (arguments.only or PARTS)]:
         try:
             found = run_part(PARTS[name], quick=arguments.quick)
-        except OSError as error:
+        except (OSError, SubprocessError, MalformedRegistry, UnusableInput) as error:
             print(f"kafka-eos bench: {name}: {error}", file=sys.stderr)
             return 2
         for made in tables(found, name):

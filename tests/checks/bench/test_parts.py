@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import CalledProcessError
 
 import pytest
 
@@ -11,6 +12,7 @@ from kafka_eos_checks import cli
 from kafka_eos_checks.bench import codec, command, processes, replay
 from kafka_eos_checks.bench.generator import clean_batches, write
 from kafka_eos_checks.bench.measure import Side, difference
+from kafka_eos_checks.replay.inputs import UnusableInput
 from kafka_eos_checks.replay.splits import find_logs
 from kafka_eos_checks.verdict import Verdict, read_verdicts
 
@@ -198,16 +200,19 @@ def test_only_the_named_parts_run_in_the_order_of_the_list(
     assert ran == ["codec", "replay"]
 
 
+@pytest.mark.parametrize(
+    "error", [OSError("no space left"), CalledProcessError(1, ["java"]), UnusableInput("Spark failed")], ids=str
+)
 def test_a_part_that_cannot_run_exits_with_2(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(folder: Path, *, quick: bool) -> Iterator[Verdict]:
-        raise OSError("no space left")
+        raise error
         yield
 
     monkeypatch.setattr(command, "PARTS", {"codec": broken})
     assert cli.main(["bench"]) == 2
-    assert capsys.readouterr().err.endswith("kafka-eos bench: codec: no space left\n")
+    assert capsys.readouterr().err.endswith(f"kafka-eos bench: codec: {error}\n")
 
 
 def test_the_json_of_a_run_is_readable_by_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
