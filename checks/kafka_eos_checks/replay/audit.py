@@ -1,18 +1,23 @@
 """The audit as other parts of the project call it: paths in, verdicts out."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kafka_eos.history import Event, read_history
+from kafka_eos.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.replay import local
+from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES, read_coordinator_log
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.histories import HISTORY_RULES, Figures, join
 from kafka_eos_checks.replay.inputs import Inputs, UnusableInput, open_inputs
 from kafka_eos_checks.replay.local import LogAudit
+from kafka_eos_checks.replay.progress import Advance, byte_progress
 from kafka_eos_checks.replay.rules import LOG_RULES
+from kafka_eos_checks.replay.splits import PartitionLog
+from kafka_eos_checks.replay.transactions import TRANSACTION_RULES, audit_transactions, read_transactions
 from kafka_eos_checks.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -22,14 +27,16 @@ ENGINES = ("local", "spark")
 SHOWN_FINDINGS = 20  # in a verdict's evidence; all of them are in the file of findings
 READABLE = "readable"
 
+Read = TypeVar("Read")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """The result of an audit.
 
     Attributes:
-        verdicts: one for readability, one for each rule over logs, and one for each rule over histories if there are
-            any.
+        verdicts: one for readability and one for each rule over logs; if there are any to judge, also one for each
+            rule over the coordinator's logs, over transactions, and over histories.
         findings: all violations, by place.
         logs: the audits of the single logs.
     """
@@ -84,6 +91,9 @@ def run(
             raise ValueError(f"engine {engine!r} is none of {', '.join(ENGINES)}")
         verdicts = log_verdicts(audits, time.perf_counter() - started)
         findings = [finding for log in audits for finding in log.findings]
+        judged, more = transaction_verdicts(audits)
+        verdicts += judged
+        findings += more
         if inputs.histories:
             joined, more = history_verdicts(inputs)
             verdicts += joined
@@ -123,6 +133,38 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
         figures={**figures, "unfinished_tails": len(tails)},
         evidence="\n".join(_shortened([*regions, *tails])),
     )
+
+
+def transaction_verdicts(audits: Sequence[LogAudit]) -> tuple[list[Verdict], list[Finding]]:
+    """A verdict for each rule over the coordinator's logs and over transactions, and all their findings.
+
+    Without a log of ``__transaction_state`` and without markers there are none. In this process, for every engine.
+    """
+    started = time.perf_counter()
+    coordinators = [audit for audit in audits if audit.log.topic == COORDINATOR_TOPIC and audit.batches]
+    others = [audit for audit in audits if audit.log.topic != COORDINATOR_TOPIC and (coordinators or audit.markers)]
+    if not coordinators and not others:
+        return [], []
+    with byte_progress("transactions", sum(audit.segment_bytes for audit in [*coordinators, *others])) as advance:
+        states = [_read(read_coordinator_log, audit, advance) for audit in coordinators]
+        partitions = [_read(read_transactions, audit, advance) for audit in others]
+    result = audit_transactions(partitions, states)
+    findings = [finding for state in states for finding in state.findings] + result.findings
+    figures: Figures = {
+        "records": sum(state.records for state in states),
+        "transactional_ids": sum(len(state.ids) for state in states),
+        "unknown": sum(state.unknown + state.unreadable for state in states),
+    }
+    seconds = time.perf_counter() - started
+    verdicts = [_verdict(rule, findings, figures) for rule in COORDINATOR_RULES if states]
+    verdicts += [_verdict(rule, findings, result.figures[rule]) for rule in TRANSACTION_RULES]
+    return [replace(verdicts[0], seconds=seconds), *verdicts[1:]], findings
+
+
+def _read(read: Callable[[PartitionLog], Read], audit: LogAudit, advance: Advance) -> Read:
+    result = read(audit.log)
+    advance(audit.segment_bytes)
+    return result
 
 
 def history_verdicts(inputs: Inputs) -> tuple[list[Verdict], list[Finding]]:

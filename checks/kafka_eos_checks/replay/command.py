@@ -12,8 +12,12 @@ EPILOG = """examples:
   kafka-eos audit /var/lib/kafka/data --history sends.jsonl
 
 rules over logs: order, stale epoch, duplicate, gap
-rules over histories: acknowledged but lost, duplicate value, refused without cause
+rules over __transaction_state: illegal coordinator transition, decision changed
+rules over transactions: torn transaction, hanging transaction, marker without transaction
+rules over histories: acknowledged but lost, duplicate value, refused without cause,
+  transaction committed without its application
 
+Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster.
 The files are only read. Of a running broker audit a copy, or expect an unfinished tail. Compacted topics have holes in
 their offsets; a sequence that is missing there is not reported.
 

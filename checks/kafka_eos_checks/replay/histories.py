@@ -27,6 +27,11 @@
       later sequences were sent before the refusal. A batch that is not stored is then the next one, and one that is
       stored is among the last five. Attempts that the history does not tell apart (``request`` or ``attempt`` in the
       event's detail) are judged by the first of them.
+
+``transaction committed without its application``
+    A ``Send`` of a transaction (``detail.transaction``) whose value a COMMIT marker made visible, although the client
+    never invoked ``CommitTransaction`` for that transaction. *Unknown*: a client that tells nothing of its
+    transactions; a marker beyond a hole, where the transaction's own marker may have been.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -45,10 +50,11 @@ from kafka_eos_checks.replay.rules import HALF, SEQUENCE_MASK
 from kafka_eos_checks.replay.splits import PartitionLog
 
 LOST, DUPLICATE_VALUE, REFUSED = "acknowledged but lost", "duplicate value", "refused without cause"
-HISTORY_RULES = (LOST, DUPLICATE_VALUE, REFUSED)
+UNASKED = "transaction committed without its application"
+HISTORY_RULES = (LOST, DUPLICATE_VALUE, REFUSED, UNASKED)
 EPOCH_REFUSALS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 WINDOW = Limits().cached_batches  # batches that a leader remembers of a producer
-_ABORT = b"\0\0"  # the type in a control record's key, after its version
+_ABORT, _COMMIT = b"\0\0", b"\0\1"  # the type in a control record's key, after its version
 
 Place = tuple[str, int]  # topic, partition
 
@@ -62,6 +68,7 @@ class Contents:
         end: one past the last offset.
         values: by offset, of all data records.
         hidden: offsets of records in aborted transactions, and in open ones.
+        committed: by offset of a record in a transaction, the offset of the marker that committed it.
         highest_marker: by producer id, the highest epoch of its markers.
         all_values: the same values, without their offsets.
         damaged_end: whether bytes that cannot be read follow the last batch.
@@ -71,6 +78,7 @@ class Contents:
     end: int = 0
     values: dict[int, bytes | None] = field(default_factory=dict)
     hidden: set[int] = field(default_factory=set)
+    committed: dict[int, int] = field(default_factory=dict)
     highest_marker: dict[int, int] = field(default_factory=dict)
     all_values: set[bytes | None] = field(default_factory=set)
     damaged_end: bool = False
@@ -80,6 +88,8 @@ def read_contents(log: PartitionLog) -> Contents:
     """All records of a log, and which of them a consumer that reads committed data does not see."""
     contents = Contents()
     open_transactions: dict[int, list[int]] = {}
+    uncertain: set[int] = set()  # producers whose open transaction may have ended in a hole
+    following: int | None = None
     for name in log.segments:
         path = Path(log.folder, name)
         for block in read_blocks(path, index=read_index(path)):
@@ -99,9 +109,14 @@ def read_contents(log: PartitionLog) -> Contents:
             for offset, pid, epoch, in_transaction, is_marker, key, value in zip(
                 *columns, records.keys(), records.values(), strict=True
             ):
+                uncertain.update(open_transactions if offset != following else ())
+                following = offset + 1
                 if is_marker:
                     ended = open_transactions.pop(pid, [])
                     contents.hidden.update(ended if key is not None and key[2:4] == _ABORT else ())
+                    committed = key is not None and key[2:4] == _COMMIT and pid not in uncertain
+                    contents.committed.update(dict.fromkeys(ended, offset) if committed else {})
+                    uncertain.discard(pid)
                     contents.highest_marker[pid] = max(epoch, contents.highest_marker.get(pid, -1))
                     continue
                 contents.values[offset] = value
@@ -144,13 +159,14 @@ def join(events: Iterable[Event], logs: Sequence[PartitionLog]) -> Join:
     for log in logs:
         if log.topic in topics:
             replicas[log.topic, log.partition].append((log, read_contents(log)))
-    result = Join(figures={LOST: _figures(), DUPLICATE_VALUE: _figures(), REFUSED: _figures()})
+    result = Join(figures={rule: _figures() for rule in HISTORY_RULES})
     for run in by_run.values():
         if all(event.order is not None for event in run):
             run.sort(key=lambda event: event.order or 0)
         result.findings += lost(run, replicas, result.figures[LOST])
         result.findings += duplicate_values(run, replicas, result.figures[DUPLICATE_VALUE])
         result.findings += refused(run, replicas, result.figures[REFUSED])
+        result.findings += unasked(run, replicas, result.figures[UNASKED])
     return result
 
 
@@ -233,6 +249,53 @@ def duplicate_values(run: Sequence[Event], replicas: Replicas, figures: Figures)
                 run=run[0].run,
                 evidence=f"{value!r} was sent {sent} time(s) and is at {where}",
             )
+
+
+_Ended = tuple[str, int]  # process, number of its transaction
+
+
+def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+    """Transactions that were committed although their application never asked for it; each once."""
+    asked: set[_Ended] = set()
+    telling: set[str] = set()
+    sources: dict[tuple[str, bytes], set[_Ended]] = defaultdict(set)
+    for event in run:
+        number, value = event.detail.get("transaction"), event.detail.get("value")
+        if event.phase != "invoke" or not isinstance(number, int):
+            continue
+        if event.action in {"BeginTransaction", "CommitTransaction", "AbortTransaction"}:
+            telling.add(event.process)
+        if event.action == "CommitTransaction":
+            asked.add((event.process, number))
+        elif event.action == "Send" and event.topic is not None and value is not None:
+            sources[event.topic, str(value).encode()].add((event.process, number))
+    committed: dict[_Ended, tuple[Place, PartitionLog, int, int]] = {}
+    for place, own in sorted(replicas.items()):
+        for log, contents in own:
+            for offset, marker in contents.committed.items():
+                sent_in = sources.get((place[0], contents.values[offset] or b""), set())
+                for ended in sent_in if not sent_in & asked else sent_in & asked:
+                    committed.setdefault(ended, (place, log, offset, marker))
+    figures["checked"] = int(figures["checked"]) + len(committed)
+    for ended, (place, log, offset, marker) in committed.items():
+        if ended in asked:
+            continue
+        process, number = ended
+        if process not in telling:
+            _count(figures, "unknown")
+            continue
+        evidence = (
+            f"transaction {number} of {process} was committed (marker at offset {marker}), which it never asked for"
+        )
+        yield Finding(
+            rule=UNASKED,
+            topic=place[0],
+            partition=place[1],
+            broker=log.broker,
+            offset=offset,
+            run=run[0].run,
+            evidence=evidence,
+        )
 
 
 def _place(event: Event) -> Place | None:

@@ -29,12 +29,31 @@ def found_in(recording: str) -> Counter[tuple[str, str]]:
     return Counter((f.rule, f.topic) for f in run([RECORDINGS / f"{recording}.tar.xz"]).findings)
 
 
-def test_the_audit_finds_what_java_was_refused_and_stored_twice_after_a_crash_and_nothing_else() -> None:
+def test_the_audit_finds_what_java_stored_twice_and_what_a_late_end_of_transaction_committed_and_nothing_else() -> None:
     found = found_in("violations")
     assert found.keys() == {
-        (rule, "java-crash-with-lost-acks") for rule in ("refused without cause", "duplicate value")
+        ("refused without cause", "java-crash-with-lost-acks"),
+        ("duplicate value", "java-crash-with-lost-acks"),
+        ("transaction committed without its application", "late-end-of-transaction"),
     }
     assert found["duplicate value", "java-crash-with-lost-acks"] > 1
+    assert found["transaction committed without its application", "late-end-of-transaction"] == 1
+
+
+@pytest.mark.parametrize(
+    ("recording", "records", "ids", "markers", "transactions"),
+    [("one-broker", 441, 4, 307, 59), ("three-brokers", 273, 3, 30, 19), ("violations", 16, 1, 10, 5)],
+)
+def test_every_marker_of_a_real_broker_is_judged_by_its_coordinators_log(
+    recording: str, records: int, ids: int, markers: int, transactions: int
+) -> None:
+    figures = {v.name: v.figures for v in run([RECORDINGS / f"{recording}.tar.xz"]).verdicts}
+    state = {"records": records, "transactional_ids": ids, "unknown": 0}
+    assert figures["illegal coordinator transition"] == figures["decision changed"] == state
+    assert figures["torn transaction"] == figures["marker without transaction"] == {"markers": markers, "unknown": 0}
+    assert figures["hanging transaction"] == {"open": 0, "unknown": 0}
+    joined = figures["transaction committed without its application"]
+    assert (joined["checked"], joined["unknown"]) == (transactions, 0)
 
 
 def test_the_audit_finds_the_retries_that_a_restarted_broker_refuses_and_no_other_refusal() -> None:
