@@ -13,8 +13,7 @@ from kafka_eos.producer_state import Batch, Limits, Log
 from kafka_eos_checks.models import Model, Registry
 from kafka_eos_checks.mutant_matrix import BUSY, EXPIRING, LOADING, MOST_SEEDS, RULES, rules_that_fire, settings_of
 from kafka_eos_checks.mutants import UnknownRule, mutated
-from kafka_eos_checks.replay.histories import DUPLICATE_VALUE, REFUSED
-from kafka_eos_checks.replay.histories import UNASKED
+from kafka_eos_checks.replay.histories import DUPLICATE_VALUE, REFUSED, UNASKED
 from kafka_eos_checks.replay.rules import DUPLICATE, GAP, ORDER
 from kafka_eos_checks.simulate import Plan
 
