@@ -20,11 +20,10 @@ from kafka_eos.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, decode_reco
 from kafka_eos.segment import CorruptRegion, RegionKind
 from kafka_eos_checks.replay.headers import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, Block, Bytes, Ints, is_set
 
-FEW_LANES = 200  # measured: with fewer lanes a loop over single records is faster than a step of numpy
+FEW_LANES = 40  # measured: with fewer lanes a loop over single records is faster than a step of numpy
+SMALLEST_RECORD = 7  # bytes: a record's six varints and its attributes
 PADDING = bytes(16)  # so that a varint may be read as a whole word at the very end
 _WORD = 8
-
-Words = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +80,31 @@ def decode_block(block: Block, which: NDArray[np.bool_] | None = None) -> Record
     """
     chosen = np.arange(len(block.headers)) if which is None else np.flatnonzero(which)
     buffer, start, end, damage = _sections(block, chosen)
-    count = block.headers.column("record_count")[chosen]
-    healthy = end >= 0
-    record_start, lane = find_records(buffer, start[healthy], end[healthy], count[healthy])
-    lane = np.flatnonzero(healthy)[lane]
-    fields, wrong = _decode(buffer, record_start)
-    complete = np.bincount(lane, minlength=len(chosen)) == np.where(healthy, count, 0)
-    last_end = start.copy()
-    np.maximum.at(last_end, lane, fields[-1])
-    bad = healthy & (~complete | (last_end != end))
+    claimed = block.headers.column("record_count")[chosen]
+    count = np.where(claimed * SMALLEST_RECORD <= end - start, claimed, 0)  # what cannot be is not looked for
+    fields, wrong = _decode(buffer, find_records(buffer, start, count))
+    lane = np.repeat(np.arange(len(chosen)), count)
+    reached = start.copy()
+    some = count > 0
+    reached[some] = fields[-1][np.cumsum(count)[some] - 1]
+    bad = (reached != end) | (count != claimed)
     bad[lane[wrong]] = True
-    damage += [_malformed(block, int(chosen[i]), buffer[start[i] : end[i]].tobytes()) for i in np.flatnonzero(bad)]
-    keep = ~bad[lane]
-    batch = chosen[lane[keep]]
-    timestamp_delta, offset_delta, key_start, key_size, value_start, value_size, headers, _ = (f[keep] for f in fields)
-    appended = is_set(block.headers, TIMESTAMP_TYPE_MASK)[batch]
-    created = block.headers.column("base_timestamp")[batch] + timestamp_delta
+    unread = np.flatnonzero(bad & (end >= 0))
+    damage += [_malformed(block, int(chosen[i]), buffer[start[i] : end[i]].tobytes()) for i in unread]
+    if bad.any():
+        keep = ~bad[lane]
+        lane, fields = lane[keep], tuple(field[keep] for field in fields)
+    timestamp_delta, offset_delta, key_start, key_size, value_start, value_size, headers, _ = fields
+    timestamp = block.headers.column("base_timestamp")[chosen][lane] + timestamp_delta
+    appended = is_set(block.headers, TIMESTAMP_TYPE_MASK)[chosen]
+    if appended.any():
+        last = block.headers.column("max_timestamp")[chosen]
+        timestamp = np.where(appended[lane], last[lane], timestamp)
     return Records(
         buffer=buffer,
-        batch=batch,
-        offset=block.headers.column("base_offset")[batch] + offset_delta,
-        timestamp=np.where(appended, block.headers.column("max_timestamp")[batch], created),
+        batch=lane if which is None else chosen[lane],
+        offset=block.headers.column("base_offset")[chosen][lane] + offset_delta,
+        timestamp=timestamp,
         key_start=key_start,
         key_size=key_size,
         value_start=value_start,
@@ -148,52 +151,76 @@ def _region(block: Block, batch: int, reason: str) -> CorruptRegion:
     return CorruptRegion(position=position, end=end, kind=RegionKind.CORRUPT, reason=reason)
 
 
-def find_records(buffer: Bytes, start: Ints, end: Ints, count: Ints) -> tuple[Ints, Ints]:
-    """Where each record begins, and which section it is of; in order of section and position.
+def find_records(buffer: Bytes, start: Ints, count: Ints) -> Ints:
+    """Where each record begins, in order of section and position, shape (sum of ``count``,).
+
+    Of a section that does not hold as many records the rest is anywhere behind its end; where a length is negative the
+    next record begins there too. Whoever decodes them sees both.
 
     Args:
         buffer: bytes, padded.
         start: where each section begins, shape (s,).
-        end: where it ends.
-        count: how many records it should have; of a section that does not hold them all the rest is missing.
+        count: how many records it should have.
     """
-    words = _words(buffer)
-    lane = np.flatnonzero((count > 0) & (start < end))
-    position, step = start[lane], 0
-    found: list[tuple[Ints, Ints]] = []
-    while len(lane) > FEW_LANES:
-        found.append((position, lane))
-        size, after = _varints(words[position], position)
-        position, step = after + size, step + 1
-        going = (size >= 0) & (position < end[lane]) & (step < count[lane])
-        position, lane = position[going], lane[going]
-    found += _find_one_by_one(buffer, position, end[lane], count[lane] - step, lane)
-    starts = np.concatenate([f[0] for f in found]) if found else np.empty(0, np.int64)
-    lanes = np.concatenate([f[1] for f in found]) if found else np.empty(0, np.int64)
-    order = np.argsort(lanes, kind="stable")
-    return starts[order], lanes[order]
+    # The lanes with most records first: those with a record left are the first ones at each step.
+    order = np.argsort(-count, kind="stable")
+    position, row, left = start[order], (np.cumsum(count) - count)[order], count[order]
+    steps = int(left[FEW_LANES]) if len(left) > FEW_LANES else 0
+    going = len(left) - np.searchsorted(left[::-1], np.arange(steps), "right")
+    starts = np.empty(int(count.sum()), np.int64)
+    for lanes in going.tolist():
+        position, row = position[:lanes], row[:lanes]
+        starts[row] = position
+        row = row + 1
+        position = _next_records(buffer, position)
+    few = slice(int(np.count_nonzero(left > steps)))
+    for first, at, records in zip(row[few].tolist(), position[few].tolist(), (left[few] - steps).tolist(), strict=True):
+        starts[first : first + records] = _find_one_by_one(buffer, at, records)
+    return starts
 
 
-def _find_one_by_one(buffer: Bytes, start: Ints, end: Ints, count: Ints, lane: Ints) -> list[tuple[Ints, Ints]]:
-    found = []
-    for first, last, records, number in zip(start.tolist(), end.tolist(), count.tolist(), lane.tolist(), strict=True):
-        section = buffer[first:last].tobytes()
-        position, size = 0, len(section)
-        starts: list[int] = []
-        while position < size and len(starts) < records:
-            starts.append(position)
-            shift = length = 0
-            while position < size and section[position] & 0x80 and shift < 35:
-                length |= (section[position] & 0x7F) << shift
-                position, shift = position + 1, shift + 7
-            if position == size or shift >= 35:
-                break
-            length |= section[position] << shift
-            if length & 1:  # negative
-                break
-            position += 1 + (length >> 1)
-        found.append((np.array(starts, np.int64) + first, np.full(len(starts), number)))
-    return found
+def _next_records(buffer: Bytes, position: Ints) -> Ints:
+    """Where the record after each one begins."""
+    high = buffer.take(position + 1, mode="clip").astype(np.uint16)
+    hop = _HOPS.take(buffer.take(position, mode="clip") | high << 8)
+    if hop.all():
+        return position + hop
+    size, after = _varints(buffer, position)
+    following: Ints = after + np.maximum(size, 0)
+    return following
+
+
+def _hops() -> NDArray[np.uint16]:
+    """How far it is to the next record, by the first two bytes of a record; 0 where these do not tell."""
+    low, high = np.arange(1 << 16) & 0xFF, np.arange(1 << 16) >> 8
+    length = np.where(low < 0x80, low, (low & 0x7F) | (high & 0x7F) << 7)
+    tells = (length % 2 == 0) & (low & high < 0x80)
+    return np.where(tells, 1 + (low >> 7) + (length >> 1), 0).astype(np.uint16)
+
+
+_HOPS = _hops()
+
+
+def _find_one_by_one(buffer: Bytes, start: int, records: int) -> list[int]:
+    data, position = buffer.data, start
+    last = len(buffer) - len(PADDING)
+    starts = []
+    for _ in range(records):
+        starts.append(position)
+        if position >= last:
+            continue
+        length = data[position]
+        position += 1
+        if length >= 0x80:
+            length = (length & 0x7F) | data[position] << 7
+            shift = 7
+            while length >> shift >= 0x80 and shift < 35:
+                shift, position = shift + 7, position + 1
+                length = (length & ((1 << shift) - 1)) | data[position] << shift
+            position += 1
+        if not length & 1:  # not negative
+            position += length >> 1
+    return starts
 
 
 def _decode(buffer: Bytes, start: Ints) -> tuple[tuple[Ints, ...], NDArray[np.bool_]]:
@@ -201,41 +228,49 @@ def _decode(buffer: Bytes, start: Ints) -> tuple[tuple[Ints, ...], NDArray[np.bo
 
     Fields: timestamp delta, offset delta, key start and size, value start and size, header count, end of the record.
     """
-    words = _words(buffer)
-    top = len(words) - 1
-
-    def varint(at: Ints) -> tuple[Ints, Ints]:
-        return _varints(words[np.minimum(at, top)], at)
-
-    size, position = varint(start)
+    size, position = _varints(buffer, start)
     end = position + size
-    timestamp_delta, position = varint(position + 1)  # one byte of attributes, unused
-    offset_delta, position = varint(position)
-    key_size, key_start = varint(position)
-    value_size, value_start = varint(key_start + np.maximum(key_size, 0))
-    headers, position = varint(value_start + np.maximum(value_size, 0))
-    wrong = (end > top + 1) | (key_size < -1) | (value_size < -1) | (headers < 0) | (position > end)
+    timestamp_delta, position = _varints(buffer, position + 1)  # one byte of attributes, unused
+    offset_delta, position = _varints(buffer, position)
+    key_size, key_start = _varints(buffer, position)
+    value_size, value_start = _varints(buffer, key_start + np.maximum(key_size, 0))
+    headers, position = _varints(buffer, value_start + np.maximum(value_size, 0))
+    wrong = (end > len(buffer)) | (key_size < -1) | (value_size < -1) | (headers < 0) | (position > end)
     wrong |= (headers == 0) & (position != end)
     return (timestamp_delta, offset_delta, key_start, key_size, value_start, value_size, headers, end), wrong
 
 
-def _words(buffer: Bytes) -> Words:
-    """Eight bytes from every position as one little-endian word."""
-    return np.lib.stride_tricks.sliding_window_view(buffer, _WORD).view("<u8")[:, 0]
+def _varints(buffer: Bytes, position: Ints) -> tuple[Ints, Ints]:
+    """Zigzag varints of up to eight bytes, and the position after each.
+
+    A longer one, which only a timestamp delta of more than a million years needs, leaves the position inside itself;
+    the record then does not end where its length says.
+
+    Nearly all have one byte or two, which fit 16 bits: numpy then does many at once.
+    """
+    low = buffer.take(position, mode="clip")
+    if low.max(initial=0) < 0x80:
+        value = ((low >> 1) ^ -(low & 1)).view(np.int8).astype(np.int64)
+        return value, position + 1
+    high = buffer.take(position + 1, mode="clip")
+    two = low >> 7
+    raw = (low & 0x7F) | ((high & 0x7F) * two).astype(np.uint16) << 7
+    value = ((raw >> 1) ^ -(raw & 1)).view(np.int16).astype(np.int64)
+    after = position + 1
+    after += two
+    longer = np.flatnonzero(low & high & 0x80)
+    if len(longer):
+        value[longer], after[longer] = _long_varints(buffer, position[longer])
+    return value, after
 
 
 _MORE = np.uint64(0x8080808080808080)
 
 
-def _varints(word: Words, position: Ints) -> tuple[Ints, Ints]:
-    """Zigzag varints of up to eight bytes, and the position after each.
-
-    A longer one, which only a timestamp delta of more than a million years needs, leaves the position inside itself;
-    the record then does not end where its length says.
-    """
-    if not (word & np.uint64(0x80)).any():
-        raw = word & np.uint64(0x7F)
-        return (raw >> np.uint64(1)).astype(np.int64) ^ -(raw & np.uint64(1)).astype(np.int64), position + 1
+def _long_varints(buffer: Bytes, position: Ints) -> tuple[Ints, Ints]:
+    """What :func:`_varints` says, of any length: eight bytes from every position are one little-endian word."""
+    words = np.lib.stride_tricks.sliding_window_view(buffer, _WORD).view("<u8")[:, 0]
+    word = words[np.minimum(position, len(words) - 1)]
     last = ~word & _MORE  # the high bit of each byte that ends a varint
     ones = last ^ (last - np.uint64(1))  # the bits up to and with the lowest of them
     raw = word & ones & np.uint64(0x7F7F7F7F7F7F7F7F)
