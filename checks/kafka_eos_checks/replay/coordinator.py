@@ -215,7 +215,7 @@ def follow(known: TransactionalId, after: TransactionLogValue | None, holes: int
         known.producer_ids.add(after.producer_id)
         _follow_transaction(known, predecessors, after)
     known.certain = known.certain or bool(explained) or violation is not None
-    known.current = [after, *explained]
+    known.current = [after, *(before for before in explained if before is not None)]  # a producer id is given once
     known.last = after
     return violation
 
