@@ -23,9 +23,9 @@ again only without data in between.
     is complete, or that there is none; or to which data of a later epoch were added while it was open.
 
 *Unknown*, and no finding: producer ids that none of the given logs of ``__transaction_state`` names; before transaction
-version 2, a log of it from which something is missing (compaction, damage); and on a partition whatever lies before its
-first offset or over a hole of its offsets. A partition that was made later than a transaction (a topic of the same name
-was deleted) needs none of its markers.
+version 2, what such a log or the partition's own does not have (compaction, damage); markers without data that may
+belong to more than :data:`MOST_WAYS` transactions. A partition that was made later than a transaction (a topic of the
+same name was deleted) needs none of its markers.
 
 Of a replicated partition the longest of the given replicas is read. All logs have to be of one cluster, copied while it
 stood still: otherwise a transaction may end between two copies.
@@ -54,6 +54,8 @@ from kafka_eos_checks.replay.splits import PartitionLog
 
 TORN, HANGING, NO_TRANSACTION = "torn transaction", "hanging transaction", "marker without transaction"
 TRANSACTION_RULES = (TORN, HANGING, NO_TRANSACTION)
+
+MOST_WAYS = 64  # in which the markers of a partition may belong to transactions; with more of them it is unknown
 
 Figures = dict[str, int | float | str]
 
@@ -297,7 +299,7 @@ def match(partition: PartitionTransactions, coordinators: Coordinators, matching
         transactions = coordinators.transactions(pid, epoch)
         if owner is None:
             matching.unknown += [(partition, marker) for marker in markers]
-        elif owner[0].whole:
+        elif owner[0].whole and not partition.holes:
             _match_in_order(partition, markers, transactions, matching)
         else:
             _match_by_epoch(partition, markers, transactions, matching)
@@ -311,11 +313,14 @@ def _match_in_order(
     possible = {0}
     while (n := max(possible)) < len(own) and (partition.start != 0 or own[n].decided_ms < partition.begins_ms):
         possible.add(n + 1)
-    for marker in markers:
+    for number, marker in enumerate(markers):
+        if len(possible) > MOST_WAYS:
+            _match_by_epoch(partition, markers[number:], transactions, matching)
+            return
         ways = {
             after
             for before in possible
-            for after in _ways(partition, marker, own, before)
+            for after in _ways(marker, own, before)
             if not marker.contradicts(own[after - 1].decision)
         }
         if ways:
@@ -327,16 +332,19 @@ def _match_in_order(
         if marker.ends is None:
             meant += [own[n - 1] for n in sorted(possible) if n]
         matching.unmatched.append(Unmatched(partition, marker, tuple(meant or (() if own else transactions[:1]))))
-        possible = {min(n + 1, len(own)) for n in possible}
+        # The marker is wrong, or it is right and those before it are missing: either way one finding is enough.
+        first = min(possible)
+        alike = (n + 1 for n in range(first, len(own)) if not marker.contradicts(own[n].decision))
+        possible = {min(first + 1, len(own)), next(alike, len(own))}
 
 
-def _ways(partition: PartitionTransactions, marker: Marker, own: list[Transaction], before: int) -> Iterator[int]:
+def _ways(marker: Marker, own: list[Transaction], before: int) -> Iterator[int]:
     """How many transactions may have a marker after this one, if ``before`` of them have one before it."""
     if marker.ends is None and before:
         yield before  # written again
     for number in range(before, len(own)):
         yield number + 1
-        if not own[number].replaced and not partition.holes:
+        if not own[number].replaced:
             return
 
 

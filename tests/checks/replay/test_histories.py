@@ -15,7 +15,7 @@ from kafka_eos.record_batch import (
     build_batch,
     build_control_batch,
 )
-from kafka_eos_checks.replay.histories import DUPLICATE_VALUE, LOST, REFUSED, join, read_contents
+from kafka_eos_checks.replay.histories import DUPLICATE_VALUE, LOST, REFUSED, UNASKED, join, read_contents
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs
 from kafka_eos_checks.replay.synthetic import write_segment
 
@@ -252,3 +252,55 @@ def test_the_sequence_after_the_wrap_is_next_only_when_what_is_before_it_is_ackn
 def test_runs_are_judged_apart() -> None:
     other = [replace(e, run="other") for e in numbered([init("invoke")])]
     assert [f.run for f in join([*numbered([*GRANTED, FENCED]), *other], []).findings] == ["r"]
+
+
+def begun(number: int, *rest: Event) -> list[Event]:
+    """A client that tells of its transaction and sends one value in it."""
+    sent = replace(send("invoke", f"v{number}"), detail={"value": f"v{number}", "transaction": number})
+    return [replace(event("BeginTransaction", "invoke"), detail={"transaction": number}), sent, *rest]
+
+
+def asked(action: str, number: int) -> Event:
+    return replace(event(action, "invoke"), detail={"transaction": number})
+
+
+def test_what_a_marker_commits_without_the_application_asking_is_found_once(tmp_path: Path) -> None:
+    log = log_of(
+        tmp_path,
+        [
+            values(0, b"v0", transactional=True), ended(1, ControlType.COMMIT), values(2, b"v1", transactional=True),
+            values(3, b"v1", transactional=True), ended(4, ControlType.COMMIT),
+        ],
+    )  # fmt: skip
+    committed = begun(0, asked("CommitTransaction", 0))
+    aborted = begun(1, asked("AbortTransaction", 1))
+    both = [*committed, *aborted, *aborted[1:2]]  # sent twice, so that the second copy is no duplicate
+    [finding] = join(numbered(both), [log]).findings
+    assert (finding.rule, finding.offset) == (UNASKED, 2)
+    assert "transaction 1 of p was committed (marker at offset 4)" in finding.evidence
+    assert found([*both, asked("CommitTransaction", 1)], [log]) == []
+    assert found([*committed, *begun(1)], [log])[-1] == (UNASKED, 2), "nor did it abort"
+
+
+def test_what_is_aborted_or_open_was_not_committed(tmp_path: Path) -> None:
+    data = values(0, b"v0", transactional=True)
+    assert found(begun(0), [log_of(tmp_path / "1", [data, ended(1, ControlType.ABORT)])]) == []
+    assert found(begun(0), [log_of(tmp_path / "2", [data])]) == []
+    assert found(begun(0), [log_of(tmp_path / "3", [data, ended(1, ControlType.COMMIT)])]) == [(UNASKED, 0)]
+
+
+def test_a_value_sent_in_two_transactions_is_committed_by_the_one_that_asked(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"v0", transactional=True), ended(1, ControlType.COMMIT)])
+    again = replace(send("invoke", "v0"), detail={"value": "v0", "transaction": 1})
+    assert found([*begun(0), again, asked("CommitTransaction", 1)], [log]) == []
+    assert found([*begun(0), again], [log]) != []
+
+
+def test_whether_a_silent_client_asked_for_a_commit_is_unknown(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"v0", transactional=True), ended(1, ControlType.COMMIT)])
+    assert unknown(begun(0)[1:], UNASKED, [log]) == 1
+
+
+def test_a_marker_behind_a_hole_is_not_taken_for_that_of_the_data_before_it(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"v0", transactional=True), ended(5, ControlType.COMMIT)])
+    assert found(begun(0), [log]) == []

@@ -1,0 +1,346 @@
+"""Each rule over transactions has logs that violate it, logs on which it is silent, and logs it cannot judge."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.record_batch import (
+    ControlRecord,
+    ControlType,
+    Record,
+    RecordBatch,
+    build_batch,
+    build_control_batch,
+)
+from kafka_eos.transaction_log import TOPIC, TopicPartitions, TransactionLogKey, TransactionLogValue, TransactionState
+from kafka_eos_checks.replay.audit import run
+from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES
+from kafka_eos_checks.replay.splits import find_logs
+from kafka_eos_checks.replay.synthetic import write_segment
+from kafka_eos_checks.replay.transactions import (
+    HANGING,
+    MOST_WAYS,
+    NO_TRANSACTION,
+    TORN,
+    TRANSACTION_RULES,
+    read_transactions,
+)
+from kafka_eos_checks.verdict import Verdict
+
+COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
+PID = 7
+NOW = 1_700_000_000_000
+
+Step = tuple[str, int] | tuple[ControlType, int]  # ("data", epoch), (a marker, epoch), ("hole", offsets)
+
+
+def partition(folder: Path, number: int, *steps: Step, start: int = 0, at: int = NOW, pid: int = PID) -> None:
+    """Write partition ``number`` of orders; data and markers of one producer take one offset each."""
+    batches: list[RecordBatch] = []
+    offset = start
+    for what, value in steps:
+        if isinstance(what, ControlType):
+            marker = ControlRecord(control_type=what, coordinator_epoch=0)
+            ended = build_control_batch(marker, producer_id=pid, producer_epoch=value, base_offset=offset, timestamp=at)
+            batches.append(ended)
+        elif what == "hole":
+            offset += value
+            continue
+        else:
+            batches.append(
+                build_batch(
+                    [Record(value=b"v")],
+                    base_offset=offset,
+                    base_timestamp=at,
+                    producer_id=pid,
+                    producer_epoch=value,
+                    base_sequence=sum(not batch.is_control and batch.producer_epoch == value for batch in batches),
+                    is_transactional=True,
+                )
+            )
+        offset += 1
+    write_segment(folder / f"orders-{number}" / f"{start:020d}.log", [batch.encode() for batch in batches])
+
+
+def coordinator(
+    folder: Path, *states: tuple[str, int], version: int, start: int = 0, partitions: Sequence[int] = (0, 1)
+) -> None:
+    """Write a log of ``__transaction_state`` with these states and epochs of one transactional id."""
+    batches = []
+    for number, (name, epoch) in enumerate(states):
+        status = TransactionState[name]
+        in_transaction = name == "ONGOING" or name.startswith("PREPARE")
+        topics = (TopicPartitions(topic="orders", partition_ids=tuple(partitions)),) if in_transaction else ()
+        value = TransactionLogValue(
+            producer_id=PID,
+            producer_epoch=epoch,
+            transaction_timeout_ms=60_000,
+            transaction_status=status,
+            transaction_partitions=topics,
+            transaction_last_update_timestamp_ms=NOW + number,
+            transaction_start_timestamp_ms=NOW,
+            client_transaction_version=version,
+        )
+        record = Record(key=TransactionLogKey(transactional_id="t").encode(), value=value.encode())
+        batches.append(build_batch([record], base_offset=start + number))
+    write_segment(folder / f"{TOPIC}-0" / f"{start:020d}.log", [batch.encode() for batch in batches])
+
+
+def forget(folder: Path) -> None:
+    """Add a tombstone, in a segment of its own."""
+    record = Record(key=TransactionLogKey(transactional_id="t").encode())
+    end = sum(1 for _ in read(folder))
+    write_segment(folder / f"{TOPIC}-0" / f"{end:020d}.log", [build_batch([record], base_offset=end).encode()])
+
+
+def read(folder: Path) -> list[int]:
+    [path] = (folder / f"{TOPIC}-0").glob("*.log")
+    size = path.stat().st_size
+    data, position, offsets = path.read_bytes(), 0, []
+    while position < size:
+        offsets.append(int.from_bytes(data[position : position + 8], "big"))
+        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    return offsets
+
+
+def found(folder: Path) -> list[tuple[str, int, int | None]]:
+    """Rule, partition and offset of what the audit finds; other rules than those over transactions find nothing."""
+    findings = run([folder]).findings
+    assert {finding.rule for finding in findings} <= set(TRANSACTION_RULES), findings
+    return [(finding.rule, finding.partition, finding.offset) for finding in findings]
+
+
+def figures(folder: Path) -> dict[str, Verdict]:
+    return {verdict.name: verdict for verdict in run([folder]).verdicts}
+
+
+def ended(decision: str, data_epoch: int, version: int) -> list[tuple[str, int]]:
+    epoch = data_epoch + (version == 2)
+    return [("ONGOING", data_epoch), (f"PREPARE_{decision}", epoch), (f"COMPLETE_{decision}", epoch)]
+
+
+TV1 = [("EMPTY", 0), *ended("COMMIT", 0, 1), *ended("ABORT", 0, 1), *ended("COMMIT", 0, 1)]
+TV2 = [("EMPTY", 0), *ended("COMMIT", 0, 2), *ended("ABORT", 1, 2)]
+
+
+def test_transactions_that_end_everywhere_as_the_coordinator_decided_have_no_finding(tmp_path: Path) -> None:
+    steps: list[Step] = [("data", 0), (COMMIT, 0), ("data", 0), ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0)]
+    coordinator(tmp_path / "1", *TV1, version=0)
+    partition(tmp_path / "1", 0, *steps)
+    partition(tmp_path / "1", 1, (COMMIT, 0), (COMMIT, 0), (ABORT, 0), (COMMIT, 0))  # no data; one marker again
+    assert found(tmp_path / "1") == []
+    coordinator(tmp_path / "2", *TV2, version=2)
+    partition(tmp_path / "2", 0, ("data", 0), (COMMIT, 1), ("data", 1), (ABORT, 2))
+    partition(tmp_path / "2", 1, (COMMIT, 1), ("data", 1), ("data", 1), (ABORT, 2), (ABORT, 2))
+    assert found(tmp_path / "2") == []
+    for folder, markers in ((tmp_path / "1", 7), (tmp_path / "2", 5)):
+        assert figures(folder)[TORN].figures == {"markers": markers, "unknown": 0}
+
+
+def test_a_client_that_is_fenced_before_version_2_has_its_data_ended_with_the_next_epoch(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), ("ONGOING", 0), ("PREPARE_ABORT", 1), ("COMPLETE_ABORT", 1), version=0)
+    partition(tmp_path, 0, ("data", 0), (ABORT, 1))
+    assert found(tmp_path) == []
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transaction_that_is_committed_here_and_aborted_there_is_torn(version: int, tmp_path: Path) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, version), version=version)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, version - 1))
+    partition(tmp_path, 1, ("data", 0), (ABORT, version - 1))
+    assert found(tmp_path) == [(TORN, 1, 1)]
+    evidence = figures(tmp_path)[TORN].evidence
+    assert "transaction 0 of 't': ABORT here, COMMIT at orders-0 offset 1" in evidence
+
+
+def test_before_version_2_the_order_of_the_markers_says_which_transaction_is_torn(tmp_path: Path) -> None:
+    coordinator(tmp_path, *TV1, version=0)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 0), ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0))
+    partition(tmp_path, 1, ("data", 0), (COMMIT, 0), ("data", 0), (COMMIT, 0), ("data", 0), (COMMIT, 0))
+    assert found(tmp_path) == [(TORN, 1, 3)]
+    assert "transaction 1 of 't': COMMIT here, ABORT at orders-0 offset 3" in figures(tmp_path)[TORN].evidence
+
+
+def test_a_transaction_with_both_markers_on_one_partition_is_torn(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, 2), version=2)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1), (ABORT, 1))
+    assert found(tmp_path) == [(TORN, 0, 2)]
+
+
+def test_a_decision_that_the_coordinator_took_back_after_a_failed_append_must_not_have_markers_of_both(
+    tmp_path: Path,
+) -> None:
+    states = [("EMPTY", 0), ("ONGOING", 0), ("PREPARE_COMMIT", 0), ("PREPARE_ABORT", 1), ("COMPLETE_ABORT", 1)]
+    for name, second in (("right", (ABORT, 1)), ("torn", (COMMIT, 0))):
+        coordinator(tmp_path / name, *states, version=0)
+        partition(tmp_path / name, 0, ("data", 0), (ABORT, 1))
+        partition(tmp_path / name, 1, ("data", 0), second)
+    assert found(tmp_path / "right") == []
+    assert [rule for rule, _, _ in found(tmp_path / "torn")] == [TORN]
+
+
+def test_without_a_coordinators_log_only_the_epochs_of_version_2_show_a_torn_transaction(tmp_path: Path) -> None:
+    cases: dict[str, tuple[list[Step], list[Step], int]] = {
+        "torn": ([("data", 0), (COMMIT, 1)], [("data", 0), (ABORT, 1)], 1),
+        "before version 2": ([("data", 0), (COMMIT, 0)], [("data", 0), (ABORT, 0)], 0),
+        "without data": ([("data", 0), (COMMIT, 1)], [(ABORT, 1)], 0),
+        "two transactions": ([("data", 0), (COMMIT, 1)], [("data", 1), (ABORT, 2)], 0),
+    }
+    for name, (first, second, torn) in cases.items():
+        partition(tmp_path / name, 0, *first)
+        partition(tmp_path / name, 1, *second)
+        assert [rule for rule, _, _ in found(tmp_path / name)] == [TORN] * torn, name
+        verdicts = figures(tmp_path / name)
+        assert verdicts[NO_TRANSACTION].figures["unknown"] == verdicts[NO_TRANSACTION].figures["markers"] == 2
+        assert not set(COORDINATOR_RULES) & verdicts.keys()
+
+
+def test_a_marker_of_a_decision_that_the_coordinator_never_took_has_no_transaction(tmp_path: Path) -> None:
+    coordinator(tmp_path, *TV2, version=2, partitions=[0])
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1), ("data", 1), (COMMIT, 2))
+    assert found(tmp_path) == [(NO_TRANSACTION, 0, 3)]
+    assert "the log has no PREPARE_COMMIT at epoch 2" in figures(tmp_path)[NO_TRANSACTION].evidence
+
+
+def test_a_marker_on_a_partition_that_is_not_in_the_transaction_has_none(tmp_path: Path) -> None:
+    coordinator(tmp_path, *TV2, version=2, partitions=[0])
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1))
+    partition(tmp_path, 1, (COMMIT, 1))
+    assert found(tmp_path) == [(NO_TRANSACTION, 1, 0)]
+
+
+def test_one_marker_too_many_that_ends_data_has_no_transaction(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, 1), version=0)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 0), ("data", 0), (COMMIT, 0))
+    assert found(tmp_path) == [(NO_TRANSACTION, 0, 3)]
+
+
+def test_a_partition_that_is_younger_than_a_transaction_needs_no_marker_of_it(tmp_path: Path) -> None:
+    coordinator(tmp_path / "young", *TV1, version=0, partitions=[0])
+    partition(tmp_path / "young", 0, ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), at=NOW + 4)
+    assert found(tmp_path / "young") == []
+    coordinator(tmp_path / "old", *TV1, version=0, partitions=[0])
+    partition(tmp_path / "old", 0, ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0))
+    assert found(tmp_path / "old") == [(NO_TRANSACTION, 0, 1)], "the marker of the first one is missing"
+
+
+def test_what_lies_before_a_partition_begins_or_in_its_holes_is_not_missed(tmp_path: Path) -> None:
+    coordinator(tmp_path / "late", *TV1, version=0, partitions=[0])
+    partition(tmp_path / "late", 0, ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), start=10)
+    assert found(tmp_path / "late") == []
+    coordinator(tmp_path / "hole", *TV1, version=0, partitions=[0])
+    partition(tmp_path / "hole", 0, ("data", 0), (COMMIT, 0), ("hole", 3), ("data", 0), (COMMIT, 0))
+    assert found(tmp_path / "hole") == []
+
+
+def test_with_a_part_of_the_coordinators_log_only_version_2_is_judged(tmp_path: Path) -> None:
+    states = [("ONGOING", 0), ("PREPARE_COMMIT", 1), ("COMPLETE_COMMIT", 1)]
+    coordinator(tmp_path / "2", *states, version=2, start=20)
+    partition(tmp_path / "2", 0, ("data", 0), (COMMIT, 1))
+    partition(tmp_path / "2", 1, ("data", 0), (ABORT, 1))
+    assert found(tmp_path / "2") == [(TORN, 1, 1)]
+    coordinator(tmp_path / "1", ("ONGOING", 0), ("PREPARE_COMMIT", 0), ("COMPLETE_COMMIT", 0), version=0, start=20)
+    partition(tmp_path / "1", 0, ("data", 0), (ABORT, 0))
+    assert found(tmp_path / "1") == []
+    assert figures(tmp_path / "1")[NO_TRANSACTION].figures == {"markers": 1, "unknown": 1}
+
+
+def test_data_that_stay_open_although_the_coordinator_is_done_hang(tmp_path: Path) -> None:
+    done = {
+        "complete": [("EMPTY", 0), *ended("COMMIT", 0, 2)],
+        "begun anew": [("EMPTY", 0), *ended("COMMIT", 0, 2), ("ONGOING", 1)],
+        "empty": [("EMPTY", 0), ("EMPTY", 1)],
+    }
+    for name, states in done.items():
+        coordinator(tmp_path / name, *states, version=2)
+        partition(tmp_path / name, 0, ("data", 0), ("data", 0))
+        assert found(tmp_path / name) == [(HANGING, 0, 0)], name
+    assert "has 't' COMPLETE_COMMIT with producer 7 epoch 1" in figures(tmp_path / "complete")[HANGING].evidence
+
+
+def test_data_of_a_forgotten_transactional_id_hang(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, 2), version=2)
+    forget(tmp_path)
+    partition(tmp_path, 0, ("data", 0))
+    assert found(tmp_path) == [(HANGING, 0, 0)]
+    assert "the coordinator forgot 't'" in figures(tmp_path)[HANGING].evidence
+
+
+def test_data_on_a_partition_that_is_not_in_the_transaction_hang(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), ("ONGOING", 0), version=2, partitions=[1])
+    partition(tmp_path, 0, ("data", 0))
+    partition(tmp_path, 1, ("data", 0))
+    assert found(tmp_path) == [(HANGING, 0, 0)]
+
+
+def test_data_of_a_transaction_that_goes_on_or_waits_for_its_marker_do_not_hang(tmp_path: Path) -> None:
+    cases = [[("ONGOING", 0)], [("ONGOING", 0), ("PREPARE_COMMIT", 1)], [("ONGOING", 0), ("PREPARE_ABORT", 1)]]
+    for number, states in enumerate(cases):
+        folder = tmp_path / str(number)
+        coordinator(folder, ("EMPTY", 0), *states, version=2)
+        partition(folder, 0, ("data", 0))
+        assert found(folder) == []
+        assert figures(folder)[HANGING].figures == {"open": 1, "unknown": 0}
+
+
+def test_data_to_which_those_of_a_later_epoch_are_added_hang(tmp_path: Path) -> None:
+    steps: list[Step] = [("data", 0), ("data", 1), (COMMIT, 2)]
+    partition(tmp_path / "1", 0, *steps)
+    assert found(tmp_path / "1") == [(HANGING, 0, 0)]
+    assert "still open when data of epoch 1 came" in figures(tmp_path / "1")[HANGING].evidence
+    partition(tmp_path / "2", 0, steps[0], ("hole", 1), *steps[1:])
+    assert found(tmp_path / "2") == [], "the marker may be in the hole"
+
+
+def test_data_of_a_producer_that_no_given_coordinator_names_are_unknown(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), version=2)
+    partition(tmp_path, 0, ("data", 0), pid=8)
+    assert found(tmp_path) == []
+    assert figures(tmp_path)[HANGING].figures == {"open": 1, "unknown": 1}
+
+
+def test_of_a_replicated_partition_the_longest_replica_counts(tmp_path: Path) -> None:
+    coordinator(tmp_path / "1", ("EMPTY", 0), *ended("COMMIT", 0, 2), version=2)
+    partition(tmp_path / "1", 0, ("data", 0))
+    partition(tmp_path / "2", 0, ("data", 0), (COMMIT, 1))
+    assert found(tmp_path) == []
+    assert found(tmp_path / "1") == [(HANGING, 0, 0)]
+
+
+def test_what_two_clusters_say_of_one_producer_id_is_not_mixed(tmp_path: Path) -> None:
+    coordinator(tmp_path / "1", ("EMPTY", 0), *ended("COMMIT", 0, 2), version=2)
+    coordinator(tmp_path / "2", ("EMPTY", 0), version=2)
+    (tmp_path / "2" / f"{TOPIC}-0").rename(tmp_path / "2" / f"{TOPIC}-1")
+    partition(tmp_path / "1", 0, ("data", 0), (ABORT, 1))
+    assert found(tmp_path) == []
+    assert figures(tmp_path)[TORN].figures == {"markers": 1, "unknown": 1}
+
+
+def test_without_transactions_there_is_no_verdict_on_them(tmp_path: Path) -> None:
+    batch = build_batch([Record(value=b"v")], producer_id=PID, producer_epoch=0, base_sequence=0)
+    write_segment(tmp_path / "orders-0" / f"{0:020d}.log", [batch.encode()])
+    assert not {*TRANSACTION_RULES, *COORDINATOR_RULES} & figures(tmp_path).keys()
+
+
+def test_a_transaction_is_read_across_segments_with_what_its_marker_ends(tmp_path: Path) -> None:
+    partition(tmp_path, 0, ("data", 3), ("data", 3))
+    partition(tmp_path, 0, (COMMIT, 4), ("data", 4), start=2)
+    [log] = find_logs(tmp_path)
+    transactions = read_transactions(log)
+    [marker] = transactions.markers
+    assert (marker.file, marker.offset, marker.epoch, marker.decision) == (f"{2:020d}.log", 2, 4, COMMIT)
+    assert marker.ends is not None
+    assert (marker.ends.offset, marker.ends.epoch) == (0, 3)
+    assert {pid: opened.offset for pid, opened in transactions.open.items()} == {PID: 3}
+    assert (transactions.start, transactions.end, transactions.holes, transactions.batches) == (0, 4, 0, 4)
+
+
+def test_markers_that_may_belong_to_very_many_transactions_are_unknown(tmp_path: Path) -> None:
+    states = [("EMPTY", 0), *(state for _ in range(200) for state in ended("COMMIT", 0, 1))]
+    coordinator(tmp_path, *states, version=0)
+    with_data: list[Step] = [("data", 0), (COMMIT, 0)]
+    partition(tmp_path, 0, *with_data[1:] * 200)
+    partition(tmp_path, 1, *with_data * 200)
+    assert found(tmp_path) == []
+    assert figures(tmp_path)[TORN].figures == {"markers": 400, "unknown": 200 - MOST_WAYS - 1}
