@@ -185,12 +185,12 @@ def hop(data: bytes, lanes: Ints) -> tuple[Ints, int]:
 
 def _hop_lanes(data: bytes, lanes: Ints) -> Ints | None:
     """All lanes but the last hop at once, each to where the next begins; None when one misses it."""
-    words = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), 4)
+    lengths = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), 4).view(">i4")[:, 0]
     position, goal = lanes[:-1], lanes[1:]
     steps = []
     while len(position):
         steps.append(position)
-        length = words[position + 8].view(">i4")[:, 0].astype(np.int64)
+        length = lengths[position + 8].astype(np.int64)
         position = position + LOG_OVERHEAD_BYTES + length
         if (length < SMALLEST_LENGTH).any() or (position > goal).any():
             return None

@@ -9,7 +9,7 @@ Kafka: DefaultRecord.readFrom; the readable decoder, which this one must equal, 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from kafka_eos.compression import CompressionType, decompress
 from kafka_eos.errors import MalformedBatch
 from kafka_eos.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, decode_records
 from kafka_eos.segment import CorruptRegion, RegionKind
-from kafka_eos_checks.replay.headers import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, Block, Bytes, Ints, is_set
+from kafka_eos_checks.replay.headers import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, Block, Bytes, Headers, Ints, is_set
 
 FEW_LANES = 40  # measured: with fewer lanes a loop over single records is faster than a step of numpy
 SMALLEST_RECORD = 7  # bytes: a record's six varints and its attributes
@@ -78,53 +78,54 @@ def decode_block(block: Block, which: NDArray[np.bool_] | None = None) -> Record
         block: headers and their bytes.
         which: the batches to decode, shape (number of headers,); all when not given.
     """
-    chosen = np.arange(len(block.headers)) if which is None else np.flatnonzero(which)
-    buffer, start, end, damage = _sections(block, chosen)
-    claimed = block.headers.column("record_count")[chosen]
+    headers = block.headers
+    if which is not None:
+        headers = replace(headers, positions=headers.positions[which], raw=headers.raw[which])
+    buffer, start, end, damage = _sections(block, headers)
+    claimed = headers.column("record_count")
     count = np.where(claimed * SMALLEST_RECORD <= end - start, claimed, 0)  # what cannot be is not looked for
     fields, wrong = _decode(buffer, find_records(buffer, start, count))
-    lane = np.repeat(np.arange(len(chosen)), count)
+    lane = np.repeat(np.arange(len(headers)), count)
     reached = start.copy()
     some = count > 0
     reached[some] = fields[-1][np.cumsum(count)[some] - 1]
     bad = (reached != end) | (count != claimed)
-    bad[lane[wrong]] = True
-    unread = np.flatnonzero(bad & (end >= 0))
-    damage += [_malformed(block, int(chosen[i]), buffer[start[i] : end[i]].tobytes()) for i in unread]
+    bad[lane[np.flatnonzero(wrong)]] = True
+    for i in np.flatnonzero(bad & (end >= 0)).tolist():
+        damage.append(_malformed(headers, i, buffer[start[i] : end[i]].tobytes()))
     if bad.any():
         keep = ~bad[lane]
         lane, fields = lane[keep], tuple(field[keep] for field in fields)
-    timestamp_delta, offset_delta, key_start, key_size, value_start, value_size, headers, _ = fields
-    timestamp = block.headers.column("base_timestamp")[chosen][lane] + timestamp_delta
-    appended = is_set(block.headers, TIMESTAMP_TYPE_MASK)[chosen]
+    timestamp_delta, offset_delta, key_start, key_size, value_start, value_size, header_count, _ = fields
+    timestamp = headers.column("base_timestamp")[lane] + timestamp_delta
+    appended = is_set(headers, TIMESTAMP_TYPE_MASK)
     if appended.any():
-        last = block.headers.column("max_timestamp")[chosen]
-        timestamp = np.where(appended[lane], last[lane], timestamp)
+        timestamp = np.where(appended[lane], headers.column("max_timestamp")[lane], timestamp)
     return Records(
         buffer=buffer,
-        batch=lane if which is None else chosen[lane],
-        offset=block.headers.column("base_offset")[chosen][lane] + offset_delta,
+        batch=lane if which is None else np.flatnonzero(which)[lane],
+        offset=headers.column("base_offset")[lane] + offset_delta,
         timestamp=timestamp,
         key_start=key_start,
         key_size=key_size,
         value_start=value_start,
         value_size=value_size,
-        header_count=headers,
+        header_count=header_count,
         damage=tuple(sorted(damage, key=lambda region: region.position)),
     )
 
 
-def _sections(block: Block, chosen: Ints) -> tuple[Bytes, Ints, Ints, list[CorruptRegion]]:
+def _sections(block: Block, headers: Headers) -> tuple[Bytes, Ints, Ints, list[CorruptRegion]]:
     """A buffer, and where in it the record section of each batch begins and ends; the end is -1 for damage."""
-    raw, position = block.headers.raw, block.headers.positions[chosen] - block.start
-    start, end = position + HEADER_BYTES, position + LOG_OVERHEAD_BYTES + raw["batch_length"][chosen]
+    position = headers.positions - block.start
+    start, end = position + HEADER_BYTES, position + LOG_OVERHEAD_BYTES + headers.raw["batch_length"]
     parts, size, damage = [block.data], len(block.data), []
-    codec = raw["attributes"][chosen] & COMPRESSION_MASK
+    codec = headers.raw["attributes"] & COMPRESSION_MASK
     for i in np.flatnonzero(codec).tolist():
         try:
             section = decompress(CompressionType(int(codec[i])), block.data[start[i] : end[i]])
         except MalformedBatch as error:
-            damage.append(_region(block, int(chosen[i]), error.reason))
+            damage.append(_region(headers, i, error.reason))
             end[i] = -1
             continue
         parts.append(section)
@@ -136,18 +137,18 @@ def _sections(block: Block, chosen: Ints) -> tuple[Bytes, Ints, Ints, list[Corru
     return np.frombuffer(data, np.uint8), start, end, damage
 
 
-def _malformed(block: Block, batch: int, section: bytes) -> CorruptRegion:
+def _malformed(headers: Headers, batch: int, section: bytes) -> CorruptRegion:
     """What the readable decoder says of a batch that this one cannot decode."""
     try:
-        decode_records(section, int(block.headers.raw["record_count"][batch]))
+        decode_records(section, int(headers.raw["record_count"][batch]))
     except MalformedBatch as error:
-        return _region(block, batch, f"at byte {error.position} of its records: {error.reason}")
-    return _region(block, batch, "a timestamp is 2^55 ms or more away from the batch's, which is not read")
+        return _region(headers, batch, f"at byte {error.position} of its records: {error.reason}")
+    return _region(headers, batch, "a timestamp is 2^55 ms or more away from the batch's, which is not read")
 
 
-def _region(block: Block, batch: int, reason: str) -> CorruptRegion:
-    position = int(block.headers.positions[batch])
-    end = position + LOG_OVERHEAD_BYTES + int(block.headers.raw["batch_length"][batch])
+def _region(headers: Headers, batch: int, reason: str) -> CorruptRegion:
+    position = int(headers.positions[batch])
+    end = position + LOG_OVERHEAD_BYTES + int(headers.raw["batch_length"][batch])
     return CorruptRegion(position=position, end=end, kind=RegionKind.CORRUPT, reason=reason)
 
 
@@ -163,7 +164,7 @@ def find_records(buffer: Bytes, start: Ints, count: Ints) -> Ints:
         count: how many records it should have.
     """
     # The lanes with most records first: those with a record left are the first ones at each step.
-    order = np.argsort(-count, kind="stable")
+    order = np.argsort(-count)
     position, row, left = start[order], (np.cumsum(count) - count)[order], count[order]
     steps = int(left[FEW_LANES]) if len(left) > FEW_LANES else 0
     going = len(left) - np.searchsorted(left[::-1], np.arange(steps), "right")
