@@ -1,6 +1,7 @@
 """Each rule over transactions has logs that violate it, logs on which it is silent, and logs it cannot judge."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,13 @@ from kafka_eos.record_batch import (
     build_batch,
     build_control_batch,
 )
+from kafka_eos.segment import StoredBatch, read_segment
 from kafka_eos.transaction_log import TOPIC, TopicPartitions, TransactionLogKey, TransactionLogValue, TransactionState
+from kafka_eos_checks.paths import CLONE
+from kafka_eos_checks.record.recording import unpack
 from kafka_eos_checks.replay.audit import run
 from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES
-from kafka_eos_checks.replay.splits import find_logs
+from kafka_eos_checks.replay.splits import PartitionLog, find_logs
 from kafka_eos_checks.replay.synthetic import write_segment
 from kafka_eos_checks.replay.transactions import (
     HANGING,
@@ -344,3 +348,64 @@ def test_markers_that_may_belong_to_very_many_transactions_are_unknown(tmp_path:
     partition(tmp_path, 1, *with_data * 200)
     assert found(tmp_path) == []
     assert figures(tmp_path)[TORN].figures == {"markers": 400, "unknown": 200 - MOST_WAYS - 1}
+
+
+RECORDING = CLONE / "checks" / "recordings" / "one-broker.tar.xz"
+
+
+def markers_of(log: PartitionLog) -> list[tuple[Path, StoredBatch]]:
+    items = [(Path(log.folder, name), item) for name in log.segments for item in read_segment(Path(log.folder, name))]
+    return [(path, item) for path, item in items if isinstance(item, StoredBatch) and item.batch.is_control]
+
+
+@pytest.mark.parametrize("topic", ["transactions-librdkafka", "transactions-java-output"])
+def test_one_changed_marker_of_a_real_broker_is_one_finding(topic: str, tmp_path: Path) -> None:
+    """Every tenth marker in turn says the other thing; librdkafka's epochs are constant, those of Java rise."""
+    folder = tmp_path / "recording"
+    unpack(RECORDING, folder)
+    places = [place for log in find_logs(folder / "brokers") if log.topic == topic for place in markers_of(log)]
+    assert len(places) >= 30
+    rules = set()
+    for path, item in places[::10]:
+        before, marker = path.read_bytes(), item.batch.control_record()
+        assert marker is not None
+        other = replace(marker, control_type=ControlType(1 - marker.control_type))
+        changed = build_control_batch(
+            other,
+            producer_id=item.batch.producer_id,
+            producer_epoch=item.batch.producer_epoch,
+            base_offset=item.batch.base_offset,
+            timestamp=item.batch.base_timestamp,
+        )
+        end = item.position + item.batch.size
+        path.write_bytes(before[: item.position] + changed.encode() + before[end:])
+        [finding] = [f for f in run([folder / "brokers"]).findings if f.topic != TOPIC]
+        assert (finding.topic, finding.offset) == (topic, item.batch.base_offset)
+        rules.add(finding.rule)
+        path.write_bytes(before)
+    assert TORN in rules
+    assert rules <= {TORN, NO_TRANSACTION}
+
+
+def test_a_real_log_that_ends_before_its_last_marker_hangs(tmp_path: Path) -> None:
+    folder = tmp_path / "recording"
+    unpack(RECORDING, folder)
+    cut = 0
+    for log in find_logs(folder / "brokers"):
+        places = markers_of(log)
+        if (
+            not places
+            or log.topic == TOPIC
+            or places[-1][1].batch.size + places[-1][1].position < (places[-1][0].stat().st_size)
+        ):
+            continue
+        path, item = places[-1]
+        before = path.read_bytes()
+        ends = read_transactions(log).markers[-1].ends
+        path.write_bytes(before[: item.position])
+        found_here = [(f.rule, f.topic, f.partition, f.offset) for f in run([folder / "brokers"]).findings]
+        expected = [] if ends is None else [(HANGING, log.topic, log.partition, ends.offset)]
+        assert found_here == expected, log
+        path.write_bytes(before)
+        cut += ends is not None
+    assert cut > 3
