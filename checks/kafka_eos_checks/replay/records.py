@@ -81,10 +81,11 @@ def decode_block(block: Block, which: NDArray[np.bool_] | None = None) -> Record
     headers = block.headers
     if which is not None:
         headers = replace(headers, positions=headers.positions[which], raw=headers.raw[which])
-    buffer, start, end, damage = _sections(block, headers)
+    data, start, end, damage = _sections(block, headers)
+    buffer = np.frombuffer(data, np.uint8)
     claimed = headers.column("record_count")
     count = np.where(claimed * SMALLEST_RECORD <= end - start, claimed, 0)  # what cannot be is not looked for
-    fields, wrong = _decode(buffer, find_records(buffer, start, count))
+    fields, wrong = _decode(buffer, find_records(data, start, count))
     lane = np.repeat(np.arange(len(headers)), count)
     reached = start.copy()
     some = count > 0
@@ -92,7 +93,7 @@ def decode_block(block: Block, which: NDArray[np.bool_] | None = None) -> Record
     bad = (reached != end) | (count != claimed)
     bad[lane[np.flatnonzero(wrong)]] = True
     for i in np.flatnonzero(bad & (end >= 0)).tolist():
-        damage.append(_malformed(headers, i, buffer[start[i] : end[i]].tobytes()))
+        damage.append(_malformed(headers, i, data[start[i] : end[i]]))
     if bad.any():
         keep = ~bad[lane]
         lane, fields = lane[keep], tuple(field[keep] for field in fields)
@@ -115,8 +116,8 @@ def decode_block(block: Block, which: NDArray[np.bool_] | None = None) -> Record
     )
 
 
-def _sections(block: Block, headers: Headers) -> tuple[Bytes, Ints, Ints, list[CorruptRegion]]:
-    """A buffer, and where in it the record section of each batch begins and ends; the end is -1 for damage."""
+def _sections(block: Block, headers: Headers) -> tuple[bytes, Ints, Ints, list[CorruptRegion]]:
+    """Bytes, padded, and where in them the records of each batch begin and end; the end is -1 for damage."""
     position = headers.positions - block.start
     start, end = position + HEADER_BYTES, position + LOG_OVERHEAD_BYTES + headers.raw["batch_length"]
     parts, size, damage = [block.data], len(block.data), []
@@ -134,7 +135,7 @@ def _sections(block: Block, headers: Headers) -> tuple[Bytes, Ints, Ints, list[C
     # Most blocks end inside a batch, and then have bytes enough behind the last whole one: no copy for the padding.
     padded = len(parts) == 1 and end.max(initial=0) + len(PADDING) <= len(block.data)
     data = block.data if padded else b"".join([*parts, PADDING])
-    return np.frombuffer(data, np.uint8), start, end, damage
+    return data, start, end, damage
 
 
 def _malformed(headers: Headers, batch: int, section: bytes) -> CorruptRegion:
@@ -152,14 +153,14 @@ def _region(headers: Headers, batch: int, reason: str) -> CorruptRegion:
     return CorruptRegion(position=position, end=end, kind=RegionKind.CORRUPT, reason=reason)
 
 
-def find_records(buffer: Bytes, start: Ints, count: Ints) -> Ints:
+def find_records(data: bytes, start: Ints, count: Ints) -> Ints:
     """Where each record begins, in order of section and position, shape (sum of ``count``,).
 
     Of a section that does not hold as many records the rest is anywhere behind its end; where a length is negative the
     next record begins there too. Whoever decodes them sees both.
 
     Args:
-        buffer: bytes, padded.
+        data: bytes, padded.
         start: where each section begins, shape (s,).
         count: how many records it should have.
     """
@@ -169,26 +170,21 @@ def find_records(buffer: Bytes, start: Ints, count: Ints) -> Ints:
     steps = int(left[FEW_LANES]) if len(left) > FEW_LANES else 0
     going = len(left) - np.searchsorted(left[::-1], np.arange(steps), "right")
     starts = np.empty(int(count.sum()), np.int64)
+    pairs = np.ndarray(len(data) - 1, "<u2", data, strides=(1,))  # two bytes from every position
     for lanes in going.tolist():
         position, row = position[:lanes], row[:lanes]
         starts[row] = position
-        row = row + 1
-        position = _next_records(buffer, position)
+        row += 1
+        hop = _HOPS.take(pairs[np.minimum(position, len(pairs) - 1)])
+        if np.count_nonzero(hop) == lanes:
+            position = position + hop
+        else:
+            size, after = _varints(np.frombuffer(data, np.uint8), position)
+            position = after + np.maximum(size, 0)
     few = slice(int(np.count_nonzero(left > steps)))
     for first, at, records in zip(row[few].tolist(), position[few].tolist(), (left[few] - steps).tolist(), strict=True):
-        starts[first : first + records] = _find_one_by_one(buffer, at, records)
+        starts[first : first + records] = _find_one_by_one(data, at, records)
     return starts
-
-
-def _next_records(buffer: Bytes, position: Ints) -> Ints:
-    """Where the record after each one begins."""
-    high = buffer.take(position + 1, mode="clip").astype(np.uint16)
-    hop = _HOPS.take(buffer.take(position, mode="clip") | high << 8)
-    if hop.all():
-        return position + hop
-    size, after = _varints(buffer, position)
-    following: Ints = after + np.maximum(size, 0)
-    return following
 
 
 def _hops() -> NDArray[np.uint16]:
@@ -202,9 +198,8 @@ def _hops() -> NDArray[np.uint16]:
 _HOPS = _hops()
 
 
-def _find_one_by_one(buffer: Bytes, start: int, records: int) -> list[int]:
-    data, position = buffer.data, start
-    last = len(buffer) - len(PADDING)
+def _find_one_by_one(data: bytes, position: int, records: int) -> list[int]:
+    last = len(data) - len(PADDING)
     starts = []
     for _ in range(records):
         starts.append(position)
@@ -213,11 +208,12 @@ def _find_one_by_one(buffer: Bytes, start: int, records: int) -> list[int]:
         length = data[position]
         position += 1
         if length >= 0x80:
-            length = (length & 0x7F) | data[position] << 7
-            shift = 7
+            shift, length = 7, (length & 0x7F) | data[position] << 7
             while length >> shift >= 0x80 and shift < 35:
-                shift, position = shift + 7, position + 1
-                length = (length & ((1 << shift) - 1)) | data[position] << shift
+                position += 1
+                length &= (1 << (shift + 7)) - 1
+                shift += 7
+                length |= data[position] << shift
             position += 1
         if not length & 1:  # not negative
             position += length >> 1
