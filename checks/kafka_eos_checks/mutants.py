@@ -15,6 +15,8 @@ from kafka_eos.idempotent_producer import Batches, IdempotentProducer, Producer
 from kafka_eos.machine import Machine
 from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Limits, Log, Producers, ProducerState
 from kafka_eos.spec_mapping import snake_case
+from kafka_eos.transaction_log import TransactionState
+from kafka_eos.transactions import COMPLETED, DECIDE, Marker, Transaction, TransactionalLog, Transactions
 
 
 class UnknownRule(ValueError):  # noqa: N818 - named for what is unknown
@@ -224,3 +226,108 @@ def epochs_without_end(state: EpochBump, identity: Identity) -> Identity:
 def epoch_of_old_producer(state: EpochBump, identity: Identity) -> Identity:
     """For ``following``: a new producer id goes on in the old epoch."""
     return replace(identity, epoch=identity.epoch + 1 if identity.epoch < state.constants.max_epoch else 0)
+
+
+# --- rules of Transactions --------------------------------------------------------------------------------------
+
+
+def no_fencing_bump(state: Transactions) -> int:
+    """For ``fencing_epoch``: the coordinator aborts by itself without a new epoch (KAFKA-5231, KAFKA-6119)."""
+    return state.transaction.epoch
+
+
+def no_end_bump(state: Transactions) -> int:
+    """For ``end_epoch``: no bump at the end of a transaction, as before KIP-890 part 2 (KAFKA-17754)."""
+    return state.transaction.epoch
+
+
+def add_while_prepared(state: Transactions, epoch: int) -> ErrorCode:
+    """For ``add_error``: a partition may be added while the markers are being written."""
+    return ErrorCode.NONE if epoch == state.transaction.epoch else ErrorCode.PRODUCER_FENCED
+
+
+def add_by_any_epoch(state: Transactions, epoch: int) -> ErrorCode:
+    """For ``add_error``: a partition may be added by any epoch."""
+    return ErrorCode.CONCURRENT_TRANSACTIONS if state.is_prepared() else ErrorCode.NONE
+
+
+def data_of_any_epoch(state: Transactions, log: TransactionalLog, epoch: int, guard: int) -> ErrorCode:
+    """For ``data_error``: a leader takes batches of any epoch."""
+    stale = state.needs_guard() and not state.is_ongoing(log, epoch) and guard != log.guard
+    return ErrorCode.INVALID_TXN_STATE if stale else ErrorCode.NONE
+
+
+def no_guard(state: Transactions, log: TransactionalLog, epoch: int, guard: int) -> ErrorCode:
+    """For ``data_error``: nothing between verification and append is noticed (KAFKA-14884)."""
+    return ErrorCode.INVALID_PRODUCER_EPOCH if epoch < log.epoch else ErrorCode.NONE
+
+
+def every_append_uses_guard_up(state: Transactions, log: TransactionalLog, epoch: int) -> bool:
+    """For ``uses_guard_up``: what Kafka does."""
+    return True
+
+
+def guard_wiped(state: Transactions, log: TransactionalLog, marker: Marker) -> bool:
+    """For ``keeps_guard``: the marker of one transaction takes the next one's guard along (KAFKA-18575)."""
+    return False
+
+
+def _fenced_coordinator(log: TransactionalLog, marker: Marker) -> bool:
+    return log.coordinator_epoch > marker.coordinator_epoch
+
+
+def marker_of_equal_epoch(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
+    """For ``marker_error``: a marker of the epoch of an open transaction ends it (KAFKA-19446)."""
+    if _fenced_coordinator(log, marker):
+        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch else ErrorCode.NONE
+
+
+def marker_only_once(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
+    """For ``marker_error``: a marker that was written is refused when it comes again (KAFKA-19999)."""
+    if _fenced_coordinator(log, marker):
+        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    again = state.constants.transaction_version == 2 and marker.epoch == log.epoch
+    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch or again else ErrorCode.NONE
+
+
+def marker_of_any_epoch(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
+    """For ``marker_error``: a leader takes markers of any epoch."""
+    return ErrorCode.TRANSACTION_COORDINATOR_FENCED if _fenced_coordinator(log, marker) else ErrorCode.NONE
+
+
+def marker_of_any_coordinator(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
+    """For ``marker_error``: a leader takes markers of a coordinator that has been replaced (KAFKA-9144)."""
+    again = state.constants.transaction_version == 2 and marker.epoch == log.epoch and log.open
+    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch or again else ErrorCode.NONE
+
+
+def epoch_before_pending(state: Transactions, epoch: int, commit: bool) -> str:
+    """For ``end_verdict``: the epoch is looked at before the pending transition (KAFKA-18464)."""
+    record, two = state.transaction, state.constants.transaction_version == 2
+    if epoch != record.epoch and not state.is_retry_of_end(epoch):
+        return "PRODUCER_FENCED"
+    if state.is_prepared():
+        return "CONCURRENT_TRANSACTIONS" if state.commits() == commit else "INVALID_TXN_STATE"
+    if record.state is TransactionState.ONGOING:
+        return DECIDE
+    if record.state is COMPLETED[commit]:
+        return "NONE"
+    return DECIDE if two and not commit else "INVALID_TXN_STATE"
+
+
+def nothing_resumed(state: Transactions) -> frozenset[str]:
+    """For ``partitions_to_mark``: after a failover nobody resumes what is prepared."""
+    return frozenset()
+
+
+def completes_early(state: Transactions) -> bool:
+    """For ``may_complete``: the transaction is closed while markers are missing."""
+    return True
+
+
+def decision_forgotten(state: Transactions) -> Transaction:
+    """For ``decided``: a failover forgets the decision and turns it into an abort."""
+    return (
+        replace(state.transaction, state=TransactionState.PREPARE_ABORT) if state.is_prepared() else state.transaction
+    )

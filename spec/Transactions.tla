@@ -1,0 +1,597 @@
+----------------------------- MODULE Transactions -----------------------------
+(***************************************************************************)
+(* Transactions over several partitions: the coordinator of one            *)
+(* transactional.id, the leaders of the partitions, and the instances of   *)
+(* an application that share the id, over an unreliable network.           *)
+(*                                                                         *)
+(* Modelled: InitProducerId, AddPartitionsToTxn, Produce, EndTxn and their *)
+(*   retries; implicit registration and the epoch bump at every end        *)
+(*   (TransactionVersion 2, KIP-890 part 2); verification with its guard   *)
+(*   (KIP-890 part 1); markers, fenced by producer and coordinator epoch;  *)
+(*   timeout; failover of the coordinator, whose last requests may still   *)
+(*   be on their way; a zombie instance.                                   *)
+(*   A request is handled at any later time or never, and a few more times *)
+(*   than it was sent; so are markers.                                     *)
+(* Assumed, not checked: the coordinator's log is one durable record that  *)
+(*   is replaced in one step; a partition's log is never truncated; a      *)
+(*   retry of a stored batch is acknowledged and not stored again, which   *)
+(*   IdempotentProducer shows; InitProducerId is not repeated by the       *)
+(*   network, for the first one is not idempotent (EpochBump).             *)
+(* Out of scope, so far: consumers and the last stable offset; offsets;    *)
+(*   exhaustion of epochs (EpochBump); expiry of the transactional.id;     *)
+(*   replication of partitions (ReplicatedLog).                            *)
+(*                                                                         *)
+(* KIPs: 98, 360, 890, 1228.  Kafka: TransactionCoordinator,               *)
+(* TransactionMetadata, TransactionMarkerChannelManager,                   *)
+(* ProducerStateManager, ProducerAppendInfo, TransactionManager.           *)
+(***************************************************************************)
+EXTENDS Integers, Sequences, FiniteSets
+
+CONSTANTS
+    Instances,           \* processes of the application with the same transactional.id
+    Partitions,          \* the partitions that they write to
+    Numbers,             \* 1..n: an instance's transactions
+    Epochs,              \* 0..n: the producer epochs that can be reached
+    CoordinatorEpochs,   \* 0..n: one more than there may be failovers
+    TransactionVersion,  \* 1 or 2
+    Verification,        \* TRUE: a leader asks the coordinator before a transaction's first batch (KIP-890 part 1)
+    Faults,              \* what may go wrong: of "repeat request", "repeat marker", "timeout", "failover"
+    MaxFaults            \* how often
+
+VARIABLES
+    transaction,         \* the coordinator's durable record: state, epoch, partitions
+    coordinatorEpoch,    \* counts the failovers
+    toMark,              \* the partitions whose marker the coordinator has no acknowledgement for
+    logs,                \* of each partition: its entries, and what its leader knows of the producer
+    clients,             \* of each instance: its state
+    outcome,             \* of each instance's transactions, as it sees them
+    stored,              \* the batches that were acknowledged to an instance: [instance, number, partition]
+    initRequests,        \* the requests on their way …
+    addRequests,
+    produceRequests,
+    verifying,           \* … produce requests that their leader is asking the coordinator about, with their guard
+    verified,            \* … and those that the coordinator has vouched for
+    endRequests,
+    markerRequests,
+    answers,             \* the answers on their way, at most one for each instance
+    faults               \* how many there have been
+
+vars == <<transaction, coordinatorEpoch, toMark, logs, clients, outcome, stored, initRequests, addRequests,
+          produceRequests, verifying, verified, endRequests, markerRequests, answers, faults>>
+
+coordinatorVars == <<transaction, coordinatorEpoch, toMark>>
+clientVars      == <<clients, outcome, stored>>
+
+NoEpoch == -1
+
+NewClient == [state |-> "new", epoch |-> NoEpoch, number |-> 0, awaits |-> "nothing", partition |-> "none",
+              added |-> {}, produced |-> {}, unanswered |-> FALSE, asked |-> FALSE]
+
+Init ==
+    /\ transaction = [state |-> "EMPTY", epoch |-> NoEpoch, partitions |-> {}]
+    /\ coordinatorEpoch = 0
+    /\ toMark = {}
+    /\ logs = [partition \in Partitions |->
+                  [entries |-> <<>>, epoch |-> NoEpoch, open |-> FALSE, guard |-> 0, guardEpoch |-> NoEpoch,
+                   coordinatorEpoch |-> -1]]
+    /\ clients = [instance \in Instances |-> NewClient]
+    /\ outcome = [instance \in Instances |-> [number \in Numbers |-> "none"]]
+    /\ stored = {}
+    /\ initRequests = {}
+    /\ addRequests = {}
+    /\ produceRequests = {}
+    /\ verifying = {}
+    /\ verified = {}
+    /\ endRequests = {}
+    /\ markerRequests = {}
+    /\ answers = {}
+    /\ faults = 0
+
+(***************************************************************************)
+(* Transitions of the coordinator's record                                 *)
+(***************************************************************************)
+
+(* Which state may follow which. PREPARE_EPOCH_FENCE and DEAD are never written.    Kafka: TransactionState *)
+MayFollow ==
+    [EMPTY           |-> {"EMPTY", "ONGOING", "PREPARE_ABORT"},
+     ONGOING         |-> {"ONGOING", "PREPARE_COMMIT", "PREPARE_ABORT"},
+     PREPARE_COMMIT  |-> {"COMPLETE_COMMIT"},
+     PREPARE_ABORT   |-> {"COMPLETE_ABORT"},
+     COMPLETE_COMMIT |-> {"EMPTY", "ONGOING", "PREPARE_ABORT"},
+     COMPLETE_ABORT  |-> {"EMPTY", "ONGOING", "PREPARE_ABORT"}]
+
+IsPrepared == transaction.state \in {"PREPARE_COMMIT", "PREPARE_ABORT"}
+IsAtRest   == transaction.state \in {"EMPTY", "COMPLETE_COMMIT", "COMPLETE_ABORT"}
+
+(* Whether the record decides for commit. *)
+Commits == transaction.state \in {"PREPARE_COMMIT", "COMPLETE_COMMIT"}
+
+Prepared(commit) == IF commit THEN "PREPARE_COMMIT" ELSE "PREPARE_ABORT"
+Completed(commit) == IF commit THEN "COMPLETE_COMMIT" ELSE "COMPLETE_ABORT"
+
+(* The coordinator decides: the decision and the epoch of its markers become durable in one record. *)
+Decide(commit, epoch) ==
+    /\ transaction' = [transaction EXCEPT !.state = Prepared(commit), !.epoch = epoch]
+    /\ toMark' = transaction.partitions
+    /\ UNCHANGED coordinatorEpoch
+
+(* The epoch with which the coordinator aborts a transaction by itself, so that its producer is fenced. *)
+FencingEpoch == transaction.epoch + 1
+
+(* The epoch with which a transaction that its producer ends goes on. *)
+EndEpoch == IF TransactionVersion = 2 THEN transaction.epoch + 1 ELSE transaction.epoch
+
+(***************************************************************************)
+(* Instances                                        WHO: the application   *)
+(***************************************************************************)
+
+(* A fault happens, if one may happen still. *)
+Fault(kind) == kind \in Faults /\ faults < MaxFaults /\ faults' = faults + 1
+
+Idle(instance) == clients[instance].awaits = "nothing"
+
+(* An instance initializes its transactions, which fences the others. *)
+Initialize(instance) ==
+    /\ clients[instance].state = "new" /\ Idle(instance)
+    /\ clients' = [clients EXCEPT ![instance].awaits = "init", ![instance].asked = TRUE]
+    /\ initRequests' = initRequests \cup {instance}
+    /\ UNCHANGED <<coordinatorVars, logs, outcome, stored, addRequests, produceRequests, verifying, verified, endRequests,
+                   markerRequests, answers, faults>>
+
+(* The number of the transaction that an instance's next batch belongs to. *)
+Current(instance) ==
+    IF clients[instance].state = "open" THEN clients[instance].number ELSE clients[instance].number + 1
+
+(* An instance in its transaction, which begins if it has not. *)
+Within(client, number) ==
+    IF client.state = "open" THEN client
+    ELSE [client EXCEPT !.state = "open", !.number = number, !.added = {}, !.produced = {}]
+
+Begun(instance) ==
+    outcome' = [outcome EXCEPT ![instance][Current(instance)] = "open"]
+
+(* An instance registers a partition with the coordinator. *)
+AddPartition(instance, partition) ==
+    /\ TransactionVersion = 1
+    /\ clients[instance].state \in {"ready", "open"} /\ Idle(instance)
+    /\ Current(instance) \in Numbers
+    /\ partition \notin Within(clients[instance], Current(instance)).added
+    /\ clients' = [clients EXCEPT ![instance] =
+                      [Within(@, Current(instance)) EXCEPT !.awaits = "add", !.partition = partition]]
+    /\ Begun(instance)
+    /\ addRequests' = addRequests \cup {[instance |-> instance, number |-> Current(instance), partition |-> partition,
+                                         epoch |-> clients[instance].epoch]}
+    /\ UNCHANGED <<coordinatorVars, logs, stored, initRequests, produceRequests, verifying, verified, endRequests, markerRequests,
+                   answers, faults>>
+
+(* An instance sends a batch of its transaction to a partition. *)
+Produce(instance, partition) ==
+    /\ clients[instance].state \in {"ready", "open"} /\ Idle(instance)
+    /\ Current(instance) \in Numbers
+    /\ LET client == Within(clients[instance], Current(instance)) IN
+       /\ TransactionVersion = 1 => partition \in client.added
+       /\ partition \notin client.produced
+       /\ clients' = [clients EXCEPT ![instance] =
+                         [client EXCEPT !.awaits = "produce", !.partition = partition,
+                                        !.produced = @ \cup {partition}]]
+    /\ Begun(instance)
+    /\ produceRequests' = produceRequests \cup
+          {[instance |-> instance, number |-> Current(instance), partition |-> partition,
+            epoch |-> clients[instance].epoch]}
+    /\ UNCHANGED <<coordinatorVars, logs, stored, initRequests, addRequests, verifying, verified, endRequests, markerRequests,
+                   answers, faults>>
+
+Ending(commit) == IF commit THEN "committing" ELSE "aborting"
+
+(* It may do so while a batch is unanswered, to abort; before version 2 it then needs a new epoch, for the batch may *)
+(* be stored or not (KIP-360).                                                                                       *)
+
+(* An instance ends its transaction, and asks again if the coordinator was busy. *)
+End(instance, commit) ==
+    /\ clients[instance].state \in {"open", Ending(commit)}
+    /\ Idle(instance) \/ (~commit /\ clients[instance].awaits = "produce")
+    /\ IF TransactionVersion = 1 THEN clients[instance].added # {} ELSE commit => clients[instance].produced # {}
+    /\ clients' = [clients EXCEPT ![instance].state = Ending(commit),
+                                  ![instance].awaits = "end",
+                                  ![instance].unanswered = @ \/ clients[instance].awaits = "produce"]
+    /\ endRequests' = endRequests \cup {[instance |-> instance, number |-> clients[instance].number,
+                                         epoch |-> clients[instance].epoch, commit |-> commit]}
+    /\ answers' = {answer \in answers : answer.instance # instance}
+    /\ UNCHANGED <<coordinatorVars, logs, outcome, stored, initRequests, addRequests, produceRequests, verifying, verified,
+                   markerRequests, faults>>
+
+(* What an instance becomes with an answer. *)
+AfterAnswer(client, answer) ==
+    LET heard == [client EXCEPT !.awaits = "nothing"] IN
+    IF answer.error = "CONCURRENT_TRANSACTIONS" THEN
+        [heard EXCEPT !.produced = IF client.awaits = "produce" THEN @ \ {client.partition} ELSE @]
+    ELSE IF answer.error # "NONE" THEN [heard EXCEPT !.state = "failed"]
+    ELSE IF client.awaits = "init" THEN [heard EXCEPT !.state = "ready", !.epoch = answer.epoch]
+    ELSE IF client.awaits = "add" THEN [heard EXCEPT !.added = @ \cup {client.partition}]
+    ELSE IF client.awaits = "end" THEN
+        [heard EXCEPT !.epoch = answer.epoch, !.unanswered = FALSE,
+                      !.state = IF client.unanswered /\ TransactionVersion = 1 THEN "new" ELSE "ready"]
+    ELSE heard
+
+(* An instance gets the answer that it waits for. *)
+Receive(instance) ==
+    \E answer \in answers :
+        /\ answer.instance = instance
+        /\ answers' = {other \in answers : other.instance # instance}
+        /\ LET client == clients[instance] IN
+           /\ clients' = [clients EXCEPT ![instance] = AfterAnswer(client, answer)]
+           /\ stored' = IF answer.error = "NONE" /\ client.awaits = "produce"
+                        THEN stored \cup {[instance |-> instance, number |-> client.number,
+                                           partition |-> client.partition]}
+                        ELSE stored
+           /\ outcome' = IF client.awaits = "end" /\ answer.error = "NONE"
+                         THEN [outcome EXCEPT ![instance][client.number] =
+                                  IF client.state = "committing" THEN "committed" ELSE "aborted"]
+                         ELSE outcome
+        /\ UNCHANGED <<coordinatorVars, logs, initRequests, addRequests, produceRequests, verifying, verified, endRequests,
+                       markerRequests, faults>>
+
+(* An answer goes back if the instance still waits for it; an earlier one to the same request is lost then. *)
+Answer(instance, number, awaited, error, epoch) ==
+    answers' = IF clients[instance].awaits = awaited /\ clients[instance].number = number
+               THEN {other \in answers : other.instance # instance}
+                       \cup {[instance |-> instance, error |-> error, epoch |-> epoch]}
+               ELSE answers
+
+(***************************************************************************)
+(* The coordinator                                  WHO: the coordinator   *)
+(***************************************************************************)
+
+(* An instance asks for its epoch: the transaction of the one before it is ended first. *)
+HandleInit(instance) ==
+    /\ instance \in initRequests
+    /\ initRequests' = initRequests \ {instance}
+    /\ IF IsAtRest THEN
+          /\ transaction' = [transaction EXCEPT !.state = "EMPTY", !.epoch = @ + 1]
+          /\ Answer(instance, clients[instance].number, "init", "NONE", transaction.epoch + 1)
+          /\ UNCHANGED <<coordinatorEpoch, toMark>>
+       ELSE
+          /\ Answer(instance, clients[instance].number, "init", "CONCURRENT_TRANSACTIONS", NoEpoch)
+          /\ IF transaction.state = "ONGOING" THEN Decide(FALSE, FencingEpoch) ELSE UNCHANGED coordinatorVars
+    /\ UNCHANGED <<logs, clientVars, addRequests, produceRequests, verifying, verified, endRequests, markerRequests, faults>>
+
+(* Why the coordinator refuses to add a partition; "NONE" if it does not. *)
+AddError(epoch) ==
+    IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
+    ELSE IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
+    ELSE "NONE"
+
+WithPartition(partition) ==
+    [transaction EXCEPT !.state = "ONGOING",
+                        !.partitions = IF transaction.state = "ONGOING" THEN @ \cup {partition} ELSE {partition}]
+
+(* The coordinator registers a partition in the transaction, which begins if it has not. *)
+HandleAdd(instance, number, partition) ==
+    \E request \in addRequests :
+        /\ request.instance = instance /\ request.number = number /\ request.partition = partition
+        /\ addRequests' = addRequests \ {request}
+        /\ transaction' = IF AddError(request.epoch) = "NONE" THEN WithPartition(partition) ELSE transaction
+        /\ Answer(instance, number, "add", AddError(request.epoch), NoEpoch)
+        /\ UNCHANGED <<coordinatorEpoch, toMark, logs, clientVars, initRequests, produceRequests, verifying, verified,
+                       endRequests, markerRequests, faults>>
+
+(* The request asks for what has been decided already, with the epoch from before the decision's bump. *)
+IsRetryOfEnd(epoch) == TransactionVersion = 2 /\ epoch + 1 = transaction.epoch
+
+(* While markers are written a transition is pending: version 2 looks at that first (KAFKA-18464), version 1 at the *)
+(* epoch.                                                                                                          *)
+
+(* Why the coordinator does not begin to end the transaction, or "DECIDE" if it does. *)
+EndVerdict(epoch, commit) ==
+    IF TransactionVersion = 1 THEN
+        IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
+        ELSE IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
+        ELSE IF transaction.state = "ONGOING" THEN "DECIDE"
+        ELSE IF transaction.state = Completed(commit) THEN "NONE"
+        ELSE "INVALID_TXN_STATE"
+    ELSE
+        IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
+        ELSE IF IsRetryOfEnd(epoch) /\ transaction.state \in {"COMPLETE_COMMIT", "COMPLETE_ABORT"}
+        THEN (IF Commits = commit THEN "NONE" ELSE "INVALID_TXN_STATE")
+        ELSE IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
+        ELSE IF transaction.state = "ONGOING" \/ ~commit THEN "DECIDE"
+        ELSE "INVALID_TXN_STATE"
+
+(* The answer goes back when the decision is durable. *)
+
+(* The coordinator is asked to end the transaction, perhaps by a request of which the network keeps a copy. *)
+HandleEnd(instance, number, commit, stays) ==
+    \E request \in endRequests :
+        /\ request.instance = instance /\ request.number = number /\ request.commit = commit
+        /\ endRequests' = IF stays THEN endRequests ELSE endRequests \ {request}
+        /\ IF stays THEN Fault("repeat request") ELSE UNCHANGED faults
+        /\ LET verdict == EndVerdict(request.epoch, commit) IN
+           IF verdict = "DECIDE" THEN
+              /\ Decide(commit, EndEpoch)
+              /\ Answer(instance, number, "end", "NONE", EndEpoch)
+           ELSE
+              /\ Answer(instance, number, "end", verdict, transaction.epoch)
+              /\ UNCHANGED coordinatorVars
+        /\ UNCHANGED <<logs, clientVars, initRequests, addRequests, produceRequests, verifying, verified, markerRequests>>
+
+(* The transaction has been open for longer than its timeout: the coordinator aborts it and fences its producer. *)
+TimeOut ==
+    /\ transaction.state = "ONGOING"
+    /\ Decide(FALSE, FencingEpoch)
+    /\ Fault("timeout")
+    /\ UNCHANGED <<logs, clientVars, initRequests, addRequests, produceRequests, verifying, verified, endRequests, markerRequests,
+                   answers>>
+
+MarkerTo(partition) ==
+    [partition |-> partition, epoch |-> transaction.epoch, commit |-> Commits, coordinatorEpoch |-> coordinatorEpoch]
+
+(* The coordinator sends a marker to a partition of the transaction. *)
+SendMarker(partition) ==
+    /\ IsPrepared
+    /\ partition \in toMark
+    /\ MarkerTo(partition) \notin markerRequests
+    /\ markerRequests' = markerRequests \cup {MarkerTo(partition)}
+    /\ UNCHANGED <<coordinatorVars, logs, clientVars, initRequests, addRequests, produceRequests, verifying, verified, endRequests,
+                   answers, faults>>
+
+(* Every partition has its marker. *)
+MayComplete == toMark = {}
+
+(* The coordinator closes the transaction. *)
+CompleteTransaction ==
+    /\ IsPrepared
+    /\ MayComplete
+    /\ transaction' = [transaction EXCEPT !.state = Completed(Commits), !.partitions = {}]
+    /\ UNCHANGED <<coordinatorEpoch, toMark, logs, clientVars, initRequests, addRequests, produceRequests,
+                   verifying, verified, endRequests, markerRequests, answers, faults>>
+
+(* What a new coordinator has to send markers to. *)
+PartitionsToMark == IF IsPrepared THEN transaction.partitions ELSE {}
+
+(* The record as a new coordinator reads it. *)
+Decided == transaction
+
+(* Another broker becomes the coordinator: it knows the record, and sends the markers of what is prepared again. *)
+Failover ==
+    /\ coordinatorEpoch + 1 \in CoordinatorEpochs
+    /\ coordinatorEpoch' = coordinatorEpoch + 1
+    /\ toMark' = PartitionsToMark
+    /\ transaction' = Decided
+    /\ Fault("failover")
+    /\ UNCHANGED <<logs, clientVars, initRequests, addRequests, produceRequests, verifying, verified, endRequests,
+                   markerRequests, answers>>
+
+(***************************************************************************)
+(* The partitions' leaders                          WHO: a leader          *)
+(***************************************************************************)
+
+(* The partition has an open transaction of this epoch. *)
+IsOngoing(log, epoch) == log.open /\ log.epoch = epoch
+
+NeedsGuard == Verification \/ TransactionVersion = 2
+
+(* Requests of one producer share the guard; a later epoch raises the guard's. *)
+
+(* A leader begins to ask the coordinator about a batch. *)
+StartVerification(instance, number, partition) ==
+    /\ NeedsGuard
+    /\ \E request \in produceRequests :
+        /\ request.instance = instance /\ request.number = number /\ request.partition = partition
+        /\ produceRequests' = produceRequests \ {request}
+        /\ IF request.epoch < logs[partition].epoch THEN
+              /\ Answer(instance, number, "produce", "INVALID_PRODUCER_EPOCH", NoEpoch)
+              /\ UNCHANGED <<logs, verifying>>
+           ELSE
+              /\ verifying' = verifying \cup {[instance |-> instance, number |-> number, partition |-> partition,
+                                               epoch |-> request.epoch, guard |-> logs[partition].guard]}
+              /\ logs' = [logs EXCEPT ![partition].guardEpoch = IF @ < request.epoch THEN request.epoch ELSE @]
+              /\ UNCHANGED answers
+    /\ UNCHANGED <<coordinatorVars, clientVars, initRequests, addRequests, verified, endRequests, markerRequests, faults>>
+
+(* Before part 2 of KIP-890 the partition has to be registered, since then it is registered by the question. *)
+
+(* Why the coordinator does not vouch for a batch; "NONE" if it does. *)
+VerificationError(epoch, partition) ==
+    IF AddError(epoch) # "NONE" THEN AddError(epoch)
+    ELSE IF TransactionVersion = 1 /\ partition \notin transaction.partitions THEN "INVALID_TXN_STATE"
+    ELSE "NONE"
+
+(* The coordinator answers a leader that asks about a batch. *)
+Verify(instance, number, partition) ==
+    /\ \E request \in verifying :
+        /\ request.instance = instance /\ request.number = number /\ request.partition = partition
+        /\ verifying' = verifying \ {request}
+        /\ LET error == VerificationError(request.epoch, partition) IN
+           IF error = "NONE" THEN
+              /\ verified' = verified \cup {request}
+              /\ transaction' = IF TransactionVersion = 2 THEN WithPartition(partition) ELSE transaction
+              /\ UNCHANGED answers
+           ELSE
+              /\ Answer(instance, number, "produce", error, NoEpoch)
+              /\ UNCHANGED <<verified, transaction>>
+    /\ UNCHANGED <<coordinatorEpoch, toMark, logs, clientVars, initRequests, addRequests, produceRequests,
+                   endRequests, markerRequests, faults>>
+
+(* Why a leader refuses a batch that belongs to a transaction; "NONE" if it does not. *)
+DataError(log, epoch, guard) ==
+    IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
+    ELSE IF NeedsGuard /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE"
+    ELSE "NONE"
+
+(* A batch uses the guard up, but for one that belongs to a later epoch already.                                     *)
+(* Departs from Kafka: there every transactional append does (the mutant EveryAppendUsesGuardUp); a late batch of an *)
+(* aborted transaction then makes the next one fail.                                                                *)
+UsesGuardUp(log, epoch) == log.guardEpoch <= epoch
+
+(* The leader's log after a batch. *)
+WithData(log, instance, number, epoch) ==
+    [log EXCEPT !.entries = Append(@, [kind |-> "data", epoch |-> epoch, instance |-> instance, number |-> number]),
+                !.epoch = epoch, !.open = TRUE,
+                !.guard = IF UsesGuardUp(log, epoch) THEN @ + 1 ELSE @,
+                !.guardEpoch = IF UsesGuardUp(log, epoch) THEN NoEpoch ELSE @]
+
+AppendTo(partition, instance, number, epoch, guard) ==
+    LET error == DataError(logs[partition], epoch, guard) IN
+    /\ logs' = IF error = "NONE"
+               THEN [logs EXCEPT ![partition] = WithData(@, instance, number, epoch)]
+               ELSE logs
+    /\ Answer(instance, number, "produce", error, NoEpoch)
+
+(* A leader appends a batch that the coordinator has vouched for, if nothing has happened since. *)
+AppendVerified(instance, number, partition) ==
+    \E request \in verified :
+        /\ request.instance = instance /\ request.number = number /\ request.partition = partition
+        /\ verified' = verified \ {request}
+        /\ AppendTo(partition, instance, number, request.epoch, request.guard)
+        /\ UNCHANGED <<coordinatorVars, clientVars, initRequests, addRequests, produceRequests, verifying, endRequests,
+                       markerRequests, faults>>
+
+(* A leader that asks nobody appends a batch. *)
+AppendUnverified(instance, number, partition) ==
+    /\ ~NeedsGuard
+    /\ \E request \in produceRequests :
+        /\ request.instance = instance /\ request.number = number /\ request.partition = partition
+        /\ produceRequests' = produceRequests \ {request}
+        /\ AppendTo(partition, instance, number, request.epoch, 0)
+    /\ UNCHANGED <<coordinatorVars, clientVars, initRequests, addRequests, verifying, verified, endRequests, markerRequests,
+                   faults>>
+
+(* Under version 2 a marker's epoch is above its data's, or the same when it has been written already. *)
+
+(* Why a leader refuses a marker; "NONE" if it does not. *)
+MarkerError(log, marker) ==
+    IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
+    ELSE IF marker.epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
+    ELSE IF TransactionVersion = 2 /\ marker.epoch = log.epoch /\ log.open THEN "INVALID_PRODUCER_EPOCH"
+    ELSE "NONE"
+
+(* A marker keeps the guard of a transaction that begins with the marker's own epoch (KAFKA-18575). *)
+KeepsGuard(log, marker) == TransactionVersion = 2 /\ marker.epoch = log.guardEpoch
+
+WithMarker(log, marker) ==
+    [log EXCEPT !.entries = Append(@, [kind |-> IF marker.commit THEN "commit" ELSE "abort", epoch |-> marker.epoch,
+                                       instance |-> "none", number |-> 0]),
+                !.epoch = marker.epoch, !.open = FALSE,
+                !.guard = IF KeepsGuard(log, marker) THEN @ ELSE @ + 1,
+                !.guardEpoch = IF KeepsGuard(log, marker) THEN @ ELSE NoEpoch,
+                !.coordinatorEpoch = marker.coordinatorEpoch]
+
+(* The coordinator learns that a partition has its marker, if it still waits for that. *)
+Acknowledged(marker) == IF IsPrepared /\ MarkerTo(marker.partition) = marker THEN toMark \ {marker.partition} ELSE toMark
+
+(* A leader writes a marker and tells the coordinator, or refuses it. *)
+HandleMarker(partition, epoch, commit, number) ==
+    LET marker == [partition |-> partition, epoch |-> epoch, commit |-> commit, coordinatorEpoch |-> number] IN
+    /\ marker \in markerRequests
+    /\ markerRequests' = markerRequests \ {marker}
+    /\ LET error == MarkerError(logs[partition], marker) IN
+       /\ logs' = IF error = "NONE" THEN [logs EXCEPT ![partition] = WithMarker(@, marker)] ELSE logs
+       /\ toMark' = IF error = "NONE" THEN Acknowledged(marker) ELSE toMark
+    /\ UNCHANGED <<transaction, coordinatorEpoch, clientVars, initRequests, addRequests, produceRequests,
+                   verifying, verified, endRequests, answers, faults>>
+
+(* The network delivers a marker and keeps a copy; the acknowledgement may be lost. *)
+RepeatMarker(partition, epoch, commit, number, acknowledged) ==
+    LET marker == [partition |-> partition, epoch |-> epoch, commit |-> commit, coordinatorEpoch |-> number] IN
+    /\ marker \in markerRequests
+    /\ MarkerError(logs[partition], marker) = "NONE"
+    /\ logs' = [logs EXCEPT ![partition] = WithMarker(@, marker)]
+    /\ toMark' = IF acknowledged THEN Acknowledged(marker) ELSE toMark
+    /\ Fault("repeat marker")
+    /\ UNCHANGED <<transaction, coordinatorEpoch, clientVars, initRequests, addRequests, produceRequests, verifying, verified, endRequests,
+                   markerRequests, answers>>
+
+Next ==
+    \/ \E instance \in Instances :
+        \/ Initialize(instance)
+        \/ HandleInit(instance)
+        \/ Receive(instance)
+        \/ \E partition \in Partitions : AddPartition(instance, partition) \/ Produce(instance, partition)
+        \/ \E commit \in BOOLEAN : End(instance, commit)
+        \/ \E number \in Numbers :
+            \/ \E commit, stays \in BOOLEAN : HandleEnd(instance, number, commit, stays)
+            \/ \E partition \in Partitions :
+                \/ HandleAdd(instance, number, partition)
+                \/ StartVerification(instance, number, partition)
+                \/ Verify(instance, number, partition)
+                \/ AppendVerified(instance, number, partition)
+                \/ AppendUnverified(instance, number, partition)
+    \/ TimeOut
+    \/ CompleteTransaction
+    \/ Failover
+    \/ \E partition \in Partitions :
+        \/ SendMarker(partition)
+        \/ \E epoch \in Epochs, commit \in BOOLEAN, number \in CoordinatorEpochs :
+            \/ HandleMarker(partition, epoch, commit, number)
+            \/ \E acknowledged \in BOOLEAN : RepeatMarker(partition, epoch, commit, number, acknowledged)
+
+Spec == Init /\ [][Next]_vars
+
+(***************************************************************************)
+(* Properties, over the partitions' logs and what the instances see        *)
+(***************************************************************************)
+
+(* The fate of an entry: that of the first marker after it. *)
+Fate(partition, i) ==
+    LET entries == logs[partition].entries
+        markers == {j \in (i + 1)..Len(entries) : entries[j].kind # "data"}
+    IN  IF markers = {} THEN "undecided"
+        ELSE entries[CHOOSE j \in markers : \A k \in markers : j <= k].kind
+
+(* The fates of the batches of one transaction, on all partitions. *)
+Fates(instance, number) ==
+    UNION {{Fate(partition, i) : i \in {j \in DOMAIN logs[partition].entries :
+                /\ logs[partition].entries[j].kind = "data"
+                /\ logs[partition].entries[j].instance = instance
+                /\ logs[partition].entries[j].number = number}} : partition \in Partitions}
+
+(* No transaction is committed here and aborted there. *)
+AllOrNone ==
+    \A instance \in Instances, number \in Numbers : ~({"commit", "abort"} \subseteq Fates(instance, number))
+
+(* What an instance was told is committed is not aborted, and is in the logs. *)
+CommittedIsKept ==
+    \A instance \in Instances, number \in Numbers : outcome[instance][number] = "committed" =>
+        /\ "abort" \notin Fates(instance, number)
+        /\ \A batch \in stored : batch.instance = instance /\ batch.number = number =>
+              \E i \in DOMAIN logs[batch.partition].entries :
+                  LET entry == logs[batch.partition].entries[i]
+                  IN  entry.kind = "data" /\ entry.instance = instance /\ entry.number = number
+
+(* What an instance was told is aborted is not committed. *)
+AbortedIsGone ==
+    \A instance \in Instances, number \in Numbers :
+        outcome[instance][number] = "aborted" => "commit" \notin Fates(instance, number)
+
+(* A marker decides the batches of one transaction. *)
+OneTransactionPerMarker ==
+    \A partition \in Partitions : \A i \in 1..(Len(logs[partition].entries) - 1) :
+        LET one == logs[partition].entries[i]
+            two == logs[partition].entries[i + 1]
+        IN  one.kind = "data" /\ two.kind = "data" => one.instance = two.instance /\ one.number = two.number
+
+(* Nothing is open that nobody will end: a partition's open transaction is known to the coordinator, or on its way. *)
+NoHangingTransaction ==
+    \A partition \in Partitions : logs[partition].open =>
+        partition \in transaction.partitions
+
+(* Once another instance has its epoch, nothing more of an older one's is decided for commit. *)
+Fenced ==
+    \A a, b \in Instances : a # b /\ clients[a].epoch < clients[b].epoch /\ clients[b].epoch = transaction.epoch =>
+        \A number \in Numbers : outcome[a][number] = "committed" => "undecided" \notin Fates(a, number) \/ IsPrepared
+
+(* Whatever is prepared can go on: markers are still to be sent, on their way, or all there. (A refused marker is not *)
+(* sent again before the next failover.)                                                                             *)
+NothingIsStuck ==
+    IsPrepared => \A partition \in toMark : MarkerError(logs[partition], MarkerTo(partition)) = "NONE"
+
+(* The coordinator's record goes only where the table lets it. *)
+OnlyLegalTransitions ==
+    [][transaction'.state # transaction.state => transaction'.state \in MayFollow[transaction.state]]_vars
+
+(* An instance that nobody fenced, and whose transaction did not time out, gets no fatal error. *)
+NoSpuriousError ==
+    \A instance \in Instances : clients[instance].state = "failed" =>
+        faults > 0 \/ \E other \in Instances \ {instance} : clients[other].asked
+
+=============================================================================

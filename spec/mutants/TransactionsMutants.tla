@@ -1,0 +1,75 @@
+-------------------------- MODULE TransactionsMutants -------------------------
+(***************************************************************************)
+(* Rules of Transactions with one thing changed. A model puts one of them  *)
+(* in the place of the rule; the Python function of the same name does the *)
+(* same to the reference.                                                  *)
+(***************************************************************************)
+EXTENDS Transactions
+
+(* for FencingEpoch: the coordinator aborts by itself without a new epoch (KAFKA-5231, KAFKA-6119) *)
+NoFencingBump == transaction.epoch
+
+(* for EndEpoch: no bump at the end of a transaction, as before KIP-890 part 2 (KAFKA-17754) *)
+NoEndBump == transaction.epoch
+
+(* for AddError: a partition may be added while the markers are being written *)
+AddWhilePrepared(epoch) == IF epoch # transaction.epoch THEN "PRODUCER_FENCED" ELSE "NONE"
+
+(* for AddError: a partition may be added by any epoch *)
+AddByAnyEpoch(epoch) == IF IsPrepared THEN "CONCURRENT_TRANSACTIONS" ELSE "NONE"
+
+(* for DataError: a leader takes batches of any epoch *)
+DataOfAnyEpoch(log, epoch, guard) ==
+    IF NeedsGuard /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE" ELSE "NONE"
+
+(* for DataError: nothing between verification and append is noticed (KAFKA-14884) *)
+NoGuard(log, epoch, guard) == IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH" ELSE "NONE"
+
+(* for UsesGuardUp: what Kafka does *)
+EveryAppendUsesGuardUp(log, epoch) == TRUE
+
+(* for KeepsGuard: the marker of one transaction takes the next one's guard along (KAFKA-18575) *)
+GuardWiped(log, marker) == FALSE
+
+(* for MarkerError: a marker of the epoch of an open transaction ends it (KAFKA-19446) *)
+MarkerOfEqualEpoch(log, marker) ==
+    IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
+    ELSE IF marker.epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
+    ELSE "NONE"
+
+(* for MarkerError: a marker that was written is refused when it comes again (KAFKA-19999) *)
+MarkerOnlyOnce(log, marker) ==
+    IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
+    ELSE IF marker.epoch < log.epoch \/ (TransactionVersion = 2 /\ marker.epoch = log.epoch)
+    THEN "INVALID_PRODUCER_EPOCH"
+    ELSE "NONE"
+
+(* for MarkerError: a leader takes markers of any epoch *)
+MarkerOfAnyEpoch(log, marker) ==
+    IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED" ELSE "NONE"
+
+(* for MarkerError: a leader takes markers of a coordinator that has been replaced (KAFKA-9144) *)
+MarkerOfAnyCoordinator(log, marker) ==
+    IF marker.epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
+    ELSE IF TransactionVersion = 2 /\ marker.epoch = log.epoch /\ log.open THEN "INVALID_PRODUCER_EPOCH"
+    ELSE "NONE"
+
+(* for EndVerdict: the epoch is looked at before the pending transition (KAFKA-18464) *)
+EpochBeforePending(epoch, commit) ==
+    IF epoch # transaction.epoch /\ ~IsRetryOfEnd(epoch) THEN "PRODUCER_FENCED"
+    ELSE IF IsPrepared THEN (IF Commits = commit THEN "CONCURRENT_TRANSACTIONS" ELSE "INVALID_TXN_STATE")
+    ELSE IF transaction.state = "ONGOING" THEN "DECIDE"
+    ELSE IF transaction.state = Completed(commit) THEN "NONE"
+    ELSE IF TransactionVersion = 2 /\ ~commit THEN "DECIDE"
+    ELSE "INVALID_TXN_STATE"
+
+(* for PartitionsToMark: after a failover nobody resumes what is prepared *)
+NothingResumed == {}
+
+(* for MayComplete: the transaction is closed while markers are missing *)
+CompletesEarly == TRUE
+
+(* for Decided: a failover forgets the decision and turns it into an abort *)
+DecisionForgotten == [transaction EXCEPT !.state = IF IsPrepared THEN "PREPARE_ABORT" ELSE @]
+
+=============================================================================
