@@ -1,6 +1,6 @@
 """A counterexample as a sequence diagram: who does what to whom, for each action of each module.
 
-The table ``ACTORS`` says it; ``{0}`` stands for an action's first argument.
+The table ``ACTORS`` says it; ``{0}`` stands for an action's first argument, and so on.
 """
 
 import re
@@ -11,7 +11,7 @@ from kafka_eos_checks.sequence_diagram import Step as Arrow
 from kafka_eos_checks.story import Step
 
 CLIENT, COORDINATOR, CONTROLLER = "producer", "coordinator", "controller"
-REPLICA = "replica {0}"
+REPLICA, INSTANCE = "replica {0}", "instance {0}"
 
 # module -> action -> (who acts, on whom or "", how it is drawn)
 ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
@@ -47,6 +47,26 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "ElectLeader": (CONTROLLER, REPLICA, Kind.MESSAGE),
         "ElectUncleanLeader": (CONTROLLER, REPLICA, Kind.MESSAGE),
     },
+    "Transactions": {
+        "Initialize": (INSTANCE, COORDINATOR, Kind.MESSAGE),
+        "AddPartition": (INSTANCE, COORDINATOR, Kind.MESSAGE),
+        "Produce": (INSTANCE, "partition {1}", Kind.MESSAGE),
+        "End": (INSTANCE, COORDINATOR, Kind.MESSAGE),
+        "Receive": (INSTANCE, "", Kind.EVENT),
+        "HandleInit": (COORDINATOR, INSTANCE, Kind.REPLY),
+        "HandleAdd": (COORDINATOR, INSTANCE, Kind.REPLY),
+        "HandleEnd": (COORDINATOR, INSTANCE, Kind.REPLY),
+        "TimeOut": (COORDINATOR, "", Kind.EVENT),
+        "SendMarker": (COORDINATOR, "partition {0}", Kind.MESSAGE),
+        "CompleteTransaction": (COORDINATOR, "", Kind.EVENT),
+        "Failover": (COORDINATOR, "", Kind.RESTART),
+        "StartVerification": ("partition {2}", COORDINATOR, Kind.MESSAGE),
+        "Verify": (COORDINATOR, "partition {2}", Kind.REPLY),
+        "AppendVerified": ("partition {2}", INSTANCE, Kind.REPLY),
+        "AppendUnverified": ("partition {2}", INSTANCE, Kind.REPLY),
+        "HandleMarker": ("partition {0}", COORDINATOR, Kind.REPLY),
+        "RepeatMarker": ("partition {0}", COORDINATOR, Kind.REPLY),
+    },
     "EpochBump": {
         "RequestBump": (CLIENT, COORDINATOR, Kind.MESSAGE),
         "RepeatBump": (CLIENT, COORDINATOR, Kind.MESSAGE),
@@ -59,6 +79,7 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
 _ROLES = {
     "producer": Role.CLIENT,
     "another instance": Role.CLIENT,
+    "instance": Role.CLIENT,
     "coordinator": Role.COORDINATOR,
     "controller": Role.COORDINATOR,
     "leader": Role.PARTITION,
