@@ -8,7 +8,8 @@ coordinator that was restarted writes its markers again.
 Which transaction a marker belongs to is not in the marker. In transaction version 2 (producer id, marker epoch) names
 one. Before, all transactions of a producer share them, and only the order says which is which: the markers of a
 partition have to be those of the coordinator's transactions with that partition, in order; each at least once, and
-again only without data in between.
+again only without data in between. So one that was written again with the other decision passes for the marker of the
+next transaction, if that has this decision and no data on the partition.
 
 ``torn transaction``
     A transaction whose markers say COMMIT on one partition and ABORT on another, or both on one. Without the

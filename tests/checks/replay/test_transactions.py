@@ -1,5 +1,6 @@
 """Each rule over transactions has logs that violate it, logs on which it is silent, and logs it cannot judge."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -348,6 +349,76 @@ def test_markers_that_may_belong_to_very_many_transactions_are_unknown(tmp_path:
     partition(tmp_path, 1, *with_data * 200)
     assert found(tmp_path) == []
     assert figures(tmp_path)[TORN].figures == {"markers": 400, "unknown": 200 - MOST_WAYS - 1}
+
+
+def random_run(rng: random.Random, folder: Path, version: int, *, flip: bool = False) -> bool:
+    """One transactional id over three partitions: any decisions, partitions without data, markers again, a fence.
+
+    It stops anywhere: in a transaction, or with some of the markers written. With ``flip`` one marker says the other
+    thing; the answer is whether there was one.
+    """
+    epoch, states = 0, [("EMPTY", 0)]
+    steps: dict[int, list[Step]] = {0: [], 1: [], 2: []}
+    for _ in range(rng.randint(1, 12)):
+        states.append(("ONGOING", epoch))
+        for number in steps:
+            steps[number] += [("data", epoch)] * rng.choice((0, 0, 1, 3))
+        if rng.random() < 0.05:
+            break
+        decision = rng.choice((COMMIT, ABORT))
+        fenced = version < 2 and decision is ABORT and rng.random() < 0.2
+        epoch += version == 2 or fenced
+        states.append((f"PREPARE_{decision.name}", epoch))
+        stops = rng.random() < 0.1
+        for own in steps.values():
+            if not (stops and rng.random() < 0.5):
+                own.extend([(decision, epoch)] * rng.choice((1, 1, 1, 2)))
+        if stops:
+            break
+        states.append((f"COMPLETE_{decision.name}", epoch))
+        if fenced:
+            epoch += 1
+            states.append(("EMPTY", epoch))
+    markers = [(n, i) for n, own in steps.items() for i, (what, _) in enumerate(own) if isinstance(what, ControlType)]
+    if flip and markers:
+        n, i = rng.choice(markers)
+        what, value = steps[n][i]
+        steps[n][i] = (ABORT if what is COMMIT else COMMIT, value)
+    coordinator(folder, *states, version=version if version == 2 else 0, partitions=[0, 1, 2])
+    for number, own in steps.items():
+        partition(folder, number, *own)
+    return bool(markers)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_random_runs_of_a_coordinator_that_keeps_the_rules_have_no_finding(version: int, tmp_path: Path) -> None:
+    judged = 0
+    for seed in range(80):
+        folder = tmp_path / str(seed)
+        random_run(random.Random(seed), folder, version)
+        result = run([folder])
+        assert result.findings == (), f"seed {seed}"
+        verdicts = {verdict.name: verdict for verdict in result.verdicts}
+        assert verdicts[TORN].figures["unknown"] == 0, f"seed {seed}"
+        judged += int(verdicts[TORN].figures["markers"])
+    assert judged > 900
+
+
+@pytest.mark.parametrize(("version", "seen_at_least"), [(1, 65), (2, 75)])
+def test_in_a_random_run_one_marker_that_says_the_other_thing_is_found_once(
+    version: int, seen_at_least: int, tmp_path: Path
+) -> None:
+    """Before version 2 a marker that was written again may pass for the one of the next transaction."""
+    flipped = seen = 0
+    for seed in range(80):
+        folder = tmp_path / str(seed)
+        if not random_run(random.Random(seed), folder, version, flip=True):
+            continue
+        flipped += 1
+        findings = found(folder)
+        assert len(findings) == 1 or (version == 1 and not findings), f"seed {seed}: {findings}"
+        seen += len(findings)
+    assert flipped >= seen >= seen_at_least
 
 
 RECORDING = CLONE / "checks" / "recordings" / "one-broker.tar.xz"
