@@ -99,6 +99,23 @@ def test_records_that_cannot_be_decoded_are_reported_and_the_others_are_read(
     assert len(decoded) == 3 * (len(wrong) + 1)
 
 
+@pytest.mark.parametrize("few_lanes", [0, 1 << 30])
+def test_a_batch_that_claims_another_number_of_records_than_it_has_is_reported(
+    tmp_path: Path, few_lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "FEW_LANES", few_lanes)
+    good = build_batch([Record(offset_delta=i, value=b"v") for i in range(3)])
+    claims = [4, 2, 0, (1 << 31) - 1]
+    encoded = [good.encode()]
+    for claimed in claims:
+        encoded += [with_payload(good, good.payload, claimed), good.encode()]
+    positions = write_segment(tmp_path / SEGMENT, encoded)
+    [block] = read_blocks(tmp_path / SEGMENT)
+    decoded = records.decode_block(block)
+    assert [region.position for region in decoded.damage] == positions[1::2]
+    assert decoded.batch.tolist() == [i for i in range(0, len(encoded), 2) for _ in range(3)]
+
+
 def test_a_compressed_payload_that_does_not_decompress_is_reported(tmp_path: Path) -> None:
     good = build_batch([Record(value=b"v" * 100)], compression=CompressionType.ZSTD)
     positions = write_segment(tmp_path / SEGMENT, [good.encode(), with_payload(good, b"no zstd"), good.encode()])
@@ -116,11 +133,13 @@ def test_only_the_batches_asked_for_are_decoded(tmp_path: Path) -> None:
     assert set(decoded.batch.tolist()) == {i for i, batch in enumerate(batches) if batch.record_count == 30}
 
 
-def with_payload(batch: RecordBatch, payload: bytes) -> bytes:
-    """The batch with another payload and the CRC and length that belong to it."""
+def with_payload(batch: RecordBatch, payload: bytes, claimed: int | None = None) -> bytes:
+    """The batch with another payload, or another count of records, and the CRC and length that belong to it."""
     from google_crc32c import value as crc32c  # noqa: PLC0415
 
     head = bytearray(batch.encode()[:61])
+    if claimed is not None:
+        head[57:61] = claimed.to_bytes(4, "big")
     head[8:12] = (49 + len(payload)).to_bytes(4, "big")
     head[17:21] = crc32c(bytes(head[21:]) + payload).to_bytes(4, "big")
     return bytes(head) + payload
