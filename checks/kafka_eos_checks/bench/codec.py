@@ -29,6 +29,7 @@ from kafka_eos_checks.replay.headers import read_blocks, read_headers, read_inde
 from kafka_eos_checks.replay.records import decode_block
 from kafka_eos_checks.verdict import Verdict
 
+Pairs = Iterator[tuple[int, bytes | None]]  # offset and value of each record
 Blocks = tuple[tuple[int, int], ...]  # begin and end in the file, in bytes
 
 SEED = 11
@@ -107,50 +108,48 @@ def our_records(segment: Path) -> Answer:
     return {"records": records, "value bytes": size, "sum of offsets": offsets}
 
 
-def _totals(pairs: Iterator[tuple[int, bytes]]) -> Answer:
+def _totals(pairs: Pairs) -> Answer:
     """Offsets and values, which whoever decodes records reads."""
     records = size = offsets = 0
     for offset, value in pairs:
         records += 1
-        size += len(value)
+        size += len(value or b"")
         offsets += offset
     return {"records": records, "value bytes": size, "sum of offsets": offsets}
 
 
-def _checksum(pairs: Iterator[tuple[int, bytes]]) -> Answer:
+def _checksum(pairs: Pairs) -> Answer:
     """One number over all values and their offsets, in order."""
     crc = 0
     for offset, value in pairs:
-        crc = google_crc32c.extend(crc, offset.to_bytes(8, "big") + value)
+        crc = google_crc32c.extend(crc, offset.to_bytes(8, "big") + (value or b""))
     return {"CRC of offsets and values": crc}
 
 
-def our_pairs(segment: Path) -> Iterator[tuple[int, bytes]]:
+def our_pairs(segment: Path) -> Pairs:
     """Offsets and values, vectorised; each becomes an object, as with the client libraries."""
     for block in read_blocks(segment, index=read_index(segment)):
         found = decode_block(block)
-        yield from zip(found.offset.tolist(), (value or b"" for value in found.values()), strict=True)
+        yield from zip(found.offset.tolist(), found.values(), strict=True)
 
 
-def readable_pairs(segment: Path) -> Iterator[tuple[int, bytes]]:
+def readable_pairs(segment: Path) -> Pairs:
     """Offsets and values from the readable decoder."""
     for stored in read_segment(segment):
         assert isinstance(stored, StoredBatch), "a generated segment has no damage"
         base = stored.batch.base_offset
         for record in stored.batch.records():
-            yield base + record.offset_delta, record.value or b""
+            yield base + record.offset_delta, record.value
 
 
-def client_pairs(memory_records: Any, segment: Path, blocks: Blocks) -> Iterator[tuple[int, bytes]]:
+def client_pairs(memory_records: Any, segment: Path, blocks: Blocks) -> Pairs:
     """Offsets and values from a client library."""
     for batch in _client_batches(memory_records, segment, blocks):
         for record in batch:
             yield record.offset, record.value
 
 
-def kio_pairs(
-    read_batch: Callable[[bytes, int], tuple[Any, int]], segment: Path, blocks: Blocks
-) -> Iterator[tuple[int, bytes]]:
+def kio_pairs(read_batch: Callable[[bytes, int], tuple[Any, int]], segment: Path, blocks: Blocks) -> Pairs:
     """Offsets and values from kio, which always compares the CRC and has no header-only way."""
     for data in _read(segment, blocks):
         position = 0
@@ -248,7 +247,7 @@ def record_sides(segment: Path, tiny: Path) -> list[Side]:
     """Ours first: vectorised, with values as objects, readable."""
     blocks = block_ranges(segment)
 
-    def checked(pairs: Callable[[], Iterator[tuple[int, bytes]]]) -> Callable[[], Answer]:
+    def checked(pairs: Callable[[], Pairs]) -> Callable[[], Answer]:
         return lambda: _checksum(pairs())
 
     objects = partial(our_pairs, segment)
@@ -269,7 +268,7 @@ def record_sides(segment: Path, tiny: Path) -> list[Side]:
     return sides
 
 
-def _run_of(pairs: Callable[[], Iterator[tuple[int, bytes]]]) -> Callable[[], Answer]:
+def _run_of(pairs: Callable[[], Pairs]) -> Callable[[], Answer]:
     return lambda: _totals(pairs())
 
 

@@ -67,8 +67,8 @@ class Records:
 
     def _bytes(self, start: Ints, size: Ints) -> Iterator[bytes | None]:
         data = self.buffer.tobytes()
-        for first, count in zip(start.tolist(), size.tolist(), strict=True):
-            yield None if count < 0 else data[first : first + count]
+        for first, end in zip(start.tolist(), (start + size).tolist(), strict=True):
+            yield None if end < first else data[first:end]
 
 
 def decode_block(block: Block, which: NDArray[np.bool_] | None = None) -> Records:
