@@ -13,6 +13,9 @@ from kafka_eos_checks.story import Step
 CLIENT, COORDINATOR, CONTROLLER = "producer", "coordinator", "controller"
 REPLICA, INSTANCE = "replica {0}", "instance {0}"
 
+UNKNOWN = "?"
+MOST_PLACES = 3  # no row of the table looks further than an action's third argument
+
 # module -> action -> (who acts, on whom or "", how it is drawn)
 ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
     "PartitionLog": {
@@ -108,9 +111,13 @@ def diagram(module: str, behaviour: Sequence[Step], violated: str) -> str:
 
 
 def _arrow(actors: dict[str, tuple[str, str, Kind]], call: str) -> Arrow:
-    """One step. An action that the table does not know is drawn as the client's own."""
+    """One step. An action that the table does not know is drawn as the client's own.
+
+    TLC names no arguments where a temporal property is violated; lifelines are called "replica ?" then.
+    """
     found = _CALL.match(call)
     name = found[1] if found else call
     arguments = [word.strip().strip('"') for word in (found[2] or "").split(",")] if found else []
     source, target, kind = actors.get(name, ("producer", "", Kind.EVENT))
-    return Arrow(source.format(*arguments), target.format(*arguments), call, kind)
+    known = [word for word in arguments if word] + [UNKNOWN] * MOST_PLACES
+    return Arrow(source.format(*known), target.format(*known), call, kind)

@@ -26,3 +26,10 @@ def test_a_counterexample_shows_its_steps_its_lifelines_and_what_it_violates():
 def test_a_module_without_rows_and_a_behaviour_without_steps_have_no_picture():
     assert diagram("Delivery", [Step("Init", {}), Step("SendValue(1)", {})], "P") == ""
     assert diagram("PartitionLog", [Step("Init", {})], "P") == ""
+
+
+@pytest.mark.parametrize("module", sorted(ACTORS))
+def test_actions_without_arguments_as_tlc_names_them_for_temporal_properties_are_drawn(module):
+    behaviour = [Step("Init", {}), *(Step(name, {}) for name in ACTORS[module])]
+    picture = diagram(module, behaviour, "P")
+    assert all(f">{name}<" in picture for name in ACTORS[module] if len(name) < 16)
