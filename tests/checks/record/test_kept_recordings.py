@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafka_eos.history import Event, read_history
-from kafka_eos.record_batch import ControlType, decode_batch
+from kafka_eos.record_batch import ControlType, decode_batch, encode_records
+from kafka_eos.segment import StoredBatch, read_segment
 from kafka_eos_checks.record.recording import kept_recordings, unpack
 
 Place = tuple[str, int]  # partition folder, offset
@@ -146,3 +147,18 @@ def test_a_zombie_is_fenced_and_its_open_transaction_aborted(kept: dict[str, Pat
         if e.action == "Send" and e.phase == "ok" and ends[e.detail["value"]] == "COMMIT"
     }
     assert committed <= committing
+
+
+@pytest.mark.parametrize("archive", kept_recordings(), ids=lambda path: path.name)
+def test_every_batch_of_a_real_broker_is_encoded_again_byte_for_byte(archive: Path, tmp_path: Path) -> None:
+    unpack(archive, tmp_path / "recording")
+    batches = 0
+    for segment in (tmp_path / "recording").rglob("*.log"):
+        stored = segment.read_bytes()
+        for part in read_segment(segment):
+            assert isinstance(part, StoredBatch), f"{segment.name}: {part}"
+            batch = part.batch
+            assert batch.encode() == stored[part.position : part.position + batch.size]
+            assert encode_records(batch.records()) == batch.decompressed()
+            batches += 1
+    assert batches > 0
