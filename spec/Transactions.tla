@@ -575,10 +575,16 @@ NoHangingTransaction ==
     \A partition \in Partitions : logs[partition].open =>
         partition \in transaction.partitions
 
-(* Once another instance has its epoch, nothing more of an older one's is decided for commit. *)
+(* Once another instance has its epoch, nothing of an older one's is decided for commit: no commit marker of that epoch *)
+(* or a later one stands behind its batches.                                                                          *)
 Fenced ==
-    \A a, b \in Instances : a # b /\ clients[a].epoch < clients[b].epoch /\ clients[b].epoch = transaction.epoch =>
-        \A number \in Numbers : outcome[a][number] = "committed" => "undecided" \notin Fates(a, number) \/ IsPrepared
+    \A partition \in Partitions : \A i, j \in DOMAIN logs[partition].entries :
+        LET batch  == logs[partition].entries[i]
+            marker == logs[partition].entries[j]
+        IN  /\ batch.kind = "data" /\ marker.kind = "commit" /\ i < j
+            /\ \A k \in (i + 1)..(j - 1) : logs[partition].entries[k].kind = "data"
+            => \A other \in Instances \ {batch.instance} :
+                  ~(batch.epoch < clients[other].epoch /\ clients[other].epoch <= marker.epoch)
 
 (* Whatever is prepared can go on: markers are still to be sent, on their way, or all there. (A refused marker is not *)
 (* sent again before the next failover.)                                                                             *)

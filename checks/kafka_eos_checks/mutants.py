@@ -200,6 +200,12 @@ def skip_sequence(state: IdempotentProducer, kept: Batches) -> Producer:
     return state.producer
 
 
+def leader_end_offset(state: IdempotentProducer) -> int:
+    """For ``in_sync_end_offset``: the high watermark does not wait for the followers."""
+    assert state.leader is not None, "the caller has looked"
+    return state.end_offset(state.leader)
+
+
 def expire_any_time(state: IdempotentProducer, producer_id: int) -> bool:
     """For ``may_expire``: producer state is dropped while a retry may be on its way."""
     return True

@@ -35,6 +35,9 @@ ReuseSequence(kept) == [producer EXCEPT !.sequence = inFlight[1].sequence]
 (* for ProducerAfterExpiry: the sequence goes on as if the batch had been stored *)
 SkipSequence(kept) == producer
 
+(* for InSyncEndOffset: the high watermark does not wait for the followers *)
+LeaderEndOffset == EndOffset(leader)
+
 (* for MayExpire: producer state is dropped while a retry may be on its way *)
 ExpireAnyTime(producerId) == TRUE
 
