@@ -6,10 +6,14 @@
 (*                                                                         *)
 (* Modelled: InitProducerId, AddPartitionsToTxn, Produce, EndTxn and their *)
 (*   retries; implicit registration and the epoch bump at every end        *)
-(*   (TransactionVersion 2, KIP-890 part 2); verification with its guard   *)
-(*   (KIP-890 part 1); markers, fenced by producer and coordinator epoch;  *)
-(*   timeout; failover of the coordinator, whose last requests may still   *)
-(*   be on their way; a zombie instance.                                   *)
+(*   (version 2, KIP-890 part 2), which each client speaks or does not;    *)
+(*   verification with its guard (KIP-890 part 1); markers, fenced by      *)
+(*   producer and coordinator epoch; timeout; failover of the coordinator, *)
+(*   whose last requests may still be on their way; other leaders for      *)
+(*   partitions; a zombie instance; a crash.                               *)
+(*   The partition of __consumer_offsets that a group's offsets belong to  *)
+(*   is a partition like the others: AddOffsetsToTxn registers it, and     *)
+(*   TxnOffsetCommit is a batch for it.                                    *)
 (*   A request is handled at any later time or never, and a few more times *)
 (*   than it was sent; so are markers.                                     *)
 (* Assumed, not checked: the coordinator's log is one durable record that  *)
@@ -33,9 +37,9 @@ CONSTANTS
     Numbers,             \* 1..n: an instance's transactions
     Epochs,              \* 0..n: the producer epochs that can be reached
     CoordinatorEpochs,   \* 0..n: one more than there may be failovers
-    TransactionVersion,  \* 1 or 2
+    Versions,            \* the transaction versions that the clients speak: of 1 and 2
     Verification,        \* TRUE: a leader asks the coordinator before a transaction's first batch (KIP-890 part 1)
-    Faults,              \* what may go wrong: of "repeat request", "repeat marker", "timeout", "failover"
+    Faults,              \* what may go wrong: of "repeat request", "repeat marker", "timeout", "failover", "election", "crash"
     MaxFaults            \* how often
 
 VARIABLES
@@ -64,16 +68,16 @@ clientVars      == <<clients, outcome, stored>>
 
 NoEpoch == -1
 
-NewClient == [state |-> "new", epoch |-> NoEpoch, number |-> 0, awaits |-> "nothing", partition |-> "none",
+NewClient == [state |-> "new", version |-> 0, epoch |-> NoEpoch, number |-> 0, awaits |-> "nothing", partition |-> "none",
               added |-> {}, produced |-> {}, unanswered |-> FALSE, asked |-> FALSE]
 
 Init ==
-    /\ transaction = [state |-> "EMPTY", epoch |-> NoEpoch, partitions |-> {}]
+    /\ transaction = [state |-> "EMPTY", version |-> 0, epoch |-> NoEpoch, partitions |-> {}]
     /\ coordinatorEpoch = 0
     /\ toMark = {}
     /\ logs = [partition \in Partitions |->
                   [entries |-> <<>>, epoch |-> NoEpoch, open |-> FALSE, guard |-> 0, guardEpoch |-> NoEpoch,
-                   coordinatorEpoch |-> -1]]
+                   guardVersion |-> 0, coordinatorEpoch |-> -1]]
     /\ clients = [instance \in Instances |-> NewClient]
     /\ outcome = [instance \in Instances |-> [number \in Numbers |-> "none"]]
     /\ stored = {}
@@ -110,8 +114,8 @@ Prepared(commit) == IF commit THEN "PREPARE_COMMIT" ELSE "PREPARE_ABORT"
 Completed(commit) == IF commit THEN "COMPLETE_COMMIT" ELSE "COMPLETE_ABORT"
 
 (* The coordinator decides: the decision and the epoch of its markers become durable in one record. *)
-Decide(commit, epoch) ==
-    /\ transaction' = [transaction EXCEPT !.state = Prepared(commit), !.epoch = epoch]
+Decide(commit, version, epoch) ==
+    /\ transaction' = [transaction EXCEPT !.state = Prepared(commit), !.version = version, !.epoch = epoch]
     /\ toMark' = transaction.partitions
     /\ UNCHANGED coordinatorEpoch
 
@@ -119,7 +123,7 @@ Decide(commit, epoch) ==
 FencingEpoch == transaction.epoch + 1
 
 (* The epoch with which a transaction that its producer ends goes on. *)
-EndEpoch == IF TransactionVersion = 2 THEN transaction.epoch + 1 ELSE transaction.epoch
+EndEpoch(version) == IF version = 2 THEN transaction.epoch + 1 ELSE transaction.epoch
 
 (***************************************************************************)
 (* Instances                                        WHO: the application   *)
@@ -130,10 +134,12 @@ Fault(kind) == kind \in Faults /\ faults < MaxFaults /\ faults' = faults + 1
 
 Idle(instance) == clients[instance].awaits = "nothing"
 
-(* An instance initializes its transactions, which fences the others. *)
-Initialize(instance) ==
+(* An instance initializes its transactions, which fences the others; it speaks the version that it finds. *)
+Initialize(instance, version) ==
     /\ clients[instance].state = "new" /\ Idle(instance)
-    /\ clients' = [clients EXCEPT ![instance].awaits = "init", ![instance].asked = TRUE]
+    /\ clients[instance].version \in {0, version}
+    /\ clients' = [clients EXCEPT ![instance].awaits = "init", ![instance].asked = TRUE,
+                                  ![instance].version = version]
     /\ initRequests' = initRequests \cup {instance}
     /\ UNCHANGED <<coordinatorVars, logs, outcome, stored, addRequests, produceRequests, verifying, verified, endRequests,
                    markerRequests, answers, faults>>
@@ -152,7 +158,7 @@ Begun(instance) ==
 
 (* An instance registers a partition with the coordinator. *)
 AddPartition(instance, partition) ==
-    /\ TransactionVersion = 1
+    /\ clients[instance].version = 1
     /\ clients[instance].state \in {"ready", "open"} /\ Idle(instance)
     /\ Current(instance) \in Numbers
     /\ partition \notin Within(clients[instance], Current(instance)).added
@@ -160,7 +166,7 @@ AddPartition(instance, partition) ==
                       [Within(@, Current(instance)) EXCEPT !.awaits = "add", !.partition = partition]]
     /\ Begun(instance)
     /\ addRequests' = addRequests \cup {[instance |-> instance, number |-> Current(instance), partition |-> partition,
-                                         epoch |-> clients[instance].epoch]}
+                                         version |-> clients[instance].version, epoch |-> clients[instance].epoch]}
     /\ UNCHANGED <<coordinatorVars, logs, stored, initRequests, produceRequests, verifying, verified, endRequests, markerRequests,
                    answers, faults>>
 
@@ -169,7 +175,7 @@ Produce(instance, partition) ==
     /\ clients[instance].state \in {"ready", "open"} /\ Idle(instance)
     /\ Current(instance) \in Numbers
     /\ LET client == Within(clients[instance], Current(instance)) IN
-       /\ TransactionVersion = 1 => partition \in client.added
+       /\ client.version = 1 => partition \in client.added
        /\ partition \notin client.produced
        /\ clients' = [clients EXCEPT ![instance] =
                          [client EXCEPT !.awaits = "produce", !.partition = partition,
@@ -177,7 +183,7 @@ Produce(instance, partition) ==
     /\ Begun(instance)
     /\ produceRequests' = produceRequests \cup
           {[instance |-> instance, number |-> Current(instance), partition |-> partition,
-            epoch |-> clients[instance].epoch]}
+            version |-> clients[instance].version, epoch |-> clients[instance].epoch]}
     /\ UNCHANGED <<coordinatorVars, logs, stored, initRequests, addRequests, verifying, verified, endRequests, markerRequests,
                    answers, faults>>
 
@@ -190,27 +196,49 @@ Ending(commit) == IF commit THEN "committing" ELSE "aborting"
 End(instance, commit) ==
     /\ clients[instance].state \in {"open", Ending(commit)}
     /\ Idle(instance) \/ (~commit /\ clients[instance].awaits = "produce")
-    /\ IF TransactionVersion = 1 THEN clients[instance].added # {} ELSE commit => clients[instance].produced # {}
+    /\ IF clients[instance].version = 1 THEN clients[instance].added # {} ELSE commit => clients[instance].produced # {}
     /\ clients' = [clients EXCEPT ![instance].state = Ending(commit),
                                   ![instance].awaits = "end",
                                   ![instance].unanswered = @ \/ clients[instance].awaits = "produce"]
     /\ endRequests' = endRequests \cup {[instance |-> instance, number |-> clients[instance].number,
-                                         epoch |-> clients[instance].epoch, commit |-> commit]}
+                                         version |-> clients[instance].version, epoch |-> clients[instance].epoch,
+                                         commit |-> commit]}
     /\ answers' = {answer \in answers : answer.instance # instance}
     /\ UNCHANGED <<coordinatorVars, logs, outcome, stored, initRequests, addRequests, produceRequests, verifying, verified,
                    markerRequests, faults>>
 
+(* What becomes of a client that finds version 2: it needs a new epoch, for the old one names its earlier transactions *)
+(* too (KAFKA-18227).                                                                                                 *)
+Upgraded(client) == [client EXCEPT !.version = 2, !.state = "new"]
+
+(* An instance between two transactions finds that the cluster has version 2 by now. *)
+Upgrade(instance) ==
+    /\ 2 \in Versions
+    /\ clients[instance].version = 1 /\ clients[instance].state = "ready" /\ Idle(instance)
+    /\ clients' = [clients EXCEPT ![instance] = Upgraded(@)]
+    /\ UNCHANGED <<coordinatorVars, logs, outcome, stored, initRequests, addRequests, produceRequests, verifying, verified,
+                   endRequests, markerRequests, answers, faults>>
+
+(* An instance crashes, and is not seen again. *)
+Crash(instance) ==
+    /\ clients[instance].state \in {"ready", "open", "committing", "aborting"}
+    /\ clients' = [clients EXCEPT ![instance].state = "crashed", ![instance].awaits = "nothing"]
+    /\ answers' = {answer \in answers : answer.instance # instance}
+    /\ Fault("crash")
+    /\ UNCHANGED <<coordinatorVars, logs, outcome, stored, initRequests, addRequests, produceRequests, verifying, verified,
+                   endRequests, markerRequests>>
+
 (* What an instance becomes with an answer. *)
 AfterAnswer(client, answer) ==
     LET heard == [client EXCEPT !.awaits = "nothing"] IN
-    IF answer.error = "CONCURRENT_TRANSACTIONS" THEN
+    IF answer.error \in {"CONCURRENT_TRANSACTIONS", "NOT_LEADER_OR_FOLLOWER"} THEN
         [heard EXCEPT !.produced = IF client.awaits = "produce" THEN @ \ {client.partition} ELSE @]
     ELSE IF answer.error # "NONE" THEN [heard EXCEPT !.state = "failed"]
     ELSE IF client.awaits = "init" THEN [heard EXCEPT !.state = "ready", !.epoch = answer.epoch]
     ELSE IF client.awaits = "add" THEN [heard EXCEPT !.added = @ \cup {client.partition}]
     ELSE IF client.awaits = "end" THEN
         [heard EXCEPT !.epoch = answer.epoch, !.unanswered = FALSE,
-                      !.state = IF client.unanswered /\ TransactionVersion = 1 THEN "new" ELSE "ready"]
+                      !.state = IF client.unanswered /\ client.version = 1 THEN "new" ELSE "ready"]
     ELSE heard
 
 (* An instance gets the answer that it waits for. *)
@@ -252,7 +280,8 @@ HandleInit(instance) ==
           /\ UNCHANGED <<coordinatorEpoch, toMark>>
        ELSE
           /\ Answer(instance, clients[instance].number, "init", "CONCURRENT_TRANSACTIONS", NoEpoch)
-          /\ IF transaction.state = "ONGOING" THEN Decide(FALSE, FencingEpoch) ELSE UNCHANGED coordinatorVars
+          /\ IF transaction.state = "ONGOING" THEN Decide(FALSE, transaction.version, FencingEpoch)
+                                              ELSE UNCHANGED coordinatorVars
     /\ UNCHANGED <<logs, clientVars, addRequests, produceRequests, verifying, verified, endRequests, markerRequests, faults>>
 
 (* Why the coordinator refuses to add a partition; "NONE" if it does not. *)
@@ -261,8 +290,8 @@ AddError(epoch) ==
     ELSE IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
     ELSE "NONE"
 
-WithPartition(partition) ==
-    [transaction EXCEPT !.state = "ONGOING",
+WithPartition(partition, version) ==
+    [transaction EXCEPT !.state = "ONGOING", !.version = version,
                         !.partitions = IF transaction.state = "ONGOING" THEN @ \cup {partition} ELSE {partition}]
 
 (* The coordinator registers a partition in the transaction, which begins if it has not. *)
@@ -270,20 +299,21 @@ HandleAdd(instance, number, partition) ==
     \E request \in addRequests :
         /\ request.instance = instance /\ request.number = number /\ request.partition = partition
         /\ addRequests' = addRequests \ {request}
-        /\ transaction' = IF AddError(request.epoch) = "NONE" THEN WithPartition(partition) ELSE transaction
+        /\ transaction' = IF AddError(request.epoch) = "NONE"
+                         THEN WithPartition(partition, request.version) ELSE transaction
         /\ Answer(instance, number, "add", AddError(request.epoch), NoEpoch)
         /\ UNCHANGED <<coordinatorEpoch, toMark, logs, clientVars, initRequests, produceRequests, verifying, verified,
                        endRequests, markerRequests, faults>>
 
 (* The request asks for what has been decided already, with the epoch from before the decision's bump. *)
-IsRetryOfEnd(epoch) == TransactionVersion = 2 /\ epoch + 1 = transaction.epoch
+IsRetryOfEnd(version, epoch) == version = 2 /\ epoch + 1 = transaction.epoch
 
 (* While markers are written a transition is pending: version 2 looks at that first (KAFKA-18464), version 1 at the *)
 (* epoch.                                                                                                          *)
 
 (* Why the coordinator does not begin to end the transaction, or "DECIDE" if it does. *)
-EndVerdict(epoch, commit) ==
-    IF TransactionVersion = 1 THEN
+EndVerdict(version, epoch, commit) ==
+    IF version = 1 THEN
         IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
         ELSE IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
         ELSE IF transaction.state = "ONGOING" THEN "DECIDE"
@@ -291,7 +321,7 @@ EndVerdict(epoch, commit) ==
         ELSE "INVALID_TXN_STATE"
     ELSE
         IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
-        ELSE IF IsRetryOfEnd(epoch) /\ transaction.state \in {"COMPLETE_COMMIT", "COMPLETE_ABORT"}
+        ELSE IF IsRetryOfEnd(version, epoch) /\ transaction.state \in {"COMPLETE_COMMIT", "COMPLETE_ABORT"}
         THEN (IF Commits = commit THEN "NONE" ELSE "INVALID_TXN_STATE")
         ELSE IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
         ELSE IF transaction.state = "ONGOING" \/ ~commit THEN "DECIDE"
@@ -305,25 +335,35 @@ HandleEnd(instance, number, commit, stays) ==
         /\ request.instance = instance /\ request.number = number /\ request.commit = commit
         /\ endRequests' = IF stays THEN endRequests ELSE endRequests \ {request}
         /\ IF stays THEN Fault("repeat request") ELSE UNCHANGED faults
-        /\ LET verdict == EndVerdict(request.epoch, commit) IN
+        /\ LET verdict == EndVerdict(request.version, request.epoch, commit)
+               epoch   == EndEpoch(request.version)
+           IN
            IF verdict = "DECIDE" THEN
-              /\ Decide(commit, EndEpoch)
-              /\ Answer(instance, number, "end", "NONE", EndEpoch)
+              /\ Decide(commit, request.version, epoch)
+              /\ Answer(instance, number, "end", "NONE", epoch)
            ELSE
               /\ Answer(instance, number, "end", verdict, transaction.epoch)
               /\ UNCHANGED coordinatorVars
         /\ UNCHANGED <<logs, clientVars, initRequests, addRequests, produceRequests, verifying, verified, markerRequests>>
 
+(* The instance whose transaction it is can still end it. *)
+OwnerIsAlive ==
+    \E instance \in Instances : /\ clients[instance].epoch = transaction.epoch
+                                /\ clients[instance].state \in {"ready", "open", "committing", "aborting"}
+
+(* It is a fault only if its producer was merely slow. *)
+
 (* The transaction has been open for longer than its timeout: the coordinator aborts it and fences its producer. *)
 TimeOut ==
     /\ transaction.state = "ONGOING"
-    /\ Decide(FALSE, FencingEpoch)
-    /\ Fault("timeout")
+    /\ Decide(FALSE, transaction.version, FencingEpoch)
+    /\ IF OwnerIsAlive THEN Fault("timeout") ELSE UNCHANGED faults
     /\ UNCHANGED <<logs, clientVars, initRequests, addRequests, produceRequests, verifying, verified, endRequests, markerRequests,
                    answers>>
 
 MarkerTo(partition) ==
-    [partition |-> partition, epoch |-> transaction.epoch, commit |-> Commits, coordinatorEpoch |-> coordinatorEpoch]
+    [partition |-> partition, version |-> transaction.version, epoch |-> transaction.epoch, commit |-> Commits,
+     coordinatorEpoch |-> coordinatorEpoch]
 
 (* The coordinator sends a marker to a partition of the transaction. *)
 SendMarker(partition) ==
@@ -368,32 +408,36 @@ Failover ==
 (* The partition has an open transaction of this epoch. *)
 IsOngoing(log, epoch) == log.open /\ log.epoch = epoch
 
-NeedsGuard == Verification \/ TransactionVersion = 2
+NeedsGuard(version) == Verification \/ version = 2
 
 (* Requests of one producer share the guard; a later epoch raises the guard's. *)
+WithGuard(log, request) ==
+    IF log.guardEpoch < request.epoch
+    THEN [log EXCEPT !.guardEpoch = request.epoch, !.guardVersion = request.version] ELSE log
 
 (* A leader begins to ask the coordinator about a batch. *)
 StartVerification(instance, number, partition) ==
-    /\ NeedsGuard
     /\ \E request \in produceRequests :
         /\ request.instance = instance /\ request.number = number /\ request.partition = partition
+        /\ NeedsGuard(request.version)
         /\ produceRequests' = produceRequests \ {request}
         /\ IF request.epoch < logs[partition].epoch THEN
               /\ Answer(instance, number, "produce", "INVALID_PRODUCER_EPOCH", NoEpoch)
               /\ UNCHANGED <<logs, verifying>>
            ELSE
               /\ verifying' = verifying \cup {[instance |-> instance, number |-> number, partition |-> partition,
-                                               epoch |-> request.epoch, guard |-> logs[partition].guard]}
-              /\ logs' = [logs EXCEPT ![partition].guardEpoch = IF @ < request.epoch THEN request.epoch ELSE @]
+                                               version |-> request.version, epoch |-> request.epoch,
+                                               guard |-> logs[partition].guard]}
+              /\ logs' = [logs EXCEPT ![partition] = WithGuard(@, request)]
               /\ UNCHANGED answers
     /\ UNCHANGED <<coordinatorVars, clientVars, initRequests, addRequests, verified, endRequests, markerRequests, faults>>
 
 (* Before part 2 of KIP-890 the partition has to be registered, since then it is registered by the question. *)
 
 (* Why the coordinator does not vouch for a batch; "NONE" if it does. *)
-VerificationError(epoch, partition) ==
+VerificationError(version, epoch, partition) ==
     IF AddError(epoch) # "NONE" THEN AddError(epoch)
-    ELSE IF TransactionVersion = 1 /\ partition \notin transaction.partitions THEN "INVALID_TXN_STATE"
+    ELSE IF version = 1 /\ partition \notin transaction.partitions THEN "INVALID_TXN_STATE"
     ELSE "NONE"
 
 (* The coordinator answers a leader that asks about a batch. *)
@@ -401,10 +445,10 @@ Verify(instance, number, partition) ==
     /\ \E request \in verifying :
         /\ request.instance = instance /\ request.number = number /\ request.partition = partition
         /\ verifying' = verifying \ {request}
-        /\ LET error == VerificationError(request.epoch, partition) IN
+        /\ LET error == VerificationError(request.version, request.epoch, partition) IN
            IF error = "NONE" THEN
               /\ verified' = verified \cup {request}
-              /\ transaction' = IF TransactionVersion = 2 THEN WithPartition(partition) ELSE transaction
+              /\ transaction' = IF request.version = 2 THEN WithPartition(partition, 2) ELSE transaction
               /\ UNCHANGED answers
            ELSE
               /\ Answer(instance, number, "produce", error, NoEpoch)
@@ -413,9 +457,9 @@ Verify(instance, number, partition) ==
                    endRequests, markerRequests, faults>>
 
 (* Why a leader refuses a batch that belongs to a transaction; "NONE" if it does not. *)
-DataError(log, epoch, guard) ==
+DataError(log, version, epoch, guard) ==
     IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
-    ELSE IF NeedsGuard /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE"
+    ELSE IF NeedsGuard(version) /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE"
     ELSE "NONE"
 
 (* A batch uses the guard up, but for one that belongs to a later epoch already.                                     *)
@@ -428,31 +472,32 @@ WithData(log, instance, number, epoch) ==
     [log EXCEPT !.entries = Append(@, [kind |-> "data", epoch |-> epoch, instance |-> instance, number |-> number]),
                 !.epoch = epoch, !.open = TRUE,
                 !.guard = IF UsesGuardUp(log, epoch) THEN @ + 1 ELSE @,
-                !.guardEpoch = IF UsesGuardUp(log, epoch) THEN NoEpoch ELSE @]
+                !.guardEpoch = IF UsesGuardUp(log, epoch) THEN NoEpoch ELSE @,
+                !.guardVersion = IF UsesGuardUp(log, epoch) THEN 0 ELSE @]
 
-AppendTo(partition, instance, number, epoch, guard) ==
-    LET error == DataError(logs[partition], epoch, guard) IN
+AppendTo(partition, request, guard) ==
+    LET error == DataError(logs[partition], request.version, request.epoch, guard) IN
     /\ logs' = IF error = "NONE"
-               THEN [logs EXCEPT ![partition] = WithData(@, instance, number, epoch)]
+               THEN [logs EXCEPT ![partition] = WithData(@, request.instance, request.number, request.epoch)]
                ELSE logs
-    /\ Answer(instance, number, "produce", error, NoEpoch)
+    /\ Answer(request.instance, request.number, "produce", error, NoEpoch)
 
 (* A leader appends a batch that the coordinator has vouched for, if nothing has happened since. *)
 AppendVerified(instance, number, partition) ==
     \E request \in verified :
         /\ request.instance = instance /\ request.number = number /\ request.partition = partition
         /\ verified' = verified \ {request}
-        /\ AppendTo(partition, instance, number, request.epoch, request.guard)
+        /\ AppendTo(partition, request, request.guard)
         /\ UNCHANGED <<coordinatorVars, clientVars, initRequests, addRequests, produceRequests, verifying, endRequests,
                        markerRequests, faults>>
 
 (* A leader that asks nobody appends a batch. *)
 AppendUnverified(instance, number, partition) ==
-    /\ ~NeedsGuard
     /\ \E request \in produceRequests :
         /\ request.instance = instance /\ request.number = number /\ request.partition = partition
+        /\ ~NeedsGuard(request.version)
         /\ produceRequests' = produceRequests \ {request}
-        /\ AppendTo(partition, instance, number, request.epoch, 0)
+        /\ AppendTo(partition, request, 0)
     /\ UNCHANGED <<coordinatorVars, clientVars, initRequests, addRequests, verifying, verified, endRequests, markerRequests,
                    faults>>
 
@@ -462,11 +507,11 @@ AppendUnverified(instance, number, partition) ==
 MarkerError(log, marker) ==
     IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
     ELSE IF marker.epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
-    ELSE IF TransactionVersion = 2 /\ marker.epoch = log.epoch /\ log.open THEN "INVALID_PRODUCER_EPOCH"
+    ELSE IF marker.version = 2 /\ marker.epoch = log.epoch /\ log.open THEN "INVALID_PRODUCER_EPOCH"
     ELSE "NONE"
 
 (* A marker keeps the guard of a transaction that begins with the marker's own epoch (KAFKA-18575). *)
-KeepsGuard(log, marker) == TransactionVersion = 2 /\ marker.epoch = log.guardEpoch
+KeepsGuard(log, marker) == log.guardVersion = 2 /\ marker.epoch = log.guardEpoch
 
 WithMarker(log, marker) ==
     [log EXCEPT !.entries = Append(@, [kind |-> IF marker.commit THEN "commit" ELSE "abort", epoch |-> marker.epoch,
@@ -474,14 +519,16 @@ WithMarker(log, marker) ==
                 !.epoch = marker.epoch, !.open = FALSE,
                 !.guard = IF KeepsGuard(log, marker) THEN @ ELSE @ + 1,
                 !.guardEpoch = IF KeepsGuard(log, marker) THEN @ ELSE NoEpoch,
+                !.guardVersion = IF KeepsGuard(log, marker) THEN @ ELSE 0,
                 !.coordinatorEpoch = marker.coordinatorEpoch]
 
 (* The coordinator learns that a partition has its marker, if it still waits for that. *)
 Acknowledged(marker) == IF IsPrepared /\ MarkerTo(marker.partition) = marker THEN toMark \ {marker.partition} ELSE toMark
 
 (* A leader writes a marker and tells the coordinator, or refuses it. *)
-HandleMarker(partition, epoch, commit, number) ==
-    LET marker == [partition |-> partition, epoch |-> epoch, commit |-> commit, coordinatorEpoch |-> number] IN
+HandleMarker(partition, version, epoch, commit, number) ==
+    LET marker == [partition |-> partition, version |-> version, epoch |-> epoch, commit |-> commit,
+                   coordinatorEpoch |-> number] IN
     /\ marker \in markerRequests
     /\ markerRequests' = markerRequests \ {marker}
     /\ LET error == MarkerError(logs[partition], marker) IN
@@ -491,8 +538,9 @@ HandleMarker(partition, epoch, commit, number) ==
                    verifying, verified, endRequests, answers, faults>>
 
 (* The network delivers a marker and keeps a copy; the acknowledgement may be lost. *)
-RepeatMarker(partition, epoch, commit, number, acknowledged) ==
-    LET marker == [partition |-> partition, epoch |-> epoch, commit |-> commit, coordinatorEpoch |-> number] IN
+RepeatMarker(partition, version, epoch, commit, number, acknowledged) ==
+    LET marker == [partition |-> partition, version |-> version, epoch |-> epoch, commit |-> commit,
+                   coordinatorEpoch |-> number] IN
     /\ marker \in markerRequests
     /\ MarkerError(logs[partition], marker) = "NONE"
     /\ logs' = [logs EXCEPT ![partition] = WithMarker(@, marker)]
@@ -501,9 +549,37 @@ RepeatMarker(partition, epoch, commit, number, acknowledged) ==
     /\ UNCHANGED <<transaction, coordinatorEpoch, clientVars, initRequests, addRequests, produceRequests, verifying, verified, endRequests,
                    markerRequests, answers>>
 
+(* The markers that are missing when a partition's leader changes: those under way to it come back and are sent again. *)
+MarkersAfterElection(partition) == toMark
+
+(* Another broker becomes a partition's leader: it has the log, but no guards, and what was under way to the old one *)
+(* comes back.                                                                                                      *)
+
+(* Another broker becomes the leader of a partition. *)
+ElectLeader(partition) ==
+    LET sent    == {request \in produceRequests \cup verifying \cup verified : request.partition = partition}
+        waiting == {instance \in Instances : \E request \in sent :
+                       /\ request.instance = instance /\ request.number = clients[instance].number
+                       /\ clients[instance].awaits = "produce"}
+    IN
+    /\ Fault("election")
+    /\ logs' = [logs EXCEPT ![partition].guard = @ + 1, ![partition].guardEpoch = NoEpoch,
+                            ![partition].guardVersion = 0]
+    /\ produceRequests' = produceRequests \ sent
+    /\ verifying' = verifying \ sent
+    /\ verified' = verified \ sent
+    /\ markerRequests' = {marker \in markerRequests : marker.partition # partition}
+    /\ toMark' = IF \E marker \in markerRequests : marker.partition = partition
+                 THEN MarkersAfterElection(partition) ELSE toMark
+    /\ answers' = {answer \in answers : answer.instance \notin waiting} \cup
+          {[instance |-> instance, error |-> "NOT_LEADER_OR_FOLLOWER", epoch |-> NoEpoch] : instance \in waiting}
+    /\ UNCHANGED <<transaction, coordinatorEpoch, clientVars, initRequests, addRequests, endRequests>>
+
 Next ==
     \/ \E instance \in Instances :
-        \/ Initialize(instance)
+        \/ \E version \in Versions : Initialize(instance, version)
+        \/ Upgrade(instance)
+        \/ Crash(instance)
         \/ HandleInit(instance)
         \/ Receive(instance)
         \/ \E partition \in Partitions : AddPartition(instance, partition) \/ Produce(instance, partition)
@@ -521,9 +597,10 @@ Next ==
     \/ Failover
     \/ \E partition \in Partitions :
         \/ SendMarker(partition)
-        \/ \E epoch \in Epochs, commit \in BOOLEAN, number \in CoordinatorEpochs :
-            \/ HandleMarker(partition, epoch, commit, number)
-            \/ \E acknowledged \in BOOLEAN : RepeatMarker(partition, epoch, commit, number, acknowledged)
+        \/ ElectLeader(partition)
+        \/ \E version \in Versions, epoch \in Epochs, commit \in BOOLEAN, number \in CoordinatorEpochs :
+            \/ HandleMarker(partition, version, epoch, commit, number)
+            \/ \E acknowledged \in BOOLEAN : RepeatMarker(partition, version, epoch, commit, number, acknowledged)
 
 Spec == Init /\ [][Next]_vars
 

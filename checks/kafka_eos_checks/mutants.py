@@ -16,7 +16,7 @@ from kafka_eos.machine import Machine
 from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Limits, Log, Producers, ProducerState
 from kafka_eos.spec_mapping import snake_case
 from kafka_eos.transaction_log import TransactionState
-from kafka_eos.transactions import COMPLETED, DECIDE, Marker, Transaction, TransactionalLog, Transactions
+from kafka_eos.transactions import COMPLETED, DECIDE, Client, Marker, Transaction, TransactionalLog, Transactions
 
 
 class UnknownRule(ValueError):  # noqa: N818 - named for what is unknown
@@ -242,7 +242,7 @@ def no_fencing_bump(state: Transactions) -> int:
     return state.transaction.epoch
 
 
-def no_end_bump(state: Transactions) -> int:
+def no_end_bump(state: Transactions, version: int) -> int:
     """For ``end_epoch``: no bump at the end of a transaction, as before KIP-890 part 2 (KAFKA-17754)."""
     return state.transaction.epoch
 
@@ -257,13 +257,13 @@ def add_by_any_epoch(state: Transactions, epoch: int) -> ErrorCode:
     return ErrorCode.CONCURRENT_TRANSACTIONS if state.is_prepared() else ErrorCode.NONE
 
 
-def data_of_any_epoch(state: Transactions, log: TransactionalLog, epoch: int, guard: int) -> ErrorCode:
+def data_of_any_epoch(state: Transactions, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
     """For ``data_error``: a leader takes batches of any epoch."""
-    stale = state.needs_guard() and not state.is_ongoing(log, epoch) and guard != log.guard
+    stale = state.needs_guard(version) and not state.is_ongoing(log, epoch) and guard != log.guard
     return ErrorCode.INVALID_TXN_STATE if stale else ErrorCode.NONE
 
 
-def no_guard(state: Transactions, log: TransactionalLog, epoch: int, guard: int) -> ErrorCode:
+def no_guard(state: Transactions, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
     """For ``data_error``: nothing between verification and append is noticed (KAFKA-14884)."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if epoch < log.epoch else ErrorCode.NONE
 
@@ -293,7 +293,7 @@ def marker_only_once(state: Transactions, log: TransactionalLog, marker: Marker)
     """For ``marker_error``: a marker that was written is refused when it comes again (KAFKA-19999)."""
     if _fenced_coordinator(log, marker):
         return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    again = state.constants.transaction_version == 2 and marker.epoch == log.epoch
+    again = marker.version == 2 and marker.epoch == log.epoch
     return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch or again else ErrorCode.NONE
 
 
@@ -304,14 +304,14 @@ def marker_of_any_epoch(state: Transactions, log: TransactionalLog, marker: Mark
 
 def marker_of_any_coordinator(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
     """For ``marker_error``: a leader takes markers of a coordinator that has been replaced (KAFKA-9144)."""
-    again = state.constants.transaction_version == 2 and marker.epoch == log.epoch and log.open
+    again = marker.version == 2 and marker.epoch == log.epoch and log.open
     return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch or again else ErrorCode.NONE
 
 
-def epoch_before_pending(state: Transactions, epoch: int, commit: bool) -> str:
+def epoch_before_pending(state: Transactions, version: int, epoch: int, commit: bool) -> str:
     """For ``end_verdict``: the epoch is looked at before the pending transition (KAFKA-18464)."""
-    record, two = state.transaction, state.constants.transaction_version == 2
-    if epoch != record.epoch and not state.is_retry_of_end(epoch):
+    record = state.transaction
+    if epoch != record.epoch and not state.is_retry_of_end(version, epoch):
         return "PRODUCER_FENCED"
     if state.is_prepared():
         return "CONCURRENT_TRANSACTIONS" if state.commits() == commit else "INVALID_TXN_STATE"
@@ -319,7 +319,28 @@ def epoch_before_pending(state: Transactions, epoch: int, commit: bool) -> str:
         return DECIDE
     if record.state is COMPLETED[commit]:
         return "NONE"
-    return DECIDE if two and not commit else "INVALID_TXN_STATE"
+    return DECIDE if version == 2 and not commit else "INVALID_TXN_STATE"
+
+
+def end_of_any_epoch(state: Transactions, version: int, epoch: int, commit: bool) -> str:
+    """For ``end_verdict``: any epoch ends the transaction (KAFKA-9600)."""
+    if state.is_prepared():
+        return "CONCURRENT_TRANSACTIONS"
+    if state.transaction.state is TransactionState.ONGOING:
+        return DECIDE
+    if state.transaction.state is COMPLETED[commit]:
+        return "NONE"
+    return DECIDE if version == 2 and not commit else "INVALID_TXN_STATE"
+
+
+def upgraded_without_bump(state: Transactions, client: Client) -> Client:
+    """For ``upgraded``: a client goes on with its epoch when it finds version 2 (KAFKA-18227)."""
+    return replace(client, version=2)
+
+
+def not_leader_is_done(state: Transactions, partition: str) -> frozenset[str]:
+    """For ``markers_after_election``: a partition that has another leader counts as marked (KAFKA-5610)."""
+    return state.to_mark - {partition}
 
 
 def nothing_resumed(state: Transactions) -> frozenset[str]:

@@ -52,7 +52,7 @@ class Constants:
         numbers: 1..n, an instance's transactions.
         epochs: 0..n, the producer epochs that can be reached.
         coordinator_epochs: 0..n, one more than there may be failovers.
-        transaction_version: 1 or 2.
+        versions: the transaction versions that the clients speak: of 1 and 2.
         verification: a leader asks the coordinator before a transaction's first batch.
         faults: what may go wrong.
         max_faults: how often.
@@ -63,7 +63,7 @@ class Constants:
     numbers: frozenset[int]
     epochs: frozenset[int]
     coordinator_epochs: frozenset[int]
-    transaction_version: int
+    versions: frozenset[int]
     verification: bool
     faults: frozenset[str]
     max_faults: int
@@ -75,6 +75,7 @@ class Constants:
             "Partitions": sorted(self.partitions),
             "Numbers": sorted(self.numbers),
             "Epochs": sorted(self.epochs),
+            "Versions": sorted(self.versions),
             "CoordinatorEpochs": sorted(self.coordinator_epochs),
             "BOOLEAN": (False, True),
         }
@@ -86,6 +87,7 @@ class Transaction:
     """The coordinator's durable record."""
 
     state: TransactionState = TransactionState.EMPTY
+    version: int = 0
     epoch: int = NO_EPOCH
     partitions: frozenset[str] = frozenset()
 
@@ -110,6 +112,7 @@ class TransactionalLog:
         open: whether a transaction is open.
         guard: the guard of requests that the coordinator is asked about; a used one is never valid again.
         guard_epoch: the highest epoch among the requests that share the guard.
+        guard_version: the transaction version of that request.
         coordinator_epoch: of the last marker.
     """
 
@@ -118,6 +121,7 @@ class TransactionalLog:
     open: bool = False
     guard: int = 0
     guard_epoch: int = NO_EPOCH
+    guard_version: int = 0
     coordinator_epoch: int = -1
 
 
@@ -126,7 +130,8 @@ class Client:
     """An instance.
 
     Attributes:
-        state: new, ready, open, committing, aborting or failed.
+        state: new, ready, open, committing, aborting, failed or crashed.
+        version: the transaction version that it speaks, 0 before it has asked.
         epoch: its producer epoch.
         number: its last transaction.
         awaits: the answer that it waits for: nothing, init, add, produce or end.
@@ -138,6 +143,7 @@ class Client:
     """
 
     state: str = "new"
+    version: int = 0
     epoch: int = NO_EPOCH
     number: int = 0
     awaits: str = "nothing"
@@ -155,6 +161,7 @@ class PartitionRequest:
     instance: str
     number: int
     partition: str
+    version: int
     epoch: int
 
 
@@ -174,6 +181,7 @@ class EndRequest:
 
     instance: str
     number: int
+    version: int
     epoch: int
     commit: bool
 
@@ -183,6 +191,7 @@ class Marker:
     """A WriteTxnMarkers request for one partition."""
 
     partition: str
+    version: int
     epoch: int
     commit: bool
     coordinator_epoch: int
@@ -283,18 +292,18 @@ class Transactions:
         """Whether the record decides for commit."""
         return self.transaction.state in {PREPARED[True], COMPLETED[True]}
 
-    def decide(self, commit: bool, epoch: int) -> Self:
+    def decide(self, commit: bool, version: int, epoch: int) -> Self:
         """The coordinator decides: the decision and the epoch of its markers become durable in one record."""
-        decided = replace(self.transaction, state=PREPARED[commit], epoch=epoch)
+        decided = replace(self.transaction, state=PREPARED[commit], version=version, epoch=epoch)
         return replace(self, transaction=decided, to_mark=self.transaction.partitions)
 
     def fencing_epoch(self) -> int:
         """The epoch with which the coordinator aborts a transaction by itself, so that its producer is fenced."""
         return self.transaction.epoch + 1
 
-    def end_epoch(self) -> int:
+    def end_epoch(self, version: int) -> int:
         """The epoch with which a transaction that its producer ends goes on."""
-        return self.transaction.epoch + (1 if self.constants.transaction_version == 2 else 0)
+        return self.transaction.epoch + (1 if version == 2 else 0)
 
     # --- instances                                                                  WHO: the application ----------
 
@@ -306,9 +315,9 @@ class Transactions:
     def _with_client(self, instance: str, client: Client) -> Self:
         return replace(self, clients=self.clients.set(instance, client))
 
-    @action("Initialize", "Instances")
-    def initialize(self, instance: str) -> Self:
-        """An instance initializes its transactions, which fences the others.
+    @action("Initialize", "Instances", "Versions")
+    def initialize(self, instance: str, version: int) -> Self:
+        """An instance initializes its transactions, which fences the others; it speaks the version that it finds.
 
         Spec:  Transactions!Initialize
         KIP:   KIP-98
@@ -316,7 +325,8 @@ class Transactions:
         """
         client = self.clients[instance]
         enabled(client.state == "new" and client.awaits == "nothing", "initialized, or waiting")
-        after = self._with_client(instance, replace(client, awaits="init", asked=True))
+        enabled(client.version in {0, version}, "it speaks another version")
+        after = self._with_client(instance, replace(client, awaits="init", asked=True, version=version))
         return replace(after, init_requests=self.init_requests | {instance})
 
     def current(self, instance: str) -> int:
@@ -341,6 +351,11 @@ class Transactions:
         enabled(number in self.constants.numbers, "transactions have run out")
         return self.within(client, number)
 
+    def _request(self, instance: str, client: Client, partition: str) -> PartitionRequest:
+        return PartitionRequest(
+            instance=instance, number=client.number, partition=partition, version=client.version, epoch=client.epoch
+        )
+
     @action("AddPartition", "Instances", "Partitions")
     def add_partition(self, instance: str, partition: str) -> Self:
         """An instance registers a partition with the coordinator.
@@ -349,11 +364,11 @@ class Transactions:
         KIP:   KIP-98
         Kafka: TransactionManager.maybeAddPartition
         """
-        enabled(self.constants.transaction_version == 1, "partitions are registered by their leaders")
         client = self._in_transaction(instance)
+        enabled(client.version == 1, "partitions are registered by their leaders")
         enabled(partition not in client.added, "registered already")
         after = self._sends(instance, replace(client, awaits="add", partition=partition))
-        request = PartitionRequest(instance=instance, number=client.number, partition=partition, epoch=client.epoch)
+        request = self._request(instance, client, partition)
         return replace(after, add_requests=self.add_requests | {request})
 
     @action("Produce", "Instances", "Partitions")
@@ -365,10 +380,10 @@ class Transactions:
         Kafka: Sender.sendProduceRequest
         """
         client = self._in_transaction(instance)
-        enabled(self.constants.transaction_version == 2 or partition in client.added, "not registered")
+        enabled(client.version != 1 or partition in client.added, "not registered")
         enabled(partition not in client.produced, "sent already")
         sent = replace(client, awaits="produce", partition=partition, produced=client.produced | {partition})
-        request = PartitionRequest(instance=instance, number=client.number, partition=partition, epoch=client.epoch)
+        request = self._request(instance, client, partition)
         return replace(self._sends(instance, sent), produce_requests=self.produce_requests | {request})
 
     @action("End", "Instances", "BOOLEAN")
@@ -386,23 +401,56 @@ class Transactions:
         enabled(client.state in {"open", ENDING[commit]}, "no transaction to end this way")
         early = not commit and client.awaits == "produce"
         enabled(client.awaits == "nothing" or early, "waiting for an answer")
-        if self.constants.transaction_version == 1:
+        if client.version == 1:
             enabled(bool(client.added), "nothing is registered")
         else:
             enabled(not commit or bool(client.produced), "nothing is sent")
         unanswered = client.unanswered or client.awaits == "produce"
         after = self._with_client(instance, replace(client, state=ENDING[commit], awaits="end", unanswered=unanswered))
-        request = EndRequest(instance=instance, number=client.number, epoch=client.epoch, commit=commit)
+        request = EndRequest(
+            instance=instance, number=client.number, version=client.version, epoch=client.epoch, commit=commit
+        )
         return replace(
             after,
             end_requests=self.end_requests | {request},
             answers=frozenset(answer for answer in self.answers if answer.instance != instance),
         )
 
+    def upgraded(self, client: Client) -> Client:
+        """What becomes of a client that finds version 2.
+
+        It needs a new epoch, for the old one names its earlier transactions too (KAFKA-18227).
+        """
+        return replace(client, version=2, state="new")
+
+    @action("Upgrade", "Instances")
+    def upgrade(self, instance: str) -> Self:
+        """An instance between two transactions finds that the cluster has version 2 by now.
+
+        Spec:  Transactions!Upgrade
+        KIP:   KIP-890
+        Kafka: TransactionManager.maybeUpdateTransactionV2Enabled
+        """
+        client = self.clients[instance]
+        enabled(2 in self.constants.versions, "the cluster has no version 2")
+        enabled(client.version == 1 and client.state == "ready" and client.awaits == "nothing", "not between two")
+        return self._with_client(instance, self.upgraded(client))
+
+    @action("Crash", "Instances")
+    def crash(self, instance: str) -> Self:
+        """An instance crashes, and is not seen again.
+
+        Spec:  Transactions!Crash
+        """
+        client = self.clients[instance]
+        enabled(client.state in {"ready", "open", "committing", "aborting"}, "it has no epoch, or has ended")
+        after = self.fault("crash")._with_client(instance, replace(client, state="crashed", awaits="nothing"))
+        return replace(after, answers=frozenset(answer for answer in self.answers if answer.instance != instance))
+
     def after_answer(self, client: Client, answer: Reply) -> Client:
         """What an instance becomes with an answer."""
         heard = replace(client, awaits="nothing")
-        if answer.error is ErrorCode.CONCURRENT_TRANSACTIONS:
+        if answer.error in {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_LEADER_OR_FOLLOWER}:
             return (
                 replace(heard, produced=client.produced - {client.partition}) if client.awaits == "produce" else heard
             )
@@ -413,7 +461,7 @@ class Transactions:
         if client.awaits == "add":
             return replace(heard, added=client.added | {client.partition})
         if client.awaits == "end":
-            needs_epoch = client.unanswered and self.constants.transaction_version == 1
+            needs_epoch = client.unanswered and client.version == 1
             return replace(heard, epoch=answer.epoch, unanswered=False, state="new" if needs_epoch else "ready")
         return heard
 
@@ -469,7 +517,7 @@ class Transactions:
             return replace(after, transaction=record).answered(instance, number, "init", ErrorCode.NONE, epoch)
         after = after.answered(instance, number, "init", ErrorCode.CONCURRENT_TRANSACTIONS, NO_EPOCH)
         if self.transaction.state is TransactionState.ONGOING:
-            return after.decide(False, self.fencing_epoch())
+            return after.decide(False, self.transaction.version, self.fencing_epoch())
         return after
 
     def add_error(self, epoch: int) -> ErrorCode:
@@ -478,11 +526,13 @@ class Transactions:
             return ErrorCode.PRODUCER_FENCED
         return ErrorCode.CONCURRENT_TRANSACTIONS if self.is_prepared() else ErrorCode.NONE
 
-    def with_partition(self, partition: str) -> Transaction:
+    def with_partition(self, partition: str, version: int) -> Transaction:
         """The record with one more partition in its transaction, which begins if it has not."""
         ongoing = self.transaction.state is TransactionState.ONGOING
         before = self.transaction.partitions if ongoing else frozenset()
-        return replace(self.transaction, state=TransactionState.ONGOING, partitions=before | {partition})
+        return replace(
+            self.transaction, state=TransactionState.ONGOING, version=version, partitions=before | {partition}
+        )
 
     @action("HandleAdd", "Instances", "Numbers", "Partitions")
     def handle_add(self, instance: str, number: int, partition: str) -> Self:
@@ -494,25 +544,22 @@ class Transactions:
         """
         request = _find(self.add_requests, instance, number, partition)
         error = self.add_error(request.epoch)
-        after = replace(
-            self,
-            add_requests=self.add_requests - {request},
-            transaction=self.with_partition(partition) if error is ErrorCode.NONE else self.transaction,
-        )
+        added = self.with_partition(partition, request.version) if error is ErrorCode.NONE else self.transaction
+        after = replace(self, add_requests=self.add_requests - {request}, transaction=added)
         return after.answered(instance, number, "add", error, NO_EPOCH)
 
-    def is_retry_of_end(self, epoch: int) -> bool:
+    def is_retry_of_end(self, version: int, epoch: int) -> bool:
         """The request asks for what has been decided already, with the epoch from before the decision's bump."""
-        return self.constants.transaction_version == 2 and epoch + 1 == self.transaction.epoch
+        return version == 2 and epoch + 1 == self.transaction.epoch
 
-    def end_verdict(self, epoch: int, commit: bool) -> str:
+    def end_verdict(self, version: int, epoch: int, commit: bool) -> str:
         """Why the coordinator does not begin to end the transaction, or "DECIDE" if it does.
 
         While markers are written a transition is pending: version 2 looks at that first (KAFKA-18464), version 1 at the
         epoch.
         """
         state, fenced = self.transaction.state, epoch != self.transaction.epoch
-        if self.constants.transaction_version == 1:
+        if version == 1:
             if fenced:
                 return "PRODUCER_FENCED"
             if self.is_prepared():
@@ -522,7 +569,7 @@ class Transactions:
             return "NONE" if state is COMPLETED[commit] else "INVALID_TXN_STATE"
         if self.is_prepared():
             return "CONCURRENT_TRANSACTIONS"
-        if self.is_retry_of_end(epoch) and state in COMPLETED.values():
+        if self.is_retry_of_end(version, epoch) and state in COMPLETED.values():
             return "NONE" if self.commits() == commit else "INVALID_TXN_STATE"
         if fenced:
             return "PRODUCER_FENCED"
@@ -543,27 +590,39 @@ class Transactions:
         enabled(request is not None, "no such request is on its way")
         assert request is not None
         after = self.fault("repeat request") if stays else replace(self, end_requests=self.end_requests - {request})
-        verdict = self.end_verdict(request.epoch, commit)
+        verdict = self.end_verdict(request.version, request.epoch, commit)
         if verdict == DECIDE:
-            epoch = self.end_epoch()
-            return after.decide(commit, epoch).answered(instance, number, "end", ErrorCode.NONE, epoch)
+            epoch = self.end_epoch(request.version)
+            decided = after.decide(commit, request.version, epoch)
+            return decided.answered(instance, number, "end", ErrorCode.NONE, epoch)
         return after.answered(instance, number, "end", ErrorCode[verdict], self.transaction.epoch)
+
+    def owner_is_alive(self) -> bool:
+        """The instance whose transaction it is can still end it."""
+        return any(
+            client.epoch == self.transaction.epoch and client.state in {"ready", "open", "committing", "aborting"}
+            for client in self.clients.values()
+        )
 
     @action("TimeOut")
     def time_out(self) -> Self:
         """The transaction has been open for longer than its timeout: the coordinator aborts it and fences its producer.
+
+        It is a fault only if its producer was merely slow.
 
         Spec:  Transactions!TimeOut
         KIP:   KIP-98
         Kafka: TransactionCoordinator.abortTimedOutTransactions
         """
         enabled(self.transaction.state is TransactionState.ONGOING, "no transaction is open")
-        return self.fault("timeout").decide(False, self.fencing_epoch())
+        after = self.fault("timeout") if self.owner_is_alive() else self
+        return after.decide(False, self.transaction.version, self.fencing_epoch())
 
     def marker_to(self, partition: str) -> Marker:
         """The marker that the coordinator sends to a partition."""
         return Marker(
             partition=partition,
+            version=self.transaction.version,
             epoch=self.transaction.epoch,
             commit=self.commits(),
             coordinator_epoch=self.coordinator_epoch,
@@ -629,33 +688,42 @@ class Transactions:
         """The partition has an open transaction of this epoch."""
         return log.open and log.epoch == epoch
 
-    def needs_guard(self) -> bool:
+    def needs_guard(self, version: int) -> bool:
         """A leader asks the coordinator about a transaction's first batch."""
-        return self.constants.verification or self.constants.transaction_version == 2
+        return self.constants.verification or version == 2
+
+    def with_guard(self, log: TransactionalLog, request: PartitionRequest) -> TransactionalLog:
+        """Requests of one producer share the guard; a later epoch raises the guard's."""
+        if log.guard_epoch < request.epoch:
+            return replace(log, guard_epoch=request.epoch, guard_version=request.version)
+        return log
 
     @action("StartVerification", "Instances", "Numbers", "Partitions")
     def start_verification(self, instance: str, number: int, partition: str) -> Self:
         """A leader begins to ask the coordinator about a batch.
 
-        Requests of one producer share the guard; a later epoch raises the guard's.
-
         Spec:  Transactions!StartVerification
         KIP:   KIP-890
         Kafka: UnifiedLog.maybeStartTransactionVerification
         """
-        enabled(self.needs_guard(), "leaders ask nobody")
         request = _find(self.produce_requests, instance, number, partition)
+        enabled(self.needs_guard(request.version), "leaders ask nobody")
         after = replace(self, produce_requests=self.produce_requests - {request})
         log = self.logs[partition]
         if request.epoch < log.epoch:
             return after.answered(instance, number, "produce", ErrorCode.INVALID_PRODUCER_EPOCH, NO_EPOCH)
         guarded = GuardedRequest(
-            instance=instance, number=number, partition=partition, epoch=request.epoch, guard=log.guard
+            instance=instance,
+            number=number,
+            partition=partition,
+            version=request.version,
+            epoch=request.epoch,
+            guard=log.guard,
         )
-        raised = replace(log, guard_epoch=max(log.guard_epoch, request.epoch))
-        return replace(after, verifying=self.verifying | {guarded}, logs=self.logs.set(partition, raised))
+        logs = self.logs.set(partition, self.with_guard(log, request))
+        return replace(after, verifying=self.verifying | {guarded}, logs=logs)
 
-    def verification_error(self, epoch: int, partition: str) -> ErrorCode:
+    def verification_error(self, version: int, epoch: int, partition: str) -> ErrorCode:
         """Why the coordinator does not vouch for a batch; ``NONE`` if it does.
 
         Before part 2 of KIP-890 the partition has to be registered, since then it is registered by the question.
@@ -663,7 +731,7 @@ class Transactions:
         error = self.add_error(epoch)
         if error is not ErrorCode.NONE:
             return error
-        if self.constants.transaction_version == 1 and partition not in self.transaction.partitions:
+        if version == 1 and partition not in self.transaction.partitions:
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE
 
@@ -677,18 +745,17 @@ class Transactions:
         """
         request = _find(self.verifying, instance, number, partition)
         after = replace(self, verifying=self.verifying - {request})
-        error = self.verification_error(request.epoch, partition)
+        error = self.verification_error(request.version, request.epoch, partition)
         if error is not ErrorCode.NONE:
             return after.answered(instance, number, "produce", error, NO_EPOCH)
-        registers = self.constants.transaction_version == 2
-        record = self.with_partition(partition) if registers else self.transaction
+        record = self.with_partition(partition, 2) if request.version == 2 else self.transaction
         return replace(after, verified=self.verified | {request}, transaction=record)
 
-    def data_error(self, log: TransactionalLog, epoch: int, guard: int) -> ErrorCode:
+    def data_error(self, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
         """Why a leader refuses a batch that belongs to a transaction; ``NONE`` if it does not."""
         if epoch < log.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if self.needs_guard() and not self.is_ongoing(log, epoch) and guard != log.guard:
+        if self.needs_guard(version) and not self.is_ongoing(log, epoch) and guard != log.guard:
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE
 
@@ -710,12 +777,13 @@ class Transactions:
             open=True,
             guard=log.guard + (1 if used else 0),
             guard_epoch=NO_EPOCH if used else log.guard_epoch,
+            guard_version=0 if used else log.guard_version,
         )
 
     def append_to(self, partition: str, request: PartitionRequest, guard: int) -> Self:
         """A leader appends a batch, or refuses it, and answers."""
         log = self.logs[partition]
-        error = self.data_error(log, request.epoch, guard)
+        error = self.data_error(log, request.version, request.epoch, guard)
         after = self
         if error is ErrorCode.NONE:
             longer = self.with_data(log, request.instance, request.number, request.epoch)
@@ -742,8 +810,8 @@ class Transactions:
         KIP:   KIP-98
         Kafka: UnifiedLog.append, ProducerAppendInfo.appendDataBatch
         """
-        enabled(not self.needs_guard(), "leaders ask the coordinator")
         request = _find(self.produce_requests, instance, number, partition)
+        enabled(not self.needs_guard(request.version), "leaders ask the coordinator")
         after = replace(self, produce_requests=self.produce_requests - {request})
         return after.append_to(partition, request, 0)
 
@@ -756,13 +824,13 @@ class Transactions:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         if marker.epoch < log.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if self.constants.transaction_version == 2 and marker.epoch == log.epoch and log.open:
+        if marker.version == 2 and marker.epoch == log.epoch and log.open:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         return ErrorCode.NONE
 
     def keeps_guard(self, log: TransactionalLog, marker: Marker) -> bool:
         """A marker keeps the guard of a transaction that begins with the marker's own epoch (KAFKA-18575)."""
-        return self.constants.transaction_version == 2 and marker.epoch == log.guard_epoch
+        return log.guard_version == 2 and marker.epoch == log.guard_epoch
 
     def with_marker(self, log: TransactionalLog, marker: Marker) -> TransactionalLog:
         """The leader's log after a marker."""
@@ -774,6 +842,7 @@ class Transactions:
             open=False,
             guard=log.guard + (0 if kept else 1),
             guard_epoch=log.guard_epoch if kept else NO_EPOCH,
+            guard_version=log.guard_version if kept else 0,
             coordinator_epoch=marker.coordinator_epoch,
         )
 
@@ -783,20 +852,20 @@ class Transactions:
             return self.to_mark - {marker.partition}
         return self.to_mark
 
-    def _on_its_way(self, partition: str, epoch: int, commit: bool, number: int) -> Marker:
-        marker = Marker(partition=partition, epoch=epoch, commit=commit, coordinator_epoch=number)
+    def _on_its_way(self, partition: str, version: int, epoch: int, commit: bool, number: int) -> Marker:
+        marker = Marker(partition=partition, version=version, epoch=epoch, commit=commit, coordinator_epoch=number)
         enabled(marker in self.marker_requests, "no such marker is on its way")
         return marker
 
-    @action("HandleMarker", "Partitions", "Epochs", "BOOLEAN", "CoordinatorEpochs")
-    def handle_marker(self, partition: str, epoch: int, commit: bool, number: int) -> Self:
+    @action("HandleMarker", "Partitions", "Versions", "Epochs", "BOOLEAN", "CoordinatorEpochs")
+    def handle_marker(self, partition: str, version: int, epoch: int, commit: bool, number: int) -> Self:
         """A leader writes a marker and tells the coordinator, or refuses it.
 
         Spec:  Transactions!HandleMarker
         KIP:   KIP-98, KIP-890, KIP-1228
         Kafka: ProducerAppendInfo.appendEndTxnMarker
         """
-        marker = self._on_its_way(partition, epoch, commit, number)
+        marker = self._on_its_way(partition, version, epoch, commit, number)
         after = replace(self, marker_requests=self.marker_requests - {marker})
         log = self.logs[partition]
         if self.marker_error(log, marker) is not ErrorCode.NONE:
@@ -804,15 +873,17 @@ class Transactions:
         logs = self.logs.set(partition, self.with_marker(log, marker))
         return replace(after, logs=logs, to_mark=self.acknowledged(marker))
 
-    @action("RepeatMarker", "Partitions", "Epochs", "BOOLEAN", "CoordinatorEpochs", "BOOLEAN")
-    def repeat_marker(self, partition: str, epoch: int, commit: bool, number: int, acknowledged: bool) -> Self:
+    @action("RepeatMarker", "Partitions", "Versions", "Epochs", "BOOLEAN", "CoordinatorEpochs", "BOOLEAN")
+    def repeat_marker(
+        self, partition: str, version: int, epoch: int, commit: bool, number: int, acknowledged: bool
+    ) -> Self:
         """The network delivers a marker and keeps a copy; the acknowledgement may be lost.
 
         Spec:  Transactions!RepeatMarker
         KIP:   KIP-98, KIP-1228
         Kafka: ProducerAppendInfo.appendEndTxnMarker
         """
-        marker = self._on_its_way(partition, epoch, commit, number)
+        marker = self._on_its_way(partition, version, epoch, commit, number)
         log = self.logs[partition]
         error = self.marker_error(log, marker)
         enabled(error is ErrorCode.NONE, error.name)
@@ -820,6 +891,48 @@ class Transactions:
             self.fault("repeat marker"),
             logs=self.logs.set(partition, self.with_marker(log, marker)),
             to_mark=self.acknowledged(marker) if acknowledged else self.to_mark,
+        )
+
+    def markers_after_election(self, partition: str) -> frozenset[str]:  # noqa: ARG002 - the mutant looks at it
+        """The markers that are missing when a partition's leader changes.
+
+        Those under way to it come back and are sent again.
+        """
+        return self.to_mark
+
+    @action("ElectLeader", "Partitions")
+    def elect_leader(self, partition: str) -> Self:
+        """Another broker becomes the leader of a partition.
+
+        It has the log, but no guards, and what was under way to the old one comes back.
+
+        Spec:  Transactions!ElectLeader
+        KIP:   KIP-98, KIP-890
+        Kafka: ReplicaManager.makeLeader, TransactionMarkerRequestCompletionHandler
+        """
+        after = self.fault("election")
+        log = self.logs[partition]
+        fresh = replace(log, guard=log.guard + 1, guard_epoch=NO_EPOCH, guard_version=0)
+        sent = {r for r in self.produce_requests | self.verifying | self.verified if r.partition == partition}
+        returned = {marker for marker in self.marker_requests if marker.partition == partition}
+        waiting = {
+            request.instance
+            for request in sent
+            if (self.clients[request.instance].awaits, self.clients[request.instance].number)
+            == ("produce", request.number)
+        }
+        return replace(
+            after,
+            logs=self.logs.set(partition, fresh),
+            produce_requests=self.produce_requests - sent,
+            verifying=self.verifying - sent,
+            verified=self.verified - sent,
+            marker_requests=self.marker_requests - returned,
+            to_mark=self.markers_after_election(partition) if returned else self.to_mark,
+            answers=frozenset(answer for answer in self.answers if answer.instance not in waiting)
+            | {
+                Reply(instance=instance, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, epoch=NO_EPOCH) for instance in waiting
+            },
         )
 
 

@@ -10,7 +10,7 @@ EXTENDS Transactions
 NoFencingBump == transaction.epoch
 
 (* for EndEpoch: no bump at the end of a transaction, as before KIP-890 part 2 (KAFKA-17754) *)
-NoEndBump == transaction.epoch
+NoEndBump(version) == transaction.epoch
 
 (* for AddError: a partition may be added while the markers are being written *)
 AddWhilePrepared(epoch) == IF epoch # transaction.epoch THEN "PRODUCER_FENCED" ELSE "NONE"
@@ -19,11 +19,11 @@ AddWhilePrepared(epoch) == IF epoch # transaction.epoch THEN "PRODUCER_FENCED" E
 AddByAnyEpoch(epoch) == IF IsPrepared THEN "CONCURRENT_TRANSACTIONS" ELSE "NONE"
 
 (* for DataError: a leader takes batches of any epoch *)
-DataOfAnyEpoch(log, epoch, guard) ==
-    IF NeedsGuard /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE" ELSE "NONE"
+DataOfAnyEpoch(log, version, epoch, guard) ==
+    IF NeedsGuard(version) /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE" ELSE "NONE"
 
 (* for DataError: nothing between verification and append is noticed (KAFKA-14884) *)
-NoGuard(log, epoch, guard) == IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH" ELSE "NONE"
+NoGuard(log, version, epoch, guard) == IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH" ELSE "NONE"
 
 (* for UsesGuardUp: what Kafka does *)
 EveryAppendUsesGuardUp(log, epoch) == TRUE
@@ -40,7 +40,7 @@ MarkerOfEqualEpoch(log, marker) ==
 (* for MarkerError: a marker that was written is refused when it comes again (KAFKA-19999) *)
 MarkerOnlyOnce(log, marker) ==
     IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
-    ELSE IF marker.epoch < log.epoch \/ (TransactionVersion = 2 /\ marker.epoch = log.epoch)
+    ELSE IF marker.epoch < log.epoch \/ (marker.version = 2 /\ marker.epoch = log.epoch)
     THEN "INVALID_PRODUCER_EPOCH"
     ELSE "NONE"
 
@@ -51,17 +51,31 @@ MarkerOfAnyEpoch(log, marker) ==
 (* for MarkerError: a leader takes markers of a coordinator that has been replaced (KAFKA-9144) *)
 MarkerOfAnyCoordinator(log, marker) ==
     IF marker.epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
-    ELSE IF TransactionVersion = 2 /\ marker.epoch = log.epoch /\ log.open THEN "INVALID_PRODUCER_EPOCH"
+    ELSE IF marker.version = 2 /\ marker.epoch = log.epoch /\ log.open THEN "INVALID_PRODUCER_EPOCH"
     ELSE "NONE"
 
 (* for EndVerdict: the epoch is looked at before the pending transition (KAFKA-18464) *)
-EpochBeforePending(epoch, commit) ==
-    IF epoch # transaction.epoch /\ ~IsRetryOfEnd(epoch) THEN "PRODUCER_FENCED"
+EpochBeforePending(version, epoch, commit) ==
+    IF epoch # transaction.epoch /\ ~IsRetryOfEnd(version, epoch) THEN "PRODUCER_FENCED"
     ELSE IF IsPrepared THEN (IF Commits = commit THEN "CONCURRENT_TRANSACTIONS" ELSE "INVALID_TXN_STATE")
     ELSE IF transaction.state = "ONGOING" THEN "DECIDE"
     ELSE IF transaction.state = Completed(commit) THEN "NONE"
-    ELSE IF TransactionVersion = 2 /\ ~commit THEN "DECIDE"
+    ELSE IF version = 2 /\ ~commit THEN "DECIDE"
     ELSE "INVALID_TXN_STATE"
+
+(* for EndVerdict: any epoch ends the transaction (KAFKA-9600) *)
+EndOfAnyEpoch(version, epoch, commit) ==
+    IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF transaction.state = "ONGOING" THEN "DECIDE"
+    ELSE IF transaction.state = Completed(commit) THEN "NONE"
+    ELSE IF version = 2 /\ ~commit THEN "DECIDE"
+    ELSE "INVALID_TXN_STATE"
+
+(* for Upgraded: a client goes on with its epoch when it finds version 2 (KAFKA-18227) *)
+UpgradedWithoutBump(client) == [client EXCEPT !.version = 2]
+
+(* for MarkersAfterElection: a partition that has another leader counts as marked (KAFKA-5610) *)
+NotLeaderIsDone(partition) == toMark \ {partition}
 
 (* for PartitionsToMark: after a failover nobody resumes what is prepared *)
 NothingResumed == {}
