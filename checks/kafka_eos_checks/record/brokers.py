@@ -12,7 +12,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos_checks.record.jars import clients_jar, need_jars
+from kafka_eos.transaction_log import TOPIC
+from kafka_eos_checks.record.jars import KAFKA_VERSION, clients_jar, need_jars
 from kafka_eos_checks.record.wire import MalformedMessage, Message, load_codec
 
 HOST = "127.0.0.1"
@@ -55,9 +56,9 @@ class BrokerFailed(RuntimeError):  # noqa: N818 - what happened
     """A broker ended, or did not answer in time; the message names its log."""
 
 
-def java_command(main_class: str, *arguments: str) -> list[str]:
-    """The command line of a Java program out of the Kafka jars."""
-    return [*_JAVA, "-cp", f"{need_jars()}/*", main_class, *arguments]
+def java_command(main_class: str, *arguments: str, kafka: str = KAFKA_VERSION) -> list[str]:
+    """The command line of a Java program, a class or a source file, with the jars of a Kafka release."""
+    return [*_JAVA, "-cp", f"{need_jars(kafka)}/*", main_class, *arguments]
 
 
 def free_ports(count: int) -> list[int]:
@@ -88,6 +89,15 @@ def ask(port: int, api: str, version: int, row: Message, seconds: float = 10.0) 
             return codec.read_response(api, version, answers.read(size))[1]
 
 
+def _string_hash(text: str) -> int:
+    """Java's String.hashCode without its sign, as Kafka chooses a coordinator's partition by (Utils.abs)."""
+    value = 0
+    for letter in text.encode("ascii"):
+        value = (31 * value + letter) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value >= 1 << 31 else value
+    return 0 if signed == -(1 << 31) else abs(signed)
+
+
 def wait_stopped(pid: int, seconds: float = 5.0) -> None:
     """Wait until a process that got SIGSTOP has stopped, where the system tells it."""
     status = Path(f"/proc/{pid}/stat")
@@ -108,6 +118,7 @@ class Broker:
         port: PLAINTEXT listener, for the recorder.
         proxied_port: PROXY listener, where the proxy connects to.
         advertised_port: where the proxy listens for this broker's clients.
+        kafka: its release.
     """
 
     node: int
@@ -116,6 +127,7 @@ class Broker:
     controller_port: int
     proxied_port: int
     advertised_port: int
+    kafka: str = KAFKA_VERSION
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -155,7 +167,7 @@ class Broker:
             BrokerFailed: when it fails; with its output.
         """
         done = subprocess.run(
-            java_command(main_class, *arguments),
+            java_command(main_class, *arguments, kafka=self.kafka),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -171,7 +183,7 @@ class Broker:
         with (self.folder / "output.log").open("ab") as output:
             # In a session of its own: Ctrl-C is the recorder's, which then stops its brokers one by one.
             self.process = subprocess.Popen(
-                java_command("kafka.Kafka", str(self.properties)),
+                java_command("kafka.Kafka", str(self.properties), kafka=self.kafka),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -230,6 +242,7 @@ class Cluster:
         seed: decides the cluster's id.
         features: feature levels at formatting, e.g. ``{"transaction.version": 1}``.
         settings: further broker settings, which win.
+        kafka: the brokers' release.
     """
 
     def __init__(
@@ -240,13 +253,15 @@ class Cluster:
         seed: int = 0,
         features: dict[str, int] | None = None,
         settings: dict[str, str] | None = None,
+        kafka: str = KAFKA_VERSION,
     ) -> None:
         if folder.exists() and any(folder.iterdir()):
             raise BrokerFailed(f"{folder} is not empty; choose a folder of its own for the brokers")
         ports = free_ports(4 * size)
         self.folder = folder
+        self.kafka = kafka
         self.brokers = [
-            Broker(node, folder / str(node), *four)  # its four ports
+            Broker(node, folder / str(node), *four, kafka)  # its four ports
             for node, four in enumerate(zip(*[iter(ports)] * 4, strict=True), start=1)
         ]
         copies = min(size, 3)
@@ -348,18 +363,33 @@ class Cluster:
         )
         return {row["Name"]: row["MaxVersionLevel"] for row in answer["FinalizedFeatures"]}
 
-    def create_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> None:
-        """Create a topic on all brokers and wait until each partition has a leader.
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: dict[str, str] | None = None,
+        replicas: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """Create a topic and wait until each partition has a leader.
+
+        Args:
+            name: of the topic.
+            partitions: how many.
+            configs: of the topic.
+            replicas: of each partition the node ids, the preferred leader first; None: on all brokers.
 
         Raises:
             BrokerFailed: when the brokers refuse.
         """
-        row = {
+        row: Message = {
             "Name": name,
             "NumPartitions": partitions,
             "ReplicationFactor": min(len(self.brokers), 3),
             "Configs": [{"Name": key, "Value": value} for key, value in (configs or {}).items()],
         }
+        if replicas is not None:
+            assigned = [{"PartitionIndex": n, "BrokerIds": list(nodes)} for n, nodes in enumerate(replicas)]
+            row |= {"NumPartitions": -1, "ReplicationFactor": -1, "Assignments": assigned}
         answer = ask(self.any_port(), "CreateTopics", 7, {"Topics": [row], "timeoutMs": 20_000}, 30.0)
         for topic in answer["Topics"]:
             if topic["ErrorCode"]:
@@ -403,6 +433,44 @@ class Cluster:
             lambda: all(len(p["IsrNodes"]) >= replicas for p in self.partitions(topic)),
             seconds,
         )
+
+    def elect_preferred(self, topic: str, partition: int) -> None:
+        """Give a partition back to its preferred leader."""
+        row = {"Topic": topic, "Partitions": [partition]}
+        ask(
+            self.any_port(),
+            "ElectLeaders",
+            2,
+            {"ElectionType": 0, "TopicPartitions": [row], "TimeoutMs": 20_000},
+            30.0,
+        )
+
+    def coordinator(self, transactional_id: str) -> tuple[int, Message]:
+        """The coordinator of a transactional id: its partition of ``__transaction_state``, with that one's metadata."""
+        number = _string_hash(transactional_id) % int(SETTINGS["transaction.state.log.num.partitions"])
+        found: list[Message] = []
+
+        def known() -> bool:
+            asked = {"KeyType": 1, "CoordinatorKeys": [transactional_id]}
+            ask(self.any_port(), "FindCoordinator", 4, asked, 5.0)  # makes the topic if need be
+            row = self.leader(TOPIC, number)
+            if row is not None:
+                found.append(row)
+            return bool(found)
+
+        self._wait(f"coordinator of {transactional_id}", known)
+        return number, found[0]
+
+    def wait_transaction(self, transactional_id: str, states: Collection[str], seconds: float = 60.0) -> None:
+        """Wait until the coordinator has a transactional id in one of some states, e.g. ``CompleteAbort``."""
+
+        def reached() -> bool:
+            leader = self.coordinator(transactional_id)[1]["LeaderId"]
+            asked = {"TransactionalIds": [transactional_id]}
+            answer = ask(self[leader].port, "DescribeTransactions", 0, asked, 5.0)
+            return any(row["TransactionState"] in states for row in answer["TransactionStates"])
+
+        self._wait(f"{transactional_id} in {', '.join(sorted(states))}", reached, seconds)
 
     def copy_logs(self, target: Path, keep: Callable[[Path], bool]) -> None:
         """Copy the log directories' partition folders for which ``keep`` holds, and ``meta.properties``."""

@@ -22,34 +22,47 @@ class ClientFailed(RuntimeError):  # noqa: N818 - what happened
     """A client did not end as it should; the message names its error output."""
 
 
+# What a client that copies in transactions calls, in this order.
+CALLS = ("init", "begin", "produce", "flush", "send_offsets", "commit")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What a librdkafka client does.
+    """What a client does.
 
     Attributes:
         bootstrap: ``host:port`` of the proxy.
         client: its name in the history and its client.id.
         topic: where it sends to, in turn to each partition.
-        partitions: number of partitions.
-        records: how many records it sends.
+        also: further topics that it sends to, in turn with the first.
+        partitions: number of partitions of each topic, the source included.
+        records: how many records it sends, or how many the source has.
         prefix: values are the prefix and a number, unique in the run.
         transactional_id: None for an idempotent producer.
+        source: topic without transactions whose values it sends, each once, from the group's committed offsets on; it
+            sends their offsets to the transaction. None: it makes values of its own.
+        group: consumer group, for a source.
+        pause_after: the call (``CALLS``) after which it pauses, once, until it is told to go on.
         transaction_size: records per transaction.
         abort_chance: probability that it aborts a transaction.
         seed: decides which transactions it aborts.
         batch: records per batch at most.
         pause_ms: rest after each batch's worth of records, in milliseconds.
         timeout_ms: delivery timeout, in milliseconds.
-        config: further librdkafka settings, which win.
+        config: further librdkafka settings, which win; the Java client takes none.
     """
 
     bootstrap: str
     client: str
     topic: str
+    also: tuple[str, ...] = ()
     partitions: int = 1
     records: int
     prefix: str
     transactional_id: str | None = None
+    source: str | None = None
+    group: str | None = None
+    pause_after: str | None = None
     transaction_size: int = 10
     abort_chance: float = 0.0
     seed: int = 0
@@ -57,6 +70,23 @@ class Workload:
     pause_ms: float = 5.0
     timeout_ms: int = 60_000
     config: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a consumer reads.
+
+    Attributes:
+        bootstrap: ``host:port`` of the proxy.
+        client: its name in the history and its client.id.
+        partitions: topics with their numbers of partitions; all are read from the beginning.
+        isolation: ``read_committed`` or ``read_uncommitted``.
+    """
+
+    bootstrap: str
+    client: str
+    partitions: dict[str, int]
+    isolation: str
 
 
 class ClientProcess:
@@ -86,7 +116,7 @@ class ClientProcess:
         with self._errors.open("ab") as errors:
             self._process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=errors if listen is None else subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -117,8 +147,9 @@ class ClientProcess:
         self._process.wait(10)
         if self._reader is not None:
             self._reader.join(10)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
 
     def wait(self, seconds: float = END_SECONDS, *, expected: tuple[int, ...] = (0,)) -> int:
         """Wait for its end and return its exit code.
@@ -142,6 +173,16 @@ class ClientProcess:
         self._end()
         self._journal.add(self.name, "Crash", "ok")
 
+    def go_on(self) -> None:
+        """Tell a client that pauses to go on."""
+        assert self._process.stdin is not None, "its input is a pipe"
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def ask_to_stop(self) -> None:
+        """Tell it to end, without waiting."""
+        self._process.send_signal(signal.SIGTERM)
+
     def freeze(self) -> None:
         """Stop it with SIGSTOP: its connections stay open, its timers do not run."""
         self._journal.add(self.name, "Freeze", "invoke")
@@ -155,12 +196,28 @@ class ClientProcess:
         self._process.send_signal(signal.SIGCONT)
 
 
+def _start_telling(client: str, command: list[str], journal: Journal, folder: Path) -> ClientProcess:
+    """Start a client that writes its events on its standard output."""
+    return ClientProcess(client, command, journal, folder, lambda line: journal.add_line(client, line))
+
+
 def start_workload(workload: Workload, journal: Journal, folder: Path) -> ClientProcess:
     """Start a librdkafka client."""
     command = [sys.executable, "-m", "kafka_eos_checks.record.workload", json.dumps(asdict(workload))]
-    return ClientProcess(
-        workload.client, command, journal, folder, lambda line: journal.add_line(workload.client, line)
-    )
+    return _start_telling(workload.client, command, journal, folder)
+
+
+def start_java_workload(workload: Workload, journal: Journal, folder: Path, kafka: str) -> ClientProcess:
+    """Start a transactional Java client of a Kafka release."""
+    source = Path(__file__).with_name("TransactionalClient.java")
+    command = java_command(str(source), json.dumps(asdict(workload)), kafka=kafka)
+    return _start_telling(workload.client, command, journal, folder)
+
+
+def start_reader(reading: Reading, journal: Journal, folder: Path) -> ClientProcess:
+    """Start a librdkafka consumer."""
+    command = [sys.executable, "-m", "kafka_eos_checks.record.reader", json.dumps(asdict(reading))]
+    return _start_telling(reading.client, command, journal, folder)
 
 
 def start_copier(name: str, arguments: Mapping[str, str], journal: Journal, folder: Path) -> ClientProcess:

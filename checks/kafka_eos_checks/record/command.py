@@ -13,19 +13,22 @@ from typing import Any
 
 from kafka_eos.history import write_history
 from kafka_eos_checks.missing import MissingExtra, need
+from kafka_eos_checks.record import scenarios as _scenarios  # noqa: F401 - registers its scenarios
+from kafka_eos_checks.record import transaction_scenarios as _transaction_scenarios  # noqa: F401 - the same
 from kafka_eos_checks.record.brokers import SETTINGS, BrokerFailed, Cluster
 from kafka_eos_checks.record.clients import ClientFailed
-from kafka_eos_checks.record.jars import KAFKA_VERSION, NoJars, clients_jar, need_jars
+from kafka_eos_checks.record.jars import KAFKA_VERSION, RELEASES, NoJars, clients_jar, need_jars
 from kafka_eos_checks.record.journal import Journal, StillWaiting
 from kafka_eos_checks.record.proxy import Proxy, Route
 from kafka_eos_checks.record.recording import UnsafeArchive, pack
-from kafka_eos_checks.record.scenarios import CLUSTERS, SCENARIOS, Scenario, Stage
+from kafka_eos_checks.record.stage import CLUSTERS, SCENARIOS, Scenario, Stage
 from kafka_eos_checks.record.wire import load_codec
 from kafka_eos_checks.terminal import answer_console, progress_console
 
 EPILOG = """examples:
   kafka-eos record one-broker/idempotent-lost-acks --out build/recording
   kafka-eos record one-broker three-brokers --out build/recording --seed 1 --pack checks/recordings
+  kafka-eos record transactions --kafka 3.9.1 --out build/recording
 
 A scenario is cluster/name, or a cluster's name for all of its scenarios. Scenarios of one cluster share its brokers
 and make one recording: DIR/<cluster>/ with manifest.json, histories/ and brokers/. The live brokers' own folders stay
@@ -48,6 +51,12 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("scenarios", nargs="+", metavar="SCENARIO", help="a scenario, or a cluster for all of its own")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the recordings go")
     parser.add_argument("--seed", type=int, default=0, help="decides faults, aborts and ids (default 0)")
+    parser.add_argument(
+        "--kafka",
+        choices=tuple(RELEASES),
+        default=KAFKA_VERSION,
+        help=f"the brokers' release (default {KAFKA_VERSION})",
+    )
     parser.add_argument("--pack", type=Path, metavar="DIR", help="also pack each recording to DIR/<cluster>.tar.xz")
     parser.set_defaults(run=run)
 
@@ -56,21 +65,29 @@ def _summary(found: Scenario) -> str:
     return (found.play.__doc__ or "").strip().splitlines()[0]
 
 
-def chosen(names: Sequence[str]) -> dict[str, list[Scenario]]:
-    """The scenarios that the names stand for, by cluster, in their written order.
+def chosen(names: Sequence[str], kafka: str = KAFKA_VERSION) -> dict[str, list[Scenario]]:
+    """The scenarios that the names stand for with a Kafka release, by cluster, in their written order.
 
     Raises:
         KeyError: when a name is neither a scenario nor a cluster.
     """
-    unknown = [name for name in names if name not in SCENARIOS and name not in CLUSTERS]
+    made = {name: found for name, found in SCENARIOS.items() if kafka in found.kafka}
+    clusters = [cluster for cluster in CLUSTERS if cluster in {s.cluster for s in made.values()}]
+    unknown = [name for name in names if name not in made and name not in clusters]
     if unknown:
-        raise KeyError(f"no scenario {', '.join(unknown)}; there are: {', '.join([*CLUSTERS, *SCENARIOS])}")
-    found = [s for s in SCENARIOS.values() if s.name in names or s.cluster in names]
+        there = ", ".join([*clusters, *made])
+        raise KeyError(f"no scenario {', '.join(unknown)} with Kafka {kafka}; there are: {there}")
+    found = [s for s in made.values() if s.name in names or s.cluster in names]
     return {
         cluster: [s for s in found if s.cluster == cluster]
-        for cluster in CLUSTERS
+        for cluster in clusters
         if cluster in {s.cluster for s in found}
     }
+
+
+def recording_name(cluster: str, kafka: str) -> str:
+    """The name of a cluster's recording; of another release than the newest with its number."""
+    return cluster if kafka == KAFKA_VERSION else f"{cluster}-{kafka.rpartition('.')[0]}"
 
 
 def holds_records(partition: Path) -> bool:
@@ -80,13 +97,13 @@ def holds_records(partition: Path) -> bool:
     )
 
 
-def client_versions() -> dict[str, str]:
-    """The versions of the clients that take part."""
-    kafka = need("confluent_kafka", "record")
+def client_versions(kafka: str) -> dict[str, str]:
+    """The versions of the clients that take part; the Java clients are of the brokers' release."""
+    client = need("confluent_kafka", "record")
     return {
-        "confluent-kafka": kafka.version()[0] if isinstance(kafka.version(), tuple) else kafka.version(),
-        "librdkafka": kafka.libversion()[0],
-        "kafka-clients": KAFKA_VERSION,
+        "confluent-kafka": client.version()[0] if isinstance(client.version(), tuple) else client.version(),
+        "librdkafka": client.libversion()[0],
+        "kafka-clients": kafka,
     }
 
 
@@ -120,24 +137,25 @@ def play(found: Scenario, cluster: Cluster, proxy: Proxy, out: Path, seed: int, 
     }
 
 
-def record(name: str, scenarios: list[Scenario], out: Path, seed: int, command: str) -> Path:
+def record(cluster_name: str, scenarios: list[Scenario], out: Path, seed: int, command: str, kafka: str) -> Path:
     """Record scenarios on one new cluster; returns the recording's folder, which is replaced."""
+    name = recording_name(cluster_name, kafka)
     folder, work = out / name, out / f"{name}.work"
     for old in (folder, work):
         shutil.rmtree(old, ignore_errors=True)
     folder.mkdir(parents=True)
     codec = load_codec(clients_jar())
-    with Cluster(work / "brokers", size=CLUSTERS[name], seed=seed) as cluster:
+    with Cluster(work / "brokers", size=CLUSTERS[cluster_name], seed=seed, kafka=kafka) as cluster:
         routes = [Route(b.name, b.advertised_port, b.proxied_port) for b in cluster.brokers]
         manifest = {
             "format": 1,
             "recording": name,
             "command": command,
-            "kafka": KAFKA_VERSION,
+            "kafka": kafka,
             "brokers": len(cluster.brokers),
             "cluster_id": cluster.cluster_id,
             "features": cluster.features(),
-            "clients": client_versions(),
+            "clients": client_versions(kafka),
             "settings": SETTINGS | cluster.settings,
         }
         with Proxy(codec, Journal("before"), routes) as proxy:
@@ -156,16 +174,20 @@ def _terminated(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 -
 def run(arguments: argparse.Namespace) -> int:
     """Record; 0 when all went as the scenarios say, 1 when a broker or client did not, 2 for a call it can't follow."""
     signal.signal(signal.SIGTERM, _terminated)  # so that the brokers end with the recorder
+    kafka = arguments.kafka
     words = [*arguments.scenarios, "--seed", str(arguments.seed)]
+    words += [] if kafka == KAFKA_VERSION else ["--kafka", kafka]
     try:
-        groups = chosen(arguments.scenarios)
+        groups = chosen(arguments.scenarios, kafka)
         need("confluent_kafka", "record")
         need_jars()
+        need_jars(kafka)
         for name, scenarios in groups.items():
-            folder = record(name, scenarios, arguments.out, arguments.seed, f"kafka-eos record {' '.join(words)}")
+            command = f"kafka-eos record {' '.join(words)}"
+            folder = record(name, scenarios, arguments.out, arguments.seed, command, kafka)
             answer_console.print(f"{folder}: {len(scenarios)} scenarios")
             if arguments.pack is not None:
-                archive = arguments.pack / f"{name}.tar.xz"
+                archive = arguments.pack / f"{folder.name}.tar.xz"
                 answer_console.print(f"{archive}: {pack(folder, archive):,} bytes")
     except (KeyError, MissingExtra, NoJars, UnsafeArchive) as error:
         print(f"kafka-eos record: {error.args[0]}", file=sys.stderr)

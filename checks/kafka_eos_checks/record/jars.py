@@ -7,6 +7,8 @@ from kafka_eos_checks.paths import CLONE, build_folder
 from kafka_eos_checks.terminal import progress_console
 
 KAFKA_VERSION = "4.3.0"
+# Each release with its profile in pom.xml, which is also its folder of jars.
+RELEASES = {KAFKA_VERSION: "kafka", "3.9.1": "kafka-3.9"}
 _MAVEN_SECONDS = 600
 
 
@@ -14,38 +16,39 @@ class NoJars(RuntimeError):  # noqa: N818 - what is missing
     """The Kafka jars are not there and could not be fetched; the message has the remedy."""
 
 
-def jars_folder() -> Path:
-    """Where the Kafka jars are or will be."""
-    return build_folder() / "jars" / "kafka"
+def jars_folder(kafka: str = KAFKA_VERSION) -> Path:
+    """Where the jars of a Kafka release are or will be."""
+    return build_folder() / "jars" / RELEASES[kafka]
 
 
-def have_jars() -> bool:
-    """Whether the pinned Kafka jars are there."""
-    return clients_jar().is_file() and (jars_folder() / f"kafka_2.13-{KAFKA_VERSION}.jar").is_file()
+def have_jars(kafka: str = KAFKA_VERSION) -> bool:
+    """Whether the pinned jars of a Kafka release are there."""
+    return all((jars_folder(kafka) / f"{name}-{kafka}.jar").is_file() for name in ("kafka-clients", "kafka_2.13"))
 
 
 def clients_jar() -> Path:
-    """The jar with the client and the message schemas."""
+    """The jar with the message schemas, the newest release's, which knows all versions that are asked for."""
     return jars_folder() / f"kafka-clients-{KAFKA_VERSION}.jar"
 
 
-def need_jars() -> Path:
-    """The folder of the Kafka jars; Maven fetches them first when they are missing.
+def need_jars(kafka: str = KAFKA_VERSION) -> Path:
+    """The folder of a Kafka release's jars; Maven fetches them first when they are missing.
 
     Raises:
         NoJars: when Maven can't.
     """
-    folder = jars_folder()
-    if have_jars():
+    folder = jars_folder(kafka)
+    if have_jars(kafka):
         return folder
-    command = ["mvn", "-q", "-B", "-P", "kafka", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-    progress_console.print(f"fetching Kafka {KAFKA_VERSION}: {' '.join(command)}")
+    profile = RELEASES[kafka]
+    command = ["mvn", "-q", "-B", "-P", profile, "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    progress_console.print(f"fetching Kafka {kafka}: {' '.join(command)}")
     try:
         subprocess.run(command, cwd=CLONE, check=True, timeout=_MAVEN_SECONDS, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.SubprocessError) as error:
         raise NoJars(
             f"no Kafka jars in {folder}, and Maven failed ({error}); run in a clone: {' '.join(command)}"
         ) from None
-    if not have_jars():
-        raise NoJars(f"{folder} has no Kafka {KAFKA_VERSION} after Maven ran; remove it and run: {' '.join(command)}")
+    if not have_jars(kafka):
+        raise NoJars(f"{folder} has no Kafka {kafka} after Maven ran; remove it and run: {' '.join(command)}")
     return folder

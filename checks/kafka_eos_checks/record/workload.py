@@ -1,4 +1,4 @@
-"""The program of a librdkafka client: sends, commits, aborts, and says on standard output what it knows.
+"""The program of a librdkafka client: sends, copies, commits, aborts, and says on standard output what it knows.
 
 A line is the machine's monotonic clock in nanoseconds, a space, and the columns of an event. It is written before a
 call whose invocation it tells, and after the answer that it tells.
@@ -33,6 +33,69 @@ def tell(action: str, phase: str, **columns: Any) -> None:
     sys.stdout.flush()
 
 
+class Source:
+    """The topic that a client copies: a consumer with all of its partitions, outside of any rebalance.
+
+    Its position does not go back by itself when a transaction is aborted.
+    """
+
+    def __init__(self, kafka: Any, workload: Workload) -> None:
+        self.kafka = kafka
+        self.workload = workload
+        self.consumer = kafka.Consumer(
+            {
+                "bootstrap.servers": workload.bootstrap,
+                "client.id": workload.client,
+                "broker.address.family": "v4",
+                "group.id": workload.group,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "reconnect.backoff.max.ms": 250,
+            }
+        )
+        self._kept: dict[int, int] = {}  # by partition, where the next transaction begins
+        self._next: dict[int, int] = {}  # by partition, what is read next
+
+    def begin(self) -> None:
+        """Begin at the committed offsets. Waits for those of a transaction that is not ended yet."""
+        partitions = [
+            self.kafka.TopicPartition(self.workload.source, number) for number in range(self.workload.partitions)
+        ]
+        committed = self.consumer.committed(partitions, _CALL_SECONDS)
+        self._next = {each.partition: max(0, each.offset) for each in committed}
+        self.keep()
+        self.rewind()
+
+    def keep(self) -> None:
+        """What was read was committed."""
+        self._kept = dict(self._next)
+
+    def rewind(self) -> None:
+        """Go back to where the transaction began."""
+        self._next = dict(self._kept)
+        self.consumer.assign(self.offsets())
+
+    def offsets(self) -> list[Any]:
+        """The positions, as confluent-kafka has them."""
+        return [self.kafka.TopicPartition(self.workload.source, *place) for place in sorted(self._next.items())]
+
+    def read(self, records: int) -> list[str]:
+        """The next values, fewer only at the source's end."""
+        values: list[str] = []
+        while len(values) < records and sum(self._next.values()) < self.workload.records:
+            message = self.consumer.poll(1.0)
+            if message is None or message.error() is not None:
+                continue
+            value = message.value().decode()
+            place = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset()}
+            common = {"group": self.workload.group, "isolation": "read_committed", "detail": {"value": value}}
+            tell("Poll", "ok", **place, **common)
+            self._next[message.partition()] = message.offset() + 1
+            values.append(value)
+        return values
+
+
 class Client:
     """One producer with its workload."""
 
@@ -42,6 +105,7 @@ class Client:
         self.sent = 0
         self.transaction: int | None = None
         self.fatal = False
+        self._paused = False
         settings: dict[str, Any] = {
             "bootstrap.servers": workload.bootstrap,
             "client.id": workload.client,
@@ -63,14 +127,16 @@ class Client:
         if workload.transactional_id is not None:
             settings |= {"transactional.id": workload.transactional_id, "transaction.timeout.ms": workload.timeout_ms}
         self.producer = self.kafka.Producer(settings | (workload.config or {}))
+        self.source = Source(self.kafka, workload) if workload.source is not None else None
 
-    def send(self) -> None:
-        """Send the next record."""
-        value = f"{self.workload.prefix}{self.sent}"
-        partition = self.sent % self.workload.partitions
+    def send(self, value: str) -> None:
+        """Send a record."""
+        partition, turn = self.sent % self.workload.partitions, self.sent // self.workload.partitions
+        topics = (self.workload.topic, *self.workload.also)
+        topic = topics[turn % len(topics)]
         self.sent += 1
         common = {
-            "topic": self.workload.topic,
+            "topic": topic,
             "partition": partition,
             "transactional_id": self.workload.transactional_id,
             "detail": {"value": value} | ({} if self.transaction is None else {"transaction": self.transaction}),
@@ -78,7 +144,7 @@ class Client:
         tell("Send", "invoke", **common)
         try:
             self.producer.produce(
-                self.workload.topic,
+                topic,
                 value.encode(),
                 partition=partition,
                 on_delivery=lambda error, message: self._delivered(common, error, message),
@@ -112,7 +178,7 @@ class Client:
 
     def send_all(self) -> None:
         """An idempotent producer's work."""
-        self._send_some(self.workload.records)
+        self._send_some(self._values(self.workload.records))
         self.drain()
         if self.fatal:
             raise _GaveUp
@@ -133,24 +199,49 @@ class Client:
                 raise
             self.fatal = True
 
-    def _send_some(self, records: int) -> None:
+    def _values(self, records: int) -> list[str]:
+        """The values of the next records, that many at most; none when all is done."""
+        if self.source is not None:
+            return self.source.read(records)
+        left = min(records, self.workload.records - self.sent)
+        return [f"{self.workload.prefix}{number}" for number in range(self.sent, self.sent + left)]
+
+    def _send_some(self, values: list[str]) -> None:
         """Send records, with a rest after each batch's worth."""
-        for _ in range(records):
-            self.send()
+        for value in values:
+            self.send(value)
             if self.sent % self.workload.batch == 0:
                 self.pause()
+
+    def _may_pause(self, call: str) -> None:
+        """Pause after a call if that is what the workload says, until a line comes on standard input."""
+        if not self._paused and self.workload.pause_after == call:
+            self._paused = True
+            common = {"transactional_id": self.workload.transactional_id, "detail": {"after": call}}
+            tell("Pause", "invoke", **common)
+            sys.stdin.readline()
+            tell("Pause", "ok", **common)
 
     def transactions(self) -> None:
         """A transactional producer's work."""
         dice = random.Random(self.workload.seed)
         self._call(None, {}, lambda: self.producer.init_transactions(_CALL_SECONDS))
+        self._may_pause("init")
+        if self.source is not None:
+            self.source.begin()
         for self.transaction in itertools.count():
-            if self.sent >= self.workload.records:
+            values = self._values(self.workload.transaction_size)
+            if not values:
                 return
             common = {"transactional_id": self.workload.transactional_id, "detail": {"transaction": self.transaction}}
             self._call("BeginTransaction", common, self.producer.begin_transaction)
+            self._may_pause("begin")
             try:
-                self._send_some(min(self.workload.transaction_size, self.workload.records - self.sent))
+                self._send_some(values)
+                self._may_pause("produce")
+                self.drain()
+                self._may_pause("flush")
+                self._send_offsets(common)
                 if dice.random() < self.workload.abort_chance:
                     self._abort(common)
                 else:
@@ -158,14 +249,36 @@ class Client:
             except _MustAbort:
                 self._abort(common)
 
+    def _send_offsets(self, common: dict[str, Any]) -> None:
+        """Make the source's offsets part of the transaction."""
+        if self.source is None:
+            return
+        offsets, group = self.source.offsets(), self.source.consumer.consumer_group_metadata()
+        told = {str(each.partition): each.offset for each in offsets}
+        about = common | {"topic": self.workload.source, "group": self.workload.group}
+        about["detail"] = common["detail"] | {"offsets": told}
+        if not self._call(
+            "SendOffsetsToTransaction",
+            about,
+            lambda: self.producer.send_offsets_to_transaction(offsets, group, _CALL_SECONDS),
+        ):
+            raise _MustAbort
+        self._may_pause("send_offsets")
+
     def _commit(self, common: dict[str, Any]) -> None:
         if not self._call("CommitTransaction", common, lambda: self.producer.commit_transaction(_CALL_SECONDS)):
             self._abort(common)
+            return
+        if self.source is not None:
+            self.source.keep()
+        self._may_pause("commit")
 
     def _abort(self, common: dict[str, Any]) -> None:
         # Flushed first: abort as the first act after begin is sometimes fatal (librdkafka issue 4849).
         self.drain()
         self._call("AbortTransaction", common, lambda: self.producer.abort_transaction(_CALL_SECONDS))
+        if self.source is not None:
+            self.source.rewind()
 
     def _call(self, action: str | None, common: dict[str, Any], call: Callable[[], None]) -> bool:
         """Make a transactional call and tell it; False when the transaction must be aborted.

@@ -5,7 +5,7 @@ import pytest
 from kafka_eos_checks import cli
 from kafka_eos_checks.record import command, jars
 from kafka_eos_checks.record.command import chosen, holds_records
-from kafka_eos_checks.record.scenarios import CLUSTERS, SCENARIOS
+from kafka_eos_checks.record.stage import CLUSTERS, SCENARIOS
 
 
 def test_a_clusters_name_stands_for_all_of_its_scenarios() -> None:
