@@ -31,8 +31,9 @@ model-check: setup ## check every model of the small and full tiers with TLC
 model-check-deep: setup ## the deep tier too: larger constants, more than an hour
 	$(KAFKA_EOS) model-check --tier deep --json $(VERDICTS)/model-check-deep.json
 
-mutants: setup ## every mutant against TLC, graph equality and replay, as a matrix
+mutants: setup ## every mutant as a matrix, then every conjunct of every guard taken away
 	$(KAFKA_EOS) mutants --json $(VERDICTS)/mutants.json
+	$(KAFKA_EOS) conjuncts --json $(VERDICTS)/conjuncts.json
 
 conformance: setup ## compare the reference's state graphs with TLC's, and validate traces
 	$(KAFKA_EOS) conformance --json $(VERDICTS)/graphs.json

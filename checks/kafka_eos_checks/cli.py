@@ -30,6 +30,10 @@ SUBCOMMANDS = {
         "kafka_eos_checks.mutant_matrix",
         "every mutant against TLC, graph equality and replay",
     ),
+    "conjuncts": (
+        "kafka_eos_checks.conjuncts.command",
+        "take away every conjunct of every guard, in the spec and in the reference",
+    ),
     "traces": (
         "kafka_eos_checks.trace_check",
         "validate recorded and simulated runs against the spec, with two judges",

@@ -329,6 +329,45 @@ def compare(
     return comparison
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedGraph:
+    """TLC's graph with its states loaded into the machine, to be compared again after a change of the machine."""
+
+    graph: StateGraph
+    states: Sequence[Any]
+
+    def first_difference(self) -> str:
+        """The difference nearest to the initial state, "" when machine and graph are equal.
+
+        The initial states are equal, so it is enough that every instance does in every state what the graph says.
+        """
+        comparison = Comparison(model=self.graph.model)
+        _inject(self.graph, self.states, comparison, lambda _: None, enough=1)
+        if comparison.equal:
+            return ""
+        first = comparison.differences[0]
+        return f"{instance_text(self.graph.instances[first.instance])}: {first.what}"
+
+
+def load_graph(model: Model) -> LoadedGraph:
+    """Export the graph of a model and load it into the reference's machine.
+
+    Raises:
+        GraphUnusable: when TLC gives no graph, or the machine as it is differs from it.
+        MalformedRegistry: when the registry's entry does not fit the machine.
+    """
+    cls = model.machine_class()
+    graph = export(model, cls)
+    comparison = Comparison(model=model.name)
+    constants = model.machine_constants(cls)
+    found = LoadedGraph(graph=graph, states=_load_all(graph, cls, constants, comparison))
+    differs = not comparison.equal or [found.states[place] for place in graph.initial] != [cls.initial(constants)]
+    difference = "a state cannot be loaded, or the initial ones differ" if differs else found.first_difference()
+    if difference:
+        raise GraphUnusable(f"{model.name}: the reference differs from the spec as it is: {difference}")
+    return found
+
+
 def explain(graph: StateGraph, comparison: Comparison) -> str:
     """The nearest difference: the shortest path to it, then the two floors side by side."""
     difference = comparison.differences[0]

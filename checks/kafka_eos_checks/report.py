@@ -37,6 +37,15 @@ KINDS = {
         "A TLA+ model, searched completely by TLC: its properties hold, in exactly the states expected.",
     ),
     "mutant": ("Mutants", "The same model with one rule changed. It must violate the property named."),
+    "conjunct": (
+        "Guards of the spec",
+        "Every conjunct of every guard taken away, one at a time: how many a property, an evaluation error or another "
+        "state graph shows, and what is left.",
+    ),
+    "reference-conjunct": (
+        "Guards of the reference",
+        "The same in the Python machines, each compared with TLC's graph of the unchanged spec.",
+    ),
     "graph": (
         "Same graph",
         "TLC's state graph against the Python reference's: every state, every edge, every refusal.",

