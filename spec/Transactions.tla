@@ -48,7 +48,7 @@ VARIABLES
     toMark,              \* the partitions whose marker the coordinator has no acknowledgement for
     logs,                \* of each partition: its entries, and what its leader knows of the producer
     clients,             \* of each instance: its state
-    outcome,             \* of each instance's transactions, as it sees them
+    outcome,             \* of each instance's transactions, as it sees them: none, open, committing, committed or aborted
     stored,              \* the batches that were acknowledged to an instance: [instance, number, partition]
     initRequests,        \* the requests on their way …
     addRequests,
@@ -203,8 +203,9 @@ End(instance, commit) ==
     /\ endRequests' = endRequests \cup {[instance |-> instance, number |-> clients[instance].number,
                                          version |-> clients[instance].version, epoch |-> clients[instance].epoch,
                                          commit |-> commit]}
+    /\ outcome' = [outcome EXCEPT ![instance][clients[instance].number] = IF commit THEN "committing" ELSE @]
     /\ answers' = {answer \in answers : answer.instance # instance}
-    /\ UNCHANGED <<coordinatorVars, logs, outcome, stored, initRequests, addRequests, produceRequests, verifying, verified,
+    /\ UNCHANGED <<coordinatorVars, logs, stored, initRequests, addRequests, produceRequests, verifying, verified,
                    markerRequests, faults>>
 
 (* What becomes of a client that finds version 2: it needs a new epoch, for the old one names its earlier transactions *)
@@ -604,6 +605,30 @@ Next ==
 
 Spec == Init /\ [][Next]_vars
 
+(* What is sent arrives, those that live go on, and a transaction whose producer is gone times out. An application ends *)
+(* what it has begun.                                                                                                  *)
+Fairness ==
+    /\ WF_vars(CompleteTransaction)
+    /\ WF_vars(~OwnerIsAlive /\ TimeOut)
+    /\ \A partition \in Partitions :
+        /\ WF_vars(SendMarker(partition))
+        /\ WF_vars(\E version \in Versions, epoch \in Epochs, commit \in BOOLEAN, number \in CoordinatorEpochs :
+                      HandleMarker(partition, version, epoch, commit, number))
+    /\ \A instance \in Instances :
+        /\ WF_vars(HandleInit(instance))
+        /\ WF_vars(Receive(instance))
+        /\ WF_vars(\E partition \in Partitions : AddPartition(instance, partition))
+        /\ WF_vars(\E commit \in BOOLEAN : End(instance, commit))
+        /\ \A number \in Numbers :
+            /\ WF_vars(\E commit \in BOOLEAN : HandleEnd(instance, number, commit, FALSE))
+            /\ \A partition \in Partitions :
+                /\ WF_vars(HandleAdd(instance, number, partition))
+                /\ WF_vars(StartVerification(instance, number, partition))
+                /\ WF_vars(Verify(instance, number, partition))
+                /\ WF_vars(AppendVerified(instance, number, partition) \/ AppendUnverified(instance, number, partition))
+
+FairSpec == Spec /\ Fairness
+
 (***************************************************************************)
 (* Properties, over the partitions' logs and what the instances see        *)
 (***************************************************************************)
@@ -615,12 +640,15 @@ Fate(partition, i) ==
     IN  IF markers = {} THEN "undecided"
         ELSE entries[CHOOSE j \in markers : \A k \in markers : j <= k].kind
 
-(* The fates of the batches of one transaction, on all partitions. *)
-Fates(instance, number) ==
-    UNION {{Fate(partition, i) : i \in {j \in DOMAIN logs[partition].entries :
-                /\ logs[partition].entries[j].kind = "data"
-                /\ logs[partition].entries[j].instance = instance
-                /\ logs[partition].entries[j].number = number}} : partition \in Partitions}
+(* The fates of the batches of one transaction in a partition. *)
+FatesIn(partition, instance, number) ==
+    {Fate(partition, i) : i \in {j \in DOMAIN logs[partition].entries :
+        /\ logs[partition].entries[j].kind = "data"
+        /\ logs[partition].entries[j].instance = instance
+        /\ logs[partition].entries[j].number = number}}
+
+(* … and on all partitions. *)
+Fates(instance, number) == UNION {FatesIn(partition, instance, number) : partition \in Partitions}
 
 (* No transaction is committed here and aborted there. *)
 AllOrNone ==
@@ -639,6 +667,11 @@ CommittedIsKept ==
 AbortedIsGone ==
     \A instance \in Instances, number \in Numbers :
         outcome[instance][number] = "aborted" => "commit" \notin Fates(instance, number)
+
+(* What is committed, its instance has asked to commit. *)
+CommittedAsAsked ==
+    \A instance \in Instances, number \in Numbers :
+        "commit" \in Fates(instance, number) => outcome[instance][number] \in {"committing", "committed"}
 
 (* A marker decides the batches of one transaction. *)
 OneTransactionPerMarker ==
@@ -663,6 +696,14 @@ Fenced ==
             => \A other \in Instances \ {batch.instance} :
                   ~(batch.epoch < clients[other].epoch /\ clients[other].epoch <= marker.epoch)
 
+(* Once an instance has asked for an epoch and was told to wait, no other one's transaction begins. Refuted in version *)
+(* 2: the one whose transaction was aborted for it may abort it too, and learns the new epoch from the answer.         *)
+FirstAnswerFences ==
+    \A instance \in Instances :
+        LET client == clients[instance] IN
+        client.state = "new" /\ client.asked /\ client.awaits = "nothing" /\ client.epoch = NoEpoch
+            => transaction.state # "ONGOING"
+
 (* Whatever is prepared can go on: markers are still to be sent, on their way, or all there. (A refused marker is not *)
 (* sent again before the next failover.)                                                                             *)
 NothingIsStuck ==
@@ -676,5 +717,55 @@ OnlyLegalTransitions ==
 NoSpuriousError ==
     \A instance \in Instances : clients[instance].state = "failed" =>
         faults > 0 \/ \E other \in Instances \ {instance} : clients[other].asked
+
+(* Every transaction ends, as long as its instance lives and nobody has fenced it. *)
+EveryTransactionEnds ==
+    \A instance \in Instances, number \in Numbers :
+        outcome[instance][number] \in {"open", "committing"} ~>
+            \/ outcome[instance][number] \in {"committed", "aborted"}
+            \/ clients[instance].state \in {"failed", "crashed"}
+
+(* The coordinator comes to rest, whoever is gone. *)
+CoordinatorComesToRest == ~IsAtRest ~> IsAtRest
+
+(* A partition's open transaction ends, so that the last stable offset goes on. *)
+EveryPartitionCatchesUp == \A partition \in Partitions : logs[partition].open ~> ~logs[partition].open
+
+(***************************************************************************)
+(* Refinement                                                              *)
+(***************************************************************************)
+
+(* What becomes of a transaction's batches: decided by the coordinator's record while their markers are missing. *)
+FateOf(instance, number) ==
+    LET fates    == Fates(instance, number)
+        prepared == IsPrepared /\ \E partition \in toMark : "undecided" \in FatesIn(partition, instance, number)
+    IN  IF outcome[instance][number] = "none" THEN "none"
+        ELSE IF "commit" \in fates \/ (prepared /\ Commits) THEN "commit"
+        ELSE IF "abort" \in fates \/ (prepared /\ ~Commits) THEN "abort"
+        ELSE "open"
+
+WrittenBy(instance, number) == {partition \in Partitions : FatesIn(partition, instance, number) # {}}
+
+(* What a read_committed reader of a partition finds. *)
+VisibleIn(partition) ==
+    LET entries   == logs[partition].entries
+        committed == SelectSeq([i \in DOMAIN entries |-> [entry |-> entries[i], offset |-> i]],
+                               LAMBDA one : one.entry.kind = "data" /\ Fate(partition, one.offset) = "commit")
+    IN  [i \in DOMAIN committed |-> <<committed[i].entry.instance, committed[i].entry.number>>]
+
+FencedInstances ==
+    {instance \in Instances : \E other \in Instances : clients[other].epoch > clients[instance].epoch}
+
+Atomic == INSTANCE AtomicTransactions WITH
+    fate    <- [one \in Instances \X Numbers |-> FateOf(one[1], one[2])],
+    written <- [one \in Instances \X Numbers |-> WrittenBy(one[1], one[2])],
+    visible <- [partition \in Partitions |-> VisibleIn(partition)],
+    outcome <- [one \in Instances \X Numbers |-> outcome[one[1]][one[2]]],
+    fenced  <- FencedInstances
+
+RefinesAtomicTransactions == Atomic!AtomicSpec
+
+(* What readers find of a transaction they find in all partitions at once. Refuted. *)
+VisibleTogether == Atomic!VisibleTogether
 
 =============================================================================

@@ -410,8 +410,10 @@ class Transactions:
         request = EndRequest(
             instance=instance, number=client.number, version=client.version, epoch=client.epoch, commit=commit
         )
+        results = self.outcome[instance].set(client.number, "committing") if commit else self.outcome[instance]
         return replace(
             after,
+            outcome=self.outcome.set(instance, results),
             end_requests=self.end_requests | {request},
             answers=frozenset(answer for answer in self.answers if answer.instance != instance),
         )
