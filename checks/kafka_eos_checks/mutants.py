@@ -5,17 +5,31 @@ A mutant of the registry replaces operators of the spec by others. :func:`mutate
 ``is_duplicate``, wherever that stands: in the machine, in its logs, or in its limits.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
+from pyrsistent import pvector
+
+from kafka_eos.consumer import Consumer
 from kafka_eos.epoch_bump import NOBODY, EpochBump, Identity
 from kafka_eos.errors import ErrorCode
 from kafka_eos.idempotent_producer import Batches, IdempotentProducer, Producer
 from kafka_eos.machine import Machine
 from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Limits, Log, Producers, ProducerState
+from kafka_eos.read_committed import AbortedTransaction, IndexedTransaction, ReadCommitted
 from kafka_eos.spec_mapping import snake_case
 from kafka_eos.transaction_log import TransactionState
+from kafka_eos.transactional_partition import (
+    NO_OFFSET,
+    NO_PRODUCER,
+    LeaderLog,
+    LogEntry,
+    PartitionProducer,
+    TransactionalPartition,
+    UnstableTransaction,
+)
 from kafka_eos.transactions import COMPLETED, DECIDE, Client, Marker, Transaction, TransactionalLog, Transactions
 
 
@@ -358,3 +372,183 @@ def decision_forgotten(state: Transactions) -> Transaction:
     return (
         replace(state.transaction, state=TransactionState.PREPARE_ABORT) if state.is_prepared() else state.transaction
     )
+
+
+# --- rules of TransactionalPartition ------------------------------------------------------------------------------
+
+
+def any_batch_epoch(state: TransactionalPartition, producer: PartitionProducer, batch: LogEntry) -> bool:
+    """For ``is_old_batch``: a leader takes batches of any epoch."""
+    return False
+
+
+def plain_inside(state: TransactionalPartition, producer: PartitionProducer, batch: LogEntry) -> bool:
+    """For ``is_outside_transaction``: a batch of no transaction may stand inside one."""
+    return False
+
+
+def any_marker_epoch(state: TransactionalPartition, producer: PartitionProducer, marker: LogEntry) -> bool:
+    """For ``is_old_marker``: a leader takes markers of any epoch."""
+    return False
+
+
+def own_epoch_ends(state: TransactionalPartition, producer: PartitionProducer, marker: LogEntry) -> bool:
+    """For ``is_old_marker``: a marker of an open transaction's own epoch ends it, as before Kafka 4.2 (KAFKA-19446)."""
+    return marker.epoch < producer.epoch
+
+
+def no_marker_twice(state: TransactionalPartition, producer: PartitionProducer, marker: LogEntry) -> bool:
+    """For ``is_old_marker``: a marker that has been written is refused when it comes again (KAFKA-19999)."""
+    return marker.epoch <= producer.epoch
+
+
+def any_coordinator(state: TransactionalPartition, producer: PartitionProducer, marker: LogEntry) -> bool:
+    """For ``is_of_old_coordinator``: a leader takes markers of a coordinator that has been replaced (KAFKA-9144)."""
+    return False
+
+
+def nothing_indexed(state: TransactionalPartition, marker: LogEntry) -> bool:
+    """For ``is_indexed``: the index gets no entry at all."""
+    return False
+
+
+def committed_indexed(state: TransactionalPartition, marker: LogEntry) -> bool:
+    """For ``is_indexed``: committed transactions are in the index as well."""
+    return True
+
+
+def nothing_else_open(
+    state: TransactionalPartition, transactions: Iterable[UnstableTransaction], producer_id: int, offset: int
+) -> int:
+    """For ``stable_offset_after``: an entry of the index claims that nothing else was open."""
+    return offset + 1
+
+
+def completed_unindexed(state: TransactionalPartition, before: LeaderLog, given: LogEntry) -> LeaderLog:
+    """For ``without_index_entry``: the last stable offset moves on although the index lacks the entry (KAFKA-7866)."""
+    entry = state.at_end(before, given)
+    return state.with_completed(
+        state.with_entry(before, entry), entry, before.producers[entry.producer_id].first_offset
+    )
+
+
+def index_not_rebuilt(state: TransactionalPartition, before: LeaderLog, entries: Iterable[LogEntry]) -> LeaderLog:
+    """For ``replay``: a replica that becomes the leader has no index."""
+    for entry in entries:
+        before = replace(state.written(before, entry), aborted_index=pvector())
+    return before
+
+
+def transactions_not_rebuilt(
+    state: TransactionalPartition, before: LeaderLog, entries: Iterable[LogEntry]
+) -> LeaderLog:
+    """For ``replay``: a replica that becomes the leader knows of no transaction that is open."""
+    for entry in entries:
+        before = replace(state.written(before, entry), transactions=frozenset())
+    return before
+
+
+def open_only(state: TransactionalPartition) -> frozenset[int]:
+    """For ``unstable_offsets``: a marker counts before it is replicated."""
+    return frozenset(t.first_offset for t in state.log.transactions if t.last_offset == NO_OFFSET)
+
+
+def last_unstable_offset(state: TransactionalPartition) -> int:
+    """For ``first_unstable_offset``: the last of the open transactions decides, not the first."""
+    return max(state.unstable_offsets())
+
+
+def high_watermark_only(state: TransactionalPartition) -> int:
+    """For ``last_stable_offset``: whatever is replicated is stable."""
+    return state.high_watermark
+
+
+def expire_inside(state: TransactionalPartition, producer: PartitionProducer) -> bool:
+    """For ``may_expire``: a producer may be forgotten in the middle of a transaction."""
+    return True
+
+
+def forgotten_transactions(state: TransactionalPartition, before: LeaderLog, producer_id: int) -> LeaderLog:
+    """For ``forgotten``, together with it: its transactions are forgotten as well."""
+    kept = frozenset(t for t in before.transactions if t.producer_id != producer_id)
+    return replace(before, producers=before.producers.set(producer_id, NO_PRODUCER), transactions=kept)
+
+
+def marker_cleaned_early(state: TransactionalPartition, marker: LogEntry) -> bool:
+    """For ``may_clean_marker``: a marker goes before the batches of its transaction (KAFKA-8351, KAFKA-14055)."""
+    return True
+
+
+# --- rules of Consumer --------------------------------------------------------------------------------------------
+
+
+def limit_included(state: Consumer) -> int:
+    """For ``committed_limit``: the last stable offset is read as well."""
+    return min(state.high_watermark, state.last_stable_offset() + 1)
+
+
+def upper_bound_too_small(state: Consumer, fetched: Sequence[LogEntry]) -> int:
+    """For ``upper_bound``: the response's last entry is not looked for (KAFKA-17801)."""
+    return fetched[-1].offset
+
+
+def upper_bound_at_log_end(state: Consumer, fetched: Sequence[LogEntry]) -> int:
+    """For ``upper_bound``: as coarse as can be, up to the end of the log."""
+    return state.log_end_offset(state.log)
+
+
+def list_lost(state: Consumer, position: int, upper: int) -> list[AbortedTransaction]:
+    """For ``collect_aborted``: the response loses its list (KAFKA-5376)."""
+    return []
+
+
+def begins_inside(state: ReadCommitted, transaction: IndexedTransaction, position: int, upper: int) -> bool:
+    """For ``overlaps``: only those that begin in the response."""
+    return position <= transaction.first_offset < upper
+
+
+def stops_at_first_behind(state: ReadCommitted, transaction: IndexedTransaction, upper: int) -> bool:
+    """For ``ends_scan``: the search ends with the first transaction that begins behind the response."""
+    return transaction.first_offset >= upper
+
+
+def stops_at_last_behind(state: ReadCommitted, transaction: IndexedTransaction, upper: int) -> bool:
+    """For ``ends_scan``: the search ends with the first transaction that ends behind the response."""
+    return transaction.last_offset >= upper
+
+
+def begun_before(state: ReadCommitted, transaction: AbortedTransaction, entry: LogEntry) -> bool:
+    """For ``has_begun``: a transaction begins after its first record."""
+    return transaction.first_offset < entry.last_offset
+
+
+def begun_already(state: ReadCommitted, transaction: AbortedTransaction, entry: LogEntry) -> bool:
+    """For ``has_begun``: every transaction of the list has begun where the response begins."""
+    return True
+
+
+def list_taken_as_sorted(
+    state: ReadCommitted, aborted: Sequence[AbortedTransaction], waiting: frozenset[int], entry: LogEntry
+) -> frozenset[int]:
+    """For ``begun``: the list is taken to be in the order of first offsets (franz-go 1.21.4)."""
+    return frozenset(takewhile(lambda place: state.has_begun(aborted[place], entry), sorted(waiting)))
+
+
+def abort_never_ends(state: ReadCommitted, active: frozenset[int], entry: LogEntry) -> frozenset[int]:
+    """For ``still_active``: an abort marker does not end what it aborts (librdkafka 1.7.0)."""
+    return active
+
+
+def commit_ends_too(state: ReadCommitted, active: frozenset[int], entry: LogEntry) -> frozenset[int]:
+    """For ``still_active``: a commit marker clears the producer as well."""
+    return active - {entry.producer_id} if entry.is_marker else active
+
+
+def markers_passed_on(state: ReadCommitted, entry: LogEntry) -> bool:
+    """For ``is_passed_on``: markers are passed on like records."""
+    return True
+
+
+def position_of_records(state: Consumer, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:
+    """For ``next_position``: the position follows the last record passed on, if there was one (aiokafka 781)."""
+    return read[-1] + 1 if read else position

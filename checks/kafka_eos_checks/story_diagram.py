@@ -11,7 +11,7 @@ from kafka_eos_checks.sequence_diagram import Step as Arrow
 from kafka_eos_checks.story import Step
 
 CLIENT, COORDINATOR, CONTROLLER = "producer", "coordinator", "controller"
-REPLICA, INSTANCE = "replica {0}", "instance {0}"
+REPLICA, INSTANCE, WRITER = "replica {0}", "instance {0}", "producer {0}"
 
 UNKNOWN = "?"
 MOST_PLACES = 3  # no row of the table looks further than an action's third argument
@@ -73,6 +73,18 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "HandleMarker": ("partition {0}", COORDINATOR, Kind.REPLY),
         "RepeatMarker": ("partition {0}", COORDINATOR, Kind.REPLY),
     },
+    "Consumer": {
+        "AppendBatch": (WRITER, "leader", Kind.MESSAGE),
+        "AppendMarker": (COORDINATOR, "leader", Kind.MESSAGE),
+        "FailIndexEntry": (COORDINATOR, "leader", Kind.REFUSED),
+        "AdvanceHighWatermark": ("leader", "", Kind.EVENT),
+        "ElectLeader": (CONTROLLER, "leader", Kind.MESSAGE),
+        "ExpireProducer": ("leader", "", Kind.EVENT),
+        "Clean": ("leader", "", Kind.EVENT),
+        "FetchCommitted": ("leader", "reader", Kind.REPLY),
+        "FetchUncommitted": ("leader", "reader of all", Kind.REPLY),
+        "FetchAndHold": ("leader", "reader that holds back", Kind.REPLY),
+    },
     "EpochBump": {
         "RequestBump": (CLIENT, COORDINATOR, Kind.MESSAGE),
         "RepeatBump": (CLIENT, COORDINATOR, Kind.MESSAGE),
@@ -86,6 +98,7 @@ _ROLES = {
     "producer": Role.CLIENT,
     "another instance": Role.CLIENT,
     "instance": Role.CLIENT,
+    "reader": Role.CLIENT,
     "coordinator": Role.COORDINATOR,
     "controller": Role.COORDINATOR,
     "leader": Role.PARTITION,

@@ -172,7 +172,7 @@ def machines() -> list[type[Any]]:
 
 
 # The operator that is the disjunction of a module's actions, where the module is only ever extended.
-STEPS = {"ReplicatedLog": "ReplicaStep"}
+STEPS = {"ReplicatedLog": "ReplicaStep", "TransactionalPartition": "PartitionStep"}
 
 
 def step_of(machine: type[Any]) -> str:

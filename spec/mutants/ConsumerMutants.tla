@@ -1,0 +1,82 @@
+---------------------------- MODULE ConsumerMutants ---------------------------
+(***************************************************************************)
+(* Rules of reading with one thing changed, and claims that do not hold. A *)
+(* model puts one of them in the place of the rule; the Python function of *)
+(* the same name does the same to the reference.                           *)
+(***************************************************************************)
+EXTENDS Consumer, TransactionalPartitionMutants
+
+(* for CommittedLimit: the last stable offset is read as well *)
+LimitIncluded == Smaller(highWatermark, LastStableOffset + 1)
+
+(* for UpperBound: the response's last entry is not looked for (KAFKA-17801) *)
+UpperBoundTooSmall(fetched) == fetched[Len(fetched)].offset
+
+(* for UpperBound: as coarse as can be, up to the end of the log *)
+UpperBoundAtLogEnd(fetched) == LogEndOffset(log)
+
+(* for CollectAborted: the response loses its list (KAFKA-5376) *)
+ListLost(position, upper) == <<>>
+
+(* for Overlaps: only those that begin in the response *)
+BeginsInside(transaction, position, upper) ==
+    transaction.firstOffset >= position /\ transaction.firstOffset < upper
+
+(* for EndsScan: the search ends with the first transaction that begins behind the response *)
+StopsAtFirstBehind(transaction, upper) == transaction.firstOffset >= upper
+
+(* for EndsScan: the search ends with the first transaction that ends behind the response *)
+StopsAtLastBehind(transaction, upper) == transaction.lastOffset >= upper
+
+(* for HasBegun: a transaction begins after its first record *)
+BegunBefore(transaction, entry) == transaction.firstOffset < entry.offset
+
+(* for HasBegun: every transaction of the list has begun where the response begins *)
+BegunAlready(transaction, entry) == TRUE
+
+(* for Begun: the list is taken to be in the order of first offsets (franz-go 1.21.4) *)
+ListTakenAsSorted(aborted, waiting, entry) ==
+    {k \in waiting : \A l \in waiting : l <= k => HasBegun(aborted[l], entry)}
+
+(* for StillActive: an abort marker does not end what it aborts (librdkafka 1.7.0) *)
+AbortNeverEnds(active, entry) == active
+
+(* for StillActive: a commit marker clears the producer as well *)
+CommitEndsToo(active, entry) == IF IsMarker(entry) THEN active \ {entry.producerId} ELSE active
+
+(* for IsPassedOn: markers are passed on like records *)
+MarkersPassedOn(entry) == TRUE
+
+(* for NextPosition: the position follows the last record passed on, if there was one (aiokafka 781) *)
+PositionOfRecords(position, fetched, read) == IF read = <<>> THEN position ELSE read[Len(read)] + 1
+
+(* The last stable offset is less than the first offset of every open transaction. *)
+StableOffsetIsLess ==
+    \A i \in Batches(log.entries) : Fate(log.entries, i) = "open" => LastStableOffset < log.entries[i].offset
+
+(* What is committed, marker and all, on every replica, is there to be read. *)
+CommittedIsReadable ==
+    \A i \in Batches(log.entries) :
+        log.entries[i].offset < highWatermark /\ Fate(log.entries, i) \in {"plain", "commit"}
+            /\ IsDecidedBelow(i, highWatermark) => log.entries[i].offset < LastStableOffset
+
+(* Who was given a record of a transaction was given all of them. *)
+TransactionIsSeenAtOnce ==
+    \A reader \in ReadersOfCommitted : \A j \in DOMAIN log.entries :
+        LET batches == BatchesEndedBy(log.entries, j)
+        IN  IsMarker(log.entries[j]) /\ batches \cap PlacesOf(reader) # {} => batches \subseteq PlacesOf(reader)
+
+(* The buffering reader never holds more than one record. *)
+OneRecordIsHeld == mostHeld <= 1
+
+(* Interesting states, which have to be reached *)
+HasFilteredAborted  == \E i \in Batches(log.entries) :
+                           Fate(log.entries, i) = "abort" /\ log.entries[i].offset < positions["read_committed"]
+HasReadCommitted    == \E i \in PlacesOf("read_committed") : Fate(log.entries, i) = "commit"
+HasReadAborted      == \E i \in PlacesOf("read_uncommitted") : Fate(log.entries, i) = "abort"
+HasReadOpen         == \E i \in PlacesOf("read_uncommitted") : Fate(log.entries, i) = "open"
+HasPositionAbove    == positions["read_committed"] > LastStableOffset
+HasBufferedMore     == mostHeld > 1
+HasOvertaken        == positions["buffering"] > LastStableOffset /\ delivered["buffering"] # <<>>
+
+=============================================================================

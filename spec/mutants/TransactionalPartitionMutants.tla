@@ -1,0 +1,86 @@
+--------------------- MODULE TransactionalPartitionMutants --------------------
+(***************************************************************************)
+(* Rules of a partition that transactions write to, with one thing         *)
+(* changed. A model puts one of them in the place of the rule; the Python  *)
+(* function of the same name does the same to the reference.               *)
+(***************************************************************************)
+EXTENDS TransactionalPartition
+
+(* for IsOldBatch: a leader takes batches of any epoch *)
+AnyBatchEpoch(producer, batch) == FALSE
+
+(* for IsOutsideTransaction: a batch of no transaction may stand inside one *)
+PlainInside(producer, batch) == FALSE
+
+(* for IsOldMarker: a leader takes markers of any epoch *)
+AnyMarkerEpoch(producer, marker) == FALSE
+
+(* for IsOldMarker: a marker of an open transaction's own epoch ends it, as before Kafka 4.2 (KAFKA-19446) *)
+OwnEpochEnds(producer, marker) == marker.epoch < producer.epoch
+
+(* for IsOldMarker: a marker that has been written is refused when it comes again (KAFKA-19999) *)
+NoMarkerTwice(producer, marker) == marker.epoch <= producer.epoch
+
+(* for IsOfOldCoordinator: a leader takes markers of a coordinator that has been replaced (KAFKA-9144) *)
+AnyCoordinator(producer, marker) == FALSE
+
+(* for IsIndexed: the index gets no entry at all *)
+NothingIndexed(marker) == FALSE
+
+(* for IsIndexed: committed transactions are in the index as well *)
+CommittedIndexed(marker) == TRUE
+
+(* for StableOffsetAfter: an entry of the index claims that nothing else was open *)
+NothingElseOpen(transactions, producerId, offset) == offset + 1
+
+(* for WithoutIndexEntry: the last stable offset moves on although the index lacks the entry (KAFKA-7866) *)
+CompletedUnindexed(before, given) ==
+    LET entry == AtEnd(before, given)
+    IN  WithCompleted(WithEntry(before, entry), entry, before.producers[entry.producerId].firstOffset)
+
+RECURSIVE IndexNotRebuilt(_, _)
+(* for Replay: a replica that becomes the leader has no index *)
+IndexNotRebuilt(before, entries) ==
+    IF entries = <<>> THEN before
+    ELSE IndexNotRebuilt([Written(before, Head(entries)) EXCEPT !.abortedIndex = <<>>], Tail(entries))
+
+RECURSIVE TransactionsNotRebuilt(_, _)
+(* for Replay: a replica that becomes the leader knows of no transaction that is open *)
+TransactionsNotRebuilt(before, entries) ==
+    IF entries = <<>> THEN before
+    ELSE TransactionsNotRebuilt([Written(before, Head(entries)) EXCEPT !.transactions = {}], Tail(entries))
+
+(* for UnstableOffsets: a marker counts before it is replicated *)
+OpenOnly == {t.firstOffset : t \in {transaction \in log.transactions : transaction.lastOffset = NoOffset}}
+
+(* for FirstUnstableOffset: the last of the open transactions decides, not the first *)
+LastUnstableOffset == CHOOSE offset \in UnstableOffsets : \A other \in UnstableOffsets : other <= offset
+
+(* for LastStableOffset: whatever is replicated is stable *)
+HighWatermarkOnly == highWatermark
+
+(* for MayExpire: a producer may be forgotten in the middle of a transaction *)
+ExpireInside(producer) == TRUE
+
+(* for Forgotten, together with it: its transactions are forgotten as well *)
+ForgottenTransactions(before, producerId) ==
+    [before EXCEPT !.producers = [@ EXCEPT ![producerId] = NoProducer],
+                   !.transactions = {t \in @ : t.producerId # producerId}]
+
+(* for MayCleanMarker: a marker goes before the batches of its transaction (KAFKA-8351, KAFKA-14055) *)
+MarkerCleanedEarly(i) == TRUE
+
+(* Interesting states, which have to be reached *)
+HasIndexEntry      == log.abortedIndex # <<>>
+HasUnindexed       == \E i \in Batches(log.entries) : IsUnindexed(i)
+HasOverlap         == \E k, l \in DOMAIN log.abortedIndex :
+                          k < l /\ log.abortedIndex[l].firstOffset < log.abortedIndex[k].lastOffset
+HasUnreplicated    == \E transaction \in log.transactions : transaction.lastOffset # NoOffset
+HasOldWatermark    == highWatermark < replicated
+HasMergedEpochs    == \E j \in DOMAIN log.entries : IsMarker(log.entries[j]) /\
+                          Cardinality({log.entries[i].epoch : i \in BatchesEndedBy(log.entries, j)}) > 1
+HasForgotten       == \E i \in DOMAIN log.entries : log.producers[log.entries[i].producerId] = NoProducer
+HasCleanedMarker   == \E i, j \in DOMAIN log.entries :
+                          j = i + 1 /\ log.entries[j].offset > log.entries[i].offset + 2
+
+=============================================================================
