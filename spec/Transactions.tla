@@ -208,8 +208,9 @@ End(instance, commit) ==
     /\ UNCHANGED <<coordinatorVars, logs, stored, initRequests, addRequests, produceRequests, verifying, verified,
                    markerRequests, faults>>
 
-(* What becomes of a client that finds version 2: it needs a new epoch, for the old one names its earlier transactions *)
-(* too (KAFKA-18227).                                                                                                 *)
+(* It needs a new epoch, for the old one names its earlier transactions too (KAFKA-18227). *)
+
+(* What becomes of a client that finds version 2. *)
 Upgraded(client) == [client EXCEPT !.version = 2, !.state = "new"]
 
 (* An instance between two transactions finds that the cluster has version 2 by now. *)
@@ -550,7 +551,9 @@ RepeatMarker(partition, version, epoch, commit, number, acknowledged) ==
     /\ UNCHANGED <<transaction, coordinatorEpoch, clientVars, initRequests, addRequests, produceRequests, verifying, verified, endRequests,
                    markerRequests, answers>>
 
-(* The markers that are missing when a partition's leader changes: those under way to it come back and are sent again. *)
+(* Those under way to the old one come back and are sent again. *)
+
+(* The markers that are missing when a partition's leader changes. *)
 MarkersAfterElection(partition) == toMark
 
 (* Another broker becomes a partition's leader: it has the log, but no guards, and what was under way to the old one *)
