@@ -6,15 +6,17 @@ The run goes on until nothing is enabled any more or the same number of steps ha
 is stuck.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from random import Random
 from typing import Any, Generic, TypeVar
 
 from kafka_eos.errors import NotEnabled, Rejected
-from kafka_eos.machine import Instance, Machine, instances, step
+from kafka_eos.machine import Action, Instance, Machine, actions, step
 
 _State = TypeVar("_State", bound=Machine)
+Arguments = Sequence[tuple[Hashable, ...]]
 
 ORDINARY_WEIGHT = 10.0
 
@@ -37,6 +39,8 @@ class Simulation(Generic[_State]):
         seed: the same seed gives the same run.
         faults: action -> weight; an ordinary action has weight 10, and weight 0 never happens.
         recovery: the faults that go on, with their weights, when the others stop.
+        possible: action -> the arguments that are worth a try in a state, in an order that the state alone decides; of
+            an action that is not named all arguments are tried.
     """
 
     def __init__(
@@ -46,17 +50,22 @@ class Simulation(Generic[_State]):
         seed: int,
         faults: Mapping[str, float],
         recovery: Collection[str] = (),
+        possible: Mapping[str, Callable[[_State], Arguments]] | None = None,
     ) -> None:
         self.state = machine.initial(constants)
         self._random = Random(seed)
         self._faults = dict(faults)
         self._recovery = frozenset(recovery)
-        self._by_action: dict[str, list[Instance]] = {}
-        for instance in instances(machine, constants):
-            self._by_action.setdefault(instance.action.name, []).append(instance)
-        unknown = (faults.keys() | self._recovery) - self._by_action.keys()
+        self._possible = dict(possible or {})
+        self._actions: dict[str, Action] = {action.name: action for action in actions(machine)}
+        self._instances: dict[str, list[Instance]] = {
+            name: [Instance(action, given) for given in product(*(constants.domain(d) for d in action.domains))]
+            for name, action in self._actions.items()
+            if name not in self._possible
+        }
+        unknown = (faults.keys() | self._recovery | self._possible.keys()) - self._actions.keys()
         if unknown:
-            known = ", ".join(sorted(self._by_action))
+            known = ", ".join(sorted(self._actions))
             raise ValueError(f"{machine.MODULE} has no action {min(unknown)!r}; its actions are {known}")
 
     def run(self, steps: int) -> Iterator[Taken[_State]]:
@@ -65,7 +74,7 @@ class Simulation(Generic[_State]):
         Args:
             steps: number of steps with faults; as many again at most without.
         """
-        weights = dict.fromkeys(self._by_action, ORDINARY_WEIGHT) | self._faults
+        weights = dict.fromkeys(self._actions, ORDINARY_WEIGHT) | self._faults
         yield from self._take(steps, weights)
         stopped = self._faults.keys() - self._recovery
         yield from self._take(steps, {name: weight for name, weight in weights.items() if name not in stopped})
@@ -78,13 +87,18 @@ class Simulation(Generic[_State]):
             self.state = taken.after
             yield taken
 
+    def _candidates(self, name: str) -> list[Instance]:
+        if name in self._possible:
+            return [Instance(self._actions[name], given) for given in self._possible[name](self.state)]
+        return self._instances[name]
+
     def _step(self, weights: Mapping[str, float]) -> Taken[_State] | None:
         """The next step, or None when no action with a weight is enabled."""
         waiting = {name: weight for name, weight in weights.items() if weight > 0}
         while waiting:
             (name,) = self._random.choices(list(waiting), list(waiting.values()))
             del waiting[name]
-            candidates = self._by_action[name]
+            candidates = self._candidates(name)
             for instance in self._random.sample(candidates, len(candidates)):
                 try:
                     return Taken(self.state, instance, step(self.state, instance))

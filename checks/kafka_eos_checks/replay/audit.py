@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 from kafka_eos.history import Event, read_history
 from kafka_eos.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.replay import local
+from kafka_eos_checks.replay.contents import Figures
 from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES, read_coordinator_log
 from kafka_eos_checks.replay.findings import Finding
-from kafka_eos_checks.replay.histories import HISTORY_RULES, Figures, join
+from kafka_eos_checks.replay.histories import HISTORY_RULES, join
 from kafka_eos_checks.replay.inputs import Inputs, UnusableInput, open_inputs
 from kafka_eos_checks.replay.local import LogAudit
 from kafka_eos_checks.replay.progress import Advance, byte_progress

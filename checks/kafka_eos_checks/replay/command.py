@@ -13,9 +13,11 @@ EPILOG = """examples:
 
 rules over logs: order, stale epoch, duplicate, gap
 rules over __transaction_state: illegal coordinator transition, decision changed
-rules over transactions: torn transaction, hanging transaction, marker without transaction
+rules over transactions: torn transaction, hanging transaction, marker without transaction,
+  fenced producer committed, marker of an old coordinator
 rules over histories: acknowledged but lost, duplicate value, refused without cause,
-  transaction committed without its application
+  transaction committed without its application, committed record missing, aborted record delivered,
+  last stable offset went back
 
 Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster.
 The files are only read. Of a running broker audit a copy, or expect an unfinished tail. Compacted topics have holes in

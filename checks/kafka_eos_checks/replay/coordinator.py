@@ -127,6 +127,7 @@ class TransactionalId:
         holes: how many holes the log had at the last record.
         transactions: the decisions, in log order.
         producer_ids: all producer ids that it had.
+        grants: producer ids and epochs that InitProducerId gave.
     """
 
     name: str
@@ -136,6 +137,7 @@ class TransactionalId:
     holes: int = 0
     transactions: list[Transaction] = field(default_factory=list)
     producer_ids: set[int] = field(default_factory=set)
+    grants: list[tuple[int, int]] = field(default_factory=list)
 
 
 def wrong_step(before: TransactionLogValue | None, after: TransactionLogValue | None) -> str:
@@ -213,6 +215,8 @@ def follow(known: TransactionalId, after: TransactionLogValue | None, holes: int
     predecessors = explained or ([known.last] if known.certain else [])
     if after is not None:
         known.producer_ids.add(after.producer_id)
+        if after.transaction_status is TransactionState.EMPTY:
+            known.grants.append((after.producer_id, after.producer_epoch))
         _follow_transaction(known, predecessors, after)
     known.certain = known.certain or bool(explained) or violation is not None
     known.current = [after, *(before for before in explained if before is not None)]  # a producer id is given once

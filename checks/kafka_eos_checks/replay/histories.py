@@ -19,8 +19,11 @@
       the same transactional id was invoked since the one that gave (producer id, epoch). An answer to ``EndTxn`` may
       give the next epoch too (KIP-890; ``next_producer_id`` and ``next_producer_epoch`` in the event's detail).
       *Unknown*: the history does not show who gave the epoch; an ``EndTxn`` of the producer is not answered yet; or
-      the log has a marker of a higher epoch, for the coordinator may have fenced the producer when its transaction
-      timed out, and a log has no common order with a history.
+      the log has an ABORT marker of a higher epoch, for the coordinator may have fenced the producer when its
+      transaction timed out, and a log has no common order with a history.
+    - INVALID_TXN_STATE in the answer to a ``Produce`` of a transaction that nobody ended: with the same conditions, and
+      since the last ``EndTxn`` of (producer id, epoch) was invoked the partition was registered by an
+      ``AddPartitionsToTxn``; a producer that sends none of these (KIP-890 part 2) has not ended this epoch at all.
     - OUT_OF_ORDER_SEQUENCE_NUMBER in the answer to a ``Produce`` whose batch is either the next expected one or a
       retry that the leader has to remember. When that very request was sent, an acknowledged batch of the same
       (partition, producer id, epoch) ended right before it, or it begins with 0; and fewer than five batches with
@@ -32,99 +35,38 @@
     A ``Send`` of a transaction (``detail.transaction``) whose value a COMMIT marker made visible, although the client
     never invoked ``CommitTransaction`` for that transaction. *Unknown*: a client that tells nothing of its
     transactions; a marker beyond a hole, where the transaction's own marker may have been.
+
+The rules of :mod:`readers` over what applications were told and readers were given are among the rules here.
 """
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.history import Event
 from kafka_eos.producer_state import Limits
+from kafka_eos_checks.replay.contents import Contents, Figures, Place, Replicas, count, place_of, read_contents
 from kafka_eos_checks.replay.findings import Finding
-from kafka_eos_checks.replay.headers import CONTROL_MASK, TRANSACTIONAL_MASK, is_set, read_blocks, read_index
-from kafka_eos_checks.replay.records import decode_block
+from kafka_eos_checks.replay.readers import (
+    ABORTED_DELIVERED,
+    COMMITTED_MISSING,
+    READER_RULES,
+    STABLE_WENT_BACK,
+    delivered,
+    passed_over,
+    undone,
+    went_back,
+)
 from kafka_eos_checks.replay.rules import HALF, SEQUENCE_MASK
 from kafka_eos_checks.replay.splits import PartitionLog
 
 LOST, DUPLICATE_VALUE, REFUSED = "acknowledged but lost", "duplicate value", "refused without cause"
 UNASKED = "transaction committed without its application"
-HISTORY_RULES = (LOST, DUPLICATE_VALUE, REFUSED, UNASKED)
+HISTORY_RULES = (LOST, DUPLICATE_VALUE, REFUSED, UNASKED, *READER_RULES)
 EPOCH_REFUSALS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 WINDOW = Limits().cached_batches  # batches that a leader remembers of a producer
-_ABORT, _COMMIT = b"\0\0", b"\0\1"  # the type in a control record's key, after its version
-
-Place = tuple[str, int]  # topic, partition
-
-
-@dataclass(slots=True)
-class Contents:
-    """The records of one log.
-
-    Attributes:
-        start: the first offset of the log; None for a log without batches.
-        end: one past the last offset.
-        values: by offset, of all data records.
-        hidden: offsets of records in aborted transactions, and in open ones.
-        committed: by offset of a record in a transaction, the offset of the marker that committed it.
-        highest_marker: by producer id, the highest epoch of its markers.
-        all_values: the same values, without their offsets.
-        damaged_end: whether bytes that cannot be read follow the last batch.
-    """
-
-    start: int | None = None
-    end: int = 0
-    values: dict[int, bytes | None] = field(default_factory=dict)
-    hidden: set[int] = field(default_factory=set)
-    committed: dict[int, int] = field(default_factory=dict)
-    highest_marker: dict[int, int] = field(default_factory=dict)
-    all_values: set[bytes | None] = field(default_factory=set)
-    damaged_end: bool = False
-
-
-def read_contents(log: PartitionLog) -> Contents:
-    """All records of a log, and which of them a consumer that reads committed data does not see."""
-    contents = Contents()
-    open_transactions: dict[int, list[int]] = {}
-    uncertain: set[int] = set()  # producers whose open transaction may have ended in a hole
-    following: int | None = None
-    for name in log.segments:
-        path = Path(log.folder, name)
-        for block in read_blocks(path, index=read_index(path)):
-            headers, records = block.headers, decode_block(block)
-            contents.damaged_end = bool(headers.damage)
-            if not len(headers):
-                continue
-            base = headers.column("base_offset")
-            if contents.start is None:
-                contents.start = int(base[0])
-            contents.end = max(contents.end, int((base + headers.column("last_offset_delta")).max()) + 1)
-            control = is_set(headers, CONTROL_MASK)[records.batch].tolist()
-            transactional = is_set(headers, TRANSACTIONAL_MASK)[records.batch].tolist()
-            producers = headers.column("producer_id")[records.batch].tolist()
-            epochs = headers.column("producer_epoch")[records.batch].tolist()
-            columns = (records.offset.tolist(), producers, epochs, transactional, control)
-            for offset, pid, epoch, in_transaction, is_marker, key, value in zip(
-                *columns, records.keys(), records.values(), strict=True
-            ):
-                uncertain.update(open_transactions if offset != following else ())
-                following = offset + 1
-                if is_marker:
-                    ended = open_transactions.pop(pid, [])
-                    contents.hidden.update(ended if key is not None and key[2:4] == _ABORT else ())
-                    committed = key is not None and key[2:4] == _COMMIT and pid not in uncertain
-                    contents.committed.update(dict.fromkeys(ended, offset) if committed else {})
-                    uncertain.discard(pid)
-                    contents.highest_marker[pid] = max(epoch, contents.highest_marker.get(pid, -1))
-                    continue
-                contents.values[offset] = value
-                if in_transaction:
-                    open_transactions.setdefault(pid, []).append(offset)
-    contents.hidden.update(offset for offsets in open_transactions.values() for offset in offsets)
-    contents.all_values.update(contents.values.values())
-    return contents
 
 
 @dataclass(slots=True)
@@ -138,10 +80,6 @@ class Join:
 
     findings: list[Finding] = field(default_factory=list)
     figures: dict[str, dict[str, int | float | str]] = field(default_factory=dict)
-
-
-Replicas = Mapping[Place, Sequence[tuple[PartitionLog, Contents]]]
-Figures = dict[str, int | float | str]
 
 
 def join(events: Iterable[Event], logs: Sequence[PartitionLog]) -> Join:
@@ -167,6 +105,10 @@ def join(events: Iterable[Event], logs: Sequence[PartitionLog]) -> Join:
         result.findings += duplicate_values(run, replicas, result.figures[DUPLICATE_VALUE])
         result.findings += refused(run, replicas, result.figures[REFUSED])
         result.findings += unasked(run, replicas, result.figures[UNASKED])
+        result.findings += undone(run, replicas, result.figures[COMMITTED_MISSING])
+        result.findings += passed_over(run, replicas, result.figures[COMMITTED_MISSING])
+        result.findings += delivered(run, replicas, result.figures[ABORTED_DELIVERED])
+        result.findings += went_back(run, result.figures[STABLE_WENT_BACK])
     return result
 
 
@@ -174,26 +116,22 @@ def _figures() -> Figures:
     return {"checked": 0, "unknown": 0}
 
 
-def _count(figures: Figures, name: str) -> None:
-    figures[name] = int(figures[name]) + 1
-
-
 def lost(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
     """Acknowledged sends whose value no replica has at the acknowledged offset."""
     for event in run:
         if (event.action, event.phase) != ("Send", "ok"):
             continue
-        _count(figures, "checked")
-        value, place = event.detail.get("value"), _place(event)
+        count(figures, "checked")
+        value, place = event.detail.get("value"), place_of(event)
         own = replicas.get(place) if place is not None else None
         if value is None or place is None or not own:
-            _count(figures, "unknown")
+            count(figures, "unknown")
             continue
         states = [_look(contents, event.offset, str(value)) for _, contents in own]
         if "there" in states:
             continue
         if "unknown" in states:
-            _count(figures, "unknown")
+            count(figures, "unknown")
             continue
         yield Finding(
             rule=LOST,
@@ -211,7 +149,7 @@ def _look(contents: Contents, offset: int | None, value: str) -> str:
     A client that retried may be told that its batch is a duplicate, and then knows no offset.
     """
     if offset is None:
-        return "there" if value.encode() in contents.all_values else "unknown"
+        return "there" if value.encode() in contents.offsets else "unknown"
     if offset in contents.values:
         stored = contents.values[offset]
         found = None if stored is None else stored.decode(errors="replace")
@@ -282,7 +220,7 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
             continue
         process, number = ended
         if process not in telling:
-            _count(figures, "unknown")
+            count(figures, "unknown")
             continue
         evidence = (
             f"transaction {number} of {process} was committed (marker at offset {marker}), which it never asked for"
@@ -296,10 +234,6 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
             run=run[0].run,
             evidence=evidence,
         )
-
-
-def _place(event: Event) -> Place | None:
-    return None if event.topic is None or event.partition is None else (event.topic, event.partition)
 
 
 _Request = tuple[str, int, str]  # process, base sequence, its number or the attempt's
@@ -345,18 +279,18 @@ def refused(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Itera
     fencing = _Fencing()
     for event in run:
         fencing.follow(event)
-        pid, epoch, place = event.producer_id, event.producer_epoch, _place(event)
+        pid, epoch, place = event.producer_id, event.producer_epoch, place_of(event)
         if pid is None or epoch is None or pid < 0 or epoch < 0:
             continue
         evidence = ""
-        if event.phase == "fail" and event.error in EPOCH_REFUSALS:
-            _count(figures, "checked")
-            markers = (contents.highest_marker.get(pid, -1) for own in replicas.values() for _, contents in own)
-            evidence = fencing.judge(event, pid, epoch, max(markers, default=-1))
+        if event.phase == "fail" and (event.error in EPOCH_REFUSALS or fencing.is_in_transaction(event)):
+            count(figures, "checked")
+            aborts = (contents.highest_abort.get(pid, -1) for own in replicas.values() for _, contents in own)
+            evidence = fencing.judge(event, pid, epoch, max(aborts, default=-1))
         elif event.action == "Produce" and place is not None and event.base_sequence is not None:
             evidence = _out_of_order(event, event.base_sequence, sequences[place, pid, epoch], figures)
         if evidence == UNKNOWN:
-            _count(figures, "unknown")
+            count(figures, "unknown")
         elif evidence:
             yield Finding(
                 rule=REFUSED,
@@ -383,6 +317,9 @@ class _Fencing:
         asking: by process and transactional id, the number of its last request among these.
         grants: by producer id and epoch, the transactional id and the number of the request that gave them.
         ending: producer ids and epochs with an ``EndTxn`` that is not answered: it may raise the epoch (KIP-890).
+        ended: producer ids and epochs with any ``EndTxn``.
+        registering: producer ids with any ``AddPartitionsToTxn``.
+        registered: by producer id and epoch, the partitions that are registered since the last ``EndTxn``.
     """
 
     highest: dict[int, int] = field(default_factory=dict)
@@ -390,6 +327,9 @@ class _Fencing:
     asking: dict[tuple[str, str | None], int] = field(default_factory=dict)
     grants: dict[tuple[int, int], tuple[str | None, int]] = field(default_factory=dict)
     ending: set[tuple[int, int]] = field(default_factory=set)
+    ended: set[tuple[int, int]] = field(default_factory=set)
+    registering: set[int] = field(default_factory=set)
+    registered: dict[tuple[int, int], set[Place | None]] = field(default_factory=lambda: defaultdict(set))
 
     def follow(self, event: Event) -> None:
         """Take one event in."""
@@ -402,8 +342,14 @@ class _Fencing:
         self._saw(pid, epoch)
         if event.action == "InitProducerId" and event.phase == "ok":
             self.grants[pid, epoch] = (name, self.asking.get((event.process, name), 0))
+        elif event.action == "AddPartitionsToTxn":
+            self.registering.add(pid)
+            if event.phase == "ok":
+                self.registered[pid, epoch].add(place_of(event))
         elif event.action == "EndTxn" and event.phase == "invoke":
             self.ending.add((pid, epoch))
+            self.ended.add((pid, epoch))
+            self.registered.pop((pid, epoch), None)
         elif event.action == "EndTxn" and event.phase in {"ok", "fail"}:
             self.ending.discard((pid, epoch))
             self._ended(event, pid, epoch)
@@ -421,7 +367,16 @@ class _Fencing:
         if (pid, epoch) in self.grants:
             self.grants.setdefault((next_pid, next_epoch), self.grants[pid, epoch])
 
-    def judge(self, event: Event, pid: int, epoch: int, highest_marker: int) -> str:
+    def is_in_transaction(self, event: Event) -> bool:
+        """Whether a batch was refused for its transaction's state, although nobody asked to end the transaction."""
+        pid, epoch = event.producer_id, event.producer_epoch
+        if event.action != "Produce" or event.error != ErrorCode.INVALID_TXN_STATE or pid is None or epoch is None:
+            return False
+        if pid in self.registering:
+            return place_of(event) in self.registered.get((pid, epoch), ())
+        return (pid, epoch) not in self.ended
+
+    def judge(self, event: Event, pid: int, epoch: int, highest_abort: int) -> str:
         """Evidence that nobody fenced a refused producer, "" when somebody did, or :data:`UNKNOWN`."""
         if self.highest[pid] > epoch:
             return ""
@@ -430,7 +385,7 @@ class _Fencing:
         transactional_id, number = self.grants[pid, epoch]
         if transactional_id is not None and self.requests[transactional_id] > number:
             return ""
-        if highest_marker > epoch:
+        if highest_abort > epoch:
             return UNKNOWN
         name = ErrorCode(event.error or 0).name
         return f"{event.action} refused with {name}, but nothing has a higher epoch and nobody asked for a new one"
@@ -444,7 +399,7 @@ def _out_of_order(event: Event, sequence: int, known: _Sequences, figures: Figur
     elif event.phase == "ok" and event.record_count:
         known.ends.add((sequence + event.record_count) & SEQUENCE_MASK)
     elif event.phase == "fail" and event.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-        _count(figures, "checked")
+        count(figures, "checked")
         same = known.counts.get(sequence) == {event.record_count} != {None}
         prepared = known.prepared.get(request, False) or (sequence == 0 and known.begins_epoch())
         later = known.later(sequence)

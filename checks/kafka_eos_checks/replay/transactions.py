@@ -23,6 +23,13 @@ next transaction, if that has this decision and no data on the partition.
     Data of a transaction that is open at the end of the log, although the coordinator's log says that the transaction
     is complete, or that there is none; or to which data of a later epoch were added while it was open.
 
+``fenced producer committed``
+    A COMMIT marker that ends data of an epoch below one that InitProducerId has given by then: the coordinator's log
+    has EMPTY of an epoch above the data's, and not above the marker's.
+
+``marker of an old coordinator``
+    A marker with a coordinator epoch below that of an earlier marker of the same producer id on the partition.
+
 *Unknown*, and no finding: producer ids that none of the given logs of ``__transaction_state`` names; before transaction
 version 2, what such a log or the partition's own does not have (compaction, damage); markers without data that may
 belong to more than :data:`MOST_WAYS` transactions. A partition that was made later than a transaction (a topic of the
@@ -54,7 +61,8 @@ from kafka_eos_checks.replay.records import decode_block
 from kafka_eos_checks.replay.splits import PartitionLog
 
 TORN, HANGING, NO_TRANSACTION = "torn transaction", "hanging transaction", "marker without transaction"
-TRANSACTION_RULES = (TORN, HANGING, NO_TRANSACTION)
+FENCED, OLD_COORDINATOR = "fenced producer committed", "marker of an old coordinator"
+TRANSACTION_RULES = (TORN, HANGING, NO_TRANSACTION, FENCED, OLD_COORDINATOR)
 
 MOST_WAYS = 64  # in which the markers of a partition may belong to transactions; with more of them it is unknown
 
@@ -93,6 +101,7 @@ class Marker:
         producer_id: whose transaction it ends.
         epoch: the marker's.
         decision: COMMIT or ABORT; None for one that the cleaner has emptied.
+        coordinator_epoch: of the coordinator that sent it; None as above.
         ends: the data that it ends; None without any.
     """
 
@@ -102,6 +111,7 @@ class Marker:
     producer_id: int
     epoch: int
     decision: ControlType | None
+    coordinator_epoch: int | None
     ends: OpenTransaction | None
 
     def contradicts(self, decision: ControlType) -> bool:
@@ -182,7 +192,7 @@ def _read_block(result: PartitionTransactions, name: str, block: Block) -> None:
         return
     transactional, control = is_set(headers, TRANSACTIONAL_MASK), is_set(headers, CONTROL_MASK)
     markers = decode_block(block, transactional & control)
-    decisions = dict(zip(markers.batch.tolist(), map(_decision, markers.keys()), strict=True))
+    contents = dict(zip(markers.batch.tolist(), zip(markers.keys(), markers.values(), strict=True), strict=True))
     base = headers.column("base_offset")
     ends = base + headers.column("last_offset_delta") + 1
     if result.start is None:
@@ -209,6 +219,7 @@ def _read_block(result: PartitionTransactions, name: str, block: Block) -> None:
             )
             result.data(batch)
             continue
+        key, value = contents.get(number, (None, None))
         result.markers.append(
             Marker(
                 file=name,
@@ -216,7 +227,8 @@ def _read_block(result: PartitionTransactions, name: str, block: Block) -> None:
                 offset=offset,
                 producer_id=pid,
                 epoch=epoch,
-                decision=decisions.get(number),
+                decision=_decision(key),
+                coordinator_epoch=_coordinator_epoch(value),
                 ends=result.open.pop(pid, None),
             )
         )
@@ -226,6 +238,11 @@ def _decision(key: bytes | None) -> ControlType | None:
     """The type in a control record's key, after its version."""
     number = int.from_bytes((key or b"")[2:4], "big") if key and len(key) >= 4 else -1
     return ControlType(number) if number in (ControlType.ABORT, ControlType.COMMIT) else None
+
+
+def _coordinator_epoch(value: bytes | None) -> int | None:
+    """The coordinator's epoch in a control record's value, after its version."""
+    return int.from_bytes(value[2:6], "big", signed=True) if value and len(value) >= 6 else None
 
 
 class Coordinators:
@@ -439,6 +456,36 @@ def _why_hanging(opened: OpenTransaction, place: Place, owner: tuple[Coordinator
     return "" if opened.epoch == epoch else state
 
 
+def fenced(partition: PartitionTransactions, coordinators: Coordinators, figures: Figures) -> Iterator[Finding]:
+    """Transactions that were committed although another instance had its epoch by then."""
+    for marker in partition.markers:
+        if marker.ends is None or marker.decision is not ControlType.COMMIT:
+            continue
+        figures["committed"] = int(figures["committed"]) + 1
+        owner = coordinators.owner(marker.producer_id)
+        if owner is None:
+            figures[UNKNOWN] = int(figures[UNKNOWN]) + 1
+            continue
+        for pid, epoch in owner[1].grants:
+            if pid == marker.producer_id and marker.ends.epoch < epoch <= marker.epoch:
+                evidence = f"committed at offset {marker.offset} with epoch {marker.epoch}"
+                yield partition.finding(FENCED, marker.ends, f"{evidence}, after InitProducerId had given {epoch}")
+                break
+
+
+def old_coordinators(partition: PartitionTransactions) -> Iterator[Finding]:
+    """Markers of coordinators that had been replaced."""
+    highest: dict[int, int] = {}
+    for marker in partition.markers:
+        epoch, before = marker.coordinator_epoch, highest.get(marker.producer_id, -1)
+        if epoch is None:
+            continue
+        highest[marker.producer_id] = max(before, epoch)
+        if epoch < before:
+            evidence = f"coordinator epoch {epoch} after coordinator epoch {before}"
+            yield partition.finding(OLD_COORDINATOR, marker, evidence)
+
+
 @dataclass(slots=True)
 class TransactionAudit:
     """What the rules over transactions found.
@@ -469,9 +516,21 @@ def audit_transactions(
     open_figures: Figures = {"open": 0, UNKNOWN: 0}
     findings = [finding for partition in partitions for finding in hanging(partition, coordinators, open_figures)]
     findings += [*contradictions(matching), *torn_by_epoch(matching)]
+    fenced_figures: Figures = {"committed": 0, UNKNOWN: 0}
+    findings += [finding for partition in partitions for finding in fenced(partition, coordinators, fenced_figures)]
+    findings += [finding for partition in partitions for finding in old_coordinators(partition)]
     markers = sum(len(partition.markers) for partition in partitions)
     figures: Figures = {"markers": markers, UNKNOWN: len(matching.unknown)}
-    return TransactionAudit(findings, {TORN: figures, NO_TRANSACTION: dict(figures), HANGING: open_figures})
+    return TransactionAudit(
+        findings,
+        {
+            TORN: figures,
+            NO_TRANSACTION: dict(figures),
+            HANGING: open_figures,
+            FENCED: fenced_figures,
+            OLD_COORDINATOR: {"markers": markers},
+        },
+    )
 
 
 _Log = TypeVar("_Log", PartitionTransactions, CoordinatorLog)

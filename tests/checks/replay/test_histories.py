@@ -15,7 +15,8 @@ from kafka_eos.record_batch import (
     build_batch,
     build_control_batch,
 )
-from kafka_eos_checks.replay.histories import DUPLICATE_VALUE, LOST, REFUSED, UNASKED, join, read_contents
+from kafka_eos_checks.replay.contents import read_contents
+from kafka_eos_checks.replay.histories import DUPLICATE_VALUE, LOST, REFUSED, UNASKED, join
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs
 from kafka_eos_checks.replay.synthetic import write_segment
 
@@ -139,7 +140,7 @@ def test_contents_know_what_a_reader_of_committed_data_does_not_see(tmp_path: Pa
     log = log_of(tmp_path, [values(0, b"a", transactional=True), values(1, b"b"), ended(2, ControlType.ABORT, epoch=3)])
     contents = read_contents(log)
     assert (contents.start, contents.end, contents.values) == (0, 3, {0: b"a", 1: b"b"})
-    assert (contents.hidden, contents.highest_marker) == ({0}, {7: 3})
+    assert (contents.hidden, contents.highest_abort) == ({0}, {7: 3})
 
 
 GRANTED = [init("invoke"), init("ok", 7, 0)]
