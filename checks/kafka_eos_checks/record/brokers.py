@@ -47,6 +47,7 @@ SETTINGS = {
     "unclean.leader.election.enable": "false",
     "broker.session.timeout.ms": "3000",  # a killed leader is replaced within seconds
     "broker.heartbeat.interval.ms": "500",
+    "request.timeout.ms": "5000",  # a broker that waits for the answer of a killed one tries again soon
     "num.network.threads": "2",
     "num.io.threads": "4",
 }
@@ -260,9 +261,10 @@ class Cluster:
         ports = free_ports(4 * size)
         self.folder = folder
         self.kafka = kafka
+        four = zip(*[iter(ports)] * 4, strict=True)
         self.brokers = [
-            Broker(node, folder / str(node), *four, kafka)  # its four ports
-            for node, four in enumerate(zip(*[iter(ports)] * 4, strict=True), start=1)
+            Broker(node, folder / str(node), plain, controller, proxied, advertised, kafka)
+            for node, (plain, controller, proxied, advertised) in enumerate(four, start=1)
         ]
         copies = min(size, 3)
         replication = {
@@ -434,16 +436,15 @@ class Cluster:
             seconds,
         )
 
-    def elect_preferred(self, topic: str, partition: int) -> None:
-        """Give a partition back to its preferred leader."""
-        row = {"Topic": topic, "Partitions": [partition]}
-        ask(
-            self.any_port(),
-            "ElectLeaders",
-            2,
-            {"ElectionType": 0, "TopicPartitions": [row], "TimeoutMs": 20_000},
-            30.0,
-        )
+    def make_leader(self, topic: str, partition: int, node: int) -> None:
+        """Make an in-sync replica the preferred leader of a partition, and elect it; nobody is stopped for it."""
+        present = next(p for p in self.partitions(topic) if p["PartitionIndex"] == partition)
+        order = [node, *(other for other in present["ReplicaNodes"] if other != node)]
+        moved = {"Name": topic, "Partitions": [{"PartitionIndex": partition, "Replicas": order}]}
+        ask(self.any_port(), "AlterPartitionReassignments", 0, {"TimeoutMs": 20_000, "Topics": [moved]}, 30.0)
+        elected = {"Topic": topic, "Partitions": [partition]}
+        asked = {"ElectionType": 0, "TopicPartitions": [elected], "TimeoutMs": 20_000}
+        ask(self.any_port(), "ElectLeaders", 2, asked, 30.0)
 
     def coordinator(self, transactional_id: str) -> tuple[int, Message]:
         """The coordinator of a transactional id: its partition of ``__transaction_state``, with that one's metadata."""

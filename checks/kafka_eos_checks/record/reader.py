@@ -51,6 +51,7 @@ class Reader:
     def run(self) -> None:
         """Read until told to stop."""
         self.assign()
+        tell("Assign", "ok", isolation=self.reading.isolation)
         while not self.stopping:
             self._poll()
         self.assign()  # so that the end of every partition is found anew

@@ -96,6 +96,7 @@ class Stage:
                 client = isolation.replace("_", "-")
                 reading = Reading(bootstrap=self.bootstrap, client=client, partitions=partitions, isolation=isolation)
                 readers.append(stack.enter_context(start_reader(reading, self.journal, self.folder)))
+                self._wait_told(client, "Assign", "ok", 1)
             yield
             for reader in readers:
                 reader.ask_to_stop()

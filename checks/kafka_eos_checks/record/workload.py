@@ -115,7 +115,7 @@ class Client:
             "linger.ms": 2,
             "batch.num.messages": workload.batch,
             "message.timeout.ms": workload.timeout_ms,
-            "socket.timeout.ms": 10_000,
+            "socket.timeout.ms": min(10_000, workload.timeout_ms),
             "request.timeout.ms": 5_000,
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 250,
