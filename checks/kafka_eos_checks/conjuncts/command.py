@@ -52,7 +52,7 @@ def _chosen(every: Sequence[_S], modules: Sequence[str]) -> list[_S]:
 def _in_spec(registry: Registry, arguments: argparse.Namespace, cache: Cache) -> Iterator[Outcome]:
     """The outcomes of the spec's mutants, as they come."""
     chosen = _chosen(subjects(registry), arguments.modules)
-    search = Search(cache=cache, timeout=arguments.timeout)
+    search = Search(cache=cache, timeout=arguments.timeout, thorough=not arguments.first)
     running: dict[str, str] = {}
     with progress_console.status("TLC starts") as status, ThreadPoolExecutor(arguments.jobs) as pool:
 
@@ -121,6 +121,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("--only", choices=tuple(SIDES), help="one of the two sides")
     parser.add_argument("--list", action="store_true", help="say what would be taken away, and run nothing")
+    parser.add_argument(
+        "--first", action="store_true", help="the first means is enough: faster, and names fewer properties"
+    )
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="runs of TLC at a time (default 2)")
     parser.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds for each run (default 120)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts, one a module")

@@ -44,6 +44,9 @@ class Span:
     end_column: int
 
 
+NOWHERE = Span("", 0, 0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Expression:
     """A node of the syntax tree.
@@ -166,7 +169,9 @@ def _text(node: Xml, path: str) -> str:
 
 
 def _span(node: Xml) -> Span:
-    place = _child(node, "location")
+    place = node.find("location")
+    if place is None:  # the OTHER of a CASE, which SANY adds as a string
+        return NOWHERE
     return Span(
         module=_text(place, "filename"),
         line=int(_text(place, "line/begin")),

@@ -1,6 +1,7 @@
 """TLC against a spec without one of its conjuncts."""
 
 import hashlib
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -119,10 +120,12 @@ class Search:
     Attributes:
         cache: of earlier runs.
         timeout: seconds for one run.
+        thorough: ask on for a property where the graph has told a mutant apart already.
     """
 
     cache: Cache
     timeout: float = 120.0
+    thorough: bool = True
     _references: dict[str, _Run] = field(default_factory=dict)
     _edges: dict[str, str] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -130,8 +133,8 @@ class Search:
     def judge(self, subject: Subject, on_model: Callable[[str], None] = lambda _: None) -> Outcome:
         """What becomes of a mutant.
 
-        Every small model is asked until a property is violated or TLC fails to evaluate it, also where the graph has
-        told the mutant apart already; the full tier only when the small one sees nothing.
+        Every small model is asked until a property is violated or TLC fails to evaluate it, when thorough also where
+        the graph has told the mutant apart already; the full tier only when the small one sees nothing.
 
         Raises:
             UnusableMutant: when TLC cannot read the mutated module, or an unchanged model does not hold.
@@ -144,7 +147,8 @@ class Search:
             means=Means.NONE,
         )
         for model in subject.models:
-            if best.means in _FINAL or (best.means.kills and model.tier != TIERS[0]):
+            enough = best.means in _FINAL if self.thorough and model.tier == TIERS[0] else best.means.kills
+            if enough:
                 break
             on_model(model.name)
             outcome = self._in(model, subject, best)
@@ -280,7 +284,7 @@ def _property(model: Model, verdict: str) -> str:
 def _reason(error: str) -> str:
     """The words of an evaluation error, without those that every one has."""
     reason = error.rpartition("\n: ")[2].partition("\nThe error occurred")[0]
-    return " ".join(reason.split())[:200]
+    return re.sub(r"[\[<].*[\]>]", "[…]", " ".join(reason.split()))[:120]
 
 
 def _is_short(model: Model) -> bool:

@@ -1,0 +1,47 @@
+"""The small spec of the tests of the tools for specs, with guards of every fate planted in it."""
+
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from kafka_eos_checks import models
+from kafka_eos_checks.models import Registry
+
+SPECS = Path(__file__).parent.parent / "specs"
+
+RESET = "    /\\ total = Limit\n"
+PLANTED = (
+    RESET
+    + "    /\\ total >= 0\n"  # follows from the line before
+    + "    /\\ total = Limit \\/ response = response\n"  # each of the two alone is enough
+    + "    /\\ log # <<>> /\\ Head(log).amount > 0\n"  # without the first the second has no value
+)
+
+
+@pytest.fixture(scope="session")
+def counter() -> ModuleType:
+    """The module of the machine, importable as ``counter``, as the registry of the tests names it."""
+    if "counter" not in sys.modules:
+        spec = importlib.util.spec_from_file_location("counter", SPECS / "counter.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["counter"] = module
+        spec.loader.exec_module(module)
+    return sys.modules["counter"]
+
+
+@pytest.fixture
+def registry(counter: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """The registry of the counter, with the planted guards, in a folder of the test's own."""
+    monkeypatch.setattr(models, "build_folder", lambda: tmp_path / "build")
+    specs = Path(shutil.copytree(SPECS, tmp_path / "specs"))
+    module = specs / "Counter.tla"
+    text = module.read_text(encoding="utf-8")
+    assert RESET in text
+    module.write_text(text.replace(RESET, PLANTED), encoding="utf-8")
+    return Registry(specs / "models.toml")
