@@ -10,7 +10,7 @@
 (*   verification with its guard (KIP-890 part 1); markers, fenced by      *)
 (*   producer and coordinator epoch; timeout; failover of the coordinator, *)
 (*   whose last requests may still be on their way; other leaders for      *)
-(*   partitions; a zombie instance; a crash.                               *)
+(*   partitions; a zombie instance; a crash; an abort by hand.             *)
 (*   The partition of __consumer_offsets that a group's offsets belong to  *)
 (*   is a partition like the others: AddOffsetsToTxn registers it, and     *)
 (*   TxnOffsetCommit is a batch for it.                                    *)
@@ -39,12 +39,14 @@ CONSTANTS
     CoordinatorEpochs,   \* 0..n: one more than there may be failovers
     Versions,            \* the transaction versions that the clients speak: of 1 and 2
     Verification,        \* TRUE: a leader asks the coordinator before a transaction's first batch (KIP-890 part 1)
-    Faults,              \* what may go wrong: of "repeat request", "repeat marker", "timeout", "failover", "election", "crash"
+    Faults,              \* what may go wrong: of "repeat request", "repeat marker", "timeout", "failover",
+                         \* "former coordinator", "election", "crash", "admin abort"
     MaxFaults            \* how often
 
 VARIABLES
     transaction,         \* the coordinator's durable record: state, epoch, partitions
     coordinatorEpoch,    \* counts the failovers
+    former,              \* the record as a former coordinator has it that does not know it was replaced
     toMark,              \* the partitions whose marker the coordinator has no acknowledgement for
     logs,                \* of each partition: its entries, and what its leader knows of the producer
     clients,             \* of each instance: its state
@@ -60,10 +62,10 @@ VARIABLES
     answers,             \* the answers on their way, at most one for each instance
     faults               \* how many there have been
 
-vars == <<transaction, coordinatorEpoch, toMark, logs, clients, outcome, stored, initRequests, addRequests,
+vars == <<transaction, coordinatorEpoch, former, toMark, logs, clients, outcome, stored, initRequests, addRequests,
           produceRequests, verifying, verified, endRequests, markerRequests, answers, faults>>
 
-coordinatorVars == <<transaction, coordinatorEpoch, toMark>>
+coordinatorVars == <<transaction, coordinatorEpoch, former, toMark>>
 clientVars      == <<clients, outcome, stored>>
 
 NoEpoch == -1
@@ -71,9 +73,12 @@ NoEpoch == -1
 NewClient == [state |-> "new", version |-> 0, epoch |-> NoEpoch, number |-> 0, awaits |-> "nothing", partition |-> "none",
               added |-> {}, produced |-> {}, unanswered |-> FALSE, asked |-> FALSE]
 
+NewTransaction == [state |-> "EMPTY", version |-> 0, epoch |-> NoEpoch, partitions |-> {}]
+
 Init ==
-    /\ transaction = [state |-> "EMPTY", version |-> 0, epoch |-> NoEpoch, partitions |-> {}]
+    /\ transaction = NewTransaction
     /\ coordinatorEpoch = 0
+    /\ former = NewTransaction
     /\ toMark = {}
     /\ logs = [partition \in Partitions |->
                   [entries |-> <<>>, epoch |-> NoEpoch, open |-> FALSE, guard |-> 0, guardEpoch |-> NoEpoch,
@@ -117,7 +122,7 @@ Completed(commit) == IF commit THEN "COMPLETE_COMMIT" ELSE "COMPLETE_ABORT"
 Decide(commit, version, epoch) ==
     /\ transaction' = [transaction EXCEPT !.state = Prepared(commit), !.version = version, !.epoch = epoch]
     /\ toMark' = transaction.partitions
-    /\ UNCHANGED coordinatorEpoch
+    /\ UNCHANGED <<coordinatorEpoch, former>>
 
 (* The epoch with which the coordinator aborts a transaction by itself, so that its producer is fenced. *)
 FencingEpoch == transaction.epoch + 1
@@ -272,14 +277,17 @@ Answer(instance, number, awaited, error, epoch) ==
 (* The coordinator                                  WHO: the coordinator   *)
 (***************************************************************************)
 
+(* Nothing of the instance before is left to be done. *)
+MayTakeOver == IsAtRest
+
 (* An instance asks for its epoch: the transaction of the one before it is ended first. *)
 HandleInit(instance) ==
     /\ instance \in initRequests
     /\ initRequests' = initRequests \ {instance}
-    /\ IF IsAtRest THEN
+    /\ IF MayTakeOver THEN
           /\ transaction' = [transaction EXCEPT !.state = "EMPTY", !.epoch = @ + 1]
           /\ Answer(instance, clients[instance].number, "init", "NONE", transaction.epoch + 1)
-          /\ UNCHANGED <<coordinatorEpoch, toMark>>
+          /\ UNCHANGED <<coordinatorEpoch, former, toMark>>
        ELSE
           /\ Answer(instance, clients[instance].number, "init", "CONCURRENT_TRANSACTIONS", NoEpoch)
           /\ IF transaction.state = "ONGOING" THEN Decide(FALSE, transaction.version, FencingEpoch)
@@ -304,7 +312,7 @@ HandleAdd(instance, number, partition) ==
         /\ transaction' = IF AddError(request.epoch) = "NONE"
                          THEN WithPartition(partition, request.version) ELSE transaction
         /\ Answer(instance, number, "add", AddError(request.epoch), NoEpoch)
-        /\ UNCHANGED <<coordinatorEpoch, toMark, logs, clientVars, initRequests, produceRequests, verifying, verified,
+        /\ UNCHANGED <<coordinatorEpoch, former, toMark, logs, clientVars, initRequests, produceRequests, verifying, verified,
                        endRequests, markerRequests, faults>>
 
 (* The request asks for what has been decided already, with the epoch from before the decision's bump. *)
@@ -384,7 +392,7 @@ CompleteTransaction ==
     /\ IsPrepared
     /\ MayComplete
     /\ transaction' = [transaction EXCEPT !.state = Completed(Commits), !.partitions = {}]
-    /\ UNCHANGED <<coordinatorEpoch, toMark, logs, clientVars, initRequests, addRequests, produceRequests,
+    /\ UNCHANGED <<coordinatorEpoch, former, toMark, logs, clientVars, initRequests, addRequests, produceRequests,
                    verifying, verified, endRequests, markerRequests, answers, faults>>
 
 (* What a new coordinator has to send markers to. *)
@@ -399,6 +407,7 @@ Failover ==
     /\ coordinatorEpoch' = coordinatorEpoch + 1
     /\ toMark' = PartitionsToMark
     /\ transaction' = Decided
+    /\ former' = IF "former coordinator" \in Faults THEN transaction ELSE former
     /\ Fault("failover")
     /\ UNCHANGED <<logs, clientVars, initRequests, addRequests, produceRequests, verifying, verified, endRequests,
                    markerRequests, answers>>
@@ -442,6 +451,10 @@ VerificationError(version, epoch, partition) ==
     ELSE IF version = 1 /\ partition \notin transaction.partitions THEN "INVALID_TXN_STATE"
     ELSE "NONE"
 
+(* The record when the coordinator has vouched for a batch. *)
+AfterVerification(request) ==
+    IF request.version = 2 THEN WithPartition(request.partition, 2) ELSE transaction
+
 (* The coordinator answers a leader that asks about a batch. *)
 Verify(instance, number, partition) ==
     /\ \E request \in verifying :
@@ -450,13 +463,27 @@ Verify(instance, number, partition) ==
         /\ LET error == VerificationError(request.version, request.epoch, partition) IN
            IF error = "NONE" THEN
               /\ verified' = verified \cup {request}
-              /\ transaction' = IF request.version = 2 THEN WithPartition(partition, 2) ELSE transaction
+              /\ transaction' = AfterVerification(request)
               /\ UNCHANGED answers
            ELSE
               /\ Answer(instance, number, "produce", error, NoEpoch)
               /\ UNCHANGED <<verified, transaction>>
-    /\ UNCHANGED <<coordinatorEpoch, toMark, logs, clientVars, initRequests, addRequests, produceRequests,
+    /\ UNCHANGED <<coordinatorEpoch, former, toMark, logs, clientVars, initRequests, addRequests, produceRequests,
                    endRequests, markerRequests, faults>>
+
+(* It has the partition in its memory and need not write, which would tell it that it was replaced. *)
+
+(* A former coordinator answers a leader that asks about a batch. *)
+VerifyByFormer(instance, number, partition) ==
+    /\ former.state = "ONGOING" /\ partition \in former.partitions
+    /\ \E request \in verifying :
+        /\ request.instance = instance /\ request.number = number /\ request.partition = partition
+        /\ request.epoch = former.epoch
+        /\ verifying' = verifying \ {request}
+        /\ verified' = verified \cup {request}
+    /\ Fault("former coordinator")
+    /\ UNCHANGED <<coordinatorVars, logs, clientVars, initRequests, addRequests, produceRequests, endRequests,
+                   markerRequests, answers>>
 
 (* Why a leader refuses a batch that belongs to a transaction; "NONE" if it does not. *)
 DataError(log, version, epoch, guard) ==
@@ -515,10 +542,13 @@ MarkerError(log, marker) ==
 (* A marker keeps the guard of a transaction that begins with the marker's own epoch (KAFKA-18575). *)
 KeepsGuard(log, marker) == log.guardVersion = 2 /\ marker.epoch = log.guardEpoch
 
+(* The epoch that a leader knows of the producer after a marker. *)
+EpochAfterMarker(log, marker) == marker.epoch
+
 WithMarker(log, marker) ==
     [log EXCEPT !.entries = Append(@, [kind |-> IF marker.commit THEN "commit" ELSE "abort", epoch |-> marker.epoch,
                                        instance |-> "none", number |-> 0]),
-                !.epoch = marker.epoch, !.open = FALSE,
+                !.epoch = EpochAfterMarker(log, marker), !.open = FALSE,
                 !.guard = IF KeepsGuard(log, marker) THEN @ ELSE @ + 1,
                 !.guardEpoch = IF KeepsGuard(log, marker) THEN @ ELSE NoEpoch,
                 !.guardVersion = IF KeepsGuard(log, marker) THEN @ ELSE 0,
@@ -536,7 +566,7 @@ HandleMarker(partition, version, epoch, commit, number) ==
     /\ LET error == MarkerError(logs[partition], marker) IN
        /\ logs' = IF error = "NONE" THEN [logs EXCEPT ![partition] = WithMarker(@, marker)] ELSE logs
        /\ toMark' = IF error = "NONE" THEN Acknowledged(marker) ELSE toMark
-    /\ UNCHANGED <<transaction, coordinatorEpoch, clientVars, initRequests, addRequests, produceRequests,
+    /\ UNCHANGED <<transaction, coordinatorEpoch, former, clientVars, initRequests, addRequests, produceRequests,
                    verifying, verified, endRequests, answers, faults>>
 
 (* The network delivers a marker and keeps a copy; the acknowledgement may be lost. *)
@@ -548,7 +578,17 @@ RepeatMarker(partition, version, epoch, commit, number, acknowledged) ==
     /\ logs' = [logs EXCEPT ![partition] = WithMarker(@, marker)]
     /\ toMark' = IF acknowledged THEN Acknowledged(marker) ELSE toMark
     /\ Fault("repeat marker")
-    /\ UNCHANGED <<transaction, coordinatorEpoch, clientVars, initRequests, addRequests, produceRequests, verifying, verified, endRequests,
+    /\ UNCHANGED <<transaction, coordinatorEpoch, former, clientVars, initRequests, addRequests, produceRequests, verifying,
+                   verified, endRequests, markerRequests, answers>>
+
+(* An operator aborts what is open in a partition by hand, past the coordinator (KIP-664). *)
+AbortByAdmin(partition) ==
+    LET log == logs[partition] IN
+    /\ log.open
+    /\ logs' = [logs EXCEPT ![partition] =
+                   WithMarker(log, [epoch |-> log.epoch, commit |-> FALSE, coordinatorEpoch |-> log.coordinatorEpoch])]
+    /\ Fault("admin abort")
+    /\ UNCHANGED <<coordinatorVars, clientVars, initRequests, addRequests, produceRequests, verifying, verified, endRequests,
                    markerRequests, answers>>
 
 (* Those under way to the old one come back and are sent again. *)
@@ -577,7 +617,7 @@ ElectLeader(partition) ==
                  THEN MarkersAfterElection(partition) ELSE toMark
     /\ answers' = {answer \in answers : answer.instance \notin waiting} \cup
           {[instance |-> instance, error |-> "NOT_LEADER_OR_FOLLOWER", epoch |-> NoEpoch] : instance \in waiting}
-    /\ UNCHANGED <<transaction, coordinatorEpoch, clientVars, initRequests, addRequests, endRequests>>
+    /\ UNCHANGED <<transaction, coordinatorEpoch, former, clientVars, initRequests, addRequests, endRequests>>
 
 Next ==
     \/ \E instance \in Instances :
@@ -594,6 +634,7 @@ Next ==
                 \/ HandleAdd(instance, number, partition)
                 \/ StartVerification(instance, number, partition)
                 \/ Verify(instance, number, partition)
+                \/ VerifyByFormer(instance, number, partition)
                 \/ AppendVerified(instance, number, partition)
                 \/ AppendUnverified(instance, number, partition)
     \/ TimeOut
@@ -602,6 +643,7 @@ Next ==
     \/ \E partition \in Partitions :
         \/ SendMarker(partition)
         \/ ElectLeader(partition)
+        \/ AbortByAdmin(partition)
         \/ \E version \in Versions, epoch \in Epochs, commit \in BOOLEAN, number \in CoordinatorEpochs :
             \/ HandleMarker(partition, version, epoch, commit, number)
             \/ \E acknowledged \in BOOLEAN : RepeatMarker(partition, version, epoch, commit, number, acknowledged)

@@ -8,8 +8,21 @@ from collections.abc import Mapping
 
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.spec_mapping import SpecValue
+from kafka_eos.transaction_coordinator import TransactionCoordinator
+from kafka_eos.transactions import Transactions
 
 
 def partition_log_bounds(state: PartitionLog, constants: Mapping[str, SpecValue]) -> bool:
     """At most ``MaxEntries`` batches in the log."""
     return len(state.log.entries) <= int(constants["MaxEntries"])
+
+
+def transaction_coordinator_bounds(state: TransactionCoordinator, constants: Mapping[str, SpecValue]) -> bool:
+    """At most ``MaxTransactions`` transactions, and as many producer ids as requests can carry."""
+    numbers = (state.metadata.number, state.appending.record.number)
+    return max(numbers) <= int(constants["MaxTransactions"]) and state.allocated <= len(constants["ProducerIds"])
+
+
+def transactions_upgraded_after_first(state: Transactions, constants: Mapping[str, SpecValue]) -> bool:  # noqa: ARG001
+    """A client speaks version 1 in its first transaction only."""
+    return all(client.version != 1 or client.number <= 1 for client in state.clients.values())

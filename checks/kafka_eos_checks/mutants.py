@@ -12,6 +12,7 @@ from typing import Any
 
 from pyrsistent import pvector
 
+from kafka_eos import transaction_coordinator as coordinator
 from kafka_eos.consumer import Consumer
 from kafka_eos.epoch_bump import NOBODY, EpochBump, Identity
 from kafka_eos.errors import ErrorCode
@@ -20,6 +21,7 @@ from kafka_eos.machine import Machine
 from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Limits, Log, Producers, ProducerState
 from kafka_eos.read_committed import AbortedTransaction, IndexedTransaction, ReadCommitted
 from kafka_eos.spec_mapping import snake_case
+from kafka_eos.transaction_coordinator import Appending, Rules, TransactionCoordinator, TransactionMetadata
 from kafka_eos.transaction_log import TransactionState
 from kafka_eos.transactional_partition import (
     NO_OFFSET,
@@ -30,7 +32,16 @@ from kafka_eos.transactional_partition import (
     TransactionalPartition,
     UnstableTransaction,
 )
-from kafka_eos.transactions import COMPLETED, DECIDE, Client, Marker, Transaction, TransactionalLog, Transactions
+from kafka_eos.transactions import (
+    COMPLETED,
+    DECIDE,
+    Client,
+    GuardedRequest,
+    Marker,
+    Transaction,
+    TransactionalLog,
+    Transactions,
+)
 
 
 class UnknownRule(ValueError):  # noqa: N818 - named for what is unknown
@@ -197,6 +208,11 @@ def restamp_after_error(state: IdempotentProducer, error: ErrorCode) -> Batches:
     return ()
 
 
+def kept_behind_refused(state: IdempotentProducer, error: ErrorCode) -> Batches:
+    """For ``kept_after_error``: the batches behind the refused one stay in flight."""
+    return state.in_flight[1:]
+
+
 def bump_after_error(state: IdempotentProducer, error: ErrorCode, kept: Batches) -> Producer:
     """For ``producer_after_error``, together with it: the producer goes on in its next epoch."""
     if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and _has_next_epoch(state):
@@ -345,6 +361,21 @@ def end_of_any_epoch(state: Transactions, version: int, epoch: int, commit: bool
     if state.transaction.state is COMPLETED[commit]:
         return "NONE"
     return DECIDE if version == 2 and not commit else "INVALID_TXN_STATE"
+
+
+def takes_over_early(state: Transactions) -> bool:
+    """For ``may_take_over``: an instance gets its epoch before the markers of the one before it are written."""
+    return state.transaction.state is not TransactionState.ONGOING
+
+
+def not_registered(state: Transactions, request: GuardedRequest) -> Transaction:
+    """For ``after_verification``: a batch is stored whose partition nobody has registered."""
+    return state.transaction
+
+
+def marker_keeps_epoch(state: Transactions, log: TransactionalLog, marker: Marker) -> int:
+    """For ``epoch_after_marker``: a marker leaves the producer's epoch as it is (KAFKA-6119)."""
+    return log.epoch
 
 
 def upgraded_without_bump(state: Transactions, client: Client) -> Client:
@@ -552,3 +583,131 @@ def markers_passed_on(state: ReadCommitted, entry: LogEntry) -> bool:
 def position_of_records(state: Consumer, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:
     """For ``next_position``: the position follows the last record passed on, if there was one (aiokafka 781)."""
     return read[-1] + 1 if read else position
+
+
+# --- rules of TransactionCoordinator ----------------------------------------------------------------------------
+
+
+def abort_without_bump(rules: Rules, known: TransactionMetadata, next_producer_id: int) -> TransactionMetadata:
+    """For ``after_fence``: the coordinator aborts by itself without a new epoch (KAFKA-5231, KAFKA-6119)."""
+    return replace(rules.after_end(known, False, rules.server_version, next_producer_id), epoch=known.epoch)
+
+
+def fence_and_end_bump(rules: Rules, known: TransactionMetadata, next_producer_id: int) -> TransactionMetadata:
+    """For ``after_fence``: the fence and the end bump the epoch, one after the other (KAFKA-19367)."""
+    fenced = replace(known, epoch=rules.fencing_epoch(known))
+    return rules.after_end(fenced, False, rules.server_version, next_producer_id)
+
+
+def fence_keeps_producer_id(rules: Rules, known: TransactionMetadata, next_producer_id: int) -> TransactionMetadata:
+    """For ``after_fence``: a fence in the last epoch brings no new producer id (KAFKA-20090)."""
+    return rules.after_end(rules.raised(known), False, rules.server_version, coordinator.NO_PRODUCER_ID)
+
+
+def every_fence_bumps(rules: Rules, known: TransactionMetadata) -> int:
+    """For ``fencing_epoch``: each try of a fence that could not be written bumps the epoch (KAFKA-9666)."""
+    return min(known.epoch + 1, rules.max_epoch)
+
+
+def end_by_higher_epoch(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool) -> str:
+    """For ``end_verdict_of_version1``: a client may end it with an epoch of its own making (KAFKA-9600)."""
+    lenient = replace(known, epoch=max(epoch, known.epoch))
+    return Rules.end_verdict_of_version1(rules, lenient, producer_id, epoch, commit)
+
+
+def end_by_any_epoch(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> bool:
+    """For ``is_epoch_to_end``: every epoch may end the transaction."""
+    return True
+
+
+def epoch_before_transition(
+    rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool
+) -> str:
+    """For ``end_verdict_of_version2``: the epoch is looked at before the pending transition (KAFKA-18464)."""
+    if known.producer_id != producer_id and not rules.is_retry_of_last_epoch(known, producer_id, epoch):
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING.name
+    if not rules.is_epoch_to_end(known, producer_id, epoch):
+        return ErrorCode.PRODUCER_FENCED.name
+    return Rules.end_verdict_of_version2(rules, known, producer_id, epoch, commit)
+
+
+def add_while_ending(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
+    """For ``add_error``: a partition may be added while the transaction is being ended."""
+    if known.producer_id != producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.NONE if known.epoch == epoch else ErrorCode.PRODUCER_FENCED
+
+
+def no_next_producer_id(rules: Rules, known: TransactionMetadata, version: int) -> bool:
+    """For ``needs_next_producer_id``: the end of a transaction never brings a new producer id."""
+    return False
+
+
+def told_old_producer_id(rules: Rules, record: TransactionMetadata) -> coordinator.Identity:
+    """For ``goes_on_as``: a client is told its old producer id although a new one comes (KAFKA-18660)."""
+    return coordinator.Identity(producer_id=record.producer_id, epoch=record.epoch)
+
+
+def one_producer_id_in_log(rules: Rules, known: TransactionMetadata) -> TransactionMetadata:
+    """For ``in_log``: the log has neither the next nor the previous producer id, as before Kafka 4.3 (KAFKA-20310)."""
+    nobody = coordinator.NO_PRODUCER_ID
+    return replace(Rules.in_log(rules, known), next_producer_id=nobody, previous_producer_id=nobody)
+
+
+def answered_by_leader(state: TransactionCoordinator, append: Appending) -> coordinator.LogState:
+    """For ``log_after``: the leader does not wait for the other replicas."""
+    return coordinator.LogState(durable=state.durable, tail=(*state.tail, state.rules.in_log(append.record)))
+
+
+def answered_before_abort(rules: Rules, append: Appending) -> coordinator.Answer:
+    """For ``answer_to``: InitProducerId is answered before the abort is complete."""
+    early = append.request == coordinator.INIT_FENCES
+    return Rules.answer_to(rules, replace(append, request=coordinator.INIT) if early else append)
+
+
+def decision_given_up(rules: Rules, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
+    """For ``after_timeout``: a decision whose append was given up is taken for an abort that needs no record."""
+    if append.request == coordinator.COMPLETE:
+        return known
+    if append.record.state in coordinator.PREPARED_STATES:
+        return replace(known, pending=None, state=TransactionState.COMPLETE_ABORT, partitions=frozenset())
+    return replace(known, pending=None)
+
+
+def prepared_is_left(rules: Rules, record: TransactionMetadata) -> TransactionMetadata:
+    """For ``loaded``: after a failover nobody goes on with what is prepared."""
+    return record
+
+
+def completes_before_markers(state: TransactionCoordinator) -> bool:
+    """For ``may_complete``: the transaction is closed while markers are missing."""
+    return True
+
+
+def abort_after_failed_marker(state: TransactionCoordinator, partition: str) -> bool:
+    """For ``marker_commits``: once a marker has failed, the others say abort."""
+    return coordinator.commits(state.metadata) and state.to_mark == state.metadata.partitions
+
+
+def stale_append_taken(
+    state: TransactionCoordinator, found: tuple[TransactionMetadata, ...]
+) -> tuple[TransactionMetadata, ...]:
+    """For ``tail_after_failover``: an append of the coordinator before is taken, behind what the new one has loaded."""
+    return found if state.is_idle() else (*found, state.rules.in_log(state.appending.record))
+
+
+def acts_on_loaded(state: TransactionCoordinator) -> bool:
+    """For ``may_act``: a new coordinator acts on all that it finds in its log, as in Kafka."""
+    return True
+
+
+def no_bump_when_exhausted(rules: Rules, known: TransactionMetadata, epoch: int) -> ErrorCode:
+    """For ``bump_error``: when the epochs have run out, only the present epoch is known, as in Kafka."""
+    if rules.is_exhausted(known.epoch) and epoch not in {coordinator.NO_EPOCH, known.epoch}:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return Rules.bump_error(rules, known, epoch)
+
+
+def retry_forgets_producer_id(rules: Rules, known: TransactionMetadata) -> TransactionMetadata:
+    """For ``after_retry_of_init``: a retry takes its own producer id for the one before it, as in Kafka."""
+    return replace(coordinator.to(known, TransactionState.EMPTY), partitions=frozenset())

@@ -10,6 +10,7 @@ spec variable       field                     Kafka
 ==================  ========================  ===================================================================
 transaction         ``transaction``           TransactionMetadata as the coordinator's log has it
 coordinatorEpoch    ``coordinator_epoch``     leader epoch of the partition of __transaction_state
+former              ``former``                TransactionMetadata of a coordinator that does not know it was replaced
 toMark              ``to_mark``               TransactionMetadata.topicPartitions while markers are sent
 logs                ``logs``                  UnifiedLog, ProducerStateEntry and VerificationStateEntry of a partition
 clients             ``clients``               TransactionManager of each instance
@@ -229,6 +230,7 @@ class Transactions:
     VARIABLES: ClassVar[tuple[str, ...]] = (
         "transaction",
         "coordinatorEpoch",
+        "former",
         "toMark",
         "logs",
         "clients",
@@ -248,6 +250,7 @@ class Transactions:
     constants: Constants = field(compare=False)
     transaction: Transaction = Transaction()
     coordinator_epoch: int = 0
+    former: Transaction = Transaction()
     to_mark: frozenset[str] = frozenset()
     logs: Map[str, TransactionalLog]
     clients: Map[str, Client]
@@ -502,6 +505,10 @@ class Transactions:
 
     # --- the coordinator                                                            WHO: the coordinator ----------
 
+    def may_take_over(self) -> bool:
+        """Nothing of the instance before is left to be done."""
+        return self.is_at_rest()
+
     @action("HandleInit", "Instances")
     def handle_init(self, instance: str) -> Self:
         """An instance asks for its epoch: the transaction of the one before it is ended first.
@@ -513,7 +520,7 @@ class Transactions:
         enabled(instance in self.init_requests, "no such request is on its way")
         after = replace(self, init_requests=self.init_requests - {instance})
         number = self.clients[instance].number
-        if self.is_at_rest():
+        if self.may_take_over():
             epoch = self.transaction.epoch + 1
             record = replace(self.transaction, state=TransactionState.EMPTY, epoch=epoch)
             return replace(after, transaction=record).answered(instance, number, "init", ErrorCode.NONE, epoch)
@@ -682,6 +689,7 @@ class Transactions:
             coordinator_epoch=epoch,
             to_mark=self.partitions_to_mark(),
             transaction=self.decided(),
+            former=self.transaction if "former coordinator" in self.constants.faults else self.former,
         )
 
     # --- the partitions' leaders                                                    WHO: a leader -----------------
@@ -737,6 +745,10 @@ class Transactions:
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE
 
+    def after_verification(self, request: GuardedRequest) -> Transaction:
+        """The record when the coordinator has vouched for a batch."""
+        return self.with_partition(request.partition, 2) if request.version == 2 else self.transaction
+
     @action("Verify", "Instances", "Numbers", "Partitions")
     def verify(self, instance: str, number: int, partition: str) -> Self:
         """The coordinator answers a leader that asks about a batch.
@@ -750,8 +762,24 @@ class Transactions:
         error = self.verification_error(request.version, request.epoch, partition)
         if error is not ErrorCode.NONE:
             return after.answered(instance, number, "produce", error, NO_EPOCH)
-        record = self.with_partition(partition, 2) if request.version == 2 else self.transaction
-        return replace(after, verified=self.verified | {request}, transaction=record)
+        return replace(after, verified=self.verified | {request}, transaction=self.after_verification(request))
+
+    @action("VerifyByFormer", "Instances", "Numbers", "Partitions")
+    def verify_by_former(self, instance: str, number: int, partition: str) -> Self:
+        """A former coordinator answers a leader that asks about a batch.
+
+        It has the partition in its memory and need not write, which would tell it that it was replaced.
+
+        Spec:  Transactions!VerifyByFormer
+        KIP:   KIP-890
+        Kafka: TransactionCoordinator.handleVerifyPartitionsInTransaction
+        """
+        request = _find(self.verifying, instance, number, partition)
+        former = self.former
+        known = former.state is TransactionState.ONGOING and partition in former.partitions
+        enabled(known and request.epoch == former.epoch, "no former coordinator knows of it")
+        after = self.fault("former coordinator")
+        return replace(after, verifying=self.verifying - {request}, verified=self.verified | {request})
 
     def data_error(self, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
         """Why a leader refuses a batch that belongs to a transaction; ``NONE`` if it does not."""
@@ -834,13 +862,17 @@ class Transactions:
         """A marker keeps the guard of a transaction that begins with the marker's own epoch (KAFKA-18575)."""
         return log.guard_version == 2 and marker.epoch == log.guard_epoch
 
+    def epoch_after_marker(self, log: TransactionalLog, marker: Marker) -> int:  # noqa: ARG002 - a mutant looks at it
+        """The epoch that a leader knows of the producer after a marker."""
+        return marker.epoch
+
     def with_marker(self, log: TransactionalLog, marker: Marker) -> TransactionalLog:
         """The leader's log after a marker."""
         kept = self.keeps_guard(log, marker)
         return replace(
             log,
             entries=log.entries.append(Entry(kind="commit" if marker.commit else "abort", epoch=marker.epoch)),
-            epoch=marker.epoch,
+            epoch=self.epoch_after_marker(log, marker),
             open=False,
             guard=log.guard + (0 if kept else 1),
             guard_epoch=log.guard_epoch if kept else NO_EPOCH,
@@ -894,6 +926,21 @@ class Transactions:
             logs=self.logs.set(partition, self.with_marker(log, marker)),
             to_mark=self.acknowledged(marker) if acknowledged else self.to_mark,
         )
+
+    @action("AbortByAdmin", "Partitions")
+    def abort_by_admin(self, partition: str) -> Self:
+        """An operator aborts what is open in a partition by hand, past the coordinator (KIP-664).
+
+        Spec:  Transactions!AbortByAdmin
+        KIP:   KIP-664
+        Kafka: KafkaAdminClient.abortTransaction
+        """
+        log = self.logs[partition]
+        enabled(log.open, "nothing is open")
+        marker = Marker(
+            partition=partition, version=0, epoch=log.epoch, commit=False, coordinator_epoch=log.coordinator_epoch
+        )
+        return replace(self.fault("admin abort"), logs=self.logs.set(partition, self.with_marker(log, marker)))
 
     def markers_after_election(self, partition: str) -> frozenset[str]:  # noqa: ARG002 - the mutant looks at it
         """The markers that are missing when a partition's leader changes.

@@ -23,6 +23,9 @@ BumpAfterRestamp(kept) == IF Bumped.epoch > producer.epoch THEN [Bumped EXCEPT !
 RestampAfterError(error) ==
     IF error = "OUT_OF_ORDER_SEQUENCE_NUMBER" /\ Bumped.epoch > producer.epoch THEN Restamped(inFlight) ELSE <<>>
 
+(* for KeptAfterError: the batches behind the refused one stay in flight *)
+KeptBehindRefused(error) == Tail(inFlight)
+
 (* for ProducerAfterError, together with it: the producer goes on in its next epoch *)
 BumpAfterError(error, kept) ==
     IF error = "OUT_OF_ORDER_SEQUENCE_NUMBER" /\ Bumped.epoch > producer.epoch
@@ -50,6 +53,7 @@ NothingIsLostWhenOutOfOrder == producer.error = "OUT_OF_ORDER_SEQUENCE_NUMBER" =
 (* Interesting states, which have to be reached *)
 HasNewLeader       == leaderEpoch > 0 /\ leader # NoLeader
 HasTruncated       == \E replica \in alive : EndOffset(replica) < highWatermark /\ replica \notin isr
+HasFatalError      == ~IsRunning
 HasBumpedEpoch     == producer.epoch > 0 /\ Delivered # <<>>
 HasDeliveredAll    == \A value \in Values : IsDelivered(value)
 HasFailedDelivered == \E value \in Values : outcome[value] = "failed" /\ IsDelivered(value)

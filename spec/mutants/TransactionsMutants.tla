@@ -71,6 +71,15 @@ EndOfAnyEpoch(version, epoch, commit) ==
     ELSE IF version = 2 /\ ~commit THEN "DECIDE"
     ELSE "INVALID_TXN_STATE"
 
+(* for MayTakeOver: an instance gets its epoch before the markers of the one before it are written *)
+TakesOverEarly == transaction.state # "ONGOING"
+
+(* for AfterVerification: a batch is stored whose partition nobody has registered *)
+NotRegistered(request) == transaction
+
+(* for EpochAfterMarker: a marker leaves the producer's epoch as it is (KAFKA-6119) *)
+MarkerKeepsEpoch(log, marker) == log.epoch
+
 (* for Upgraded: a client goes on with its epoch when it finds version 2 (KAFKA-18227) *)
 UpgradedWithoutBump(client) == [client EXCEPT !.version = 2]
 
