@@ -16,7 +16,15 @@ from kafka_eos.replicated_log import ReplicaLog
 from kafka_eos.simulator import Simulation
 from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.named_failures import NAMED_FAILURES
 from kafka_eos_checks.paths import build_folder
+from kafka_eos_checks.simulate_transactions import (
+    MOST_PARTITIONS,
+    TransactionsPlan,
+    simulate_failure,
+    simulate_transactions,
+    write_transactions,
+)
 
 # What goes wrong in a run, and how often beside an ordinary action's weight of 10. A model's constants decide whether
 # RestartProducer, ExpireProducer, TakeSnapshot and ElectUncleanLeader can happen at all.
@@ -38,6 +46,9 @@ EPILOG = """examples:
   kafka-eos simulate --seed 7 --fault Crash=2 --fault Expire=0
   kafka-eos simulate --mutant RetriesAppended --seed 3 --out build/broken
   kafka-eos audit build/broken
+  kafka-eos simulate transactions --seed 7 --partitions 3
+  kafka-eos simulate transactions --scenario late-end --out build/late-end
+  kafka-eos simulate transactions --scenario late-end --transaction-version 2 --out build/cured
 """
 
 
@@ -140,7 +151,22 @@ def write_recording(simulated: Simulated, folder: Path) -> None:
         (partition / f"{0:020d}.log").write_bytes(segment)
 
 
-DEFAULTS = Plan(seed=0)
+DEFAULTS, TRANSACTIONS_DEFAULTS = Plan(seed=0), TransactionsPlan(seed=0)
+PRODUCER, TRANSACTIONS = "producer", "transactions"
+# Options of one machine alone, by their names in the namespace.
+OWN = {
+    PRODUCER: ("values", "replicas"),
+    TRANSACTIONS: (
+        "transactions",
+        "partitions",
+        "instances",
+        "transaction_version",
+        "verification",
+        "repeats",
+        "scenario",
+    ),
+}
+DRAWN = ("steps", "mutant", "repeats", *OWN[TRANSACTIONS][:3])  # what a scenario leaves no choice of
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
@@ -148,44 +174,119 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser = subparsers.add_parser(
         "simulate",
         help=help_line,
-        description="A seeded run of the idempotent producer's machine under faults, written as a recording.",
+        description="A seeded run of a machine under faults, written as a recording that the audit reads.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument(
+        "machine",
+        nargs="?",
+        default=PRODUCER,
+        choices=tuple(OWN),
+        help="the idempotent producer (default), or transactions",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the random choices (default 0)")
-    parser.add_argument(
-        "--steps", type=int, default=DEFAULTS.steps, help=f"steps with faults (default {DEFAULTS.steps})"
-    )
-    parser.add_argument(
-        "--values", type=int, default=DEFAULTS.values, help=f"values to send (default {DEFAULTS.values})"
-    )
-    parser.add_argument("--replicas", type=int, default=DEFAULTS.replicas, choices=range(1, 6), help="default 3")
+    parser.add_argument("--steps", type=int, help=f"steps with faults (default {DEFAULTS.steps})")
     parser.add_argument("--fault", action="append", default=[], metavar="ACTION=WEIGHT", help="an ordinary one has 10")
-    parser.add_argument("--mutant", default="", help="a mutant of the registry, for a run that goes wrong")
+    parser.add_argument("--mutant", help="a mutant of the registry, for a run that goes wrong")
     parser.add_argument("--out", type=Path, help="folder of the recording (default build/simulated)")
+    producer = parser.add_argument_group(PRODUCER)
+    producer.add_argument("--values", type=int, help=f"values to send (default {DEFAULTS.values})")
+    producer.add_argument("--replicas", type=int, choices=range(1, 6), help=f"default {DEFAULTS.replicas}")
+    transactions = parser.add_argument_group(TRANSACTIONS)
+    transactions.add_argument("--scenario", choices=tuple(NAMED_FAILURES), help="a named failure, step by step")
+    transactions.add_argument(
+        "--transactions", type=int, help=f"of each instance (default {TRANSACTIONS_DEFAULTS.transactions})"
+    )
+    transactions.add_argument(
+        "--partitions",
+        type=int,
+        choices=range(1, MOST_PARTITIONS + 1),
+        help=f"default {TRANSACTIONS_DEFAULTS.partitions}",
+    )
+    transactions.add_argument(
+        "--instances",
+        type=int,
+        choices=range(1, 6),
+        help=f"that share a transactional.id (default {TRANSACTIONS_DEFAULTS.instances})",
+    )
+    transactions.add_argument(
+        "--transaction-version",
+        type=int,
+        nargs="+",
+        choices=(1, 2),
+        help="that instances speak (default 2, or the one with which a named failure is known)",
+    )
+    transactions.add_argument(
+        "--verification",
+        action=argparse.BooleanOptionalAction,
+        help="leaders ask the coordinator before a transaction's first batch (default yes, but for hanging)",
+    )
+    transactions.add_argument(
+        "--repeats",
+        action=argparse.BooleanOptionalAction,
+        help="the network repeats requests and markers (default in version 2, which withstands it)",
+    )
     parser.set_defaults(run=run)
+
+
+class WrongOption(ValueError):  # noqa: N818 - named for the input
+    """An option that does not belong to what is simulated."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the subcommand."""
+    folder = arguments.out or build_folder() / "simulated"
     try:
+        other = TRANSACTIONS if arguments.machine == PRODUCER else PRODUCER
+        _refuse(arguments, OWN[other], f"belongs to 'kafka-eos simulate {other}'")
+        if arguments.scenario is not None:
+            _refuse(arguments, DRAWN, "is not for a scenario, in which nothing is drawn")
         faults = {name: float(weight) for name, _, weight in (fault.partition("=") for fault in arguments.fault)}
-        plan = Plan(
-            seed=arguments.seed,
-            steps=arguments.steps,
-            values=arguments.values,
-            replicas=arguments.replicas,
-            faults=faults,
-            mutant=arguments.mutant,
-        )
-        simulated = simulate(plan)
+        said = (_run_producer if arguments.machine == PRODUCER else _run_transactions)(arguments, faults, folder)
     except (MalformedRegistry, ValueError) as error:
         print(f"kafka-eos simulate: {error}", file=sys.stderr)
         return 2
-    folder = arguments.out or build_folder() / "simulated"
+    print(f"{said}; written to {folder}")
+    print(f"audit it with: kafka-eos audit {folder}")
+    return 0
+
+
+def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
+    given = [name for name in names if getattr(arguments, name) is not None]
+    if given:
+        raise WrongOption(f"--{given[0].replace('_', '-')} {why}")
+
+
+def _given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
+    return {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+
+
+def _run_producer(arguments: argparse.Namespace, faults: Mapping[str, float], folder: Path) -> str:
+    given = _given(arguments, "steps", "values", "replicas", "mutant")
+    simulated = simulate(Plan(seed=arguments.seed, faults=faults, **given))
     write_recording(simulated, folder)
     results = list(simulated.state.outcome.values())
     counts = ", ".join(f"{results.count(name)} {name}" for name in ("acknowledged", "failed", "sent", "unsent"))
-    print(f"seed {plan.seed}: {len(simulated.events)} events; values: {counts}; written to {folder}")
-    print(f"audit it with: kafka-eos audit {folder}")
-    return 0
+    return f"seed {arguments.seed}: {len(simulated.events)} events; values: {counts}"
+
+
+def _run_transactions(arguments: argparse.Namespace, faults: Mapping[str, float], folder: Path) -> str:
+    versions = arguments.transaction_version
+    if arguments.scenario is not None:
+        if faults or (versions is not None and len(versions) > 1):
+            raise WrongOption("a scenario has its own faults, and one transaction version")
+        version = versions[0] if versions else None
+        simulated = simulate_failure(arguments.scenario, version, arguments.verification)
+        named = f"scenario {arguments.scenario}"
+    else:
+        given = _given(arguments, "steps", "transactions", "partitions", "instances", "verification", "mutant")
+        given |= {"versions": tuple(versions)} if versions else {}
+        plan = TransactionsPlan(seed=arguments.seed, repeats=arguments.repeats, faults=faults, **given)
+        simulated = simulate_transactions(plan)
+        named = f"seed {arguments.seed}"
+    write_transactions(simulated, folder)
+    results = [result for outcome in simulated.state.outcome.values() for result in outcome.values()]
+    counts = ", ".join(f"{results.count(name)} {name}" for name in ("committed", "aborted"))
+    begun = len(results) - results.count("none")
+    return f"{named}: {len(simulated.events)} events; transactions: {begun} begun, {counts}"

@@ -14,6 +14,7 @@ from kafka_eos.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.transactions import Constants, Transactions
 from kafka_eos_checks.models import Registry
 from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.named_failures import NAMED_FAILURES, Script
 
 MOST_PARTITIONS = 3
 
@@ -51,7 +52,7 @@ class TransactionsPlan:
             version 2 between two transactions.
         verification: whether leaders ask the coordinator before a transaction's first batch (KIP-890 part 1).
         repeats: whether the network repeats requests and markers; None if all versions withstand it.
-        faults: action -> weight, in place of ``FAULTS``.
+        faults: action -> weight, in place of ``FAULTS``; another action, such as ``HandleMarker``, is only slower.
         mutant: a mutant of the registry, or "" for the reference as it is.
     """
 
@@ -120,7 +121,8 @@ def simulate_transactions(
         machine = mutated(Transactions, (registry or Registry()).get(plan.mutant).overrides)
     constants = plan.constants()
     faults = FAULTS | dict(plan.faults)
-    simulation = Simulation(machine, constants, plan.seed, faults, RECOVERY, possible_arguments())
+    recovery = {*RECOVERY, *(faults.keys() - FAULTS.keys())}  # what is no fault is only slower
+    simulation = Simulation(machine, constants, plan.seed, faults, recovery, possible_arguments())
     recorder = TransactionRecorder(
         run=f"simulated-transactions/{plan.mutant or 'reference'}/{plan.seed}",
         constants=constants,
@@ -133,6 +135,37 @@ def simulate_transactions(
         logs=recorder.logs,
         coordinator_log=recorder.coordinator_log,
         state=simulation.state,
+    )
+
+
+def simulate_failure(name: str, version: int | None = None, verification: bool | None = None) -> SimulatedTransactions:
+    """Run the script of a named failure.
+
+    Args:
+        name: of ``NAMED_FAILURES``.
+        version: the transaction version of the clients; None for the one with which the failure is known.
+        verification: whether leaders ask the coordinator before a transaction's first batch; None as above.
+    """
+    failure = NAMED_FAILURES[name]
+    plan = TransactionsPlan(
+        seed=0,
+        transactions=2,
+        instances=2,
+        versions=(failure.version if version is None else version,),
+        verification=failure.verification if verification is None else verification,
+        repeats=True,
+    )
+    script = Script(plan.constants())
+    failure.script(script)
+    recorder = TransactionRecorder(run=f"simulated-transactions/{name}", constants=plan.constants())
+    recorder.watch(script.steps)
+    told = {"scenario": name, "known": failure.known, "versions": plan.versions, "verification": plan.verification}
+    return SimulatedTransactions(
+        manifest=told,
+        events=recorder.events,
+        logs=recorder.logs,
+        coordinator_log=recorder.coordinator_log,
+        state=script.state,
     )
 
 

@@ -40,7 +40,7 @@ TOPIC, TRANSACTIONAL_ID = "simulated", "simulated-t"
 COORDINATOR, LEADER, READER = "coordinator", "leader", "reader"
 PRODUCER_ID = 1000
 TIMEOUT_MS = 60_000
-GIVEN_UP = 4
+GIVEN_UP = 3
 
 _ENDS = {True: "CommitTransaction", False: "AbortTransaction"}
 _MARKERS = {"commit": ControlType.COMMIT, "abort": ControlType.ABORT}

@@ -29,6 +29,7 @@ class Contents:
         aborted: by offset of a record in a transaction, the offset of the marker that aborted it.
         open: offsets of records whose transaction is open at the log's end.
         highest_abort: by producer id, the highest epoch of its ABORT markers.
+        rewritten: producer ids of which a marker was written again.
         offsets: the offsets of each value, in ascending order.
         whole: whether it has every offset from 0 to its end.
         damaged_end: whether bytes that cannot be read follow the last batch.
@@ -42,6 +43,7 @@ class Contents:
     aborted: dict[int, int] = field(default_factory=dict)
     open: set[int] = field(default_factory=set)
     highest_abort: dict[int, int] = field(default_factory=dict)
+    rewritten: set[int] = field(default_factory=set)
     offsets: dict[bytes | None, list[int]] = field(default_factory=lambda: defaultdict(list))
     whole: bool = True
     damaged_end: bool = False
@@ -51,6 +53,7 @@ def read_contents(log: PartitionLog) -> Contents:
     """All records of a log, and which of them a consumer that reads committed data does not see."""
     contents = Contents()
     open_transactions: dict[int, list[int]] = {}
+    marked: dict[int, int] = {}  # by producer id, the epoch of its last marker
     uncertain: set[int] = set()  # producers whose open transaction may have ended in a hole
     following: int | None = None
     for name in log.segments:
@@ -79,6 +82,8 @@ def read_contents(log: PartitionLog) -> Contents:
                 following = offset + 1
                 if is_marker:
                     ended = open_transactions.pop(pid, [])
+                    contents.rewritten.update([pid] if not ended and marked.get(pid) == epoch else ())
+                    marked[pid] = epoch
                     aborts, commits = (key is not None and key[2:4] == kind for kind in (_ABORT, _COMMIT))
                     contents.hidden.update(ended if aborts else ())
                     if pid not in uncertain:

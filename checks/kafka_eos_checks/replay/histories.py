@@ -24,6 +24,8 @@
     - INVALID_TXN_STATE in the answer to a ``Produce`` of a transaction that nobody ended: with the same conditions, and
       since the last ``EndTxn`` of (producer id, epoch) was invoked the partition was registered by an
       ``AddPartitionsToTxn``; a producer that sends none of these (KIP-890 part 2) has not ended this epoch at all.
+      *Unknown* also: the partition has a marker of the producer that was written again, and may have come between the
+      batch's verification and its append.
     - OUT_OF_ORDER_SEQUENCE_NUMBER in the answer to a ``Produce`` whose batch is either the next expected one or a
       retry that the leader has to remember. When that very request was sent, an acknowledged batch of the same
       (partition, producer id, epoch) ended right before it, or it begins with 0; and fewer than five batches with
@@ -286,7 +288,9 @@ def refused(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Itera
         if event.phase == "fail" and (event.error in EPOCH_REFUSALS or fencing.is_in_transaction(event)):
             count(figures, "checked")
             aborts = (contents.highest_abort.get(pid, -1) for own in replicas.values() for _, contents in own)
-            evidence = fencing.judge(event, pid, epoch, max(aborts, default=-1))
+            rewritten = any(pid in contents.rewritten for _, contents in replicas.get(place or ("", -1), ()))
+            unsure = rewritten and event.error == ErrorCode.INVALID_TXN_STATE
+            evidence = UNKNOWN if unsure else fencing.judge(event, pid, epoch, max(aborts, default=-1))
         elif event.action == "Produce" and place is not None and event.base_sequence is not None:
             evidence = _out_of_order(event, event.base_sequence, sequences[place, pid, epoch], figures)
         if evidence == UNKNOWN:
