@@ -1,0 +1,714 @@
+------------------------ MODULE TransactionCoordinator ------------------------
+(***************************************************************************)
+(* The coordinator of one transactional.id, with its log, which answers    *)
+(* any request whatsoever.                                                 *)
+(*                                                                         *)
+(* Modelled: InitProducerId, AddPartitionsToTxn and EndTxn with every      *)
+(*   error code; versions 1 and 2 of transactions, also mixed; retries and *)
+(*   the exhaustion of epochs; the fence of an open transaction, between   *)
+(*   whose two halves a client's request may come; timeout; expiry of the  *)
+(*   transactional.id; appends whose replication takes time, or so long    *)
+(*   that the coordinator gives up although the record may stay in the     *)
+(*   log; failover to a replica that has any part of what is not           *)
+(*   replicated.                                                           *)
+(* Assumed, not checked: a partition writes a marker when it is sent, for  *)
+(*   its own checks are those of Transactions; producer ids are handed out *)
+(*   once (KAFKA-20031); no client registers a partition, or ends a        *)
+(*   transaction, with epoch -1, which nobody is given; an append of a     *)
+(*   coordinator that has been replaced fails.                             *)
+(* Out of scope: the transaction's timeout in milliseconds and its bounds; *)
+(*   two-phase commit (KIP-939); verification, which changes nothing;      *)
+(*   version 0, which differs from 1 in the format of the records only;    *)
+(*   what the coordinator's epoch fences.                                  *)
+(*                                                                         *)
+(* KIPs: 98, 360, 588, 890.  Kafka: TransactionCoordinator,                *)
+(* TransactionMetadata, TransactionState, TransactionStateManager,         *)
+(* TransactionMarkerChannelManager.                                        *)
+(***************************************************************************)
+EXTENDS Integers, Sequences, FiniteSets, TLC
+
+CONSTANTS
+    ProducerIds,     \* 0..n: the producer ids that requests carry; a new one is one more than the last
+    MaxEpoch,        \* the largest epoch there is; 32767 in Kafka
+    Partitions,      \* the partitions that can be in a transaction
+    Versions,        \* the transaction versions of requests: of 1 and 2
+    Faults,          \* what may go wrong: of "append times out", "failover", "timeout", "expiry"
+    MaxFaults        \* how often
+
+VARIABLES
+    metadata,        \* what the coordinator has in memory
+    appending,       \* the record on its way into the log, and the request that it is for
+    durable,         \* the last record that every in-sync replica has
+    tail,            \* the records behind it, whose appends were given up
+    loading,         \* the coordinator has loaded records that are not replicated yet
+    toMark,          \* the partitions whose marker is still to be written
+    fencing,         \* who waits for the second half of a fence: "none", "InitProducerId", "timeout"
+    markers,         \* every marker ever written: [number, partition, epoch, commit]
+    told,            \* what clients were told of the end of transactions: [number, commit, version, asked, answered]
+    given,           \* the last producer id and epoch that a client was given, and those that it asked with
+    answer,          \* what the last step answered to a client
+    allocated,       \* how many producer ids have been handed out
+    faults           \* how many there have been
+
+vars == <<metadata, appending, durable, tail, loading, toMark, fencing, markers, told, given, answer, allocated, faults>>
+
+logVars     == <<durable, tail, loading>>
+historyVars == <<markers, told>>
+
+NoProducerId == -1
+NoEpoch      == -1
+
+Identity(producerId, epoch) == [producerId |-> producerId, epoch |-> epoch]
+Nobody == Identity(NoProducerId, NoEpoch)
+
+Answer(request, error, identity) ==
+    [request |-> request, error |-> error, producerId |-> identity.producerId, epoch |-> identity.epoch]
+NoAnswer == Answer("none", "NONE", Nobody)
+
+(* What the coordinator knows of a transactional.id that it has never met, or that has expired. *)
+Forgotten(number) ==
+    [producerId |-> NoProducerId, previousProducerId |-> NoProducerId, nextProducerId |-> NoProducerId, epoch |-> NoEpoch,
+     lastEpoch |-> NoEpoch, state |-> "DEAD", pending |-> "none", partitions |-> {}, version |-> 1, failedFence |-> FALSE,
+     number |-> number]
+
+NoAppend == [request |-> "none", asked |-> Nobody, record |-> Forgotten(0)]
+
+Init ==
+    /\ metadata = Forgotten(0)
+    /\ appending = NoAppend
+    /\ durable = Forgotten(0)
+    /\ tail = <<>>
+    /\ loading = FALSE
+    /\ toMark = {}
+    /\ fencing = "none"
+    /\ markers = {}
+    /\ told = {}
+    /\ given = Nobody @@ [asked |-> Nobody]
+    /\ answer = NoAnswer
+    /\ allocated = 0
+    /\ faults = 0
+
+(***************************************************************************)
+(* States                                                                  *)
+(***************************************************************************)
+
+(* From each state to each that may follow, with the lowest transaction version that allows it. *)
+LegalTransitions ==
+    {<<"EMPTY", "EMPTY", 0>>, <<"COMPLETE_COMMIT", "EMPTY", 0>>, <<"COMPLETE_ABORT", "EMPTY", 0>>,
+     <<"EMPTY", "ONGOING", 0>>, <<"ONGOING", "ONGOING", 0>>, <<"COMPLETE_COMMIT", "ONGOING", 0>>,
+     <<"COMPLETE_ABORT", "ONGOING", 0>>,
+     <<"ONGOING", "PREPARE_COMMIT", 0>>, <<"ONGOING", "PREPARE_ABORT", 0>>, <<"PREPARE_EPOCH_FENCE", "PREPARE_ABORT", 0>>,
+     <<"PREPARE_COMMIT", "COMPLETE_COMMIT", 0>>, <<"PREPARE_ABORT", "COMPLETE_ABORT", 0>>,
+     <<"EMPTY", "DEAD", 0>>, <<"COMPLETE_COMMIT", "DEAD", 0>>, <<"COMPLETE_ABORT", "DEAD", 0>>,
+     <<"ONGOING", "PREPARE_EPOCH_FENCE", 0>>,
+     <<"EMPTY", "PREPARE_ABORT", 2>>, <<"COMPLETE_COMMIT", "PREPARE_ABORT", 2>>, <<"COMPLETE_ABORT", "PREPARE_ABORT", 2>>}
+
+PreparedStates  == {"PREPARE_COMMIT", "PREPARE_ABORT"}
+CompletedStates == {"COMPLETE_COMMIT", "COMPLETE_ABORT"}
+AtRest          == {"EMPTY"} \cup CompletedStates
+
+Prepared(commit)  == IF commit THEN "PREPARE_COMMIT" ELSE "PREPARE_ABORT"
+Completed(commit) == IF commit THEN "COMPLETE_COMMIT" ELSE "COMPLETE_ABORT"
+
+(* Whether a record decides for commit. *)
+Commits(record) == record.state \in {"PREPARE_COMMIT", "COMPLETE_COMMIT"}
+
+(* The version of the requests that the coordinator makes to itself. *)
+ServerVersion == IF 2 \in Versions THEN 2 ELSE 1
+
+(* No producer gets an epoch after this one: the last epoch is for fencing. *)
+IsExhausted(epoch) == epoch >= MaxEpoch - 1
+
+(* A transition is pending that no request of a client may interrupt. *)
+IsBusy(known) == known.pending \notin {"none", "PREPARE_EPOCH_FENCE"}
+
+(* The record that leads to a state; each remembers the producer id before it. *)
+To(known, state) ==
+    [known EXCEPT !.state = state, !.pending = "none", !.previousProducerId = known.producerId]
+
+(* What the log keeps of what the coordinator knows. *)
+InLog(known) == [known EXCEPT !.lastEpoch = NoEpoch, !.pending = "none", !.failedFence = FALSE]
+
+(* What a new coordinator makes of the last record: it goes on with what is prepared. *)
+Loaded(record) ==
+    IF record.state \in PreparedStates THEN [record EXCEPT !.pending = Completed(Commits(record))] ELSE record
+
+(***************************************************************************)
+(* InitProducerId                                                          *)
+(***************************************************************************)
+
+(* A transactional.id that the coordinator meets for the first time has a producer id and no epoch. *)
+Created(known, producerId) == [Forgotten(known.number) EXCEPT !.producerId = producerId, !.state = "EMPTY"]
+
+(* The producer id that a client presents is its own, or was until the epochs ran out. *)
+IsValidProducerId(known, producerId, epoch) ==
+    \/ known.epoch = NoEpoch
+    \/ producerId = known.producerId
+    \/ producerId = known.previousProducerId /\ IsExhausted(epoch)
+
+(* The request asks again for what has been given already. *)
+IsRetryOfInit(known, epoch) ==
+    known.epoch # NoEpoch /\ epoch # NoEpoch /\ epoch # known.epoch /\ epoch = known.lastEpoch
+
+(* Departs from Kafka: there, when the epochs have run out, every epoch but the present one fails with                *)
+(* UNKNOWN_SERVER_ERROR, also that of a retry (the mutant NoBumpWhenExhausted).                                        *)
+
+(* Why the coordinator gives no epoch although nothing is open; "NONE" if it does. *)
+BumpError(known, epoch) ==
+    IF known.epoch = NoEpoch \/ epoch \in {NoEpoch, known.epoch} \/ IsRetryOfInit(known, epoch) THEN "NONE"
+    ELSE "PRODUCER_FENCED"
+
+(* Why the coordinator gives no producer id and epoch; "NONE" if it does, or begins to abort what is open. *)
+InitError(known, producerId, epoch) ==
+    IF (producerId = NoProducerId) # (epoch = NoEpoch) THEN "INVALID_REQUEST"
+    ELSE IF known.pending # "none" THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF producerId # NoProducerId /\ ~IsValidProducerId(known, producerId, epoch) THEN "PRODUCER_FENCED"
+    ELSE IF known.state \in PreparedStates THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF known.state = "ONGOING" THEN "NONE"
+    ELSE BumpError(known, epoch)
+
+(* The client needs a new producer id, since the epochs of its own have run out. *)
+Rotates(known, epoch) == IsExhausted(known.epoch) /\ epoch \in {NoEpoch, known.epoch}
+
+(* Departs from Kafka: there the retry of a request that brought a new producer id forgets the one before it, so that  *)
+(* the next retry is fenced (the mutant RetryForgetsProducerId).                                                       *)
+
+(* What the coordinator knows once it has given the same again. *)
+AfterRetryOfInit(known) == [known EXCEPT !.state = "EMPTY", !.partitions = {}]
+
+(* What the coordinator knows once it has given a producer id and epoch. *)
+AfterInit(known, epoch, newProducerId) ==
+    LET last == IF epoch = NoEpoch THEN NoEpoch ELSE known.epoch
+        ready == [To(known, "EMPTY") EXCEPT !.partitions = {}]
+    IN  IF Rotates(known, epoch) THEN [ready EXCEPT !.producerId = newProducerId, !.epoch = 0, !.lastEpoch = last]
+        ELSE IF IsRetryOfInit(known, epoch) THEN AfterRetryOfInit(known)
+        ELSE [ready EXCEPT !.epoch = @ + 1, !.lastEpoch = last]
+
+(***************************************************************************)
+(* AddPartitionsToTxn                                                      *)
+(***************************************************************************)
+
+(* Why the coordinator adds no partition; "NONE" if it does, or has it already. *)
+AddError(known, producerId, epoch) ==
+    IF known.state = "DEAD" THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF known.pending # "none" THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF known.producerId # producerId THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF known.epoch # epoch THEN "PRODUCER_FENCED"
+    ELSE IF known.state \in PreparedStates THEN "CONCURRENT_TRANSACTIONS"
+    ELSE "NONE"
+
+(* The partition is in the transaction already. *)
+IsAdded(known, partition) == known.state = "ONGOING" /\ partition \in known.partitions
+
+(* What the coordinator knows once a partition is in the transaction, which begins if it has not. *)
+AfterAdd(known, partition, version) ==
+    [To(known, "ONGOING") EXCEPT !.partitions = @ \cup {partition}, !.version = version,
+                                 !.number = IF known.state = "ONGOING" THEN @ ELSE @ + 1]
+
+(***************************************************************************)
+(* EndTxn                                                                  *)
+(***************************************************************************)
+
+(* A retry of what ended the transaction before, when the epochs had run out. *)
+IsRetryOfLastEpoch(known, producerId, epoch) ==
+    known.pending # "PREPARE_EPOCH_FENCE" /\ producerId = known.previousProducerId /\ epoch = MaxEpoch - 1 /\ known.epoch = 0
+
+(* The request asks for what has been decided already, with the identity from before the decision's bump. *)
+IsRetryOfEnd(known, producerId, epoch) ==
+    known.pending # "PREPARE_EPOCH_FENCE" /\
+    (epoch + 1 = known.epoch \/ IsRetryOfLastEpoch(known, producerId, epoch))
+
+(* The epoch is one with which a transaction of version 2 may be ended in this state. *)
+IsEpochToEnd(known, producerId, epoch) ==
+    IF known.state \in PreparedStates THEN epoch + 1 = known.epoch
+    ELSE \/ epoch = known.epoch
+         \/ known.state \in CompletedStates /\ IsRetryOfEnd(known, producerId, epoch)
+
+(* While a fence waits for its second half, a commit meets a transition that it may not replace: Kafka fails then. *)
+
+(* Why the coordinator does not begin to end an open transaction, or "DECIDE" if it does. *)
+OpenVerdict(known, commit) ==
+    IF commit /\ known.pending = "PREPARE_EPOCH_FENCE" THEN "UNKNOWN_SERVER_ERROR" ELSE "DECIDE"
+
+(* Why the coordinator does not begin to end the transaction of a request of version 1, or "DECIDE" if it does. *)
+EndVerdictOfVersion1(known, producerId, epoch, commit) ==
+    IF known.producerId # producerId THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF known.epoch # epoch THEN "PRODUCER_FENCED"
+    ELSE IF IsBusy(known) THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF known.state = "ONGOING" THEN OpenVerdict(known, commit)
+    ELSE IF known.state = Completed(commit) THEN "NONE"
+    ELSE IF known.state = Prepared(commit) THEN "CONCURRENT_TRANSACTIONS"
+    ELSE "INVALID_TXN_STATE"
+
+(* Why the coordinator does not begin to end the transaction of a request of version 2, or "DECIDE" if it does. *)
+EndVerdictOfVersion2(known, producerId, epoch, commit) ==
+    IF IsBusy(known) THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF known.producerId # producerId /\ ~IsRetryOfLastEpoch(known, producerId, epoch)
+    THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF ~IsEpochToEnd(known, producerId, epoch) THEN "PRODUCER_FENCED"
+    ELSE IF known.state = "ONGOING" THEN OpenVerdict(known, commit)
+    ELSE IF known.state = Prepared(commit) THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF known.state \in PreparedStates THEN "INVALID_TXN_STATE"
+    ELSE IF known.state \in CompletedStates /\ IsRetryOfEnd(known, producerId, epoch)
+    THEN (IF known.state = Completed(commit) THEN "NONE" ELSE "INVALID_TXN_STATE")
+    ELSE IF commit THEN "INVALID_TXN_STATE"
+    ELSE "DECIDE"
+
+(* Why the coordinator does not begin to end the transaction, or "DECIDE" if it does. *)
+EndVerdict(known, producerId, epoch, commit, version) ==
+    IF known.state = "DEAD" THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF version = 1 THEN EndVerdictOfVersion1(known, producerId, epoch, commit)
+    ELSE EndVerdictOfVersion2(known, producerId, epoch, commit)
+
+(* The end of a transaction of version 2 in the last epoch brings a new producer id. *)
+NeedsNextProducerId(known, version) == version = 2 /\ IsExhausted(known.epoch)
+
+(* What the coordinator knows once the end is decided. The end of what has not begun counts as a transaction too. *)
+AfterEnd(known, commit, version, nextProducerId) ==
+    [To(known, Prepared(commit)) EXCEPT
+        !.epoch = IF version = 2 /\ @ < MaxEpoch THEN @ + 1 ELSE @,
+        !.lastEpoch = IF version = 2 THEN known.epoch ELSE @,
+        !.nextProducerId = nextProducerId, !.version = version, !.failedFence = FALSE,
+        !.number = IF known.state = "ONGOING" THEN @ ELSE @ + 1]
+
+(* Whom a client of version 2 goes on as, once it is told that its transaction has ended. *)
+GoesOnAs(record) ==
+    IF record.nextProducerId # NoProducerId THEN Identity(record.nextProducerId, 0)
+    ELSE Identity(record.producerId, record.epoch)
+
+(* What the coordinator knows once every marker is written. *)
+AfterCompletion(known) ==
+    [To(known, Completed(Commits(known))) EXCEPT
+        !.producerId = IF known.nextProducerId # NoProducerId THEN known.nextProducerId ELSE @,
+        !.epoch = IF known.nextProducerId # NoProducerId THEN 0 ELSE @,
+        !.nextProducerId = NoProducerId, !.partitions = {}]
+
+(***************************************************************************)
+(* The coordinator's own abort                                             *)
+(***************************************************************************)
+
+(* The epoch that fences the producer of an open transaction; a fence whose append failed does not count twice. *)
+FencingEpoch(known) == IF known.failedFence \/ known.epoch = MaxEpoch THEN known.epoch ELSE known.epoch + 1
+
+(* What is in memory before the append: version 1 raises the epoch at once. *)
+Raised(known) ==
+    IF ServerVersion = 1 THEN [known EXCEPT !.epoch = FencingEpoch(known), !.lastEpoch = NoEpoch] ELSE known
+
+(* What the coordinator knows once it has decided to abort by itself; in version 2 the end's own bump fences. *)
+AfterFence(known, nextProducerId) == AfterEnd(Raised(known), FALSE, ServerVersion, nextProducerId)
+
+(***************************************************************************)
+(* The coordinator's log                                                   *)
+(***************************************************************************)
+
+(* The log after an append that every in-sync replica has, and with it all records before. *)
+LogAfter(append) == [durable |-> InLog(append.record), tail |-> <<>>]
+
+(* What the coordinator knows after an append that it gave up: what it knew before. A completion is tried again. *)
+AfterTimeout(known, append) ==
+    IF append.request = "complete" THEN known
+    ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ append.request \in {"InitProducerId fences", "timeout"}]
+
+(* Departs from Kafka: there a new coordinator acts on all that it finds in its log, and may lose it to the next one *)
+(* (the mutant ActsOnLoaded).                                                                                        *)
+
+(* A new coordinator acts when what it has loaded is replicated. *)
+MayAct == ~loading
+
+(* What is in memory once a record is in the log; behind the decision come the markers. *)
+AfterAppend(record) ==
+    IF record.state = "DEAD" THEN Forgotten(record.number)
+    ELSE Loaded(record)
+
+(* An append of the coordinator before this one that arrives now is refused. *)
+
+(* The records behind those that are replicated, once another replica has become the coordinator. *)
+TailAfterFailover(found) == found
+
+(* What a client is answered once the record is in the log. *)
+AnswerTo(append) ==
+    IF append.request = "InitProducerId" THEN
+        Answer("InitProducerId", "NONE", Identity(append.record.producerId, append.record.epoch))
+    ELSE IF append.request = "AddPartition" THEN Answer("AddPartition", "NONE", Nobody)
+    ELSE IF append.request = "EndTxn" THEN
+        Answer("EndTxn", "NONE", IF append.record.version = 2 THEN GoesOnAs(append.record) ELSE Nobody)
+    ELSE IF append.request = "InitProducerId fences" THEN Answer("InitProducerId", "CONCURRENT_TRANSACTIONS", Nobody)
+    ELSE NoAnswer
+
+(* What a client is answered when it is not. *)
+ErrorTo(append, error) ==
+    IF append.request = "InitProducerId fences" THEN Answer("InitProducerId", error, Nobody)
+    ELSE IF append.request \in {"InitProducerId", "AddPartition", "EndTxn"} THEN Answer(append.request, error, Nobody)
+    ELSE NoAnswer
+
+(* The partitions that get a marker next. *)
+ToMark(known) == IF known.state \in PreparedStates /\ known.pending # "none" THEN known.partitions ELSE {}
+
+IsIdle == appending.request = "none"
+
+(* A fault happens, if one may happen still. *)
+Fault(kind) == kind \in Faults /\ faults < MaxFaults /\ faults' = faults + 1
+
+(* A client is answered, and perhaps given a producer id and epoch. *)
+Answers(next, asked) ==
+    /\ answer' = next
+    /\ given' = IF next.error = "NONE" /\ next.producerId # NoProducerId
+                THEN Identity(next.producerId, next.epoch) @@ [asked |-> asked] ELSE given
+
+(* Nobody is answered. *)
+AnswersNobody == answer' = NoAnswer /\ UNCHANGED given
+
+(* A record begins its way into the log; meanwhile no other transition may begin. *)
+Append_(known, request, asked, record) ==
+    /\ metadata' = [known EXCEPT !.pending = record.state]
+    /\ appending' = [request |-> request, asked |-> asked, record |-> record]
+
+(***************************************************************************)
+(* Requests                                           WHO: a client        *)
+(***************************************************************************)
+
+(* A client asks for a producer id and epoch. An open transaction is aborted first. *)
+HandleInitProducerId(producerId, epoch) ==
+    LET known == IF metadata.state = "DEAD" THEN Created(metadata, allocated) ELSE metadata
+        error == IF MayAct THEN InitError(known, producerId, epoch) ELSE "COORDINATOR_LOAD_IN_PROGRESS"
+    IN  /\ IF error # "NONE" THEN
+              /\ Answers(Answer("InitProducerId", error, Nobody), Nobody)
+              /\ UNCHANGED <<metadata, appending, fencing, allocated>>
+           ELSE IF known.state = "ONGOING" THEN
+              /\ metadata' = [known EXCEPT !.pending = "PREPARE_EPOCH_FENCE"]
+              /\ fencing' = "InitProducerId"
+              /\ AnswersNobody
+              /\ UNCHANGED <<appending, allocated>>
+           ELSE
+              /\ Append_(known, "InitProducerId", Identity(producerId, epoch), AfterInit(known, epoch, allocated))
+              /\ allocated' = IF metadata.state = "DEAD" \/ Rotates(known, epoch) THEN allocated + 1 ELSE allocated
+              /\ AnswersNobody
+              /\ UNCHANGED fencing
+        /\ UNCHANGED <<logVars, toMark, historyVars, faults>>
+
+(* A client, or a partition's leader for it, adds a partition to the transaction. *)
+HandleAddPartition(producerId, epoch, partition, version) ==
+    LET error == IF MayAct THEN AddError(metadata, producerId, epoch) ELSE "COORDINATOR_LOAD_IN_PROGRESS"
+    IN  /\ IF error # "NONE" \/ IsAdded(metadata, partition) THEN
+              /\ Answers(Answer("AddPartition", error, Nobody), Nobody)
+              /\ UNCHANGED <<metadata, appending>>
+           ELSE
+              /\ Append_(metadata, "AddPartition", Identity(producerId, epoch), AfterAdd(metadata, partition, version))
+              /\ AnswersNobody
+        /\ UNCHANGED <<logVars, toMark, fencing, historyVars, allocated, faults>>
+
+(* A client ends its transaction. *)
+HandleEndTxn(producerId, epoch, commit, version) ==
+    LET asked   == Identity(producerId, epoch)
+        verdict == IF MayAct THEN EndVerdict(metadata, producerId, epoch, commit, version)
+                   ELSE "COORDINATOR_LOAD_IN_PROGRESS"
+        next    == IF NeedsNextProducerId(metadata, version) THEN allocated ELSE NoProducerId
+        same    == IF version = 2 THEN GoesOnAs(metadata) ELSE Nobody
+    IN  /\ IF verdict = "DECIDE" THEN
+              /\ Append_(metadata, "EndTxn", asked, AfterEnd(metadata, commit, version, next))
+              /\ allocated' = IF next # NoProducerId THEN allocated + 1 ELSE allocated
+              /\ AnswersNobody
+              /\ UNCHANGED told
+           ELSE
+              /\ told' = IF verdict # "NONE" THEN told ELSE told \cup
+                    {[number |-> metadata.number, commit |-> commit, version |-> version, asked |-> asked, answered |-> same]}
+              /\ Answers(Answer("EndTxn", verdict, IF verdict = "NONE" THEN same ELSE Nobody), Nobody)
+              /\ UNCHANGED <<metadata, appending, allocated>>
+        /\ UNCHANGED <<logVars, toMark, fencing, markers, faults>>
+
+(***************************************************************************)
+(* The coordinator by itself                          WHO: the coordinator *)
+(***************************************************************************)
+
+(* The transaction has been open for longer than its timeout: the coordinator begins to abort it. *)
+TimeOut ==
+    /\ MayAct /\ metadata.state = "ONGOING" /\ metadata.pending = "none"
+    /\ Fault("timeout")
+    /\ metadata' = [metadata EXCEPT !.pending = "PREPARE_EPOCH_FENCE"]
+    /\ fencing' = "timeout"
+    /\ AnswersNobody
+    /\ UNCHANGED <<appending, logVars, toMark, historyVars, allocated>>
+
+(* Departs from Kafka: there the second half, if its client has ended the transaction meanwhile, aborts the next one. *)
+
+(* The second half of a fence: the coordinator aborts the transaction, if its client has not done so meanwhile. *)
+AbortFenced ==
+    LET next    == IF NeedsNextProducerId(metadata, ServerVersion) THEN allocated ELSE NoProducerId
+        request == IF fencing = "timeout" THEN "timeout" ELSE "InitProducerId fences"
+    IN  /\ fencing # "none"
+        /\ fencing' = "none"
+        /\ IF metadata.pending = "PREPARE_EPOCH_FENCE" THEN
+              /\ Append_(Raised(metadata), request, Nobody, AfterFence(metadata, next))
+              /\ allocated' = IF next # NoProducerId THEN allocated + 1 ELSE allocated
+              /\ AnswersNobody
+           ELSE
+              /\ Answers(IF fencing = "timeout" THEN NoAnswer
+                         ELSE Answer("InitProducerId", "CONCURRENT_TRANSACTIONS", Nobody), Nobody)
+              /\ UNCHANGED <<metadata, appending, allocated>>
+        /\ UNCHANGED <<logVars, toMark, historyVars, faults>>
+
+(* The transactional.id has not been used for long: the coordinator forgets it. *)
+ExpireTransactionalId ==
+    /\ MayAct /\ metadata.state \in AtRest /\ metadata.pending = "none"
+    /\ Fault("expiry")
+    /\ Append_(metadata, "expiry", Nobody, Forgotten(metadata.number))
+    /\ AnswersNobody
+    /\ UNCHANGED <<logVars, toMark, fencing, historyVars, allocated>>
+
+(* Whether a partition's marker says commit: as decided. *)
+MarkerCommits(partition) == Commits(metadata)
+
+(* A partition of the transaction gets its marker. *)
+WriteMarker(partition) ==
+    /\ MayAct /\ IsIdle /\ metadata.state \in PreparedStates /\ metadata.pending # "none"
+    /\ partition \in toMark
+    /\ toMark' = toMark \ {partition}
+    /\ markers' = markers \cup {[number |-> metadata.number, partition |-> partition, epoch |-> metadata.epoch,
+                                 commit |-> MarkerCommits(partition)]}
+    /\ AnswersNobody
+    /\ UNCHANGED <<metadata, appending, logVars, fencing, told, allocated, faults>>
+
+(* Every partition has its marker. *)
+MayComplete == toMark = {}
+
+(* The coordinator closes the transaction. *)
+CompleteTransaction ==
+    /\ MayAct /\ IsIdle /\ metadata.state \in PreparedStates /\ metadata.pending # "none"
+    /\ MayComplete
+    /\ Append_(metadata, "complete", Nobody, AfterCompletion(metadata))
+    /\ AnswersNobody
+    /\ UNCHANGED <<logVars, toMark, fencing, historyVars, allocated, faults>>
+
+(***************************************************************************)
+(* The coordinator's log                 WHO: leader of the log's partition *)
+(***************************************************************************)
+
+(* Every in-sync replica has the record: the coordinator takes it over and answers. *)
+AppendIsReplicated ==
+    LET record == appending.record
+        next   == AnswerTo(appending)
+    IN  /\ ~IsIdle
+        /\ durable' = LogAfter(appending).durable
+        /\ tail' = LogAfter(appending).tail
+        /\ loading' = FALSE
+        /\ metadata' = AfterAppend(record)
+        /\ toMark' = ToMark(AfterAppend(record))
+        /\ told' = IF next.request # "EndTxn" THEN told ELSE told \cup
+              {[number |-> record.number, commit |-> Commits(record), version |-> record.version, asked |-> appending.asked,
+                answered |-> Identity(next.producerId, next.epoch)]}
+        /\ Answers(next, IF next.request = "InitProducerId" THEN appending.asked ELSE Nobody)
+        /\ appending' = NoAppend
+        /\ UNCHANGED <<fencing, markers, allocated, faults>>
+
+(* The coordinator gives an append up; the record stays in the log, and may be replicated or lost. *)
+AppendTimesOut ==
+    /\ ~IsIdle
+    /\ Fault("append times out")
+    /\ tail' = Append(tail, InLog(appending.record))
+    /\ metadata' = AfterTimeout(metadata, appending)
+    /\ Answers(ErrorTo(appending, "COORDINATOR_NOT_AVAILABLE"), Nobody)
+    /\ appending' = NoAppend
+    /\ UNCHANGED <<durable, loading, toMark, fencing, historyVars, allocated>>
+
+(* Every in-sync replica gets a record whose append was given up. *)
+ReplicateTail ==
+    /\ tail # <<>>
+    /\ durable' = Head(tail)
+    /\ tail' = Tail(tail)
+    /\ loading' = (loading /\ Tail(tail) # <<>>)
+    /\ AnswersNobody
+    /\ UNCHANGED <<metadata, appending, toMark, fencing, historyVars, allocated, faults>>
+
+(* The records that are not replicated, the one on its way included. *)
+Unreplicated == IF IsIdle THEN tail ELSE Append(tail, InLog(appending.record))
+
+(* Another replica becomes the coordinator, with the first few of the records that are not replicated. *)
+Failover(kept) ==
+    LET found == SubSeq(Unreplicated, 1, kept) IN
+    /\ kept <= Len(Unreplicated)
+    /\ Fault("failover")
+    /\ tail' = TailAfterFailover(found)
+    /\ loading' = (found # <<>>)
+    /\ metadata' = Loaded(IF found = <<>> THEN durable ELSE found[kept])
+    /\ toMark' = ToMark(metadata')
+    /\ fencing' = "none"
+    /\ Answers(ErrorTo(appending, "NOT_COORDINATOR"), Nobody)
+    /\ appending' = NoAppend
+    /\ UNCHANGED <<durable, historyVars, allocated>>
+
+(* What a request may say that its client has: nothing, or any producer id and epoch. *)
+RequestProducerIds == ProducerIds \cup {NoProducerId}
+RequestEpochs      == NoEpoch..MaxEpoch
+Epochs             == 0..MaxEpoch
+
+Next ==
+    \/ \E producerId \in RequestProducerIds, epoch \in RequestEpochs : HandleInitProducerId(producerId, epoch)
+    \/ \E producerId \in ProducerIds, epoch \in Epochs, version \in Versions :
+        \/ \E partition \in Partitions : HandleAddPartition(producerId, epoch, partition, version)
+        \/ \E commit \in BOOLEAN : HandleEndTxn(producerId, epoch, commit, version)
+    \/ TimeOut
+    \/ AbortFenced
+    \/ ExpireTransactionalId
+    \/ \E partition \in Partitions : WriteMarker(partition)
+    \/ CompleteTransaction
+    \/ AppendIsReplicated
+    \/ AppendTimesOut
+    \/ ReplicateTail
+    \/ \E kept \in 0..MaxFaults : Failover(kept)
+
+Spec == Init /\ [][Next]_vars
+
+(* The coordinator and its log go on; requests and faults need not come. *)
+FairSpec ==
+    /\ Spec
+    /\ WF_vars(AbortFenced)
+    /\ WF_vars(AppendIsReplicated)
+    /\ WF_vars(ReplicateTail)
+    /\ WF_vars(\E partition \in Partitions : WriteMarker(partition))
+    /\ WF_vars(CompleteTransaction)
+
+(***************************************************************************)
+(* Properties, over markers, answers and the log                           *)
+(***************************************************************************)
+
+(* The coordinator's memory goes only where the table lets it, until another takes over. A transactional.id may begin *)
+(* anew after it was forgotten.                                                                                       *)
+OnlyLegalTransitions ==
+    [][\/ metadata'.state = metadata.state
+       \/ faults' # faults
+       \/ metadata.state = "DEAD" /\ metadata'.state = "EMPTY"
+       \/ \E legal \in LegalTransitions :
+             legal[1] = metadata.state /\ legal[2] = metadata'.state /\ legal[3] <= metadata'.version]_vars
+
+Decisions ==
+    {[number |-> marker.number, commit |-> marker.commit] : marker \in markers}
+        \cup {[number |-> end.number, commit |-> end.commit] : end \in told}
+
+(* No transaction is committed here and aborted there, be it by a marker or by what a client was told. *)
+DecisionIsFinal == \A one, other \in Decisions : one.number = other.number => one.commit = other.commit
+
+(* Nobody is given the last epoch, and no marker has an epoch above it. *)
+EpochsAreBounded ==
+    /\ given.epoch < MaxEpoch
+    /\ \A marker \in markers : marker.epoch <= MaxEpoch
+    /\ durable.epoch = MaxEpoch /\ durable.version = 2 /\ durable.state # "DEAD" => durable.state \in PreparedStates
+
+(* Every step raises the epoch of a producer id by one at most. *)
+EpochsRiseByOne ==
+    [][durable'.producerId = durable.producerId => durable'.epoch <= durable.epoch + 1]_vars
+
+IsNewer(one, other) ==
+    one.producerId > other.producerId \/ (one.producerId = other.producerId /\ one.epoch > other.epoch)
+
+IsSame(one, other) == one.producerId = other.producerId /\ one.epoch = other.epoch
+
+(* What clients are given never goes back. *)
+OnlyForward == [][IsNewer(given', given) \/ IsSame(given', given)]_vars
+
+(* InitProducerId gives each producer id and epoch once, but for a client that says what it had before. *)
+HandedOutOnce ==
+    [][appending.request = "InitProducerId" /\ answer'.error = "NONE" /\ answer'.request = "InitProducerId" =>
+          IsNewer(given', given) \/ appending.asked # Nobody]_vars
+
+(* InitProducerId gives nothing before the log says that nothing is open. *)
+GivenAtRest ==
+    [][answer'.request = "InitProducerId" /\ answer'.error = "NONE" /\ answer' # answer => durable'.state = "EMPTY"]_vars
+
+(* When the coordinator aborts by itself, the markers' epoch is above that of the producer. *)
+AbortFences ==
+    [][appending.request \in {"timeout", "InitProducerId fences"} /\ appending'.request = "none" /\ durable' # durable
+          /\ durable'.producerId = given.producerId => durable'.epoch > given.epoch]_vars
+
+(* A request that is accepted has the identity of the record that it leads to. *)
+AcceptedIsCurrent ==
+    appending.request \in {"AddPartition", "EndTxn"} =>
+        /\ appending.asked.producerId = appending.record.producerId
+        /\ appending.asked.epoch = IF appending.request = "EndTxn" /\ appending.record.version = 2
+                                   THEN appending.record.epoch - 1 ELSE appending.record.epoch
+
+(* At the moment when a client is told or given something, the log is as far. (It may be farther: an append that was     *)
+(* given up has arrived.)                                                                                           *)
+AnswerIsDurable ==
+    answer.error = "NONE" =>
+        /\ answer.request = "EndTxn" /\ durable.number = metadata.number =>
+              durable.state \in PreparedStates \cup CompletedStates \cup {"EMPTY", "DEAD"}
+        /\ answer.request = "AddPartition" => metadata.partitions \subseteq durable.partitions
+        /\ answer.producerId # NoProducerId /\ durable.state # "DEAD" =>
+              ~IsNewer(answer, IF durable.nextProducerId = NoProducerId THEN durable
+                               ELSE Identity(durable.nextProducerId, 0))
+
+(* A transaction goes on as the client was told. *)
+EndsAsAnswered ==
+    \A end \in told : end.version = 2 /\ end.number = metadata.number /\ metadata.state \in CompletedStates =>
+        end.answered = Identity(metadata.producerId, metadata.epoch)
+
+HasNothingNew(end) == end.version = 2 /\ end.number = metadata.number /\ metadata.state \in PreparedStates \cup CompletedStates
+
+(* A client that asks for the end again gets the answer again, as long as nothing new has begun. *)
+RetryIsAnswered ==
+    \A end \in told : HasNothingNew(end) =>
+        EndVerdict(metadata, end.asked.producerId, end.asked.epoch, end.commit, 2) \in {"NONE", "CONCURRENT_TRANSACTIONS"}
+
+(* A client that goes on as it was told is not fenced, as long as nothing new has begun. *)
+NoSpuriousFencing ==
+    \A end \in told : HasNothingNew(end) => \A commit \in BOOLEAN :
+        EndVerdict(metadata, end.answered.producerId, end.answered.epoch, commit, 2)
+            \notin {"PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING"}
+
+(* A client that asks again for what it was given is not refused, as long as nothing new has begun and the coordinator *)
+(* is the same.                                                                                                        *)
+RetryOfInitIsAnswered ==
+    /\ metadata.state = "EMPTY" /\ metadata.pending = "none" /\ metadata.lastEpoch # NoEpoch
+    /\ IsSame(given, metadata) /\ given.asked # Nobody
+    => InitError(metadata, given.asked.producerId, given.asked.epoch) = "NONE"
+
+(* Markers follow the decision in the log, and completion follows the markers. *)
+PrepareThenMarkersThenComplete ==
+    [][/\ markers' # markers => durable.state \in PreparedStates /\ tail = <<>>
+       /\ durable.state \in PreparedStates /\ durable'.state \in CompletedStates =>
+             \A partition \in durable.partitions :
+                 \E marker \in markers : /\ marker.number = durable.number /\ marker.partition = partition
+                                         /\ marker.commit = (durable.state = "PREPARE_COMMIT")]_vars
+
+LogEnd == IF tail = <<>> THEN durable ELSE tail[Len(tail)]
+
+(* While nothing is pending, and unless an append was given up, memory is what a new coordinator would load. *)
+MemoryIsReplay ==
+    metadata.pending = "none" /\ IsIdle /\ ("append times out" \notin Faults \/ faults = 0) =>
+        \A name \in DOMAIN metadata \ {"lastEpoch", "pending", "failedFence"} : metadata[name] = LogEnd[name]
+
+(* Whatever is pending can end, and whatever is decided is pending. *)
+NothingIsStuck ==
+    /\ metadata.state \in PreparedStates => metadata.pending \in CompletedStates
+    /\ metadata.pending = "PREPARE_EPOCH_FENCE" => fencing # "none"
+    /\ metadata.pending \notin {"none", "PREPARE_EPOCH_FENCE"} /\ metadata.state \notin PreparedStates => ~IsIdle
+
+(* What is not so, though it is said to be: models show it.                *)
+
+(* A client with an epoch that is neither the present nor the last one is refused, also while a transaction is open. *)
+FencedInstanceCannotAbort ==
+    metadata.state = "ONGOING" /\ metadata.pending = "none" =>
+        \A epoch \in 0..(metadata.epoch - 1) \ {metadata.lastEpoch} :
+            InitError(metadata, metadata.producerId, epoch) = "PRODUCER_FENCED"
+
+(* A transactional.id has one producer id. *)
+OneProducerId == given.producerId \in {NoProducerId, 0}
+
+(* After InitProducerId nothing that was begun before is committed. *)
+InitRemovesUnfinished ==
+    [][answer.request = "InitProducerId" => \A marker \in markers' \ markers : ~marker.commit]_vars
+
+(* The epoch rises when a client has asked for one, and at no other time. *)
+EpochCountsInits ==
+    [][durable'.producerId = durable.producerId /\ durable'.epoch > durable.epoch => answer'.request = "InitProducerId"]_vars
+
+(* Whatever is decided is completed. *)
+DecisionsComplete ==
+    /\ metadata.state = "PREPARE_COMMIT" ~> metadata.state # "PREPARE_COMMIT"
+    /\ metadata.state = "PREPARE_ABORT" ~> metadata.state # "PREPARE_ABORT"
+
+(* An open transaction that is being fenced ends, unless the fence is given up, with its append or its coordinator. *)
+FencedTransactionsEnd ==
+    metadata.pending = "PREPARE_EPOCH_FENCE" ~> metadata.state # "ONGOING" \/ metadata.pending = "none"
+
+=============================================================================

@@ -1,0 +1,105 @@
+-------------------- MODULE TransactionCoordinatorMutants --------------------
+(* Rules of TransactionCoordinator with one thing changed. *)
+EXTENDS TransactionCoordinator
+
+(* for AfterFence: the coordinator aborts by itself without a new epoch (KAFKA-5231, KAFKA-6119) *)
+AbortWithoutBump(known, nextProducerId) ==
+    [AfterEnd(known, FALSE, ServerVersion, nextProducerId) EXCEPT !.epoch = known.epoch]
+
+(* for AfterFence: the fence and the end bump the epoch, one after the other (KAFKA-19367) *)
+FenceAndEndBump(known, nextProducerId) ==
+    AfterEnd([known EXCEPT !.epoch = FencingEpoch(known)], FALSE, ServerVersion, nextProducerId)
+
+(* for AfterFence: a fence in the last epoch brings no new producer id (KAFKA-20090) *)
+FenceKeepsProducerId(known, nextProducerId) == AfterEnd(Raised(known), FALSE, ServerVersion, NoProducerId)
+
+(* for FencingEpoch: each try of a fence that could not be written bumps the epoch (KAFKA-9666) *)
+EveryFenceBumps(known) == IF known.epoch = MaxEpoch THEN known.epoch ELSE known.epoch + 1
+
+(* for EndVerdictOfVersion1: a client may end it with an epoch of its own making (KAFKA-9600) *)
+EndByHigherEpoch(known, producerId, epoch, commit) ==
+    IF known.producerId # producerId THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF epoch < known.epoch THEN "PRODUCER_FENCED"
+    ELSE IF IsBusy(known) THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF known.state = "ONGOING" THEN OpenVerdict(known, commit)
+    ELSE IF known.state = Completed(commit) THEN "NONE"
+    ELSE "INVALID_TXN_STATE"
+
+(* for IsEpochToEnd: every epoch may end the transaction *)
+EndByAnyEpoch(known, producerId, epoch) == TRUE
+
+(* for EndVerdictOfVersion2: the epoch is looked at before the pending transition (KAFKA-18464) *)
+EpochBeforeTransition(known, producerId, epoch, commit) ==
+    IF known.producerId # producerId /\ ~IsRetryOfLastEpoch(known, producerId, epoch)
+    THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF ~IsEpochToEnd(known, producerId, epoch) THEN "PRODUCER_FENCED"
+    ELSE IF IsBusy(known) THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF known.state = "ONGOING" THEN OpenVerdict(known, commit)
+    ELSE IF known.state = Prepared(commit) THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF known.state \in PreparedStates THEN "INVALID_TXN_STATE"
+    ELSE IF known.state \in CompletedStates /\ IsRetryOfEnd(known, producerId, epoch)
+    THEN (IF known.state = Completed(commit) THEN "NONE" ELSE "INVALID_TXN_STATE")
+    ELSE IF commit THEN "INVALID_TXN_STATE"
+    ELSE "DECIDE"
+
+(* for AddError: a partition may be added while the transaction is being ended *)
+AddWhileEnding(known, producerId, epoch) ==
+    IF known.producerId # producerId THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF known.epoch # epoch THEN "PRODUCER_FENCED"
+    ELSE "NONE"
+
+(* for NeedsNextProducerId: the end of a transaction never brings a new producer id *)
+NoNextProducerId(known, version) == FALSE
+
+(* for GoesOnAs: a client is told its old producer id although a new one comes (KAFKA-18660) *)
+ToldOldProducerId(record) == Identity(record.producerId, record.epoch)
+
+(* for InLog: the log has neither the next nor the previous producer id, as before Kafka 4.3 (KAFKA-20310) *)
+OneProducerIdInLog(known) ==
+    [known EXCEPT !.lastEpoch = NoEpoch, !.pending = "none", !.failedFence = FALSE, !.nextProducerId = NoProducerId,
+                  !.previousProducerId = NoProducerId]
+
+(* for LogAfter: the leader does not wait for the other replicas *)
+AnsweredByLeader(append) == [durable |-> durable, tail |-> Append(tail, InLog(append.record))]
+
+(* for AnswerTo: InitProducerId is answered before the abort is complete *)
+AnsweredBeforeAbort(append) ==
+    LET identity == Identity(append.record.producerId, append.record.epoch) IN
+    IF append.request \in {"InitProducerId", "InitProducerId fences"} THEN Answer("InitProducerId", "NONE", identity)
+    ELSE IF append.request = "AddPartition" THEN Answer("AddPartition", "NONE", Nobody)
+    ELSE IF append.request = "EndTxn" THEN
+        Answer("EndTxn", "NONE", IF append.record.version = 2 THEN GoesOnAs(append.record) ELSE Nobody)
+    ELSE NoAnswer
+
+(* for AfterTimeout: a decision whose append was given up is taken for an abort that needs no record *)
+DecisionGivenUp(known, append) ==
+    IF append.request = "complete" THEN known
+    ELSE IF append.record.state \in PreparedStates
+    THEN [known EXCEPT !.pending = "none", !.state = "COMPLETE_ABORT", !.partitions = {}]
+    ELSE [known EXCEPT !.pending = "none"]
+
+(* for Loaded: after a failover nobody goes on with what is prepared *)
+PreparedIsLeft(record) == record
+
+(* for MayComplete: the transaction is closed while markers are missing *)
+CompletesBeforeMarkers == TRUE
+
+(* for MarkerCommits: once a marker has failed, the others say abort *)
+AbortAfterFailedMarker(partition) == Commits(metadata) /\ toMark = metadata.partitions
+
+(* for TailAfterFailover: an append of the coordinator before is taken, behind what the new one has loaded *)
+StaleAppendTaken(found) == IF IsIdle THEN found ELSE Append(found, InLog(appending.record))
+
+(* for MayAct: a new coordinator acts on all that it finds in its log, as in Kafka *)
+ActsOnLoaded == TRUE
+
+(* for BumpError: when the epochs have run out, only the present epoch is known, as in Kafka *)
+NoBumpWhenExhausted(known, epoch) ==
+    IF IsExhausted(known.epoch) /\ epoch \notin {NoEpoch, known.epoch} THEN "UNKNOWN_SERVER_ERROR"
+    ELSE IF known.epoch = NoEpoch \/ epoch \in {NoEpoch, known.epoch} \/ IsRetryOfInit(known, epoch) THEN "NONE"
+    ELSE "PRODUCER_FENCED"
+
+(* for AfterRetryOfInit: a retry takes its own producer id for the one before it, as in Kafka *)
+RetryForgetsProducerId(known) == [To(known, "EMPTY") EXCEPT !.partitions = {}]
+
+=============================================================================
