@@ -31,6 +31,9 @@ model-check: setup ## check every model of the small and full tiers with TLC
 model-check-deep: setup ## the deep tier too: larger constants, more than an hour
 	$(KAFKA_EOS) model-check --tier deep --json $(VERDICTS)/model-check-deep.json
 
+proofs: setup ## prove invariants of the reference without bounds, with z3
+	$(KAFKA_EOS) prove --json $(VERDICTS)/proofs.json
+
 mutants: setup ## every mutant as a matrix, then every conjunct of every guard taken away
 	$(KAFKA_EOS) mutants --json $(VERDICTS)/mutants.json
 	$(KAFKA_EOS) conjuncts --json $(VERDICTS)/conjuncts.json
@@ -45,8 +48,9 @@ replay: setup ## audit the kept recordings with local Spark
 report: setup ## write build/report.html and build/report.json from the verdicts of earlier commands
 	$(KAFKA_EOS) report
 
-record: setup $(JARS)/kafka/.copied ## record a real Kafka under faults, on loopback (a few minutes)
-	$(KAFKA_EOS) record one-broker three-brokers violations --out build/recording --seed 1
+record: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## record real Kafkas under faults, on loopback (a quarter of an hour)
+	$(KAFKA_EOS) record one-broker three-brokers violations transactions --out build/recording --seed 1
+	$(KAFKA_EOS) record transactions --kafka 3.9.1 --out build/recording --seed 1
 
 bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, replay and graph comparison against their peers
 	$(KAFKA_EOS) bench --json $(VERDICTS)/bench.json
@@ -56,7 +60,7 @@ fuzz: setup ## a million mutated record batches through the codec
 
 lock: ## write the lock files anew (needs pip-tools)
 	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	  --extra spark --extra record --extra dev -o requirements/main.lock pyproject.toml
+	  --extra spark --extra record --extra prove --extra dev -o requirements/main.lock pyproject.toml
 	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  --extra bench -c requirements/main.lock -o requirements/bench.lock pyproject.toml
 
@@ -81,4 +85,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all setup test lint mutants model-check model-check-deep conformance replay report record bench fuzz lock clean help
+.PHONY: all setup test lint proofs mutants model-check model-check-deep conformance replay report record bench fuzz lock clean help

@@ -69,7 +69,7 @@ def recorded(registry: Registry) -> Iterator[Verdict]:
 
 def recorded_traces() -> Iterator[Trace]:
     """The traces of ``RECORDED``, from the kept recordings."""
-    archives = {path.name.split(".", maxsplit=1)[0]: path for path in kept_recordings()}
+    archives = {path.name.removesuffix(".tar.xz"): path for path in kept_recordings()}
     with tempfile.TemporaryDirectory(prefix="kafka-eos-traces-") as name:
         for recording in sorted({row[0] for row in RECORDED}):
             unpack(archives[recording], Path(name) / recording)

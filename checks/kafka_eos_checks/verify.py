@@ -67,7 +67,7 @@ def recordings(engine: str) -> Iterator[Verdict]:
             progress_console.print("starting Spark")
             spark = stack.enter_context(session())
         for recording in kept_recordings():
-            name = recording.name.split(".", maxsplit=1)[0]
+            name = recording.name.removesuffix(".tar.xz")
             progress_console.print(f"auditing the recording {name} ({engine})")
             for verdict in audit([recording], engine, spark=spark):
                 yield _of_recording(verdict, name, expected.get(name, {}).get(verdict.name, 0))

@@ -90,13 +90,16 @@ def ask(port: int, api: str, version: int, row: Message, seconds: float = 10.0) 
             return codec.read_response(api, version, answers.read(size))[1]
 
 
-def _string_hash(text: str) -> int:
-    """Java's String.hashCode without its sign, as Kafka chooses a coordinator's partition by (Utils.abs)."""
+def coordinator_partition(transactional_id: str, partitions: int) -> int:
+    """The partition of ``__transaction_state`` that an ASCII transactional id belongs to.
+
+    Kafka: TransactionStateManager.partitionFor, by Java's String.hashCode and Utils.abs
+    """
     value = 0
-    for letter in text.encode("ascii"):
+    for letter in transactional_id.encode("ascii"):
         value = (31 * value + letter) & 0xFFFFFFFF
     signed = value - (1 << 32) if value >= 1 << 31 else value
-    return 0 if signed == -(1 << 31) else abs(signed)
+    return 0 if signed == -(1 << 31) else abs(signed) % partitions
 
 
 def wait_stopped(pid: int, seconds: float = 5.0) -> None:
@@ -448,7 +451,7 @@ class Cluster:
 
     def coordinator(self, transactional_id: str) -> tuple[int, Message]:
         """The coordinator of a transactional id: its partition of ``__transaction_state``, with that one's metadata."""
-        number = _string_hash(transactional_id) % int(SETTINGS["transaction.state.log.num.partitions"])
+        number = coordinator_partition(transactional_id, int(SETTINGS["transaction.state.log.num.partitions"]))
         found: list[Message] = []
 
         def known() -> bool:

@@ -46,7 +46,10 @@ def pack(folder: Path, archive: Path) -> int:
         return member
 
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(archive, "w:xz", preset=9, format=tarfile.USTAR_FORMAT) as tar:
+    with (
+        lzma.open(archive, "wb", preset=9 | lzma.PRESET_EXTREME) as out,
+        tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+    ):
         for path in sorted(p for p in folder.rglob("*") if p.is_file()):
             tar.add(path, path.relative_to(folder).as_posix(), filter=anonymous)
     return archive.stat().st_size

@@ -134,7 +134,7 @@ def killed_before_markers(stage: Stage) -> None:
 @scenario("transactions/coordinator-moves", kafka=RELEASES)
 def coordinator_moves(stage: Stage) -> None:
     """The coordinator of running transactions is killed; when it is back, coordination moves without a crash too."""
-    topic = stage.topic(2)
+    topic = stage.topic()
     work: dict[str, Any] = {"records": 200, "transaction_size": 2, "abort_chance": 0.3, "batch": 2, "pause_ms": 250}
     with (
         stage.readers(topic),
@@ -167,7 +167,7 @@ def move_coordinator(stage: Stage, transactional_id: str) -> None:
 @scenario("transactions/expired", kafka=RELEASES)
 def expired(stage: Stage) -> None:
     """A client is frozen in a transaction until the coordinator has aborted it, and wakes up."""
-    topic = stage.topic(2)
+    topic = stage.topic()
     work: dict[str, Any] = {"records": 200, "transaction_size": 50, "pause_ms": 20, "timeout_ms": 3_000}
     with stage.readers(topic):
         for library in LIBRARIES:
@@ -188,9 +188,9 @@ def mixed(stage: Stage, transactions: int) -> None:
     """Four transactional ids with so many transactions each, two of them copying, over four topics."""
     topic, other = stage.topic(2), stage.topic(2, suffix="-other")
     copies = {library: stage.topic(suffix=f"-{library}") for library in LIBRARIES}
-    common: dict[str, Any] = {"abort_chance": 0.2, "transaction_size": 2, "pause_ms": 0}
-    made = common | {"also": (other,), "records": 2 * transactions}
-    copied = common | source(stage, 2 * transactions)
+    common: dict[str, Any] = {"abort_chance": 0.2, "pause_ms": 0}
+    made = common | {"also": (other,), "records": 2 * transactions, "transaction_size": 2}
+    copied = common | source(stage, transactions) | {"transaction_size": 1}
     ids = {name: f"{stage.name}-{name}" for library in LIBRARIES for name in (library, f"{library}-copy")}
     with stage.readers(topic, other, *copies.values()), ExitStack() as stack:
         clients = []
@@ -216,4 +216,4 @@ def thousand(stage: Stage) -> None:
 @scenario("transactions/hundreds", _LOST_ANSWERS, apis=_APIS, kafka=OLDER_KAFKA)
 def hundreds(stage: Stage) -> None:
     """Hundreds of transactions of four clients; answers are lost and a coordinator moves."""
-    mixed(stage, 80)
+    mixed(stage, 60)

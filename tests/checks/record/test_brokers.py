@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos.record_batch import Record, build_batch
-from kafka_eos_checks.record.brokers import BrokerFailed, Cluster, ask, free_ports
+from kafka_eos_checks.record.brokers import BrokerFailed, Cluster, ask, coordinator_partition, free_ports
 from kafka_eos_checks.record.jars import have_jars
 
 
@@ -36,6 +36,16 @@ def test_a_folder_that_is_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("kept")
     with pytest.raises(BrokerFailed, match="not empty"):
         Cluster(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "partition"),
+    [("", 0), ("a", 47), ("hello", 22), ("thousand-java-copy", 31), ("polygenelubricants", 0)],
+)
+def test_a_coordinators_partition_is_chosen_by_javas_hash_of_the_transactional_id(
+    transactional_id: str, partition: int
+) -> None:
+    assert coordinator_partition(transactional_id, 50) == partition
 
 
 def produce(port: int, sequence: int) -> tuple[int, int]:

@@ -84,3 +84,36 @@ time.sleep(600)
         journal.wait_for(lambda e: e.action == "Send", 1, 10, "sends")
         client.kill()
     assert [e.action for e in journal.events()] == ["Send", "Crash", "Crash"]
+
+
+def test_a_client_that_pauses_goes_on_when_it_is_told_to(tmp_path: Path) -> None:
+    journal = Journal("r")
+    program = """
+import sys
+sys.stdout.write('1 {"action":"Pause","phase":"invoke"}\\n')
+sys.stdout.flush()
+sys.exit(5 if sys.stdin.readline() == "\\n" else 6)
+"""
+    with python(program, journal, tmp_path) as client:
+        journal.wait_for(lambda e: e.action == "Pause", 1, 10, "pauses")
+        client.go_on()
+        assert client.wait(20, expected=(5,)) == 5
+
+
+def test_a_client_that_is_asked_to_stop_may_tell_the_rest(tmp_path: Path) -> None:
+    journal = Journal("r")
+    program = """
+import signal, sys
+def stop(number, frame):
+    sys.stdout.write('2 {"action":"EndOfPartition","phase":"ok"}\\n')
+    sys.exit(0)
+signal.signal(signal.SIGTERM, stop)
+sys.stdout.write('1 {"action":"Assign","phase":"ok"}\\n')
+sys.stdout.flush()
+signal.pause()
+"""
+    with python(program, journal, tmp_path) as client:
+        journal.wait_for(lambda e: e.action == "Assign", 1, 10, "assignments")
+        client.ask_to_stop()
+        client.wait(20)
+    assert [e.action for e in journal.events()] == ["Assign", "EndOfPartition"]

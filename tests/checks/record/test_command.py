@@ -3,8 +3,10 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks import cli
+from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.record import command, jars
-from kafka_eos_checks.record.command import chosen, holds_records
+from kafka_eos_checks.record.command import chosen, holds_records, recording_name
+from kafka_eos_checks.record.jars import KAFKA_VERSION, RELEASES
 from kafka_eos_checks.record.stage import CLUSTERS, SCENARIOS
 
 
@@ -20,6 +22,31 @@ def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path, capsy
     message = capsys.readouterr().err
     assert "no scenario one-broker/zombi" in message
     assert "one-broker/zombie" in message
+
+
+def test_a_clusters_name_stands_for_those_of_its_scenarios_that_the_kafka_release_is_recorded_with() -> None:
+    newest, older = ({s.short_name for s in chosen(["transactions"], kafka)["transactions"]} for kafka in RELEASES)
+    assert newest - older == {"thousand"}
+    assert older - newest == {"hundreds"}
+    assert len(newest & older) >= 7
+
+
+def test_a_scenario_that_is_not_recorded_with_a_kafka_release_is_unknown_there() -> None:
+    with pytest.raises(KeyError, match=r"no scenario one-broker/zombie with Kafka 3\.9\.1"):
+        chosen(["one-broker/zombie"], "3.9.1")
+
+
+def test_a_recording_of_another_kafka_release_has_its_number_in_its_name() -> None:
+    assert recording_name("transactions", KAFKA_VERSION) == "transactions"
+    assert recording_name("transactions", "3.9.1") == "transactions-3.9"
+
+
+def test_each_kafka_release_is_pinned_in_the_pom_and_has_a_folder_of_its_own() -> None:
+    pom = (CLONE / "pom.xml").read_text()
+    for kafka, profile in RELEASES.items():
+        assert f"<{profile}.version>{kafka}</{profile}.version>" in pom
+        assert f"<id>{profile}</id>" in pom
+        assert jars.jars_folder(kafka).name == profile
 
 
 def test_missing_jars_that_maven_cannot_fetch_are_told_with_the_remedy(

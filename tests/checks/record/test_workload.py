@@ -1,4 +1,5 @@
 # ruff: noqa: ARG002, ARG005 - the fake has the signatures of confluent-kafka
+import io
 import json
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_eos_checks.record import workload
-from kafka_eos_checks.record.clients import FATAL_EXIT, Workload
+from kafka_eos_checks.record.clients import CALLS, FATAL_EXIT, Workload
 
 
 class FakeError:
@@ -81,6 +82,34 @@ class FakeProducer:
     def abort_transaction(self, seconds: float) -> None:
         self._call("abort")
 
+    def send_offsets_to_transaction(self, offsets: list[Any], group: str, seconds: float) -> None:
+        self._call("offsets")
+        assert group == "metadata"
+
+
+class FakeConsumer:
+    """One partition with the values ``s0``, ``s1`` …, of which ``committed`` are copied already."""
+
+    committed_offset = -1001
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        assert settings["isolation.level"] == "read_committed"
+        self.position = 0
+
+    def committed(self, partitions: list[Any], seconds: float) -> list[Any]:
+        return [SimpleNamespace(partition=each.partition, offset=self.committed_offset) for each in partitions]
+
+    def assign(self, partitions: list[Any]) -> None:
+        self.position = partitions[0].offset
+
+    def poll(self, seconds: float) -> Any:
+        offset, self.position = self.position, self.position + 1
+        row = {"topic": "s", "partition": 0, "offset": offset, "value": f"s{offset}".encode(), "error": None}
+        return SimpleNamespace(**{name: lambda value=value: value for name, value in row.items()})
+
+    def consumer_group_metadata(self) -> str:
+        return "metadata"
+
 
 @pytest.fixture
 def run(
@@ -89,6 +118,8 @@ def run(
     """Run a workload against the fake; its exit code and events as (action, phase, value or transaction, error)."""
     fake = SimpleNamespace(
         Producer=FakeProducer,
+        Consumer=FakeConsumer,
+        TopicPartition=lambda topic, partition, offset=-1: SimpleNamespace(partition=partition, offset=offset),
         KafkaException=FakeKafkaException,
         KafkaError=SimpleNamespace(_PURGE_QUEUE=PURGE_QUEUE),
     )
@@ -207,3 +238,77 @@ def test_a_workload_goes_through_the_proxy_by_its_client_id(monkeypatch: pytest.
     settings = workload.Client(work).producer.settings
     assert (settings["bootstrap.servers"], settings["client.id"], settings["linger.ms"]) == ("h:1", "me", 9)
     assert settings["enable.idempotence"] is True
+
+
+COPY = {"transactional_id": "x", "transaction_size": 2, "source": "s", "group": "g"}
+
+
+def test_a_source_is_copied_with_its_offsets_in_the_same_transaction(run: Any) -> None:
+    code, events = run(**COPY)
+    assert code == 0
+    assert [(action, phase, about) for action, phase, about, _ in events] == [
+        ("Poll", "ok", "s0"),
+        ("Poll", "ok", "s1"),
+        ("BeginTransaction", "invoke", 0),
+        ("BeginTransaction", "ok", 0),
+        ("Send", "invoke", "s0"),
+        ("Send", "ok", "s0"),
+        ("Send", "invoke", "s1"),
+        ("Send", "ok", "s1"),
+        ("SendOffsetsToTransaction", "invoke", 0),
+        ("SendOffsetsToTransaction", "ok", 0),
+        ("CommitTransaction", "invoke", 0),
+        ("CommitTransaction", "ok", 0),
+    ]
+
+
+def test_after_an_abort_the_same_records_are_read_again(run: Any) -> None:
+    code, events = run(failures={"commit": [FakeError(48, abort=True)]}, **COPY)
+    assert code == 0
+    assert [about for action, _, about, _ in events if action == "Poll"] == ["s0", "s1", "s0", "s1"]
+    assert [about for action, phase, about, _ in events if (action, phase) == ("CommitTransaction", "ok")] == [1]
+
+
+def test_offsets_that_are_refused_abort_the_transaction(run: Any) -> None:
+    code, events = run(failures={"offsets": [FakeError(22, abort=True)]}, **COPY)
+    assert code == 0
+    assert ("SendOffsetsToTransaction", "fail", 0, 22) in events
+    assert [about for action, phase, about, _ in events if (action, phase) == ("AbortTransaction", "ok")] == [0]
+
+
+def test_a_copy_goes_on_after_the_committed_offsets(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeConsumer, "committed_offset", 2)
+    _, events = run(records=3, **COPY)
+    assert [about for action, _, about, _ in events if action == "Poll"] == ["s2"]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_client_pauses_once_after_the_call_that_its_workload_names(
+    run: Any, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    code, events = run(pause_after=call, **(COPY | {"records": 4}))
+    assert code == 0
+    actions = [f"{action} {phase}" for action, phase, *_ in events]
+    at = actions.index("Pause invoke")
+    assert actions.count("Pause invoke") == actions.count("Pause ok") == 1
+    assert actions[at - 1 if at else None : at] == {
+        "init": [],
+        "begin": ["BeginTransaction ok"],
+        "send_offsets": ["SendOffsetsToTransaction ok"],
+        "commit": ["CommitTransaction ok"],
+    }.get(call, ["Send ok"])
+
+
+def test_records_go_in_turn_to_the_partitions_of_all_topics(run: Any) -> None:
+    sent_to: list[tuple[str, int]] = []
+    original = FakeProducer.produce
+
+    def produce(self: FakeProducer, topic: str, value: bytes, *, partition: int, on_delivery: Any) -> None:
+        sent_to.append((topic, partition))
+        original(self, topic, value, partition=partition, on_delivery=on_delivery)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeProducer, "produce", produce)
+        run(records=5, partitions=2, also=["u"])
+    assert sent_to == [("t", 0), ("t", 1), ("u", 0), ("u", 1), ("t", 0)]
