@@ -741,8 +741,9 @@ Fenced ==
             => \A other \in Instances \ {batch.instance} :
                   ~(batch.epoch < clients[other].epoch /\ clients[other].epoch <= marker.epoch)
 
-(* Once an instance has asked for an epoch and was told to wait, no other one's transaction begins. Refuted in version *)
-(* 2: the one whose transaction was aborted for it may abort it too, and learns the new epoch from the answer.         *)
+(* Once an instance has asked for an epoch and was told to wait, no other one's transaction begins. Refuted: what was  *)
+(* ending by itself leaves its instance free to begin another; and in version 2 the one whose transaction was aborted *)
+(* for it may abort it too, and learns the new epoch from the answer.                                                 *)
 FirstAnswerFences ==
     \A instance \in Instances :
         LET client == clients[instance] IN

@@ -26,6 +26,10 @@ SUBCOMMANDS = {
         "kafka_eos_checks.conformance",
         "compare the reference's state graphs with TLC's, refusals included",
     ),
+    "prove": (
+        "kafka_eos_checks.proofs.command",
+        "prove invariants of the reference without bounds, with z3",
+    ),
     "mutants": (
         "kafka_eos_checks.mutant_matrix",
         "every mutant against TLC, graph equality and replay",
@@ -44,6 +48,7 @@ SUBCOMMANDS = {
     ),
     "simulate": ("kafka_eos_checks.simulate", "run the reference under seeded faults and write the history"),
     "record": ("kafka_eos_checks.record.command", "record a real Kafka under faults"),
+    "claims": ("kafka_eos_checks.claims_command", "what is said about exactly-once semantics, and what was found"),
     "report": ("kafka_eos_checks.report", "write the HTML report from the verdicts of earlier commands"),
     "bench": (
         "kafka_eos_checks.bench.command",
