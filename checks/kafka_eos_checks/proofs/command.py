@@ -1,0 +1,124 @@
+"""Prove invariants of the reference without bounds, with z3.
+
+Initiation, consecution and safety are separate queries. A query that fails prints a counterexample to induction: a
+state that the invariant allows, the action, the state after it, and the conjunct that broke.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafka_eos_checks.missing import need
+from kafka_eos_checks.models import MalformedRegistry, Registry
+from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.verdict import Verdict, write_verdicts
+
+if TYPE_CHECKING:
+    from kafka_eos_checks.proofs.induction import Proof
+
+EPILOG = """examples:
+  kafka-eos prove                          every proof
+  kafka-eos prove append --queries         with the time of each query
+  kafka-eos prove append --minimal         each conjunct is needed: without it some query fails
+  kafka-eos prove append --mutant NoWrap   with a mutated rule some query fails, and says how
+  kafka-eos prove --mutant all             every mutant of the rules that are proved
+
+exit codes: 0 all as expected, 1 a verdict differs, 2 the call cannot be used
+"""
+NAMES = ("append",)
+
+
+def proofs(names: Sequence[str]) -> "list[Proof]":
+    """The proofs of these names; all for none.
+
+    Raises:
+        MissingExtra: when z3 is not installed.
+    """
+    need("z3", "prove")
+    from kafka_eos_checks.proofs import append  # noqa: PLC0415 - the light install has no z3
+
+    found = {proof.name: proof for proof in (append.PROOF,)}
+    return [found[name] for name in names or NAMES]
+
+
+def proved(chosen: "Sequence[Proof]") -> Iterator[Verdict]:
+    """Each proof's verdicts."""
+    from kafka_eos_checks.proofs.induction import discharge  # noqa: PLC0415 - as above
+
+    with progress_console.status("z3 starts") as status:
+        for proof in chosen:
+            name = proof.name
+            yield from discharge(proof, lambda query, name=name: status.update(f"{name}: {query.kind}, {query.step}"))  # type: ignore[misc]
+
+
+def refuted(chosen: "Sequence[Proof]", mutant: str, registry: Registry) -> Iterator[Verdict]:
+    """The verdicts on one mutant, or on all mutants of the proofs' models.
+
+    Raises:
+        MalformedRegistry: when there is no such mutant, or none of these proofs is about it.
+    """
+    from kafka_eos_checks.proofs.induction import refute  # noqa: PLC0415 - as above
+
+    mutants = registry.mutants.values() if mutant == "all" else [registry.get(mutant)]
+    pairs = [(proof, entry) for proof in chosen for entry in mutants if entry.model == proof.model]
+    if not pairs:
+        raise MalformedRegistry(f"{mutant!r} is no mutant of what is proved here")
+    with progress_console.status("z3 starts") as status:
+        for proof, entry in pairs:
+            status.update(f"{proof.name}: mutant {entry.name}")
+            yield refute(proof, entry)
+
+
+def needed(chosen: "Sequence[Proof]") -> Iterator[Verdict]:
+    """The verdicts on each proof's conjuncts."""
+    from kafka_eos_checks.proofs.induction import minimal  # noqa: PLC0415 - as above
+
+    with progress_console.status("dropping conjuncts"):
+        for proof in chosen:
+            yield from minimal(proof)
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``prove``."""
+    parser = subparsers.add_parser(
+        "prove",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("proofs", nargs="*", choices=NAMES, metavar="PROOF", help=f"of {', '.join(NAMES)}; default all")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--minimal", action="store_true", help="whether each conjunct is needed")
+    what.add_argument("--mutant", metavar="ID", help="a mutant of the registry, or all: some query must fail")
+    parser.add_argument("--queries", action="store_true", help="print each query with its time")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``prove``."""
+    chosen = proofs(arguments.proofs)
+    from kafka_eos_checks.proofs.induction import EXPECTED  # noqa: PLC0415 - the light install has no z3
+
+    try:
+        if arguments.mutant:
+            verdicts = list(refuted(chosen, arguments.mutant, Registry()))
+        elif arguments.minimal:
+            verdicts = list(needed(chosen))
+        else:
+            verdicts = list(proved(chosen))
+    except MalformedRegistry as error:
+        print(f"kafka-eos prove: {error}", file=sys.stderr)
+        return 2
+    print_verdicts(verdicts, "proofs")
+    for verdict in verdicts:
+        wanted = arguments.queries or arguments.mutant or arguments.minimal or verdict.expected == EXPECTED["limit"]
+        if verdict.ok and wanted and verdict.evidence:
+            answer_console.print(f"\n{verdict.name}: {verdict.found}", markup=False, soft_wrap=True)
+            answer_console.print(verdict.evidence, markup=False, soft_wrap=True)
+    if arguments.json:
+        write_verdicts(arguments.json, verdicts)
+    return 0 if all(verdict.ok for verdict in verdicts) else 1

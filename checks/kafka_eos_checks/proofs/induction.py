@@ -1,0 +1,236 @@
+"""Proofs by induction over the steps of a machine, as queries that z3 answers.
+
+An invariant is a list of named conjuncts. A proof asks, each as a query of its own:
+
+``lemma``        what follows from the definitions alone, by induction over the log
+``initiation``   the initial state has every conjunct
+``consecution``  an action keeps a conjunct: invariant before, action, conjunct false after
+``witness``      the action can be taken in a state that has the invariant, which must have a solution
+``safety``       the invariant gives a property: invariant, property false
+``limit``        an assumption is needed: the same without it, which must have a solution, a counterexample
+
+The others must have no solution. What they quantify over (producers, places in the log) stands in the negated
+goal as constants, and in the hypotheses as instances at the terms of the query. So no query has a quantifier and z3
+decides it. To leave instances out is sound: fewer hypotheses prove less.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import z3
+
+from kafka_eos_checks.models import Model
+from kafka_eos_checks.verdict import Verdict
+
+KINDS = ("lemma", "initiation", "consecution", "witness", "safety", "limit")
+EXPECTED = {"witness": "can be taken", "limit": "has a counterexample"}  # of the others: "proved"
+TIMEOUT = 60.0  # seconds for one query
+NO_SOLUTION, SOLUTION, UNDECIDED = "no solution", "a solution", "undecided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conjunct:
+    """One conjunct of an invariant, or one property.
+
+    Attributes:
+        name: as in the TLA+ module where it has one.
+        says: one sentence.
+        documentation: true for a conjunct that no query needs.
+    """
+
+    name: str
+    says: str
+    documentation: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """One question to z3.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        step: the action, or what else the query is about; with kind and proof it groups queries into a verdict.
+        goal: the conjunct or property.
+        hypotheses: conjunct -> its instances.
+        facts: definitions and the transition.
+        negated: the goal is false.
+        tell: a solution as text.
+        readable: what a solution should fulfil to be read easily, if one does.
+    """
+
+    kind: str
+    step: str
+    goal: Conjunct
+    hypotheses: Mapping[str, Sequence[Any]]
+    facts: Sequence[Any]
+    negated: Any
+    tell: Callable[[Any], str]
+    readable: Sequence[Any] = ()
+
+    @property
+    def expected(self) -> str:
+        """What z3 has to answer."""
+        return SOLUTION if self.kind in EXPECTED else NO_SOLUTION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What z3 said to a query, with the solution as text."""
+
+    query: Query
+    found: str
+    seconds: float
+    evidence: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is what the proof needs."""
+        return self.found == self.query.expected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """An invariant of a machine and the queries that prove it.
+
+    Attributes:
+        name: of the proof.
+        title: what is proved, in one line.
+        model: an entry of ``spec/models.toml``; its mutants are mutants of this proof.
+        conjuncts: the invariant.
+        queries: the queries for a set of overrides (rule -> mutant), none for the rules as they are.
+        claims: ids of the ledger's claims that it settles.
+    """
+
+    name: str
+    title: str
+    model: str
+    conjuncts: Sequence[Conjunct]
+    queries: Callable[[Mapping[str, str]], Iterator[Query]]
+    claims: tuple[str, ...] = ()
+
+
+def ask(query: Query, without: str = "", *, tell: bool = True) -> Answer:
+    """Put a query to z3.
+
+    Args:
+        query: the query.
+        without: a conjunct whose instances are left out.
+        tell: whether a solution is wanted as text.
+    """
+    began = time.perf_counter()
+    solver = z3.Solver()
+    solver.set("timeout", int(TIMEOUT * 1000))
+    solver.add(*query.facts)
+    for name, instances in query.hypotheses.items():
+        if name != without:
+            solver.add(*instances)
+    solver.add(query.negated)
+    result = solver.check()
+    found = {"unsat": NO_SOLUTION, "sat": SOLUTION}.get(str(result), UNDECIDED)
+    evidence = ""
+    if found == SOLUTION and tell:
+        model = solver.model()
+        solver.add(*query.readable)
+        evidence = query.tell(solver.model() if solver.check() == z3.sat else model)
+    return Answer(query=query, found=found, seconds=time.perf_counter() - began, evidence=evidence)
+
+
+@dataclass(slots=True)
+class _Group:
+    """The answers to the queries about one action or property, and the time they and their preparation took."""
+
+    answers: list[Answer] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def discharge(proof: Proof, on_query: Callable[[Query], None] | None = None) -> Iterator[Verdict]:
+    """Prove: one verdict for each action and property, with its queries and their times as evidence.
+
+    A verdict's time includes the symbolic execution of its action.
+    """
+    groups: dict[tuple[str, str], _Group] = {}
+    began = time.perf_counter()
+    for query in proof.queries({}):
+        if on_query is not None:
+            on_query(query)
+        group = groups.setdefault((query.kind, query.step), _Group())
+        group.answers.append(ask(query))
+        now = time.perf_counter()
+        group.seconds, began = group.seconds + now - began, now
+    for (kind, step), group in groups.items():
+        yield _verdict(proof, kind, step, group)
+
+
+def _verdict(proof: Proof, kind: str, step: str, group: _Group) -> Verdict:
+    expected = EXPECTED.get(kind, "proved")
+    failing = [answer for answer in group.answers if not answer.ok]
+    found = expected
+    if failing:
+        undecided = all(answer.found == UNDECIDED for answer in failing)
+        names = ", ".join(answer.query.goal.name for answer in failing)
+        found = f"undecided: {names}" if undecided else f"not {expected}: {names}"
+    lines = [f"{a.seconds:6.2f} s  {a.found}: {a.query.goal.name}. {a.query.goal.says}" for a in group.answers]
+    told = [answer for answer in group.answers if answer.evidence and kind != "witness"]
+    lines += [f"\n{answer.evidence}" for answer in told[:1]]
+    return Verdict(
+        check="proof",
+        name=f"{proof.name}: {kind}, {step}",
+        expected=expected,
+        found=found,
+        ok=not failing,
+        seconds=group.seconds,
+        figures={"queries": len(group.answers), "slowest": f"{max(a.seconds for a in group.answers):.2f} s"},
+        evidence="\n".join(lines),
+        claims=proof.claims if kind == "safety" else (),
+        title=proof.title,
+    )
+
+
+def first_failure(queries: Iterable[Query]) -> Answer | None:
+    """The first query that is not answered as the proof needs it, with its solution."""
+    return next((answer for answer in map(ask, queries) if not answer.ok), None)
+
+
+def refute(proof: Proof, mutant: Model) -> Verdict:
+    """With a mutated rule some query must fail: the proof can fail, and this is where."""
+    began = time.perf_counter()
+    failure = first_failure(query for query in proof.queries(mutant.overrides) if query.kind not in EXPECTED)
+    found = "every query is discharged"
+    if failure is not None:
+        query = failure.query
+        found = f"{query.kind} fails: {query.step}, {query.goal.name}"
+    return Verdict(
+        check="proof",
+        name=f"{proof.name}: mutant {mutant.name}",
+        expected="a query fails",
+        found=found,
+        ok=failure is not None and failure.found == SOLUTION,
+        seconds=time.perf_counter() - began,
+        evidence="" if failure is None else failure.evidence,
+        title=mutant.title,
+    )
+
+
+def minimal(proof: Proof) -> Iterator[Verdict]:
+    """Each conjunct is needed: without it some query has a solution, or it is marked as documentation."""
+    queries = [query for query in proof.queries({}) if query.kind not in EXPECTED]
+    for conjunct in proof.conjuncts:
+        began = time.perf_counter()
+        users = [query for query in queries if query.goal.name != conjunct.name or query.kind == "safety"]
+        users = [query for query in users if conjunct.name in query.hypotheses]
+        answers = (ask(query, conjunct.name, tell=False) for query in users)
+        lost = next((answer.query for answer in answers if answer.found == SOLUTION), None)
+        needed = "documentation" if conjunct.documentation else "needed"
+        found = "documentation" if lost is None else "needed"
+        yield Verdict(
+            check="proof",
+            name=f"{proof.name}: conjunct {conjunct.name}",
+            expected=needed,
+            found=found,
+            ok=found == needed,
+            seconds=time.perf_counter() - began,
+            evidence="" if lost is None else f"without it fails {lost.kind}: {lost.step}, {lost.goal.name}",
+            title=conjunct.says,
+        )

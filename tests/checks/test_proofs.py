@@ -1,0 +1,218 @@
+"""The proofs hold, they can fail, and what they take for granted is compared with the reference."""
+
+import random
+from collections.abc import Iterable
+
+import pytest
+import z3
+
+from kafka_eos.machine import actions
+from kafka_eos.partition_log import PartitionLog
+from kafka_eos.producer_state import NO_PRODUCERS, Batch, Log
+from kafka_eos_checks import cli
+from kafka_eos_checks.models import Registry
+from kafka_eos_checks.proofs import append
+from kafka_eos_checks.proofs.induction import (
+    EXPECTED,
+    SOLUTION,
+    Conjunct,
+    Proof,
+    Query,
+    ask,
+    discharge,
+    minimal,
+    refute,
+)
+from kafka_eos_checks.proofs.symbolic import Condition, Number, TooManyPaths, explore, merged
+from kafka_eos_checks.verdict import Verdict
+
+SEED = 11
+
+
+# --- symbolic execution -------------------------------------------------------------------------------------------
+
+
+def test_a_function_is_run_once_for_each_way_through_it() -> None:
+    x = Number(z3.Int("x"))
+
+    def sign(number: Number) -> int:
+        if number == 0:
+            return 0
+        return 1 if number > 0 else -1
+
+    outcomes = explore(lambda: sign(x))
+    assert sorted(outcome.value for outcome in outcomes) == [-1, 0, 1]
+    assert z3.Solver().check(z3.Not(z3.Or(*(outcome.condition for outcome in outcomes)))) == z3.unsat
+
+
+def test_ways_that_the_assumptions_exclude_are_not_taken() -> None:
+    x = z3.Int("x")
+    outcomes = explore(lambda: "small" if Number(x) < 5 else "large", [x > 7])
+    assert [outcome.value for outcome in outcomes] == ["large"]
+
+
+def test_a_merged_function_is_one_term_and_its_caller_does_not_fork() -> None:
+    x = z3.Int("x")
+    absolute = merged(lambda n: n if n >= 0 else 0 - n)
+    [outcome] = explore(lambda: absolute(Number(x)) + 1)
+    assert z3.Solver().check(outcome.value.term != z3.Abs(x) + 1) == z3.unsat
+
+
+def test_where_a_merged_function_has_no_value_is_kept() -> None:
+    x = z3.Int("x")
+    element = merged(lambda n: {0: 7}[0 if n == 0 else 1])
+    [outcome] = explore(lambda: element(Number(x)))
+    assert z3.Solver().check(outcome.crashed != (x != 0)) == z3.unsat
+
+
+def test_a_loop_without_a_concrete_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_eos_checks.proofs.symbolic.MAX_DECISIONS", 20)
+
+    def count_down(number: Number) -> int:
+        steps = 0
+        while number > steps:
+            steps += 1
+        return steps
+
+    with pytest.raises(TooManyPaths):
+        explore(lambda: count_down(Number(z3.Int("x"))))
+
+
+def test_a_condition_is_not_decided_outside_of_an_exploration() -> None:
+    with pytest.raises(AssertionError):
+        bool(Condition(z3.Bool("b")))
+
+
+# --- the machinery of induction, on a counter that must stay even ---------------------------------------------------
+
+
+EVEN = Conjunct(name="Even", says="The counter is even.")
+POSITIVE = Conjunct(name="Positive", says="The counter is not negative.")
+
+
+def counter(step: int, *, decoration: bool = False) -> Proof:
+    x = z3.Int("x")
+    formulas = {"Even": x % 2 == 0, "Positive": x >= 0}
+    primed = {"Even": (x + step) % 2 == 0, "Positive": x + step >= 0}
+
+    def queries(overrides: object) -> Iterable[Query]:
+        hypotheses = {name: [formula] for name, formula in formulas.items()}
+        for goal in (EVEN, POSITIVE):
+            yield Query(kind="consecution", step="Add", goal=goal, hypotheses=hypotheses, facts=[],
+                        negated=z3.Not(primed[goal.name]), tell=lambda model: f"before: {model[x]}")  # fmt: skip
+        never_one = Conjunct(name="NeverOne", says="The counter is not 1.")
+        yield Query(kind="safety", step="NeverOne", goal=never_one, hypotheses=hypotheses, facts=[],
+                    negated=x == 1, tell=str)  # fmt: skip
+
+    positive = Conjunct(name="Positive", says="", documentation=decoration)
+    return Proof(name="counter", title="", model="PartitionLog", conjuncts=(EVEN, positive), queries=queries)  # type: ignore[arg-type]
+
+
+def test_an_inductive_invariant_is_proved_and_another_is_not() -> None:
+    assert all(verdict.ok for verdict in discharge(counter(2)))
+    failing = [verdict for verdict in discharge(counter(3)) if not verdict.ok]
+    assert [verdict.found for verdict in failing] == ["not proved: Even"]
+    assert "before:" in failing[0].evidence
+
+
+def test_a_conjunct_that_nothing_needs_is_told_unless_it_is_marked_as_documentation() -> None:
+    assert [(v.name, v.found, v.ok) for v in minimal(counter(2))] == [
+        ("counter: conjunct Even", "needed", True),
+        ("counter: conjunct Positive", "documentation", False),
+    ]
+    assert all(verdict.ok for verdict in minimal(counter(2, decoration=True)))
+
+
+# --- append ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def queries() -> list[Query]:
+    return list(append.queries({}))
+
+
+@pytest.fixture(scope="module")
+def verdicts(queries: list[Query]) -> list[Verdict]:
+    proof = Proof(
+        name="append", title="", model="PartitionLog", conjuncts=append.CONJUNCTS, queries=lambda _: iter(queries)
+    )
+    return list(discharge(proof))
+
+
+def test_appending_leaves_no_gap_and_no_duplicate_for_logs_of_any_length(verdicts: list[Verdict]) -> None:
+    assert [verdict.name for verdict in verdicts if not verdict.ok] == []
+
+
+def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
+    proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
+    assert proved == {(act.name, conjunct.name) for act in actions(PartitionLog) for conjunct in append.CONJUNCTS}
+
+
+def test_with_six_in_flight_the_leader_refuses_a_retry_and_the_story_says_so(verdicts: list[Verdict]) -> None:
+    [limit] = [verdict for verdict in verdicts if verdict.name == "append: limit, 6 in flight"]
+    assert limit.found == "has a counterexample"
+    assert limit.evidence.count("append: ") == 6
+    assert limit.evidence.endswith("the leader: not a duplicate, OUT_OF_ORDER_SEQUENCE_NUMBER")
+
+
+def test_each_conjunct_of_the_invariant_is_needed(queries: list[Query]) -> None:
+    proof = Proof(
+        name="append", title="", model="PartitionLog", conjuncts=append.CONJUNCTS, queries=lambda _: iter(queries)
+    )
+    assert [verdict.name for verdict in minimal(proof) if not verdict.ok] == []
+
+
+@pytest.mark.parametrize(
+    ("mutant", "where"),
+    [
+        ("NoSequenceCheck", "consecution fails: AppendBatch, SequenceIsPosition"),
+        ("CacheOfOne", "lemma fails: replay, StateFollowsLog"),
+        ("EpochStartsAnywhere", "consecution fails: AppendBatch, NoGapAtEpochStart"),
+        ("NoFencing", "consecution fails: AppendBatch, "),
+        ("NoWrap", "safety fails: NextIsAccepted, NextIsAccepted"),
+    ],
+)
+def test_with_a_mutated_rule_a_query_fails_and_its_state_is_told(mutant: str, where: str) -> None:
+    verdict = refute(append.PROOF, Registry().get(mutant))
+    assert verdict.ok
+    assert verdict.found.startswith(where)
+    assert "before" in verdict.evidence
+    assert "broken: " in verdict.evidence
+
+
+def test_hypotheses_that_contradict_each_other_are_found_out(queries: list[Query]) -> None:
+    taken = [query for query in queries if query.kind == "witness"]
+    assert {query.step for query in taken} == {act.name for act in actions(PartitionLog)} - {"ExpireProducer"}
+    assert all(ask(query, tell=False).found == SOLUTION for query in taken)
+    empty = Query(
+        kind="witness", step="", goal=EVEN, hypotheses={"Even": [z3.BoolVal(False)]}, facts=[],
+        negated=z3.BoolVal(True), tell=str,
+    )  # fmt: skip
+    assert not ask(empty).ok
+    assert set(EXPECTED) == {"witness", "limit"}
+
+
+def test_the_replay_of_a_log_is_a_fold_of_its_steps() -> None:
+    rng = random.Random(SEED)
+    for _ in range(200):
+        entries = [
+            Batch(
+                producer_id=rng.randrange(-1, 3), epoch=rng.randrange(3), sequence=rng.randrange(9), count=1, offset=n
+            )
+            for n in range(rng.randrange(12))
+        ]
+        folded = NO_PRODUCERS
+        for entry in entries:
+            folded = Log().replay(folded, [entry])
+        assert Log().replay(NO_PRODUCERS, entries) == folded, f"seed {SEED}"
+
+
+def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["prove", "--help"])
+    assert "kafka-eos prove append --minimal" in capsys.readouterr().out
+
+
+def test_a_mutant_of_another_machine_is_not_usable(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["prove", "append", "--mutant", "PresentsNothing"]) == 2
+    assert "no mutant of what is proved here" in capsys.readouterr().err
