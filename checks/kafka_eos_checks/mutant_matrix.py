@@ -22,14 +22,17 @@ from rich.table import Table
 from kafka_eos_checks import conformance, model_check
 from kafka_eos_checks.models import MalformedRegistry, Model, Registry
 from kafka_eos_checks.replay.audit import audit
+from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.replay.histories import HISTORY_RULES
 from kafka_eos_checks.replay.rules import LOG_RULES
+from kafka_eos_checks.replay.transactions import TRANSACTION_RULES
 from kafka_eos_checks.simulate import Plan, simulate, write_recording
+from kafka_eos_checks.simulate_transactions import TransactionsPlan, simulate_transactions, write_transactions
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
 MOST_SEEDS = 200
-RULES = frozenset({*LOG_RULES, *HISTORY_RULES})
+RULES = frozenset({*LOG_RULES, *COORDINATOR_RULES, *TRANSACTION_RULES, *HISTORY_RULES})
 
 # What brings the most out, within a few milliseconds a run. Where the faults differ, so does what the mutant needs:
 # a late copy of an expired batch, or a replica that loads its snapshot while batches are in flight.
@@ -41,7 +44,52 @@ LOADING: dict[str, Any] = {
     "replicas": 1,
     "faults": {"Resend": 10.0, "Expire": 0.1, "Crash": 6.0, "TakeSnapshot": 10.0},
 }
-SETTINGS: Mapping[str, dict[str, Any]] = {"IsFenced": EXPIRING, "MayExpire": EXPIRING, "SnapshotOf": LOADING}
+
+# The same for transactions. Some mutants need that batches and markers are slow, so that they come in the next
+# transaction. A refusal without cause must not be taken for a timeout or for a marker that was written again.
+TRANSACTING: dict[str, Any] = {
+    "steps": 150,
+    "instances": 2,
+    "faults": {"Failover": 1.0, "RepeatMarker": 3.0, "TimeOut": 0.2},
+}
+SLOW: dict[str, Any] = {
+    "steps": 150,
+    "instances": 1,
+    "partitions": 1,
+    "faults": {
+        "AppendVerified": 1.0,
+        "HandleMarker": 1.5,
+        "RepeatMarker": 6.0,
+        "TimeOut": 0.0,
+        "Crash": 0.0,
+        "ElectLeader": 0.0,
+    },
+}
+ONCE: dict[str, Any] = {
+    **SLOW,
+    "faults": {**SLOW["faults"], "Verify": 1.5, "RepeatMarker": 0.0, "Failover": 0.0, "VerifyByFormer": 0.0},
+}
+ELECTING: dict[str, Any] = {**TRANSACTING, "faults": {"ElectLeader": 5.0, "HandleMarker": 2.0}}
+UPGRADING: dict[str, Any] = {
+    "steps": 150,
+    "instances": 1,
+    "partitions": 1,
+    "repeats": True,
+    "faults": {"HandleEnd": 1.5, "Upgrade": 10.0, "RepeatMarker": 0.0, "TimeOut": 0.0, "Crash": 0.0},
+}
+SETTINGS: Mapping[str, dict[str, Any]] = {
+    "IsFenced": EXPIRING,
+    "MayExpire": EXPIRING,
+    "SnapshotOf": LOADING,
+    "DataError": SLOW,
+    "EndVerdict": ONCE,
+    "EpochAfterMarker": ONCE,
+    "KeepsGuard": ONCE,
+    "MarkerError": SLOW,
+    "MarkersAfterElection": ELECTING,
+    "UsesGuardUp": ONCE,
+    "Upgraded": UPGRADING,
+}
 
 EPILOG = """examples:
   kafka-eos mutants
@@ -49,14 +97,29 @@ EPILOG = """examples:
 """
 
 
-def settings_of(mutant: Model) -> dict[str, Any]:
-    """The plan of simulations in which a mutant shows."""
-    return next((SETTINGS[rule] for rule in mutant.overrides if rule in SETTINGS), BUSY)
+def plan_of(mutant: Model, seed: int) -> Plan | TransactionsPlan:
+    """The simulation in which a mutant shows, with a seed."""
+    transactions = mutant.module == "Transactions"
+    ordinary = TRANSACTING if transactions else BUSY
+    settings = next((SETTINGS[rule] for rule in mutant.overrides if rule in SETTINGS), ordinary)
+    if not transactions:
+        return Plan(seed=seed, mutant=mutant.name, **settings)
+    constants = mutant.machine_constants()
+    return TransactionsPlan(
+        seed=seed,
+        mutant=mutant.name,
+        versions=tuple(sorted(constants.versions)),
+        verification=constants.verification,
+        **settings,
+    )
 
 
-def rules_that_fire(plan: Plan, folder: Path, registry: Registry) -> set[str]:
+def rules_that_fire(plan: Plan | TransactionsPlan, folder: Path, registry: Registry) -> set[str]:
     """The rules of the audit that find something in the recording of a simulation."""
-    write_recording(simulate(plan, registry), folder)
+    if isinstance(plan, TransactionsPlan):
+        write_transactions(simulate_transactions(plan, registry), folder)
+    else:
+        write_recording(simulate(plan, registry), folder)
     return {verdict.name for verdict in audit([folder]) if not verdict.ok} & RULES
 
 
@@ -79,8 +142,7 @@ def replay_mutants(registry: Registry) -> Iterator[Verdict]:
         with tempfile.TemporaryDirectory(prefix="kafka-eos-mutant-") as folder:
             while mutant.replay not in found and seed + 1 < MOST_SEEDS:
                 seed += 1
-                plan = Plan(seed=seed, mutant=mutant.name, **settings_of(mutant))
-                found = rules_that_fire(plan, Path(folder) / str(seed), registry)
+                found = rules_that_fire(plan_of(mutant, seed), Path(folder) / str(seed), registry)
         shown = mutant.replay in found
         yield Verdict(
             check="replay-mutant",

@@ -80,6 +80,7 @@ def possible_arguments() -> dict[str, Callable[[Transactions], Arguments]]:
         "StartVerification": of("produce_requests", *batch),
         "AppendUnverified": of("produce_requests", *batch),
         "Verify": of("verifying", *batch),
+        "VerifyByFormer": of("verifying", *batch),
         "AppendVerified": of("verified", *batch),
         "HandleEnd": and_any(of("end_requests", "instance", "number", "commit")),
         "HandleMarker": marker,
