@@ -233,8 +233,8 @@ def _validate(model: Model) -> Model:
         raise MalformedRegistry(f"{where}: {model.name!r} becomes part of a TLA+ name; use letters, digits and _")
     if model.tier not in TIERS:
         raise MalformedRegistry(f"{where}: tier is {model.tier!r}; write one of {', '.join(TIERS)}")
-    if not (model.spec / f"{model.module}.tla").is_file():
-        raise MalformedRegistry(f"{where}: no module {model.spec / model.module}.tla; correct 'module'")
+    if model.module not in ModuleFolder(model.spec).paths:
+        raise MalformedRegistry(f"{where}: no module {model.module}.tla in {model.spec}; correct 'module'")
     if not model.invariants and not model.properties:
         raise MalformedRegistry(f"{where}: nothing is checked; name invariants or properties")
     violated = model.expect.violates

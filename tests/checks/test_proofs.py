@@ -1,6 +1,7 @@
 """The proofs hold, they can fail, and what they take for granted is compared with the reference."""
 
 import random
+import re
 from collections.abc import Iterable
 
 import pytest
@@ -11,6 +12,7 @@ from kafka_eos.partition_log import PartitionLog
 from kafka_eos.producer_state import NO_PRODUCERS, Batch, Log
 from kafka_eos_checks import cli
 from kafka_eos_checks.models import Registry
+from kafka_eos_checks.paths import spec_folder
 from kafka_eos_checks.proofs import append
 from kafka_eos_checks.proofs.induction import (
     EXPECTED,
@@ -190,6 +192,20 @@ def test_hypotheses_that_contradict_each_other_are_found_out(queries: list[Query
     )  # fmt: skip
     assert not ask(empty).ok
     assert set(EXPECTED) == {"witness", "limit"}
+
+
+def test_tlc_checks_the_same_conjuncts_from_every_small_state_that_has_them() -> None:
+    text = (spec_folder() / "proofs" / "PartitionLogInduction.tla").read_text(encoding="utf-8")
+    inductive = re.search(r"^Inductive ==\n((?:    /\\ \w+\n)+)", text, re.MULTILINE)
+    assert inductive is not None
+    names = set(re.findall(r"\w+", inductive[1]))
+    assert names == {conjunct.name for conjunct in append.CONJUNCTS}
+    model = Registry().get("PartitionLogInduction")
+    assert model.specification == "IndSpec"
+    assert names <= set(model.invariants)
+    for conjunct in append.CONJUNCTS:
+        if re.search(rf"^{conjunct.name} ==", text, re.MULTILINE) and "2^31" not in conjunct.says:
+            assert f"(* {conjunct.says} *)" in text
 
 
 def test_the_replay_of_a_log_is_a_fold_of_its_steps() -> None:
