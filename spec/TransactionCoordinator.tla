@@ -670,6 +670,11 @@ PrepareThenMarkersThenComplete ==
                  \E marker \in markers : /\ marker.number = durable.number /\ marker.partition = partition
                                          /\ marker.commit = (durable.state = "PREPARE_COMMIT")]_vars
 
+(* A decision behind which the log has anything but its completion was given up, and has no marker. *)
+GivenUpHasNoMarker ==
+    [][durable.state \in PreparedStates /\ durable' # durable /\ durable'.state # Completed(Commits(durable)) =>
+          \A marker \in markers : marker.number # durable.number]_vars
+
 LogEnd == IF tail = <<>> THEN durable ELSE tail[Len(tail)]
 
 (* While nothing is pending, and unless an append was given up, memory is what a new coordinator would load. *)
