@@ -15,7 +15,6 @@ from kafka_eos.transactions import Constants, Transactions
 from kafka_eos_checks.models import Registry
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.named_failures import NAMED_FAILURES, Script
-from kafka_eos_checks.named_failures import NAMED_FAILURES, Script
 
 MOST_PARTITIONS = 3
 
@@ -34,8 +33,8 @@ FAULTS: dict[str, float] = {
 }
 # What goes on when faults stop: what is open is ended.
 RECOVERY = ("TimeOut",)
-# Kinds of faults that every transaction version withstands, and those that version 2 does: before it nothing tells a late
-# copy of a request from one of the next transaction. An abort by hand is withstood by none.
+# Kinds of faults that every transaction version withstands, and those that version 2 does: before it nothing tells a
+# late copy of a request from one of the next transaction. An abort by hand is withstood by none.
 WITHSTOOD = frozenset({"timeout", "failover", "crash", "election"})
 FORMER, BY_HAND = "former coordinator", "admin abort"
 REPEATS = frozenset({"repeat request", "repeat marker"})
@@ -145,37 +144,6 @@ def simulate_transactions(
         logs=recorder.logs,
         coordinator_log=recorder.coordinator_log,
         state=simulation.state,
-    )
-
-
-def simulate_failure(name: str, version: int | None = None, verification: bool | None = None) -> SimulatedTransactions:
-    """Run the script of a named failure.
-
-    Args:
-        name: of ``NAMED_FAILURES``.
-        version: the transaction version of the clients; None for the one with which the failure is known.
-        verification: whether leaders ask the coordinator before a transaction's first batch; None as above.
-    """
-    failure = NAMED_FAILURES[name]
-    plan = TransactionsPlan(
-        seed=0,
-        transactions=2,
-        instances=2,
-        versions=(failure.version if version is None else version,),
-        verification=failure.verification if verification is None else verification,
-        repeats=True,
-    )
-    script = Script(plan.constants())
-    failure.script(script)
-    recorder = TransactionRecorder(run=f"simulated-transactions/{name}", constants=plan.constants())
-    recorder.watch(script.steps)
-    told = {"scenario": name, "known": failure.known, "versions": plan.versions, "verification": plan.verification}
-    return SimulatedTransactions(
-        manifest=told,
-        events=recorder.events,
-        logs=recorder.logs,
-        coordinator_log=recorder.coordinator_log,
-        state=script.state,
     )
 
 

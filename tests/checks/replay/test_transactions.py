@@ -24,9 +24,11 @@ from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs
 from kafka_eos_checks.replay.synthetic import write_segment
 from kafka_eos_checks.replay.transactions import (
+    FENCED,
     HANGING,
     MOST_WAYS,
     NO_TRANSACTION,
+    OLD_COORDINATOR,
     TORN,
     TRANSACTION_RULES,
     read_transactions,
@@ -480,3 +482,54 @@ def test_a_real_log_that_ends_before_its_last_marker_hangs(tmp_path: Path) -> No
         path.write_bytes(before)
         cut += ends is not None
     assert cut > 3
+
+
+def marked(*steps: tuple[ControlType | None, int, int], place: Path) -> None:
+    """Write partition 0 of orders: data (None) and markers, each with its producer epoch and coordinator epoch."""
+    batches = []
+    for offset, (what, epoch, coordinator_epoch) in enumerate(steps):
+        if what is None:
+            own = sum(1 for kind, other, _ in steps[:offset] if kind is None and other == epoch)
+            data = build_batch(
+                [Record(value=b"v")],
+                base_offset=offset,
+                base_timestamp=NOW,
+                producer_id=PID,
+                producer_epoch=epoch,
+                base_sequence=own,
+                is_transactional=True,
+            )
+            batches.append(data)
+        else:
+            marker = ControlRecord(control_type=what, coordinator_epoch=coordinator_epoch)
+            ended = build_control_batch(
+                marker, producer_id=PID, producer_epoch=epoch, base_offset=offset, timestamp=NOW
+            )
+            batches.append(ended)
+    write_segment(place / "orders-0" / f"{0:020d}.log", [batch.encode() for batch in batches])
+
+
+def test_a_marker_of_a_coordinator_that_was_replaced_is_found(tmp_path: Path) -> None:
+    marked((None, 0, 0), (COMMIT, 0, 3), (None, 0, 0), (COMMIT, 0, 3), place=tmp_path / "right")
+    assert found(tmp_path / "right") == []
+    marked((None, 0, 0), (COMMIT, 0, 3), (None, 0, 0), (COMMIT, 0, 2), place=tmp_path / "wrong")
+    assert found(tmp_path / "wrong") == [(OLD_COORDINATOR, 0, 3)]
+
+
+def test_data_of_a_fenced_producer_that_a_later_marker_commits_are_found(tmp_path: Path) -> None:
+    def history(folder: Path, granted: int) -> None:
+        states = [("EMPTY", epoch) for epoch in range(granted + 1)]
+        after = [("ONGOING", granted), ("PREPARE_COMMIT", granted + 1), ("COMPLETE_COMMIT", granted + 1)]
+        coordinator(folder, *states, *after, version=2, partitions=(0,))
+        marked((None, 0, 0), (COMMIT, granted + 1, 0), place=folder)
+
+    history(tmp_path / "own", 0)
+    assert found(tmp_path / "own") == []
+    history(tmp_path / "fenced", 1)
+    assert found(tmp_path / "fenced") == [(FENCED, 0, 0)]
+
+
+def test_without_the_coordinators_log_nobody_knows_who_was_fenced(tmp_path: Path) -> None:
+    marked((None, 0, 0), (COMMIT, 2, 0), place=tmp_path)
+    assert found(tmp_path) == []
+    assert figures(tmp_path)[FENCED].figures == {"committed": 1, "unknown": 1}
