@@ -54,7 +54,7 @@ class Subject:
 
 def subjects(registry: Registry) -> list[Subject]:
     """The conjuncts of all modules that some model of the registry reaches, by module and line."""
-    usable = [m for m in registry.models.values() if not m.expect.violates and not m.overrides and m.tier in TIERS]
+    usable = [model for model in registry.models.values() if not model.expect.violates and model.tier in TIERS]
     by_module: dict[str, list[Model]] = {}
     for model in _merged(usable):
         by_module.setdefault(model.module, []).append(model)
@@ -79,7 +79,8 @@ def _merged(models: Iterable[Model]) -> list[Model]:
     """One model for all that search the same states: with the properties of them all."""
     alike: dict[tuple[str, ...], Model] = {}
     for model in sorted(models, key=lambda model: TIERS.index(model.tier)):
-        searched = (model.module, str(sorted(model.constants.items())), model.bounds, model.specification)
+        choices = str((sorted(model.constants.items()), sorted(model.overrides.items())))
+        searched = (model.module, choices, model.bounds, model.specification)
         first = alike.get(searched, model)
         alike[searched] = replace(
             first,
