@@ -1,6 +1,7 @@
 """What the kept recordings are there to show."""
 
-from collections import defaultdict
+import tomllib
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from kafka_eos.history import Event, read_history
 from kafka_eos.record_batch import ControlType, decode_batch, encode_records
 from kafka_eos.segment import StoredBatch, read_segment
 from kafka_eos_checks.record.recording import kept_recordings, unpack
+from kafka_eos_checks.replay.audit import run
 
 Place = tuple[str, int]  # partition folder, offset
 
@@ -162,3 +164,23 @@ def test_every_batch_of_a_real_broker_is_encoded_again_byte_for_byte(archive: Pa
             assert encode_records(batch.records()) == batch.decompressed()
             batches += 1
     assert batches > 0
+
+
+@pytest.mark.parametrize("archive", kept_recordings(), ids=lambda path: path.name)
+def test_the_audit_finds_exactly_what_is_expected_of_each_recording(archive: Path) -> None:
+    expected = tomllib.loads((archive.parent / "expected.toml").read_text(encoding="utf-8"))
+    found = Counter(finding.rule for finding in run([archive]).findings)
+    assert found == expected.get(archive.name.removesuffix(".tar.xz"), {})
+
+
+@pytest.mark.parametrize("name", ["transactions.tar.xz", "transactions-3.9.tar.xz"])
+def test_in_every_recorded_transaction_each_marker_and_delivery_can_be_judged(name: str) -> None:
+    archive = next(path for path in kept_recordings() if path.name == name)
+    figures = {verdict.name: verdict.figures for verdict in run([archive]).verdicts}
+    for rule in ("torn transaction", "marker without transaction"):
+        assert int(figures[rule]["markers"]) > 1_000
+        assert figures[rule]["unknown"] == 0
+    assert figures["hanging transaction"] == {"open": 0, "unknown": 0}
+    for rule in ("acknowledged but lost", "transaction committed without its application"):
+        assert int(figures[rule]["checked"]) > 400
+        assert figures[rule]["unknown"] == 0
