@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 import z3
@@ -13,7 +14,7 @@ from kafka_eos.producer_state import NO_PRODUCERS, Batch, Log
 from kafka_eos_checks import cli
 from kafka_eos_checks.models import Registry
 from kafka_eos_checks.paths import spec_folder
-from kafka_eos_checks.proofs import append
+from kafka_eos_checks.proofs import append, command
 from kafka_eos_checks.proofs.induction import (
     EXPECTED,
     SOLUTION,
@@ -26,7 +27,7 @@ from kafka_eos_checks.proofs.induction import (
     refute,
 )
 from kafka_eos_checks.proofs.symbolic import Condition, Number, TooManyPaths, explore, merged
-from kafka_eos_checks.verdict import Verdict
+from kafka_eos_checks.verdict import Verdict, read_verdicts
 
 SEED = 11
 
@@ -221,6 +222,18 @@ def test_the_replay_of_a_log_is_a_fold_of_its_steps() -> None:
         for entry in entries:
             folded = Log().replay(folded, [entry])
         assert Log().replay(NO_PRODUCERS, entries) == folded, f"seed {SEED}"
+
+
+@pytest.mark.parametrize(("step", "code"), [(2, 0), (3, 1)])
+def test_the_command_writes_its_verdicts_and_fails_with_a_proof(
+    step: int, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "proofs", lambda names: [counter(step)])
+    assert cli.main(["prove", "--json", str(tmp_path / "proofs.json")]) == code
+    verdicts = read_verdicts(tmp_path / "proofs.json")
+    assert [verdict.check for verdict in verdicts] == ["proof", "proof"]
+    assert all(verdict.ok for verdict in verdicts) == (code == 0)
+    assert ("not proved: Even" in capsys.readouterr().out) == (code == 1)
 
 
 def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,6 +33,7 @@ class _Path:
         solver: holds what is assumed and decided; says which ways are possible.
         prefix: the decisions to repeat.
         taken: the decisions so far.
+        decided: the same by the identity of the condition, which z3 gives to equal terms.
         conditions: what they amount to.
         crashes: under which conditions a merged function inside fails.
         open_ends: prefixes that are left to explore.
@@ -41,6 +42,7 @@ class _Path:
     solver: Any
     prefix: Sequence[bool]
     taken: list[bool]
+    decided: dict[int, bool]
     conditions: list[Any]
     crashes: list[Any]
     open_ends: list[list[bool]]
@@ -50,6 +52,9 @@ class _Path:
         simple = z3.simplify(condition)
         if z3.is_true(simple) or z3.is_false(simple):
             return bool(z3.is_true(simple))
+        for path in _paths:
+            if condition.get_id() in path.decided:
+                return path.decided[condition.get_id()]
         place = len(self.taken)
         if place >= MAX_DECISIONS:
             raise TooManyPaths(f"more than {MAX_DECISIONS} decisions on one way; a loop has no concrete end")
@@ -60,6 +65,7 @@ class _Path:
             if choice and self._possible(z3.Not(condition)):
                 self.open_ends.append([*self.taken, False])
         self.taken.append(choice)
+        self.decided[condition.get_id()] = choice
         self.conditions.append(condition if choice else z3.Not(condition))
         self.solver.add(self.conditions[-1])
         return choice
@@ -106,7 +112,7 @@ def explore(function: Callable[[], Any], assumptions: Sequence[Any] = ()) -> lis
     outcomes: list[Outcome] = []
     waiting: list[list[bool]] = [[]]
     while waiting:
-        path = _Path(solver, waiting.pop(), [], [], [], [])
+        path = _Path(solver, waiting.pop(), [], {}, [], [], [])
         _paths.append(path)
         solver.push()
         solver.add(*assumptions)
