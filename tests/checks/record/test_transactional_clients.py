@@ -71,6 +71,7 @@ def test_a_librdkafka_and_a_java_client_do_and_tell_the_same(tmp_path: Path) -> 
             producer.wait()
         for library in ("librdkafka", "java"):
             events = replace_a_zombie(library, port, tmp_path).events()
+            cluster.wait_transaction(library, {"CompleteCommit"})
             told[library] = [(e.process, e.action, e.phase, e.offset, e.detail.get("value")) for e in events]
         cluster.stop_all()
     java = told["java"]
