@@ -82,3 +82,20 @@ def test_a_broker_that_was_killed_comes_back_knowing_only_the_last_batch_of_a_pr
         cluster.stop_all()
         assert process.returncode is not None
     assert (broker.data / "t-0" / "00000000000000000004.snapshot").is_file()
+
+
+@pytest.mark.broker
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
+def test_a_partition_has_the_replicas_it_is_given_and_changes_its_leader_without_a_crash(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "c", size=2) as cluster:
+        cluster.create_topic("t", replicas=[[2, 1]])
+        (partition,) = cluster.partitions("t")
+        assert (partition["LeaderId"], partition["ReplicaNodes"]) == (2, [2, 1])
+        cluster.wait_in_sync("t", 2)
+        cluster.make_leader("t", 0, 1)
+        moved = cluster.wait_leader("t", 0, 2)
+        assert (moved["LeaderId"], moved["ReplicaNodes"]) == (1, [1, 2])
+        assert moved["LeaderEpoch"] > partition["LeaderEpoch"]
+        number, coordinator = cluster.coordinator("x")
+        assert number == coordinator_partition("x", 2) == coordinator["PartitionIndex"]
+        assert len(cluster.running()) == 2
