@@ -228,7 +228,7 @@ def test_the_replay_of_a_log_is_a_fold_of_its_steps() -> None:
 def test_the_command_writes_its_verdicts_and_fails_with_a_proof(
     step: int, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "proofs", lambda names: [counter(step)])
+    monkeypatch.setattr(command, "proofs", lambda _: [counter(step)])
     assert cli.main(["prove", "--json", str(tmp_path / "proofs.json")]) == code
     verdicts = read_verdicts(tmp_path / "proofs.json")
     assert [verdict.check for verdict in verdicts] == ["proof", "proof"]
@@ -240,6 +240,11 @@ def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["prove", "--help"])
     assert "kafka-eos prove append --minimal" in capsys.readouterr().out
+
+
+def test_an_unknown_proof_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["prove", "apend"]) == 2
+    assert "no proof 'apend'; there are append" in capsys.readouterr().err
 
 
 def test_a_mutant_of_another_machine_is_not_usable(capsys: pytest.CaptureFixture[str]) -> None:
