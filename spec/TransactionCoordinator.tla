@@ -358,6 +358,9 @@ Answers(next, asked) ==
 (* Nobody is answered. *)
 AnswersNobody == answer' = NoAnswer /\ UNCHANGED given
 
+(* What happened before, and this: for the properties alone, no rule looks at it. *)
+Noted(history, entry) == history \cup {entry}
+
 (* A record begins its way into the log; meanwhile no other transition may begin. *)
 Append_(known, request, asked, record) ==
     /\ metadata' = [known EXCEPT !.pending = record.state]
@@ -410,8 +413,8 @@ HandleEndTxn(producerId, epoch, commit, version) ==
               /\ AnswersNobody
               /\ UNCHANGED told
            ELSE
-              /\ told' = IF verdict # "NONE" THEN told ELSE told \cup
-                    {[number |-> metadata.number, commit |-> commit, version |-> version, asked |-> asked, answered |-> same]}
+              /\ told' = IF verdict # "NONE" THEN told ELSE Noted(told,
+                    [number |-> metadata.number, commit |-> commit, version |-> version, asked |-> asked, answered |-> same])
               /\ Answers(Answer("EndTxn", verdict, IF verdict = "NONE" THEN same ELSE Nobody), Nobody)
               /\ UNCHANGED <<metadata, appending, allocated>>
         /\ UNCHANGED <<logVars, toMark, fencing, markers, faults>>
@@ -463,8 +466,8 @@ WriteMarker(partition) ==
     /\ MayAct /\ IsIdle /\ metadata.state \in PreparedStates /\ metadata.pending # "none"
     /\ partition \in toMark
     /\ toMark' = toMark \ {partition}
-    /\ markers' = markers \cup {[number |-> metadata.number, partition |-> partition, epoch |-> metadata.epoch,
-                                 commit |-> MarkerCommits(partition)]}
+    /\ markers' = Noted(markers, [number |-> metadata.number, partition |-> partition, epoch |-> metadata.epoch,
+                                  commit |-> MarkerCommits(partition)])
     /\ AnswersNobody
     /\ UNCHANGED <<metadata, appending, logVars, fencing, told, allocated, faults>>
 
@@ -493,9 +496,9 @@ AppendIsReplicated ==
         /\ loading' = FALSE
         /\ metadata' = AfterAppend(record)
         /\ toMark' = ToMark(AfterAppend(record))
-        /\ told' = IF next.request # "EndTxn" THEN told ELSE told \cup
-              {[number |-> record.number, commit |-> Commits(record), version |-> record.version, asked |-> appending.asked,
-                answered |-> Identity(next.producerId, next.epoch)]}
+        /\ told' = IF next.request # "EndTxn" THEN told ELSE Noted(told,
+              [number |-> record.number, commit |-> Commits(record), version |-> record.version, asked |-> appending.asked,
+               answered |-> Identity(next.producerId, next.epoch)])
         /\ Answers(next, IF next.request = "InitProducerId" THEN appending.asked ELSE Nobody)
         /\ appending' = NoAppend
         /\ UNCHANGED <<fencing, markers, allocated, faults>>

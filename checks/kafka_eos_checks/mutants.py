@@ -701,6 +701,11 @@ def acts_on_loaded(state: TransactionCoordinator) -> bool:
     return True
 
 
+def nothing_noted(state: TransactionCoordinator, history: frozenset[object], entry: object) -> frozenset[object]:
+    """For ``noted``: the past is forgotten, so that the states of a long recorded run stay small."""
+    return frozenset()
+
+
 def no_bump_when_exhausted(rules: Rules, known: TransactionMetadata, epoch: int) -> ErrorCode:
     """For ``bump_error``: when the epochs have run out, only the present epoch is known, as in Kafka."""
     if rules.is_exhausted(known.epoch) and epoch not in {coordinator.NO_EPOCH, known.epoch}:

@@ -12,12 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kafka_eos.consumer import Consumer
 from kafka_eos.errors import ErrorCode
 from kafka_eos.history import read_history
 from kafka_eos.idempotent_producer import IdempotentProducer
 from kafka_eos.machine import instances
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.simulator import Simulation
+from kafka_eos.transaction_coordinator import TransactionCoordinator
+from kafka_eos_checks.coordinator_traces import coordinator_model, coordinator_traces, read_recorded
+from kafka_eos_checks.coordinator_traces import spoiled as coordinators_spoiled
+from kafka_eos_checks.leader_traces import leader_model, leader_traces
+from kafka_eos_checks.leader_traces import spoiled as leaders_spoiled
 from kafka_eos_checks.models import MalformedRegistry, Model, Registry
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.record.recording import kept_recordings, unpack
@@ -48,12 +54,15 @@ RECORDED = (
 )
 # Runs in which the broker forgets what the repaired snapshot would keep: recovery's snapshot has one batch
 SHOWS_THE_DEPARTURE = ("one-broker/crash-with-lost-acks-0", "violations/java-crash-with-lost-acks-0")
+# Recordings whose coordinators are held to the spec, with the transaction versions that their Kafka knows
+COORDINATORS = {"transactions": frozenset({1, 2}), "transactions-3.9": frozenset({1})}
 SIMULATED_SEEDS, SIMULATED_STEPS = 12, 150
 RESENT = (3, 4, 5)  # M4, M5 and M6 of the slides in 003_73e4e7d49335bebe.txt, sequences from 0
 
 EPILOG = """examples:
   kafka-eos traces
   kafka-eos traces --only recorded --json build/traces.json
+  kafka-eos traces --only transactions         two recorded clusters' coordinators and markers
 """
 
 
@@ -146,7 +155,44 @@ def told(registry: Registry) -> Iterator[Verdict]:
     yield from _judged("the slides' run", registry.get("PartitionLog"), {}, [trace], ("C06",))
 
 
-PARTS = {"recorded": recorded, "simulated": simulated, "told": told}
+def transactions(registry: Registry) -> Iterator[Verdict]:
+    """Every transition of the coordinators and every marker in the logs of the recorded clusters, against the spec."""
+    base = registry.get("CoordinatorOfTraces")
+    machine = mutated(TransactionCoordinator, base.overrides)
+    archives = {path.name.removesuffix(".tar.xz"): path for path in kept_recordings()}
+    for name, versions in COORDINATORS.items():
+        with tempfile.TemporaryDirectory(prefix="kafka-eos-traces-") as folder:
+            unpack(archives[name], Path(folder))
+            logs = read_recorded(Path(folder) / "brokers")
+        counts = {"transactions": logs.transactions, "markers": sum(map(len, logs.markers.values()))}
+        traces, wrong = coordinator_traces(logs), coordinators_spoiled(logs)
+        model = coordinator_model(base, [*traces, *(trace for trace, _ in wrong.values())], versions=versions)
+        first, *others = _with_spoiled(f"coordinators of {name}", model, machine, traces, wrong, ("C20", "C22"))
+        yield replace(first, figures={**first.figures, **counts})
+        yield from others
+        for version, entries in sorted(leader_traces(logs).items()):
+            wrong = leaders_spoiled(entries)
+            model = leader_model(
+                registry.get("MarkersVersion2"), [*entries, *(trace for trace, _ in wrong.values())], version
+            )
+            yield from _with_spoiled(f"leaders of {name}, version {version}", model, Consumer, entries, wrong, ())
+
+
+def _with_spoiled(
+    name: str,
+    model: Model,
+    machine: type[Any],
+    traces: Sequence[Trace],
+    wrong: Mapping[str, tuple[Trace, int]],
+    claims: tuple[str, ...],
+) -> list[Verdict]:
+    """The verdicts on traces that must be accepted, and on those with something wrong that must be rejected there."""
+    bad = [replace(trace, name=what) for what, (trace, _) in wrong.items()]
+    expected = {what: index for what, (_, index) in wrong.items()}
+    return trace_verdicts(name, model, machine, [*traces, *bad], expected=expected, claims=claims)
+
+
+PARTS = {"recorded": recorded, "transactions": transactions, "simulated": simulated, "told": told}
 
 
 def check(registry: Registry) -> Iterator[Verdict]:

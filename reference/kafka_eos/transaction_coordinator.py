@@ -29,7 +29,7 @@ faults          ``faults``           none: how many there have been
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 from kafka_eos.errors import ErrorCode, enabled
 from kafka_eos.machine import action
@@ -177,6 +177,9 @@ class Appending:
 
 
 NO_APPEND = Appending()
+
+
+_Noted = TypeVar("_Noted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -682,7 +685,7 @@ class TransactionCoordinator:
             return self.answers(answer_with(END, ErrorCode[verdict]))
         same = rules.goes_on_as(known) if version >= TRANSACTION_VERSION_2 else NOBODY
         end = End(number=known.number, commit=commit, version=version, asked=asked, answered=same)
-        return replace(self.answers(answer_with(END, ErrorCode.NONE, same)), told=self.told | {end})
+        return replace(self.answers(answer_with(END, ErrorCode.NONE, same)), told=self.noted(self.told, end))
 
     # --- the coordinator by itself                                                  WHO: the coordinator ----------
 
@@ -739,6 +742,10 @@ class TransactionCoordinator:
         prepared = self.metadata.state in PREPARED_STATES and self.metadata.pending is not None
         return prepared and self.may_act() and self.is_idle()
 
+    def noted(self, history: frozenset[_Noted], entry: _Noted) -> frozenset[_Noted]:
+        """What happened before, and this: for the properties alone, no rule looks at it."""
+        return history | {entry}
+
     @action("WriteMarker", "Partitions")
     def write_marker(self, partition: str) -> Self:
         """A partition of the transaction gets its marker.
@@ -754,7 +761,8 @@ class TransactionCoordinator:
             epoch=self.metadata.epoch,
             commit=self.marker_commits(partition),
         )
-        return replace(self.answers(NO_ANSWER), to_mark=self.to_mark - {partition}, markers=self.markers | {marker})
+        markers = self.noted(self.markers, marker)
+        return replace(self.answers(NO_ANSWER), to_mark=self.to_mark - {partition}, markers=markers)
 
     def may_complete(self) -> bool:
         """Every partition has its marker."""
@@ -805,15 +813,14 @@ class TransactionCoordinator:
         answer, log, known = rules.answer_to(self.appending), self.log_after(self.appending), rules.after_append(record)
         told = self.told
         if answer.request == END:
-            told |= {
-                End(
-                    number=record.number,
-                    commit=commits(record),
-                    version=record.version,
-                    asked=self.appending.asked,
-                    answered=Identity(producer_id=answer.producer_id, epoch=answer.epoch),
-                )
-            }
+            end = End(
+                number=record.number,
+                commit=commits(record),
+                version=record.version,
+                asked=self.appending.asked,
+                answered=Identity(producer_id=answer.producer_id, epoch=answer.epoch),
+            )
+            told = self.noted(told, end)
         return replace(
             self.answers(answer, self.appending.asked if answer.request == INIT else NOBODY),
             metadata=known,

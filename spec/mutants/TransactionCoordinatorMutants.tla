@@ -102,4 +102,7 @@ NoBumpWhenExhausted(known, epoch) ==
 (* for AfterRetryOfInit: a retry takes its own producer id for the one before it, as in Kafka *)
 RetryForgetsProducerId(known) == [To(known, "EMPTY") EXCEPT !.partitions = {}]
 
+(* for Noted: the past is forgotten, so that the states of a long recorded run stay small *)
+NothingNoted(history, entry) == {}
+
 =============================================================================
