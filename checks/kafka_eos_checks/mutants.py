@@ -16,6 +16,7 @@ from kafka_eos import transaction_coordinator as coordinator
 from kafka_eos.consumer import Consumer
 from kafka_eos.epoch_bump import NOBODY, EpochBump, Identity
 from kafka_eos.errors import ErrorCode
+from kafka_eos.external_sink import ExternalSink
 from kafka_eos.idempotent_producer import Batches, IdempotentProducer, Producer
 from kafka_eos.machine import Machine
 from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Limits, Log, Producers, ProducerState
@@ -716,3 +717,21 @@ def no_bump_when_exhausted(rules: Rules, known: TransactionMetadata, epoch: int)
 def retry_forgets_producer_id(rules: Rules, known: TransactionMetadata) -> TransactionMetadata:
     """For ``after_retry_of_init``: a retry takes its own producer id for the one before it, as in Kafka."""
     return replace(coordinator.to(known, TransactionState.EMPTY), partitions=frozenset())
+
+
+# --- rules of ExternalSink ----------------------------------------------------------------------------------------
+
+
+def offset_apart(state: ExternalSink) -> bool:
+    """For ``is_one_transaction``: the offset stays in Kafka and is committed afterwards."""
+    return False
+
+
+def key_of_attempt(state: ExternalSink, value: int) -> bool:
+    """For ``is_known``: the sink's key is another one at every attempt."""
+    return False
+
+
+def noted_by_removal(state: ExternalSink, rows: int) -> int:
+    """For ``noted_after``: the relay notes nothing; whoever starts begins with the first row that is left."""
+    return 0

@@ -11,6 +11,7 @@ from kafka_eos_checks.sequence_diagram import Step as Arrow
 from kafka_eos_checks.story import Step
 
 CLIENT, COORDINATOR, CONTROLLER = "producer", "coordinator", "controller"
+CONSUMER = "consumer"
 REPLICA, INSTANCE, WRITER = "replica {0}", "instance {0}", "producer {0}"
 
 UNKNOWN = "?"
@@ -109,6 +110,22 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "ReceiveFencing": (COORDINATOR, CLIENT, Kind.REFUSED),
         "AnotherInstanceAsks": ("another instance", COORDINATOR, Kind.MESSAGE),
     },
+    "ExternalSink": {
+        "Arrive": ("topic", "", Kind.EVENT),
+        "Update": (CONSUMER, "sink", Kind.MESSAGE),
+        "CommitOffset": (CONSUMER, "topic", Kind.MESSAGE),
+        "UpdateWithOffset": (CONSUMER, "sink", Kind.MESSAGE),
+        "GoOn": ("topic", CONSUMER, Kind.REPLY),
+        "Crash": (CONSUMER, "", Kind.CRASH),
+        "Restart": (CONSUMER, "", Kind.RESTART),
+        "LoseAnswer": (CONSUMER, "sink", Kind.MESSAGE),
+        "LoseCall": (CONSUMER, "", Kind.REFUSED),
+        "CallAgain": (CONSUMER, "", Kind.EVENT),
+        "GiveUp": (CONSUMER, "", Kind.EVENT),
+        "Publish": ("relay", "sink", Kind.MESSAGE),
+        "RemoveRow": ("relay", "", Kind.EVENT),
+        "RestartRelay": ("relay", "", Kind.RESTART),
+    },
 }
 _ROLES = {
     "producer": Role.CLIENT,
@@ -124,6 +141,10 @@ _ROLES = {
     "leader": Role.PARTITION,
     "partition": Role.PARTITION,
     "replica": Role.BROKER,
+    "topic": Role.PARTITION,
+    "consumer": Role.CLIENT,
+    "relay": Role.CLIENT,
+    "sink": Role.BROKER,
 }
 _CALL = re.compile(r"(\w+)(?:\((.*)\))?$")
 

@@ -1,0 +1,17 @@
+-------------------------- MODULE ExternalSinkMutants -------------------------
+(* Rules of ExternalSink with one thing changed. *)
+EXTENDS ExternalSink
+
+(* for IsOneTransaction: the offset stays in Kafka and is committed afterwards *)
+OffsetApart == FALSE
+
+(* for IsKnown: the sink's key is another one at every attempt *)
+KeyOfAttempt(input) == FALSE
+
+(* for NotedAfter: the relay notes nothing; whoever starts begins with the first row that is left *)
+NotedByRemoval(rows) == 0
+
+HasRestarted == faults > 0 /\ stage # "down" /\ Len(effects) = Cardinality(Inputs)
+HasWaitingRow == Len(outbox) > 1 /\ relayed = 1
+
+=============================================================================
