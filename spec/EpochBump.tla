@@ -60,10 +60,16 @@ BumpError(presented) ==
     IF presented = Nobody \/ presented = coordinator.current \/ IsRetry(presented) THEN "NONE"
     ELSE "PRODUCER_FENCED"
 
+(* After a request that presents nothing it is nothing: else the one that is fenced by it would pass for its retry, and *)
+(* get the newcomer's identity.                                                                                         *)
+
+(* What the coordinator takes for a retry after a request. *)
+RememberedAfter(presented) == presented
+
 (* The coordinator after a request that it does not refuse. *)
 AfterBump(presented) ==
     IF presented # Nobody /\ presented # coordinator.current THEN coordinator
-    ELSE [current |-> Following(coordinator.current), last |-> coordinator.current]
+    ELSE [current |-> Following(coordinator.current), last |-> RememberedAfter(presented)]
 
 IsAlive == client.error = "NONE"
 
@@ -149,6 +155,9 @@ NoSpuriousError == client.error # "NONE" => takenOver
 
 (* A client that waits for nothing and that nobody fenced has the coordinator's identity, and keeps it. *)
 HoldsItsEpoch == IsAlive /\ client.awaits = 0 /\ ~takenOver => client.identity = coordinator.current
+
+(* A client that another instance has taken over from never gets that one's identity. *)
+NobodySharesItsIdentity == takenOver => IsNewer(coordinator.current, client.identity)
 
 (* The client never has an identity that the coordinator has not given out. *)
 NeverAhead == ~IsNewer(client.identity, coordinator.current)

@@ -342,6 +342,9 @@ NoGap ==
 (* A producer that nobody fenced never gets a fatal error. *)
 NoSpuriousError == producer.error = "NONE"
 
+(* After a fatal error the producer sends nothing more. *)
+SilentAfterFatalError == [][~IsRunning => attempts' = attempts /\ producer' = producer]_vars
+
 (* After a fatal error nothing is in flight any more: every batch that was has failed. *)
 FatalErrorFailsAll == ~IsRunning => \A value \in Values : outcome[value] # "sent"
 

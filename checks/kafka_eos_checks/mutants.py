@@ -19,6 +19,7 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.external_sink import ExternalSink
 from kafka_eos.idempotent_producer import Batches, IdempotentProducer, Producer
 from kafka_eos.machine import Machine
+from kafka_eos.mirror import Mirror
 from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Limits, Log, Producers, ProducerState
 from kafka_eos.read_committed import AbortedTransaction, IndexedTransaction, ReadCommitted
 from kafka_eos.spec_mapping import snake_case
@@ -702,6 +703,11 @@ def acts_on_loaded(state: TransactionCoordinator) -> bool:
     return True
 
 
+def remembers_the_fenced(state: EpochBump, presented: Identity) -> Identity:
+    """For ``remembered_after``: the request of another instance leaves what the fenced one has as a retry."""
+    return state.coordinator.current
+
+
 def nothing_noted(state: TransactionCoordinator, history: frozenset[object], entry: object) -> frozenset[object]:
     """For ``noted``: the past is forgotten, so that the states of a long recorded run stay small."""
     return frozenset()
@@ -735,3 +741,21 @@ def key_of_attempt(state: ExternalSink, value: int) -> bool:
 def noted_by_removal(state: ExternalSink, rows: int) -> int:
     """For ``noted_after``: the relay notes nothing; whoever starts begins with the first row that is left."""
     return 0
+
+
+# --- rules of Mirror ----------------------------------------------------------------------------------------------
+
+
+def nobody_is_fenced(state: Mirror, task: str) -> bool:
+    """For ``may_commit``: nobody fences the task that had the partition before."""
+    return True
+
+
+def position_is_kept(state: Mirror, task: str) -> int:
+    """For ``start_position``: a task that is given the partition again goes on where it was."""
+    return state.tasks[task].position or state.offset
+
+
+def offset_of_last(state: Mirror, position: int) -> int:
+    """For ``offset_after``: the offset is that of the last record copied, not the next one."""
+    return position - 1 if state.constants.offsets_in == "target" else state.offset

@@ -136,12 +136,20 @@ class EpochBump:
             return ErrorCode.NONE
         return ErrorCode.PRODUCER_FENCED
 
+    def remembered_after(self, presented: Identity) -> Identity:
+        """What the coordinator takes for a retry after a request.
+
+        After a request that presents nothing it is nothing: else the one that is fenced by it would pass for its retry,
+        and get the newcomer's identity.
+        """
+        return presented
+
     def after_bump(self, presented: Identity) -> Coordinator:
         """The coordinator after a request that it does not refuse."""
         current = self.coordinator.current
         if presented not in {NOBODY, current}:
             return self.coordinator
-        return Coordinator(current=self.following(current), last=current)
+        return Coordinator(current=self.following(current), last=self.remembered_after(presented))
 
     @property
     def is_alive(self) -> bool:

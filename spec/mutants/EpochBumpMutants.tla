@@ -19,4 +19,7 @@ EpochOfOldProducer(identity) ==
 HasRotated == coordinator.current.producerId > 0 /\ client.identity = coordinator.current
 IsFencedByAnother == client.error # "NONE"
 
+(* for RememberedAfter: the request of another instance leaves what the fenced one has as a retry *)
+RemembersTheFenced(presented) == coordinator.current
+
 =============================================================================
