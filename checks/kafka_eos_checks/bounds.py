@@ -6,10 +6,16 @@ It takes a state and the model's constants by their TLA+ names. Graph equality c
 
 from collections.abc import Mapping
 
+from kafka_eos.mirror import Mirror
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.spec_mapping import SpecValue
 from kafka_eos.transaction_coordinator import TransactionCoordinator
 from kafka_eos.transactions import Transactions
+
+
+def mirror_bounds(state: Mirror, constants: Mapping[str, SpecValue]) -> bool:
+    """At most one record is in the target a second time."""
+    return len(state.target) <= len(constants["Records"]) + 1
 
 
 def partition_log_bounds(state: PartitionLog, constants: Mapping[str, SpecValue]) -> bool:

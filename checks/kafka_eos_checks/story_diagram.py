@@ -11,7 +11,7 @@ from kafka_eos_checks.sequence_diagram import Step as Arrow
 from kafka_eos_checks.story import Step
 
 CLIENT, COORDINATOR, CONTROLLER = "producer", "coordinator", "controller"
-CONSUMER = "consumer"
+CONSUMER, TASK = "consumer", "task {0}"
 REPLICA, INSTANCE, WRITER = "replica {0}", "instance {0}", "producer {0}"
 
 UNKNOWN = "?"
@@ -110,6 +110,17 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "ReceiveFencing": (COORDINATOR, CLIENT, Kind.REFUSED),
         "AnotherInstanceAsks": ("another instance", COORDINATOR, Kind.MESSAGE),
     },
+    "Mirror": {
+        "Produce": ("source", "", Kind.EVENT),
+        "Delete": ("source", "", Kind.EVENT),
+        "Initialize": (TASK, "target", Kind.MESSAGE),
+        "Rewind": (TASK, "", Kind.EVENT),
+        "Copy": ("source", TASK, Kind.REPLY),
+        "Commit": (TASK, "target", Kind.MESSAGE),
+        "CommitOffset": (TASK, "source", Kind.MESSAGE),
+        "LearnFencing": ("target", TASK, Kind.REFUSED),
+        "Crash": (TASK, "", Kind.CRASH),
+    },
     "ExternalSink": {
         "Arrive": ("topic", "", Kind.EVENT),
         "Update": (CONSUMER, "sink", Kind.MESSAGE),
@@ -142,6 +153,9 @@ _ROLES = {
     "partition": Role.PARTITION,
     "replica": Role.BROKER,
     "topic": Role.PARTITION,
+    "source": Role.BROKER,
+    "target": Role.BROKER,
+    "task": Role.CLIENT,
     "consumer": Role.CLIENT,
     "relay": Role.CLIENT,
     "sink": Role.BROKER,

@@ -7,6 +7,7 @@ from kafka_eos.consumer import Consumer
 from kafka_eos.epoch_bump import EpochBump
 from kafka_eos.external_sink import ExternalSink
 from kafka_eos.idempotent_producer import IdempotentProducer
+from kafka_eos.mirror import Mirror
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.transaction_coordinator import TransactionCoordinator
 from kafka_eos.transactions import Transactions
@@ -15,7 +16,8 @@ from kafka_eos_checks.story_diagram import ACTORS, diagram
 
 
 @pytest.mark.parametrize(
-    "cls", [PartitionLog, IdempotentProducer, EpochBump, Transactions, TransactionCoordinator, Consumer, ExternalSink]
+    "cls",
+    [PartitionLog, IdempotentProducer, EpochBump, Transactions, TransactionCoordinator, Consumer, ExternalSink, Mirror],
 )
 def test_every_action_of_a_machine_has_its_row_and_no_other_has(cls):
     assert set(ACTORS[cls.MODULE]) == {action.name for action in machine.actions(cls)}

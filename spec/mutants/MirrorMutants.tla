@@ -1,0 +1,17 @@
+----------------------------- MODULE MirrorMutants ----------------------------
+(* Rules of Mirror with one thing changed. *)
+EXTENDS Mirror
+
+(* for MayCommit: nobody fences the task that had the partition before *)
+NobodyIsFenced(task) == TRUE
+
+(* for StartPosition: a task that is given the partition again goes on where it was *)
+PositionIsKept(task) == IF tasks[task].position = 0 THEN offset ELSE tasks[task].position
+
+(* for OffsetAfter: the offset is that of the last record copied, not the next one *)
+OffsetOfLast(position) == IF OffsetsIn = "target" THEN position - 1 ELSE offset
+
+HasMirroredAll == Len(target) = Cardinality(Records) /\ deleted = Cardinality(Records)
+HasFormerOwner == \E task \in Tasks : tasks[task].stage = "copying" /\ tasks[task].batch # <<>> /\ owner # task
+
+=============================================================================
