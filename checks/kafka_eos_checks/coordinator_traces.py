@@ -180,6 +180,33 @@ def _entries(batches: Iterable[StoredBatch]) -> Iterator[WrittenBatch | WrittenM
             yield WrittenBatch(*writer, TRANSACTIONAL if batch.is_transactional else PLAIN, offset)
 
 
+class Age(NamedTuple):
+    """How long a transaction had been open when it was aborted, and its own timeout; both in milliseconds."""
+
+    open_ms: int
+    own_ms: int
+    transactional_id: str
+
+
+def expired(recorded: Recorded) -> Iterator[Age]:
+    """The transactions that were aborted when they had been open for longer than their own timeout."""
+    for transactional_id, records in recorded.records.items():
+        for row in records:
+            value = row.value
+            if value is not None and value.transaction_status is TransactionState.PREPARE_ABORT and is_late(value):
+                yield Age(open_ms(value), value.transaction_timeout_ms, transactional_id)
+
+
+def open_ms(value: TransactionLogValue) -> int:
+    """How long the transaction has been open, in milliseconds on the coordinator's clock."""
+    return value.transaction_last_update_timestamp_ms - value.transaction_start_timestamp_ms
+
+
+def is_late(value: TransactionLogValue) -> bool:
+    """Whether the transaction has been open for its own timeout."""
+    return value.transaction_start_timestamp_ms >= 0 and open_ms(value) >= value.transaction_timeout_ms
+
+
 # --- records and markers as steps --------------------------------------------------------------------------------
 
 
@@ -259,8 +286,7 @@ class _Steps:
             self.take(Candidate("HandleEndTxn", (*asked, True, version)), text=text)
         elif state is TransactionState.PREPARE_ABORT:
             ends = Candidate("HandleEndTxn", (*asked, False, version))
-            open_ms = value.transaction_last_update_timestamp_ms - value.transaction_start_timestamp_ms
-            late = [Candidate("TimeOut")] if open_ms >= value.transaction_timeout_ms else []
+            late = [Candidate("TimeOut")] if is_late(value) else []
             self.take(ends, NOBODY, again, *late, text=text)
             self.take(Candidate("AbortFenced"), Candidate(NOTHING), text=text)
         else:

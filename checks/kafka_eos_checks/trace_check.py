@@ -20,7 +20,7 @@ from kafka_eos.machine import instances
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.simulator import Simulation
 from kafka_eos.transaction_coordinator import TransactionCoordinator
-from kafka_eos_checks.coordinator_traces import coordinator_model, coordinator_traces, read_recorded
+from kafka_eos_checks.coordinator_traces import Recorded, coordinator_model, coordinator_traces, expired, read_recorded
 from kafka_eos_checks.coordinator_traces import spoiled as coordinators_spoiled
 from kafka_eos_checks.leader_traces import leader_model, leader_traces
 from kafka_eos_checks.leader_traces import spoiled as leaders_spoiled
@@ -56,6 +56,7 @@ RECORDED = (
 SHOWS_THE_DEPARTURE = ("one-broker/crash-with-lost-acks-0", "violations/java-crash-with-lost-acks-0")
 # Recordings whose coordinators are held to the spec, with the transaction versions that their Kafka knows
 COORDINATORS = {"transactions": frozenset({1, 2}), "transactions-3.9": frozenset({1})}
+TRANSACTION_MAX_TIMEOUT_MS = 900_000  # the default of transaction.max.timeout.ms, which the recorded brokers have
 SIMULATED_SEEDS, SIMULATED_STEPS = 12, 150
 RESENT = (3, 4, 5)  # M4, M5 and M6 of the slides in 003_73e4e7d49335bebe.txt, sequences from 0
 
@@ -170,12 +171,36 @@ def transactions(registry: Registry) -> Iterator[Verdict]:
         first, *others = _with_spoiled(f"coordinators of {name}", model, machine, traces, wrong, ("C20", "C22"))
         yield replace(first, figures={**first.figures, **counts})
         yield from others
+        yield _expired(name, logs)
         for version, entries in sorted(leader_traces(logs).items()):
             wrong = leaders_spoiled(entries)
             model = leader_model(
                 registry.get("MarkersVersion2"), [*entries, *(trace for trace, _ in wrong.values())], version
             )
             yield from _with_spoiled(f"leaders of {name}, version {version}", model, Consumer, entries, wrong, ())
+
+
+def _expired(name: str, logs: Recorded) -> Verdict:
+    """How long the transactions had been open that their coordinator aborted for their age (claim C24)."""
+    ages = sorted(expired(logs))
+    early = [age for age in ages if age.own_ms > age.open_ms]
+    late = [age for age in ages if age.open_ms >= TRANSACTION_MAX_TIMEOUT_MS]
+    found = "after their own timeout" if ages and not early and len(late) < len(ages) else "not shown"
+    return Verdict(
+        check="trace",
+        name=f"expired transactions of {name}",
+        expected="after their own timeout",
+        found=found,
+        ok=found == "after their own timeout",
+        figures={"transactions": len(ages), "shortest open, ms": min((age.open_ms for age in ages), default=0)},
+        evidence="\n".join(
+            f"{age.transactional_id}: aborted after {age.open_ms} ms; its own timeout is {age.own_ms} ms, the broker's "
+            f"transaction.max.timeout.ms {TRANSACTION_MAX_TIMEOUT_MS} ms"
+            for age in ages
+        ),
+        claims=("C24",),
+        title="a transaction ends with its producer's own timeout, not with the broker's largest one",
+    )
 
 
 def _with_spoiled(

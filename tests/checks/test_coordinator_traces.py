@@ -95,6 +95,11 @@ def test_an_abort_is_explained_by_its_client_or_by_its_timeout(open_ms: int, fou
     assert ("TimeOut" in {candidate.action for candidate in aborts.candidates}) == (open_ms >= 1000)
 
 
+def test_only_an_abort_after_its_own_timeout_counts_as_expired() -> None:
+    early, late = (value(S.PREPARE_ABORT, 1, open_ms=open_ms) for open_ms in (999, 1000))
+    assert [age.open_ms for age in coordinators.expired(recorded([early, late], [], [0, 0]))] == [1000]
+
+
 def test_version_1_keeps_the_epoch_at_the_end_of_a_transaction() -> None:
     states = [value(S.EMPTY, 0, version=0), value(S.ONGOING, 0, version=0)]
     ends = [value(S.PREPARE_COMMIT, 0, version=0), value(S.COMPLETE_COMMIT, 0, version=0)]

@@ -97,8 +97,8 @@ class Transaction:
         partitions: that get a marker.
         decided_ms: when, in milliseconds since the epoch, on the coordinator's clock.
         completed: whether the coordinator says that all markers are written.
-        replaced: whether another decision for the same transaction came before this one was completed, so that its
-            markers need not have been written.
+        replaced: whether another record than its COMPLETE came next: its append was given up, and none of its markers
+            need have been written.
     """
 
     transactional_id: str
@@ -256,20 +256,14 @@ def _follow_transaction(
     known: TransactionalId, predecessors: list[TransactionLogValue | None], after: TransactionLogValue
 ) -> None:
     last = known.transactions[-1] if known.transactions else None
-    if after.transaction_status in _COMPLETED and last is not None:
-        last.completed = last.completed or last.decision is _COMPLETED[after.transaction_status]
+    if last is not None and not last.completed:
+        last.completed = _COMPLETED.get(after.transaction_status) is last.decision
+        last.replaced = last.replaced or not last.completed  # only a decision whose append was given up is left so
     if after.transaction_status not in _PREPARED:
         return
     before = next((value for value in predecessors if value is not None), None)
     bumps = after.client_transaction_version >= TRANSACTION_VERSION_2
-    number = 0 if last is None else last.number + 1
-    if (
-        last is not None
-        and not last.completed
-        and known.last is not None
-        and known.last.transaction_status in _PREPARED
-    ):
-        last.replaced, number = True, last.number
+    number = 0 if last is None else last.number + last.completed
     known.transactions.append(
         Transaction(
             transactional_id=known.name,

@@ -243,6 +243,23 @@ def test_the_decisions_are_told_with_the_epochs_of_data_and_markers(tmp_path: Pa
     assert second.partitions == {("orders", 0), ("orders", 4)}
 
 
+def test_a_decision_that_was_given_up_may_be_followed_by_another_partition_and_the_same_decision(
+    tmp_path: Path,
+) -> None:
+    values = (
+        *BEGUN,
+        state(PREPARE_COMMIT),
+        state(ONGOING, partitions=[0, 4]),
+        state(PREPARE_COMMIT, partitions=[0, 4]),
+        state(COMPLETE_COMMIT),
+    )
+    found = log_of(tmp_path, *values)
+    first, second = found.ids["t"].transactions
+    assert rules(found) == []
+    assert (first.number, first.replaced, first.completed) == (0, True, False)
+    assert (second.number, second.replaced, second.completed) == (0, False, True)
+
+
 def test_a_decision_whose_append_failed_belongs_to_the_same_transaction(tmp_path: Path) -> None:
     values = (*BEGUN, state(PREPARE_COMMIT), state(PREPARE_ABORT, 1), state(COMPLETE_ABORT, 1))
     first, second = log_of(tmp_path, *values).ids["t"].transactions
