@@ -13,6 +13,7 @@ from typing import Any
 from pyrsistent import pvector
 
 from kafka_eos import transaction_coordinator as coordinator
+from kafka_eos.application_loop import ApplicationLoop, LoopTransaction
 from kafka_eos.consumer import Consumer
 from kafka_eos.epoch_bump import NOBODY, EpochBump, Identity
 from kafka_eos.errors import ErrorCode
@@ -759,3 +760,31 @@ def position_is_kept(state: Mirror, task: str) -> int:
 def offset_of_last(state: Mirror, position: int) -> int:
     """For ``offset_after``: the offset is that of the last record copied, not the next one."""
     return position - 1 if state.constants.offsets_in == "target" else state.offset
+
+
+# --- rules of ApplicationLoop -------------------------------------------------------------------------------------
+
+
+def catch_blocks(state: ApplicationLoop, error: str | None) -> str:
+    """For ``reaction``: the usual catch blocks: a fenced producer is closed, after any other error the loop aborts."""
+    return "close" if error == "fenced" else "abort"
+
+
+def seeks_to_polled(state: ApplicationLoop) -> int:
+    """For ``position_after_abort``: the loop goes back to the input that it has polled."""
+    return state.application.input
+
+
+def polls_on(state: ApplicationLoop) -> int:
+    """For ``position_after_abort``: the loop polls on."""
+    return state.position
+
+
+def silence_is_consent(state: ApplicationLoop) -> bool:
+    """For ``is_told``: a commit without an answer is taken for one that succeeded."""
+    return True
+
+
+def another_transactional_id(state: ApplicationLoop) -> LoopTransaction:
+    """For ``after_initialization``: the application starts with another transactional.id."""
+    return state.transaction

@@ -11,7 +11,7 @@ from kafka_eos_checks.sequence_diagram import Step as Arrow
 from kafka_eos_checks.story import Step
 
 CLIENT, COORDINATOR, CONTROLLER = "producer", "coordinator", "controller"
-CONSUMER, TASK = "consumer", "task {0}"
+APPLICATION, CONSUMER, TASK = "application", "consumer", "task {0}"
 REPLICA, INSTANCE, WRITER = "replica {0}", "instance {0}", "producer {0}"
 
 UNKNOWN = "?"
@@ -121,6 +121,25 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "LearnFencing": ("target", TASK, Kind.REFUSED),
         "Crash": (TASK, "", Kind.CRASH),
     },
+    "ApplicationLoop": {
+        "Arrive": ("topic", "", Kind.EVENT),
+        "Poll": ("topic", APPLICATION, Kind.REPLY),
+        "Crash": (APPLICATION, "", Kind.CRASH),
+        "Restart": (APPLICATION, COORDINATOR, Kind.RESTART),
+        "Process": (APPLICATION, "topic", Kind.MESSAGE),
+        "CommitOffset": (APPLICATION, COORDINATOR, Kind.MESSAGE),
+        "Send": (APPLICATION, "topic", Kind.MESSAGE),
+        "FailSend": ("topic", APPLICATION, Kind.REFUSED),
+        "AskToCommit": (APPLICATION, COORDINATOR, Kind.MESSAGE),
+        "LearnCommit": (COORDINATOR, APPLICATION, Kind.REPLY),
+        "LoseAnswer": (APPLICATION, "", Kind.EVENT),
+        "LearnFencing": (COORDINATOR, APPLICATION, Kind.REFUSED),
+        "RetryCommit": (APPLICATION, COORDINATOR, Kind.MESSAGE),
+        "Abort": (APPLICATION, COORDINATOR, Kind.MESSAGE),
+        "Close": (APPLICATION, "", Kind.EVENT),
+        "CommitTransaction": (COORDINATOR, "topic", Kind.MESSAGE),
+        "TimeOut": (COORDINATOR, "", Kind.EVENT),
+    },
     "ExternalSink": {
         "Arrive": ("topic", "", Kind.EVENT),
         "Update": (CONSUMER, "sink", Kind.MESSAGE),
@@ -153,6 +172,7 @@ _ROLES = {
     "partition": Role.PARTITION,
     "replica": Role.BROKER,
     "topic": Role.PARTITION,
+    "application": Role.CLIENT,
     "source": Role.BROKER,
     "target": Role.BROKER,
     "task": Role.CLIENT,

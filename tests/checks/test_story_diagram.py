@@ -3,6 +3,7 @@
 import pytest
 
 from kafka_eos import machine
+from kafka_eos.application_loop import ApplicationLoop
 from kafka_eos.consumer import Consumer
 from kafka_eos.epoch_bump import EpochBump
 from kafka_eos.external_sink import ExternalSink
@@ -17,7 +18,17 @@ from kafka_eos_checks.story_diagram import ACTORS, diagram
 
 @pytest.mark.parametrize(
     "cls",
-    [PartitionLog, IdempotentProducer, EpochBump, Transactions, TransactionCoordinator, Consumer, ExternalSink, Mirror],
+    [
+        ApplicationLoop,
+        PartitionLog,
+        IdempotentProducer,
+        EpochBump,
+        Transactions,
+        TransactionCoordinator,
+        Consumer,
+        ExternalSink,
+        Mirror,
+    ],
 )
 def test_every_action_of_a_machine_has_its_row_and_no_other_has(cls):
     assert set(ACTORS[cls.MODULE]) == {action.name for action in machine.actions(cls)}
