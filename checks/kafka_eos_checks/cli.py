@@ -47,6 +47,7 @@ SUBCOMMANDS = {
         "audit Kafka log directories and histories, with or without Spark",
     ),
     "simulate": ("kafka_eos_checks.simulate", "run the reference under seeded faults and write the history"),
+    "sinks": ("kafka_eos_checks.sinks", "kill a consumer at every step of its updates of a real database"),
     "record": ("kafka_eos_checks.record.command", "record a real Kafka under faults"),
     "claims": ("kafka_eos_checks.claims_command", "what is said about exactly-once semantics, and what was found"),
     "report": ("kafka_eos_checks.report", "write the HTML report from the verdicts of earlier commands"),
