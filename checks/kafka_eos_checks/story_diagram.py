@@ -10,7 +10,7 @@ from kafka_eos_checks.sequence_diagram import Kind, Role, Violation, from_story
 from kafka_eos_checks.sequence_diagram import Step as Arrow
 from kafka_eos_checks.story import Step
 
-CLIENT, COORDINATOR, CONTROLLER = "producer", "coordinator", "controller"
+CLIENT, COORDINATOR, CONTROLLER, GROUP = "producer", "coordinator", "controller", "group coordinator"
 APPLICATION, CONSUMER, TASK = "application", "consumer", "task {0}"
 REPLICA, INSTANCE, WRITER = "replica {0}", "instance {0}", "producer {0}"
 
@@ -156,6 +156,24 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "RemoveRow": ("relay", "", Kind.EVENT),
         "RestartRelay": ("relay", "", Kind.RESTART),
     },
+    "ConsumeTransformProduce": {
+        "Initialize": (INSTANCE, COORDINATOR, Kind.MESSAGE),
+        "FetchOffset": (GROUP, INSTANCE, Kind.REPLY),
+        "Process": (INSTANCE, "partition {1}", Kind.MESSAGE),
+        "SendOffsets": (INSTANCE, GROUP, Kind.MESSAGE),
+        "RefuseOffsets": (GROUP, INSTANCE, Kind.REFUSED),
+        "Commit": (INSTANCE, COORDINATOR, Kind.MESSAGE),
+        "Abort": (INSTANCE, COORDINATOR, Kind.MESSAGE),
+        "ReceiveFencing": (COORDINATOR, INSTANCE, Kind.REFUSED),
+        "Join": (INSTANCE, GROUP, Kind.MESSAGE),
+        "Crash": (INSTANCE, "", Kind.CRASH),
+        "Restart": (INSTANCE, "", Kind.RESTART),
+        "ExpireSession": (GROUP, INSTANCE, Kind.REFUSED),
+        "CompleteRebalance": (GROUP, INSTANCE, Kind.REPLY),
+        "TimeOut": (COORDINATOR, "", Kind.EVENT),
+        "PublishOutput": (COORDINATOR, "partition {1}", Kind.MESSAGE),
+        "PublishOffsets": (COORDINATOR, GROUP, Kind.MESSAGE),
+    },
 }
 _ROLES = {
     "producer": Role.CLIENT,
@@ -166,6 +184,7 @@ _ROLES = {
     "reader": Role.CLIENT,
     "coordinator": Role.COORDINATOR,
     "former coordinator": Role.COORDINATOR,
+    "group coordinator": Role.COORDINATOR,
     "operator": Role.CLIENT,
     "controller": Role.COORDINATOR,
     "leader": Role.PARTITION,

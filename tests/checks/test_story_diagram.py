@@ -4,6 +4,7 @@ import pytest
 
 from kafka_eos import machine
 from kafka_eos.application_loop import ApplicationLoop
+from kafka_eos.consume_transform_produce import ConsumeTransformProduce
 from kafka_eos.consumer import Consumer
 from kafka_eos.epoch_bump import EpochBump
 from kafka_eos.external_sink import ExternalSink
@@ -25,6 +26,7 @@ from kafka_eos_checks.story_diagram import ACTORS, diagram
         EpochBump,
         Transactions,
         TransactionCoordinator,
+        ConsumeTransformProduce,
         Consumer,
         ExternalSink,
         Mirror,

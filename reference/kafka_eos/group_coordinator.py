@@ -1,0 +1,144 @@
+"""The coordinator of a classic consumer group: members and generations, committed and pending offsets.
+
+Spec:  GroupCoordinator.tla
+KIPs:  98, 447
+Kafka: OffsetMetadataManager, ClassicGroup
+
+=============  =============  =========================================================================
+spec variable  field          Kafka
+=============  =============  =========================================================================
+group          ``group``      ClassicGroup: state, generationId, members, those that await JoinGroup
+pending        ``pending``    OffsetMetadataManager.pendingTransactionalOffsets, by producer producer
+committed      ``committed``  OffsetMetadataManager.offsets
+=============  =============  =========================================================================
+"""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from immutables import Map
+
+from kafka_eos.errors import ErrorCode
+
+NO_OFFSET = -1
+NO_GENERATION = 0
+STABLE, PREPARING_REBALANCE = "STABLE", "PREPARING_REBALANCE"
+COMMIT, ABORT = "commit", "abort"
+
+Offsets = Map[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConstants:
+    """The constants of GroupCoordinator.tla.
+
+    Attributes:
+        instances: processes of the application; an instance's name is its member id.
+        partitions: the input partitions.
+        transactional_ids: one for each partition or for each instance.
+        preferred: of each partition the instance that gets it whenever that is a member.
+    """
+
+    instances: frozenset[str]
+    partitions: frozenset[str]
+    transactional_ids: frozenset[str]
+    preferred: Map[str, str]
+
+    def domain(self, name: str) -> Iterable[Hashable]:
+        """The constant set ``name``, in order."""
+        sets = {
+            "Instances": self.instances,
+            "Partitions": self.partitions,
+            "TransactionalIds": self.transactional_ids,
+        }
+        return sorted(sets[name])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A group: its state, generation, members, and those that have joined for the next generation."""
+
+    state: str = STABLE
+    generation: int = 1
+    members: frozenset[str]
+    joined: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCoordinator:
+    """The variables and rules of GroupCoordinator.tla."""
+
+    VARIABLES: ClassVar[tuple[str, ...]] = ("group", "pending", "committed")
+
+    constants: GroupConstants = field(compare=False)
+    group: Group
+    pending: Map[str, Offsets]
+    committed: Offsets
+
+    def nothing_pending(self) -> Offsets:
+        """No offset of any partition."""
+        return Map(dict.fromkeys(self.constants.partitions, NO_OFFSET))
+
+    def txn_offset_commit_error(self, member: str | None, generation: int) -> ErrorCode:
+        """Why offsets in a transaction are refused; ``NONE`` if they are not.
+
+        Kafka: ClassicGroup.validateOffsetCommit
+        """
+        if member is None:
+            return ErrorCode.NONE
+        if member not in self.group.members:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if generation != self.group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.NONE
+
+    def offset_fetch_error(self, partition: str) -> ErrorCode:
+        """Why a partition's offset is not told; ``NONE`` if it is.
+
+        Kafka: OffsetMetadataManager.fetchOffsets, requireStable
+        """
+        if any(offsets[partition] != NO_OFFSET for offsets in self.pending.values()):
+            return ErrorCode.UNSTABLE_OFFSET_COMMIT
+        return ErrorCode.NONE
+
+    def committed_at_write(self, offsets: Offsets) -> Offsets:  # noqa: ARG002 - a mutant of this rule needs them
+        """The committed offsets after offsets were written in a transaction: as before."""
+        return self.committed
+
+    def over(self, offsets: Offsets) -> Offsets:
+        """The offsets of a transaction over what was committed."""
+        return self.committed.update({p: offset for p, offset in offsets.items() if offset != NO_OFFSET})
+
+    def committed_at_marker(self, producer: str, decision: str) -> Offsets:
+        """The committed offsets after the marker of a transaction: only a commit makes them those that were pending."""
+        return self.over(self.pending[producer]) if decision == COMMIT else self.committed
+
+    def pending_after_removal(self, members: frozenset[str]) -> Map[str, Offsets]:  # noqa: ARG002 - a mutant of this rule needs them
+        """What is pending when only these members are left: as before, even if there are none."""
+        return self.pending
+
+    def all_have_joined(self) -> bool:
+        """A rebalance can end: every member has joined again."""
+        return self.group.state == PREPARING_REBALANCE and self.group.members <= self.group.joined
+
+    def assigned_to(self, member: str, leader: str) -> frozenset[str]:
+        """The partitions that prefer a member, and for the leader also those whose preferred one is missing."""
+        return frozenset(
+            partition
+            for partition, preferred in self.constants.preferred.items()
+            if (preferred if preferred in self.group.joined else leader) == member
+        )
+
+    def group_with(self, member: str) -> Group:
+        """The group after a member has joined for the next generation."""
+        return replace(self.group, state=PREPARING_REBALANCE, joined=self.group.joined | {member})
+
+    def group_without(self, member: str) -> Group:
+        """The group after a member was removed."""
+        members, joined = self.group.members - {member}, self.group.joined - {member}
+        return replace(self.group, state=PREPARING_REBALANCE, members=members, joined=joined)
+
+    def next_generation(self) -> Group:
+        """The group in its next generation."""
+        return Group(generation=self.group.generation + 1, members=self.group.joined)

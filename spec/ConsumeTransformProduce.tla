@@ -1,0 +1,372 @@
+------------------------ MODULE ConsumeTransformProduce ------------------------
+(***************************************************************************)
+(* An application reads inputs, writes an output for each in a             *)
+(* transaction, and sends the offset behind them into the same             *)
+(* transaction. Its instances share the input partitions through a group.  *)
+(* EOS v1: a transactional.producer for each input partition, and a new owner    *)
+(* fences the one before. EOS v2: one for each instance, and the group's   *)
+(* generation fences. Both refine ExactlyOnce.                             *)
+(*                                                                         *)
+(* Modelled: rebalances, crashes, transactions that end by timeout, by the *)
+(*   application, or because another instance asks for the same            *)
+(*   transactional.producer; markers that each partition gets at its own moment; *)
+(*   the seek back after an abort; an instance that stands still and comes *)
+(*   back as a zombie: it takes no step, until it takes one.               *)
+(* Assumed, not checked: transactions are atomic, and nothing of a fenced  *)
+(*   producer is decided for commit (AtomicTransactions, which             *)
+(*   Transactions refines); a request and its answer are one step.         *)
+(* Out of scope: inputs that are themselves undecided (Consumer); the      *)
+(*   order in which outputs are found; state stores.                       *)
+(*                                                                         *)
+(* KIPs: 98, 129, 447.  Kafka: KafkaProducer.sendOffsetsToTransaction,     *)
+(* Streams' StreamsProducer, OffsetMetadataManager.                        *)
+(***************************************************************************)
+EXTENDS GroupCoordinator
+
+CONSTANTS
+    Inputs,              \* 1..n: the inputs of each partition
+    Eos,                 \* "v1": one transactional.producer for each partition; "v2": one for each instance
+    Faults,              \* what may go wrong: "abort", "crash", "expire session", "timeout"
+    MaxFaults            \* how often
+
+ASSUME TransactionalIds = IF Eos = "v1" THEN Partitions ELSE Instances
+
+VARIABLES
+    transactions,        \* of each transactional id: its transaction's state, who holds its latest epoch, outputs not yet found
+    outputs,             \* of each partition and input: how often a read_committed reader finds its output
+    processes,           \* of each instance: is it up, its generation and partitions, the ids that it has initialized, its positions
+    faults               \* the number of faults so far
+
+vars == <<group, pending, committed, transactions, outputs, processes, faults>>
+
+NoOutput == [partition \in Partitions |-> [input \in Inputs |-> 0]]
+
+Nowhere == [partition \in Partitions |-> NoOffset]
+
+Stopped(isUp) ==
+    [isUp |-> isUp, generation |-> NoGeneration, assigned |-> {}, initialized |-> {}, positions |-> Nowhere]
+
+Init ==
+    /\ GroupInit
+    /\ transactions = [producer \in TransactionalIds |-> [state |-> "none", holder |-> NoMember, written |-> NoOutput]]
+    /\ outputs = NoOutput
+    /\ processes = [instance \in Instances |->
+          [Stopped(TRUE) EXCEPT !.generation = 1,
+                                !.assigned = {partition \in Partitions : Preferred[partition] = instance}]]
+    /\ faults = 0
+
+(***************************************************************************)
+(* Rules                                                                   *)
+(***************************************************************************)
+
+(* The transactional id with which an instance writes for a partition. *)
+IdOf(instance, partition) == IF Eos = "v1" THEN partition ELSE instance
+
+(* The transactional ids that an instance needs for its partitions. *)
+IdsOf(instance) == {IdOf(instance, partition) : partition \in processes[instance].assigned}
+
+(* The partitions that an instance writes for with a transactional id. *)
+PartitionsOf(instance, producer) == {partition \in processes[instance].assigned : IdOf(instance, partition) = producer}
+
+(* A transaction that is not decided. *)
+IsOpen(producer) == transactions[producer].state \in {"open", "offsets sent"}
+
+(* Another one has taken the transactional id over, or the coordinator has ended its transaction. *)
+IsFenced(instance, producer) == transactions[producer].holder # instance
+
+(* Why InitProducerId is not answered with an epoch; "NONE" if it is. Kafka: prepareInitProducerIdTransit *)
+InitError(producer) == IF transactions[producer].state \in {"commit", "abort"} THEN "CONCURRENT_TRANSACTIONS" ELSE "NONE"
+
+(* InitProducerId aborts the transaction that it finds. *)
+InitAborts(producer) == IsOpen(producer)
+
+(* An instance can write with a transactional id, as far as it knows. *)
+HasInitialized(instance, producer) == processes[instance].isUp /\ producer \in processes[instance].initialized
+
+(* An instance asks for a partition's offset only when nobody before it can still commit one. *)
+MayFetch(instance, partition) == HasInitialized(instance, IdOf(instance, partition))
+
+(* What an instance says of itself when it sends offsets: version 1 says nothing. *)
+PresentedMember(instance) == IF Eos = "v1" THEN NoMember ELSE instance
+
+(* The offset that an instance sends: that of the next input. *)
+OffsetToSend(instance, partition) == processes[instance].positions[partition]
+
+(* The position after an abort: none, so that the committed offset is fetched again. *)
+PositionAfterAbort(instance, partition) == NoOffset
+
+(* The coordinator tells an instance that it has to join. *)
+MustJoin(instance) ==
+    \/ group.state = "PREPARING_REBALANCE"
+    \/ instance \notin group.members
+    \/ processes[instance].generation # group.generation
+
+(* No running instance can end this transaction. *)
+IsAbandoned(producer) == \A instance \in Instances : HasInitialized(instance, producer) => IsFenced(instance, producer)
+
+(* A transaction is over when each of its partitions has the marker. *)
+Settled(transaction, offsets) ==
+    IF transaction.written = NoOutput /\ offsets = NothingPending THEN [transaction EXCEPT !.state = "none"]
+    ELSE transaction
+
+(* A transaction after its decision; what is aborted no reader ever finds. *)
+Decided(producer, decision, holder) ==
+    Settled([state |-> decision, holder |-> holder,
+             written |-> IF decision = "commit" THEN transactions[producer].written ELSE NoOutput], pending[producer])
+
+Fault(kind) == kind \in Faults /\ faults < MaxFaults /\ faults' = faults + 1
+
+(***************************************************************************)
+(* The instances                                      WHO: the application *)
+(***************************************************************************)
+
+(* InitProducerId gives an instance the next epoch: the former holder is fenced, what is open is aborted. *)
+Initialize(instance, producer) ==
+    /\ processes[instance].isUp /\ producer \in IdsOf(instance) \ processes[instance].initialized
+    /\ InitError(producer) = "NONE"
+    /\ transactions' = [transactions EXCEPT ![producer] =
+          IF InitAborts(producer) THEN Decided(producer, "abort", instance) ELSE [@ EXCEPT !.holder = instance]]
+    /\ processes' = [processes EXCEPT ![instance].initialized = @ \cup {producer}]
+    /\ UNCHANGED <<group, pending, committed, outputs, faults>>
+
+(* An instance fetches the offset from which it is to read a partition. *)
+FetchOffset(instance, partition) ==
+    /\ processes[instance].isUp /\ partition \in processes[instance].assigned
+    /\ processes[instance].positions[partition] = NoOffset
+    /\ MayFetch(instance, partition)
+    /\ OffsetFetchError(partition) = "NONE"
+    /\ processes' = [processes EXCEPT ![instance].positions[partition] = committed[partition]]
+    /\ UNCHANGED <<group, pending, committed, transactions, outputs, faults>>
+
+(* An instance reads the next input of a partition and writes its output, in a transaction. *)
+Process(instance, partition) ==
+    LET producer == IdOf(instance, partition)
+        input == processes[instance].positions[partition] + 1
+    IN  /\ HasInitialized(instance, producer) /\ ~IsFenced(instance, producer)
+        /\ partition \in processes[instance].assigned
+        /\ processes[instance].positions[partition] # NoOffset /\ input \in Inputs
+        /\ transactions[producer].state \in {"none", "open"}
+        /\ transactions' = [transactions EXCEPT ![producer].state = "open", ![producer].written[partition][input] = @ + 1]
+        /\ processes' = [processes EXCEPT ![instance].positions[partition] = input]
+        /\ UNCHANGED <<group, pending, committed, outputs, faults>>
+
+(* An instance can send offsets into its transaction: it has outputs, and the offsets are not yet sent. *)
+CanSend(instance, producer) ==
+    HasInitialized(instance, producer) /\ ~IsFenced(instance, producer) /\ transactions[producer].state = "open"
+
+(* An instance sends the offsets behind what it has read into its transaction. *)
+SendOffsets(instance, producer) ==
+    LET offsets == [partition \in Partitions |->
+                       IF transactions[producer].written[partition] = NoOutput[partition] THEN NoOffset
+                       ELSE OffsetToSend(instance, partition)]
+    IN  /\ CanSend(instance, producer)
+        /\ TxnOffsetCommitError(PresentedMember(instance), processes[instance].generation) = "NONE"
+        /\ pending' = [pending EXCEPT ![producer] = offsets]
+        /\ committed' = CommittedAtWrite(offsets)
+        /\ transactions' = [transactions EXCEPT ![producer].state = "offsets sent"]
+        /\ UNCHANGED <<group, outputs, processes, faults>>
+
+(* The group coordinator refuses the offsets: the instance aborts its transaction and is no member any more. *)
+RefuseOffsets(instance, producer) ==
+    /\ CanSend(instance, producer)
+    /\ TxnOffsetCommitError(PresentedMember(instance), processes[instance].generation) # "NONE"
+    /\ transactions' = [transactions EXCEPT ![producer] = Decided(producer, "abort", instance)]
+    /\ processes' = [processes EXCEPT ![instance] = [Stopped(TRUE) EXCEPT !.initialized = {producer}]]
+    /\ UNCHANGED <<group, pending, committed, outputs, faults>>
+
+(* An instance commits its transaction. *)
+Commit(instance, producer) ==
+    /\ HasInitialized(instance, producer) /\ ~IsFenced(instance, producer)
+    /\ transactions[producer].state = "offsets sent"
+    /\ transactions' = [transactions EXCEPT ![producer] = Decided(producer, "commit", instance)]
+    /\ UNCHANGED <<group, pending, committed, outputs, processes, faults>>
+
+(* An instance aborts its transaction: to join without its partitions, or to seek back after a failure. *)
+Abort(instance, producer) ==
+    /\ HasInitialized(instance, producer) /\ ~IsFenced(instance, producer)
+    /\ IsOpen(producer)
+    /\ IF MustJoin(instance) THEN UNCHANGED faults ELSE Fault("abort")
+    /\ transactions' = [transactions EXCEPT ![producer] = Decided(producer, "abort", instance)]
+    /\ processes' = [processes EXCEPT ![instance].positions =
+          [partition \in Partitions |->
+              IF partition \in PartitionsOf(instance, producer) THEN PositionAfterAbort(instance, partition)
+              ELSE processes[instance].positions[partition]],
+          ![instance].assigned = IF MustJoin(instance) THEN @ \ PartitionsOf(instance, producer) ELSE @]
+    /\ UNCHANGED <<group, pending, committed, outputs>>
+
+(* An instance finds itself fenced and gives up what it had. *)
+ReceiveFencing(instance, producer) ==
+    /\ HasInitialized(instance, producer) /\ IsFenced(instance, producer)
+    /\ processes' = [processes EXCEPT ![instance] = Stopped(TRUE)]
+    /\ UNCHANGED <<group, pending, committed, transactions, outputs, faults>>
+
+(* An instance joins for the next generation, with no transaction open; version 1 closes its producers. *)
+Join(instance) ==
+    /\ processes[instance].isUp /\ instance \notin group.joined
+    /\ MustJoin(instance)
+    /\ \A producer \in processes[instance].initialized : IsFenced(instance, producer) \/ ~IsOpen(producer)
+    /\ group' = GroupWith(instance)
+    /\ processes' = [processes EXCEPT ![instance] =
+          [Stopped(TRUE) EXCEPT !.initialized = IF Eos = "v1" THEN {} ELSE processes[instance].initialized]]
+    /\ UNCHANGED <<pending, committed, transactions, outputs, faults>>
+
+(* An instance crashes; what it had open stays open. *)
+Crash(instance) ==
+    /\ processes[instance].isUp
+    /\ Fault("crash")
+    /\ processes' = [processes EXCEPT ![instance] = Stopped(FALSE)]
+    /\ UNCHANGED <<group, pending, committed, transactions, outputs>>
+
+(* An instance that crashed starts again. *)
+Restart(instance) ==
+    /\ ~processes[instance].isUp
+    /\ processes' = [processes EXCEPT ![instance] = Stopped(TRUE)]
+    /\ UNCHANGED <<group, pending, committed, transactions, outputs, faults>>
+
+(***************************************************************************)
+(* The coordinators                                  WHO: the coordinators *)
+(***************************************************************************)
+
+(* The group coordinator has not heard of a member for too long and removes it. *)
+ExpireSession(instance) ==
+    /\ instance \in group.members \cup group.joined
+    /\ IF processes[instance].isUp THEN instance \notin group.joined /\ Fault("expire session") ELSE UNCHANGED faults
+    /\ group' = GroupWithout(instance)
+    /\ pending' = PendingAfterRemoval(group.members \ {instance})
+    /\ UNCHANGED <<committed, transactions, outputs, processes>>
+
+(* Every member has joined: the next generation begins, and each learns its partitions. *)
+CompleteRebalance(leader) ==
+    /\ AllHaveJoined
+    /\ leader \in group.joined /\ processes[leader].isUp
+    /\ group' = NextGeneration
+    /\ processes' = [instance \in Instances |->
+          IF instance \in group.joined /\ processes[instance].isUp
+          THEN [processes[instance] EXCEPT !.generation = group.generation + 1,
+                                           !.assigned = AssignedTo(instance, leader)]
+          ELSE processes[instance]]
+    /\ UNCHANGED <<pending, committed, transactions, outputs, faults>>
+
+(* The transaction coordinator aborts a transaction that takes too long, and fences its producer. *)
+TimeOut(producer) ==
+    /\ IsOpen(producer)
+    /\ IF IsAbandoned(producer) THEN UNCHANGED faults ELSE Fault("timeout")
+    /\ transactions' = [transactions EXCEPT ![producer] = Decided(producer, "abort", NoMember)]
+    /\ UNCHANGED <<group, pending, committed, outputs, processes>>
+
+(* The marker reaches an output partition: readers find what is committed. *)
+PublishOutput(producer, partition) ==
+    LET written == transactions[producer].written IN
+    /\ transactions[producer].state = "commit"
+    /\ written[partition] # NoOutput[partition]
+    /\ outputs' = [outputs EXCEPT ![partition] = [input \in Inputs |-> @[input] + written[partition][input]]]
+    /\ transactions' = [transactions EXCEPT ![producer] =
+          Settled([@ EXCEPT !.written[partition] = NoOutput[partition]], pending[producer])]
+    /\ UNCHANGED <<group, pending, committed, processes, faults>>
+
+(* The marker reaches the group's partition of __consumer_offsets: what was pending is committed or dropped. *)
+PublishOffsets(producer) ==
+    /\ transactions[producer].state \in {"commit", "abort"}
+    /\ pending[producer] # NothingPending
+    /\ committed' = CommittedAtMarker(producer, transactions[producer].state)
+    /\ pending' = [pending EXCEPT ![producer] = NothingPending]
+    /\ transactions' = [transactions EXCEPT ![producer] = Settled(@, NothingPending)]
+    /\ UNCHANGED <<group, outputs, processes, faults>>
+
+Next ==
+    \/ \E instance \in Instances :
+        \/ Join(instance)
+        \/ Crash(instance)
+        \/ Restart(instance)
+        \/ ExpireSession(instance)
+        \/ CompleteRebalance(instance)
+        \/ \E partition \in Partitions : FetchOffset(instance, partition) \/ Process(instance, partition)
+        \/ \E producer \in TransactionalIds :
+            \/ Initialize(instance, producer)
+            \/ SendOffsets(instance, producer)
+            \/ RefuseOffsets(instance, producer)
+            \/ Commit(instance, producer)
+            \/ Abort(instance, producer)
+            \/ ReceiveFencing(instance, producer)
+    \/ \E producer \in TransactionalIds :
+        \/ TimeOut(producer)
+        \/ PublishOffsets(producer)
+        \/ \E partition \in Partitions : PublishOutput(producer, partition)
+
+Spec == Init /\ [][Next]_vars
+
+(* Everybody who can go on does, and a failed instance is noticed; it need not come back. *)
+Fairness ==
+    /\ \A instance \in Instances :
+        /\ WF_vars(Join(instance))
+        /\ WF_vars(CompleteRebalance(instance))
+        /\ WF_vars(~processes[instance].isUp /\ ExpireSession(instance))
+        /\ \A partition \in Partitions : WF_vars(FetchOffset(instance, partition)) /\ WF_vars(Process(instance, partition))
+        /\ \A producer \in TransactionalIds :
+            /\ WF_vars(Initialize(instance, producer))
+            /\ WF_vars(SendOffsets(instance, producer))
+            /\ WF_vars(RefuseOffsets(instance, producer))
+            /\ WF_vars(Commit(instance, producer))
+            /\ WF_vars(MustJoin(instance) /\ Abort(instance, producer))
+            /\ WF_vars(ReceiveFencing(instance, producer))
+    /\ \A producer \in TransactionalIds :
+        /\ WF_vars(IsAbandoned(producer) /\ TimeOut(producer))
+        /\ WF_vars(PublishOffsets(producer))
+        /\ \A partition \in Partitions : WF_vars(PublishOutput(producer, partition))
+
+FairSpec == Spec /\ Fairness
+
+(***************************************************************************)
+(* Properties                                                              *)
+(***************************************************************************)
+
+(* The transactional ids whose transaction is decided for commit, while some partition lacks the marker. *)
+Committing == {producer \in TransactionalIds : transactions[producer].state = "commit"}
+
+RECURSIVE TotalOf(_, _, _)
+TotalOf(ids, partition, input) ==
+    IF ids = {} THEN 0
+    ELSE LET producer == CHOOSE producer \in ids : TRUE
+         IN  transactions[producer].written[partition][input] + TotalOf(ids \ {producer}, partition, input)
+
+(* How often a reader finds an input's output once the markers have come. *)
+OutputsInTheEnd ==
+    [partition \in Partitions |-> [input \in Inputs |->
+        outputs[partition][input] + TotalOf(Committing, partition, input)]]
+
+(* The committed offsets once the markers have come. *)
+OffsetsInTheEnd ==
+    [partition \in Partitions |->
+        LET offsets == {committed[partition]} \cup {pending[producer][partition] : producer \in Committing}
+        IN  CHOOSE offset \in offsets : \A other \in offsets : other <= offset]
+
+(* No reader finds the output of an input twice. *)
+NoReprocess == \A partition \in Partitions : \A input \in Inputs : outputs[partition][input] <= 1
+
+(* No committed offset is beyond an input whose output is not committed. *)
+NoSkip ==
+    \A partition \in Partitions : \A input \in Inputs :
+        input <= committed[partition] => OutputsInTheEnd[partition][input] > 0
+
+(* No output is committed without its offset. *)
+OffsetsAtomic ==
+    \A partition \in Partitions : \A input \in Inputs :
+        OutputsInTheEnd[partition][input] > 0 => input <= OffsetsInTheEnd[partition]
+
+(* A partition has at most one offset pending, and it is about to move forward. *)
+OnePendingOffset ==
+    \A partition \in Partitions : \A one, two \in TransactionalIds :
+        pending[one][partition] # NoOffset =>
+            /\ pending[one][partition] > committed[partition]
+            /\ pending[two][partition] # NoOffset => one = two
+
+Guarantee == INSTANCE ExactlyOnce WITH offsets <- OffsetsInTheEnd, outputs <- OutputsInTheEnd
+
+RefinesExactlyOnce == Guarantee!ExactlyOnceSpec
+
+(* Every input takes effect, and readers find it. *)
+EveryInputTakesEffect ==
+    <>[](\A partition \in Partitions : \A input \in Inputs :
+            outputs[partition][input] = 1 /\ input <= committed[partition])
+
+=============================================================================
