@@ -186,15 +186,17 @@ LearnFencing ==
     /\ application' = At("failed", Here, "fenced")
     /\ UNCHANGED <<arrived, position, kafkaVars, reported, faults>>
 
+Reacts(reaction) == application.stage = "failed" /\ Reaction(application.error) = reaction
+
 (* The application commits once more. *)
 RetryCommit ==
-    /\ application.stage = "failed" /\ Reaction(application.error) = "retry"
+    /\ Reacts("retry")
     /\ application' = At("committing", Here, "none")
     /\ UNCHANGED <<arrived, position, kafkaVars, reported, faults>>
 
 (* The application aborts, takes whatever it is answered for an abort, and goes on. *)
 Abort ==
-    /\ application.stage = "failed" /\ Reaction(application.error) = "abort"
+    /\ Reacts("abort")
     /\ transaction' = Aborted
     /\ reported' = [reported EXCEPT ![Here] = "aborted"]
     /\ position' = PositionAfterAbort
@@ -203,7 +205,7 @@ Abort ==
 
 (* The application closes its producer and ends. *)
 Close ==
-    /\ application.stage = "failed" /\ Reaction(application.error) = "close"
+    /\ Reacts("close")
     /\ application' = At("down", 0, "none")
     /\ UNCHANGED <<arrived, position, kafkaVars, reported, faults>>
 

@@ -95,7 +95,7 @@ Copy(task) ==
 
 (* A task commits its transaction. *)
 Commit(task) ==
-    /\ tasks[task].stage = "copying" /\ tasks[task].batch # <<>>
+    /\ tasks[task].batch # <<>>
     /\ MayCommit(task)
     /\ target' = target \o tasks[task].batch
     /\ offset' = OffsetAfter(tasks[task].position)

@@ -168,7 +168,7 @@ class Mirror:
         KIP:   KIP-618
         Kafka: ExactlyOnceWorkerSourceTask.commitTransaction
         """
-        mine = self._is_at(task, "copying")
+        mine = self.tasks[task]
         enabled(bool(mine.batch), "there is nothing to commit")
         enabled(self.may_commit(task), "the task is fenced")
         stage = "copying" if self.constants.offsets_in == "target" else "committed"
