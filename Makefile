@@ -42,6 +42,9 @@ conformance: setup ## compare the reference's state graphs with TLC's, and valid
 	$(KAFKA_EOS) conformance --json $(VERDICTS)/graphs.json
 	$(KAFKA_EOS) traces --json $(VERDICTS)/traces.json
 
+sinks: setup ## effects outside of Kafka, on SQLite, killed at every step
+	$(KAFKA_EOS) sinks --json $(VERDICTS)/sinks.json
+
 replay: setup ## audit the kept recordings with local Spark
 	$(KAFKA_EOS) verify --only recordings
 
@@ -85,4 +88,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all setup test lint proofs mutants model-check model-check-deep conformance replay report record bench fuzz lock clean help
+.PHONY: all setup test lint proofs mutants model-check model-check-deep conformance sinks replay report record bench fuzz lock clean help
