@@ -25,6 +25,7 @@ from kafka_eos_checks.simulate_transactions import (
     simulate_transactions,
     write_transactions,
 )
+from kafka_eos_checks.simulate_word_count import EVERY_STEP, first_step, run_word_count
 
 # What goes wrong in a run, and how often beside an ordinary action's weight of 10. A model's constants decide whether
 # RestartProducer, ExpireProducer, TakeSnapshot and ElectUncleanLeader can happen at all.
@@ -49,6 +50,8 @@ EPILOG = """examples:
   kafka-eos simulate transactions --seed 7 --partitions 3
   kafka-eos simulate transactions --scenario late-end --out build/late-end
   kafka-eos simulate transactions --scenario late-end --transaction-version 2 --out build/cured
+  kafka-eos simulate word-count --crash-at every-step
+  kafka-eos simulate word-count --crash-at 12 --mutant NoGenerationCheck
 """
 
 
@@ -152,7 +155,7 @@ def write_recording(simulated: Simulated, folder: Path) -> None:
 
 
 DEFAULTS, TRANSACTIONS_DEFAULTS = Plan(seed=0), TransactionsPlan(seed=0)
-PRODUCER, TRANSACTIONS = "producer", "transactions"
+PRODUCER, TRANSACTIONS, WORD_COUNT = "producer", "transactions", "word-count"
 # Options of one machine alone, by their names in the namespace.
 OWN = {
     PRODUCER: ("values", "replicas"),
@@ -165,7 +168,9 @@ OWN = {
         "repeats",
         "scenario",
     ),
+    WORD_COUNT: ("crash_at",),
 }
+WRITTEN = ("steps", "out")  # what only a run that is written as a recording has
 DRAWN = ("steps", "mutant", "repeats", *OWN[TRANSACTIONS][:3])  # what a scenario leaves no choice of
 
 
@@ -174,7 +179,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser = subparsers.add_parser(
         "simulate",
         help=help_line,
-        description="A seeded run of a machine under faults, written as a recording that the audit reads.",
+        description="A seeded run of a machine under faults, written as a recording that the audit reads; "
+        "or every schedule of an application with one fault and with two.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -183,7 +189,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         nargs="?",
         default=PRODUCER,
         choices=tuple(OWN),
-        help="the idempotent producer (default), or transactions",
+        help="the idempotent producer (default), transactions, or an application that counts words",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the random choices (default 0)")
     parser.add_argument("--steps", type=int, help=f"steps with faults (default {DEFAULTS.steps})")
@@ -227,6 +233,14 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         action=argparse.BooleanOptionalAction,
         help="the network repeats requests and markers (default in version 2, which withstands it)",
     )
+    counting = parser.add_argument_group(WORD_COUNT)
+    counting.add_argument(
+        "--crash-at",
+        type=first_step,
+        metavar="STEP",
+        help=f"{EVERY_STEP} (default), or the number of the step before which the first fault comes; "
+        "exits with 1 where a count is wrong, with --mutant where none is",
+    )
     parser.set_defaults(run=run)
 
 
@@ -238,8 +252,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the subcommand."""
     folder = arguments.out or build_folder() / "simulated"
     try:
-        other = TRANSACTIONS if arguments.machine == PRODUCER else PRODUCER
-        _refuse(arguments, OWN[other], f"belongs to 'kafka-eos simulate {other}'")
+        for other in OWN.keys() - {arguments.machine}:
+            _refuse(arguments, OWN[other], f"belongs to 'kafka-eos simulate {other}'")
+        if arguments.machine == WORD_COUNT:
+            _refuse(arguments, WRITTEN, "is not for word-count, in which every schedule is tried")
+            return run_word_count(arguments.mutant or "", arguments.crash_at or 0)
         if arguments.scenario is not None:
             _refuse(arguments, DRAWN, "is not for a scenario, in which nothing is drawn")
         faults = {name: float(weight) for name, _, weight in (fault.partition("=") for fault in arguments.fault)}

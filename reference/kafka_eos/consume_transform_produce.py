@@ -247,6 +247,21 @@ class ConsumeTransformProduce(GroupCoordinator):
         process = self.processes[instance]
         return self.processes.set(instance, replace(process, positions=process.positions.set(partition, position)))
 
+    def offsets_in_the_end(self) -> Offsets:
+        """The committed offsets once the markers have come."""
+        pending = [self.pending[producer] for producer, t in self.transactions.items() if t.state == COMMIT]
+        return Map({p: max([offset, *(offsets[p] for offsets in pending)]) for p, offset in self.committed.items()})
+
+    def outputs_in_the_end(self) -> Counts:
+        """How often a reader finds an input's output once the markers have come."""
+        written = [transaction.written for transaction in self.transactions.values() if transaction.state == COMMIT]
+        return Map(
+            {
+                partition: Map({n: count + sum(w[partition][n] for w in written) for n, count in found.items()})
+                for partition, found in self.outputs.items()
+            }
+        )
+
     # --- the instances                                                              WHO: the application ----------
 
     @action("Initialize", "Instances", "TransactionalIds")
