@@ -23,11 +23,12 @@ EPILOG = """examples:
   kafka-eos prove append --queries         with the time of each query
   kafka-eos prove append --minimal         each conjunct is needed: without it some query fails
   kafka-eos prove append --mutant NoWrap   with a mutated rule some query fails, and says how
+  kafka-eos prove coordinator              one proof
   kafka-eos prove --mutant all             every mutant of the rules that are proved
 
 exit codes: 0 all as expected, 1 a verdict differs, 2 the call cannot be used
 """
-NAMES = ("append",)
+NAMES = ("append", "coordinator")
 
 
 def proofs(names: Sequence[str]) -> "list[Proof]":
@@ -37,9 +38,9 @@ def proofs(names: Sequence[str]) -> "list[Proof]":
         MissingExtra: when z3 is not installed.
     """
     need("z3", "prove")
-    from kafka_eos_checks.proofs import append  # noqa: PLC0415 - the light install has no z3
+    from kafka_eos_checks.proofs import append, coordinator  # noqa: PLC0415 - the light install has no z3
 
-    found = {proof.name: proof for proof in (append.PROOF,)}
+    found = {proof.name: proof for proof in (append.PROOF, coordinator.PROOF)}
     return [found[name] for name in names or NAMES]
 
 
@@ -62,7 +63,7 @@ def refuted(chosen: "Sequence[Proof]", mutant: str, registry: Registry) -> Itera
     from kafka_eos_checks.proofs.induction import refute  # noqa: PLC0415 - as above
 
     mutants = registry.mutants.values() if mutant == "all" else [registry.get(mutant)]
-    pairs = [(proof, entry) for proof in chosen for entry in mutants if entry.model == proof.model]
+    pairs = [(proof, entry) for proof in chosen for entry in mutants if proof.is_refuted_by(entry)]
     if not pairs:
         raise MalformedRegistry(f"{mutant!r} is no mutant of what is proved here")
     with progress_console.status("z3 starts") as status:

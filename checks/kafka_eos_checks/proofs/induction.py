@@ -98,6 +98,7 @@ class Proof:
         name: of the proof.
         title: what is proved, in one line.
         model: an entry of ``spec/models.toml``; its mutants are mutants of this proof.
+        mutants: those that have to make a query fail, where they are of several models, or not all of them; else none.
         conjuncts: the invariant.
         queries: the queries for a set of overrides (rule -> mutant), none for the rules as they are.
         claims: ids of the ledger's claims that it settles.
@@ -109,6 +110,11 @@ class Proof:
     conjuncts: Sequence[Conjunct]
     queries: Callable[[Mapping[str, str]], Iterator[Query]]
     claims: tuple[str, ...] = ()
+    mutants: tuple[str, ...] = ()
+
+    def is_refuted_by(self, mutant: Model) -> bool:
+        """Whether a mutant has to make a query fail."""
+        return mutant.name in self.mutants if self.mutants else mutant.model == self.model
 
 
 def ask(query: Query, without: str = "", *, tell: bool = True) -> Answer:

@@ -186,6 +186,15 @@ class Condition:
     def __init__(self, term: Any) -> None:
         self.term = term
 
+    def __hash__(self) -> int:
+        return hash(-1)  # as all numbers
+
+    def __eq__(self, other: object) -> Any:
+        return Condition(self.term == term_of(other))
+
+    def __ne__(self, other: object) -> Any:
+        return Condition(self.term != term_of(other))
+
     def __bool__(self) -> bool:
         if not _paths:
             raise AssertionError("a condition is decided outside of an exploration")
@@ -193,7 +202,10 @@ class Condition:
 
 
 class Number:
-    """An integer that is a term, of any size, as Python's own."""
+    """An integer that is a term, of any size, as Python's own.
+
+    All have one hash, that of -1: so a set of them, and of -1 for "none", finds its elements by comparing terms.
+    """
 
     __slots__ = ("term",)
 
@@ -201,7 +213,7 @@ class Number:
         self.term = term
 
     def __hash__(self) -> int:
-        return hash(self.term)
+        return hash(-1)
 
     def __eq__(self, other: object) -> Any:
         return Condition(self.term == term_of(other))

@@ -1,0 +1,987 @@
+"""The coordinator: a decision is final, markers and answers agree with it, and no epoch is handed out twice.
+
+What is run: the actions of ``TransactionCoordinator`` and the methods of ``Rules`` themselves, symbolically; no rule is
+written down again. One method stands for a sequence of unbounded length: ``unreplicated`` gives the tail with the
+record on its way behind it, as a stand-in whose slices are terms; a test compares the two on the reference.
+
+Unbounded: requests, transactions, epochs (for every largest epoch from 2 on), producer ids, partitions, faults, and the
+records that were given up and may be replicated or lost with a failover. The transaction versions are {1}, or {1, 2}.
+A record's state is chosen where the code looks at it. The tail's records are functions of their place; what was
+decided in front of anybody, by a marker or an answer, is a predicate, to which an action may add.
+
+Assumed, as in ``TransactionCoordinator.tla``: producer ids are handed out once; no client registers a partition, or
+ends a transaction, with epoch -1; an append of a coordinator that has been replaced fails; requests are handled one at
+a time. Not covered: that completion waits for the markers of all partitions (TLC: PrepareThenMarkersThenComplete),
+and whatever needs fairness.
+
+Spec:  TransactionCoordinator.tla
+KIPs:  98, 360, 588, 890
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+import z3
+
+from kafka_eos.errors import ErrorCode, NotEnabled
+from kafka_eos.machine import Action, actions
+from kafka_eos.transaction_coordinator import (
+    ADD,
+    COMPLETE,
+    COMPLETED,
+    DEAD,
+    EMPTY,
+    END,
+    EXPIRY,
+    FENCE,
+    INIT,
+    INIT_FENCES,
+    NOTHING,
+    ONGOING,
+    PREPARED,
+    TIMEOUT,
+    Constants,
+    Given,
+    Identity,
+    TransactionCoordinator,
+    TransactionMetadata,
+)
+from kafka_eos.transaction_log import TransactionState
+from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query
+from kafka_eos_checks.proofs.symbolic import Condition, Number, Outcome, disjunction, explore, merged, term_of
+
+# Guards that return a truth value or a number: their ways are merged into one term.
+MERGED = (
+    "is_exhausted",
+    "is_retry_of_init",
+    "is_valid_producer_id",
+    "is_retry_of_last_epoch",
+    "is_retry_of_end",
+    "is_epoch_to_end",
+    "needs_next_producer_id",
+    "fencing_epoch",
+)
+STATES = tuple(TransactionState)
+REQUESTS = (NOTHING, INIT, ADD, END, INIT_FENCES, TIMEOUT, COMPLETE, EXPIRY)
+FENCINGS = (NOTHING, INIT, TIMEOUT)
+NO_STATE = z3.IntVal(-1)
+FAULTS = frozenset({"append times out", "failover", "timeout", "expiry"})
+
+# The constants of every query: the model's, the tail's ends, the request, and what a negated goal is about.
+MAX_EPOCH, SERVER, MAX_FAULTS = z3.Ints("max_epoch server_version max_faults")
+START, STOP, PLACE, KEPT = z3.Ints("tail_start tail_stop place kept")
+ASKED = {name: z3.Int(f"asked_{name}") for name in ("producer_id", "epoch", "partition", "version")}
+ASKED_COMMIT = z3.Bool("asked_commit")
+LOADING = z3.Bool("loading")
+FENCING, REQUEST, FAULTS_SO_FAR, ALLOCATED = z3.Ints("fencing request faults allocated")
+ONE, OTHER = ((z3.Int(f"{name}_number"), z3.Bool(f"{name}_commit")) for name in ("one", "other"))  # what was noted
+NOTED = z3.Function("noted", z3.IntSort(), z3.BoolSort(), z3.BoolSort())
+
+SETS = z3.ArraySort(z3.IntSort(), z3.BoolSort())
+NO_PARTITIONS = z3.K(z3.IntSort(), z3.BoolVal(False))
+
+
+def one_of(term: Any, states: Sequence[TransactionState]) -> Any:
+    """A state's term is one of some states."""
+    return z3.Or(*(term == int(state) for state in states))
+
+
+# --- a record as terms --------------------------------------------------------------------------------------------
+
+SORTS = {field.name: z3.IntSort() for field in fields(TransactionMetadata)}
+SORTS |= {"failed_fence": z3.BoolSort(), "partitions": SETS}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTerms:
+    """What the coordinator knows of a transactional.id, as terms: field -> term."""
+
+    of: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.of[name]
+
+
+@cache
+def any_terms(name: str) -> RecordTerms:
+    """A record about which nothing is known."""
+    return RecordTerms({field: z3.Const(f"{name}_{field}", sort) for field, sort in SORTS.items()})
+
+
+_AT = {field: z3.Function(f"tail_{field}", z3.IntSort(), sort) for field, sort in SORTS.items()}
+
+
+def tail_terms(place: Any) -> RecordTerms:
+    """The record at a place of the tail, before the action."""
+    return RecordTerms({field: function(place) for field, function in _AT.items()})
+
+
+def set_term(value: Any) -> Any:
+    """The term of a set of partitions."""
+    if isinstance(value, AnyPartitions):
+        return value.term
+    term = NO_PARTITIONS
+    for partition in value:
+        term = z3.Store(term, term_of(partition), True)
+    return term
+
+
+def field_term(name: str, value: Any) -> Any:
+    """The term of a record's field."""
+    if name == "pending":
+        return NO_STATE if value is None else z3.IntVal(int(value))
+    return set_term(value) if name == "partitions" else term_of(value)
+
+
+def terms_of(record: Any) -> RecordTerms:
+    """A record of the reference, as terms."""
+    if type(record) is AnyRecord:
+        return record.terms
+    return RecordTerms({name: field_term(name, getattr(record, name)) for name in SORTS})
+
+
+def either(condition: Any, yes: RecordTerms, no: RecordTerms) -> RecordTerms:
+    """One of two records."""
+    return RecordTerms({field: z3.If(condition, yes[field], no[field]) for field in SORTS})
+
+
+class AnyPartitions:
+    """A set of any number of partitions."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, term: Any) -> None:
+        self.term = term
+
+    def __contains__(self, partition: Any) -> bool:
+        return bool(Condition(z3.Select(self.term, term_of(partition))))
+
+    def __bool__(self) -> bool:
+        return bool(Condition(self.term != NO_PARTITIONS))
+
+    def __eq__(self, other: object) -> Any:
+        return Condition(self.term == set_term(other))
+
+    def __or__(self, other: Any) -> "AnyPartitions":
+        term = self.term
+        for partition in other:
+            term = z3.Store(term, term_of(partition), True)
+        return AnyPartitions(term)
+
+    def __sub__(self, other: Any) -> "AnyPartitions":
+        term = self.term
+        for partition in other:
+            term = z3.Store(term, term_of(partition), False)
+        return AnyPartitions(term)
+
+
+def chosen(term: Any, names: Sequence[Any]) -> Any:
+    """What a code stands for: the execution forks, once for each that is possible."""
+    return next(name for place, name in enumerate(names) if Condition(term == place))
+
+
+class AnyRecord:
+    """A ``TransactionMetadata`` whose fields are terms; its states are chosen where the code looks at them.
+
+    ``dataclasses.replace`` calls an instance's class with the changes and with all other fields; here it calls
+    :meth:`changed` with the changes alone, so that no state is chosen that nobody looks at.
+    """
+
+    __dataclass_fields__: Mapping[str, Any] = {}
+
+    def __init__(self, terms: RecordTerms) -> None:
+        self.terms = terms
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return self.changed
+
+    def changed(self, **changes: Any) -> "AnyRecord":
+        """The same record with other values of some fields."""
+        return AnyRecord(RecordTerms({**self.terms.of, **{n: field_term(n, value) for n, value in changes.items()}}))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in SORTS:
+            raise AttributeError(name)
+        term = self.terms[name]
+        if name == "state":
+            return chosen(term, STATES)
+        if name == "pending":
+            return None if Condition(term == NO_STATE) else chosen(term, STATES)
+        if name == "partitions":
+            return AnyPartitions(term)
+        return Condition(term) if name == "failed_fence" else Number(term)
+
+
+class AnyAppending:
+    """An ``Appending`` of any request, or with a request that the code has put in its place."""
+
+    __dataclass_fields__: Mapping[str, Any] = {}
+
+    def __init__(self, request: str | None = None) -> None:
+        self.given = request
+        self.asked = Identity(producer_id=Number(z3.Int("appending_id")), epoch=Number(z3.Int("appending_epoch")))  # type: ignore[arg-type]
+        self.record = AnyRecord(any_terms("appending"))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return AnyAppending  # called by dataclasses.replace, with the changes alone
+
+    @property
+    def request(self) -> str:
+        """What it is for."""
+        return self.given or str(chosen(REQUEST, REQUESTS))
+
+
+class AnyFencing:
+    """Who waits for the second half of a fence."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> Any:
+        return Condition(FENCINGS.index(str(other)) == FENCING)
+
+    def __ne__(self, other: object) -> Any:
+        return Condition(FENCINGS.index(str(other)) != FENCING)
+
+
+class AnyVersions:
+    """The transaction versions of requests: 1, and 2 if that is the server's."""
+
+    def __contains__(self, version: int) -> bool:
+        return bool(Condition(version <= SERVER))
+
+
+class AnyHistory:
+    """What has been noted so far, and the entries that an action adds."""
+
+    def __init__(self, added: tuple[Any, ...] = ()) -> None:
+        self.added = added
+
+    def __or__(self, other: Any) -> "AnyHistory":
+        return AnyHistory((*self.added, *other))
+
+
+# --- the records that are not replicated ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Some places of the tail, without its first one, in a sequence that the reference has made of it."""
+
+    start: Any
+    stop: Any
+
+
+class AnyTail:
+    """Records of any number, from one place to another, and perhaps one more behind the ``STOP`` of all.
+
+    Iterated, it gives its first record and a :class:`Segment` that stands for all others.
+    """
+
+    def __init__(self, start: Any, stop: Any, behind: Any = None) -> None:
+        self.start, self.stop, self.behind = start, stop, behind
+
+    def at(self, place: Any) -> RecordTerms:
+        """The record at a place."""
+        if self.behind is None:
+            return tail_terms(place)
+        return either(place == STOP, terms_of(self.behind), tail_terms(place))
+
+    def __bool__(self) -> bool:
+        return bool(Condition(self.stop > self.start))
+
+    def __iter__(self) -> Iterator[Any]:
+        if self:
+            yield AnyRecord(self.at(self.start))
+            if Condition(self.stop > self.start + 1):
+                yield Segment(self.start + 1, self.stop)
+
+    def __len__(self) -> int:
+        return 0  # Python wants a number here; whoever compares it with AnyKept gets a term
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return AnyTail(self.start, self.start + KEPT, self.behind)
+        assert key == -1, "only the last record is looked up by its place"
+        return AnyRecord(self.at(self.stop - 1))
+
+
+class AnyKept:
+    """How many of the records that are not replicated a new coordinator has."""
+
+    def __init__(self, unreplicated: Callable[[], AnyTail]) -> None:
+        self.unreplicated = unreplicated
+
+    def __le__(self, other: object) -> Any:
+        found = self.unreplicated()
+        return Condition(z3.And(KEPT >= 0, found.stop - found.start >= KEPT))
+
+
+@dataclass(frozen=True, slots=True)
+class TailView:
+    """A tail as the invariant sees it: its ends, and the record at each place."""
+
+    start: Any
+    stop: Any
+    at: Callable[[Any], RecordTerms]
+
+
+def tail_view(tail: Any) -> TailView:
+    """What the reference returns as its tail: a stand-in, or a sequence of records with one segment or none."""
+    if isinstance(tail, AnyTail):
+        return TailView(tail.start, tail.stop, tail.at)
+    parts = list(tail)
+    segment = next((part for part in parts if isinstance(part, Segment)), Segment(START + 1, START + 1))
+    if not any(isinstance(part, Segment) for part in parts):
+        segment = Segment(START, START)
+    before = parts.index(segment) if segment in parts else 0
+    begins = segment.start - before
+    placed = [(begins + n, terms_of(part)) for n, part in enumerate(parts[:before])]
+    rest = [part for part in parts[before:] if not isinstance(part, Segment)]
+    placed += [(segment.stop + n, terms_of(part)) for n, part in enumerate(rest)]
+
+    def at(place: Any) -> RecordTerms:
+        found = tail_terms(place)
+        for known, terms in placed:
+            found = either(place == known, terms, found)
+        return found
+
+    return TailView(begins, segment.stop + len(rest), at)
+
+
+# --- the machine on terms -------------------------------------------------------------------------------------------
+
+
+def machine_for(overrides: Mapping[str, str]) -> type[TransactionCoordinator]:
+    """The reference's machine, mutated or not, whose unreplicated records are a stand-in."""
+    machine: Any = mutated(TransactionCoordinator, overrides) if overrides else TransactionCoordinator
+
+    def unbounded_unreplicated(state: Any) -> AnyTail:
+        assert isinstance(state.tail, AnyTail)
+        if state.is_idle():
+            return state.tail
+        return AnyTail(START, STOP + 1, state.rules.in_log(state.appending.record))
+
+    members = {name: merged(getattr(machine.LIMITS, name)) for name in MERGED}
+    rules = type("Rules", (machine.LIMITS,), {"__slots__": (), **members})
+    attributes: dict[str, Any] = {"__slots__": (), "LIMITS": rules, "unreplicated": unbounded_unreplicated}
+    found: type[TransactionCoordinator] = type("TransactionCoordinator", (machine,), attributes)
+    return found
+
+
+NO_ANSWER: Any = None  # the answer to an earlier request plays no part
+
+
+def any_state(machine: type[TransactionCoordinator]) -> TransactionCoordinator:
+    """A state about which nothing is known."""
+    constants: Any = Constants(
+        producer_ids=frozenset(),
+        max_epoch=Number(MAX_EPOCH),  # type: ignore[arg-type]
+        partitions=frozenset(),
+        versions=AnyVersions(),  # type: ignore[arg-type]
+        faults=FAULTS,
+        max_faults=Number(MAX_FAULTS),  # type: ignore[arg-type]
+    )
+    asked = Identity(producer_id=Number(z3.Int("given_asked_id")), epoch=Number(z3.Int("given_asked_epoch")))  # type: ignore[arg-type]
+    given = Given(producer_id=Number(z3.Int("given_id")), epoch=Number(z3.Int("given_epoch")), asked=asked)  # type: ignore[arg-type]
+    stand_ins: dict[str, Any] = {
+        "metadata": AnyRecord(any_terms("memory")),
+        "appending": AnyAppending(),
+        "durable": AnyRecord(any_terms("durable")),
+        "tail": AnyTail(START, STOP),
+        "loading": Condition(LOADING),
+        "to_mark": AnyPartitions(z3.Const("to_mark", SETS)),
+        "fencing": AnyFencing(),
+        "markers": AnyHistory(),
+        "told": AnyHistory(),
+        "allocated": Number(ALLOCATED),
+        "faults": Number(FAULTS_SO_FAR),
+    }
+    return machine(constants=constants, given=given, answer=NO_ANSWER, **stand_ins)
+
+
+# --- a state as the invariant sees it -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A state as the invariant sees it; ``noted`` says of a number and a decision whether anybody has seen it."""
+
+    memory: RecordTerms
+    request: Any
+    asked: tuple[Any, Any]
+    appending: RecordTerms
+    durable: RecordTerms
+    tail: TailView
+    loading: Any
+    fencing: Any
+    given: tuple[Any, Any]
+    allocated: Any
+    noted: Callable[[Any, Any], Any]
+
+    def terms(self) -> list[Any]:
+        """What tells it from another one."""
+        terms = [self.request, *self.asked, self.loading, self.fencing, *self.given, self.allocated, self.noted(*ONE)]
+        terms += [self.tail.start, self.tail.stop]
+        for record in (self.memory, self.appending, self.durable, self.tail.at(PLACE)):
+            terms += [record[name] for name in SORTS]
+        return terms
+
+
+def view_of(state: TransactionCoordinator, noted: Callable[[Any, Any], Any]) -> View:
+    """What the reference returns, as terms."""
+    appending: Any = state.appending
+    fencing: Any = state.fencing
+    given, entries = state.given, list[Any]()
+    histories: tuple[Any, Any] = (state.markers, state.told)
+    for history in histories:
+        entries += list(history.added) if isinstance(history, AnyHistory) else list(history)
+
+    def noted_after(number: Any, commit: Any) -> Any:
+        new = [z3.And(number == term_of(e.number), commit == term_of(e.commit)) for e in entries]
+        return z3.Or(noted(number, commit), *new)
+
+    return View(
+        memory=terms_of(state.metadata),
+        request=REQUEST if isinstance(appending, AnyAppending) else z3.IntVal(REQUESTS.index(appending.request)),
+        asked=(term_of(appending.asked.producer_id), term_of(appending.asked.epoch)),
+        appending=terms_of(appending.record),
+        durable=terms_of(state.durable),
+        tail=tail_view(state.tail),
+        loading=term_of(state.loading),
+        fencing=FENCING if isinstance(fencing, AnyFencing) else z3.IntVal(FENCINGS.index(fencing)),
+        given=(term_of(given.producer_id), term_of(given.epoch)),
+        allocated=term_of(state.allocated),
+        noted=noted_after,
+    )
+
+
+BEFORE = view_of(any_state(TransactionCoordinator), NOTED)
+
+# The places of the tail at which the hypotheses are taken.
+PLACES = (PLACE, START, STOP - 1, START + KEPT - 1, PLACE - 1)
+
+
+def is_request(view: View, *names: str) -> Any:
+    """The record on its way is for one of some requests."""
+    return z3.Or(*(view.request == REQUESTS.index(name) for name in names))
+
+
+def in_tail(view: View, place: Any) -> Any:
+    """A place is one of the tail's."""
+    return z3.And(place >= view.tail.start, place < view.tail.stop)
+
+
+def each_record(view: View, place: Any, holds: Callable[[RecordTerms], Any]) -> Any:
+    """Something holds of every record: in memory, on its way, replicated, and in the tail."""
+    return z3.And(
+        holds(view.memory),
+        z3.Implies(z3.Not(is_request(view, NOTHING)), holds(view.appending)),
+        holds(view.durable),
+        z3.Implies(in_tail(view, place), holds(view.tail.at(place))),
+    )
+
+
+def state_is(record: RecordTerms, *states: TransactionState) -> Any:
+    """A record's state is one of some."""
+    return one_of(record["state"], states)
+
+
+def decides(record: RecordTerms, commit: Any) -> Any:
+    """A record is of a transaction that ends this way, or has ended."""
+    commit_states = state_is(record, PREPARED[True], COMPLETED[True])
+    return z3.If(commit, commit_states, state_is(record, PREPARED[False], COMPLETED[False]))
+
+
+def is_settled(record: RecordTerms, number: Any, commit: Any) -> Any:
+    """A record is of a later transaction, of the decided one, or of what comes after it without a new one."""
+    same = z3.Or(decides(record, commit), state_is(record, EMPTY, DEAD))
+    return z3.Or(record["number"] > number, z3.And(record["number"] == number, same))
+
+
+def goes_on(record: RecordTerms) -> tuple[Any, Any]:
+    """The identity with which the producer goes on after a record."""
+    rotates = record["next_producer_id"] != -1
+    return z3.If(rotates, record["next_producer_id"], record["producer_id"]), z3.If(rotates, 0, record["epoch"])
+
+
+def is_not_newer(one: tuple[Any, Any], other: tuple[Any, Any]) -> Any:
+    """An identity is the same as another one, or of an earlier epoch or producer id."""
+    return z3.Or(one[0] < other[0], z3.And(one[0] == other[0], one[1] <= other[1]))
+
+
+def is_older(one: tuple[Any, Any], other: tuple[Any, Any]) -> Any:
+    """An identity is of an earlier epoch or producer id than another one."""
+    return z3.Or(one[0] < other[0], z3.And(one[0] == other[0], one[1] < other[1]))
+
+
+Formula = Callable[[View, Any, tuple[Any, Any], tuple[Any, Any]], Any]  # of a state, a place, two entries of the past
+
+
+def decision_is_final(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001 - one signature for all
+    """See ``INVARIANT``."""
+    both = z3.And(view.noted(*one), view.noted(*other), one[0] == other[0])
+    return z3.Implies(both, one[1] == other[1])
+
+
+def noted_is_settled(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+    return z3.Implies(view.noted(*one), each_record(view, i, lambda record: is_settled(record, *one)))
+
+
+def memory_is_settled(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+
+    def follows(commit: bool) -> Any:
+        settled = each_record(view, i, lambda record: is_settled(record, view.memory["number"], z3.BoolVal(commit)))
+        return z3.Implies(z3.And(z3.Not(view.loading), decides(view.memory, z3.BoolVal(commit))), settled)
+
+    return z3.And(follows(True), follows(False))
+
+
+def memory_goes_on(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+    decided = state_is(view.memory, *PREPARED.values(), *COMPLETED.values())
+    mine = goes_on(view.memory)
+    later = each_record(view, i, lambda r: z3.Or(state_is(r, DEAD), is_not_newer(mine, goes_on(r))))
+    return z3.Implies(z3.And(z3.Not(view.loading), decided), later)
+
+
+def loading_is_tail(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+    last = view.tail.at(view.tail.stop - 1)
+    kept = [view.memory[name] == last[name] for name in ("state", "number", "producer_id", "next_producer_id", "epoch")]
+    idle = z3.And(view.request == 0, view.fencing == 0)
+    return z3.Implies(view.loading, z3.And(view.tail.stop > view.tail.start, idle, *kept))
+
+
+def prepared_is_pending(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+    pending = [
+        z3.Implies(state_is(view.memory, PREPARED[commit]), view.memory["pending"] == int(COMPLETED[commit]))
+        for commit in (True, False)
+    ]
+    return z3.And(*pending)
+
+
+def appending_is_pending(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+    return z3.Implies(view.request != 0, view.memory["pending"] == view.appending["state"])
+
+
+def appending_is_as_asked(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+    states = {INIT: (EMPTY,), ADD: (ONGOING,), END: tuple(PREPARED.values()), EXPIRY: (DEAD,)}
+    states |= {INIT_FENCES: (PREPARED[False],), TIMEOUT: (PREPARED[False],), COMPLETE: tuple(COMPLETED.values())}
+    found = [z3.Implies(is_request(view, name), state_is(view.appending, *given)) for name, given in states.items()]
+    return z3.And(*found)
+
+
+def fence_is_of_open(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+    return z3.Implies(view.memory["pending"] == int(FENCE), state_is(view.memory, ONGOING))
+
+
+def log_has_nothing_pending(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+    appending = z3.Implies(view.request != 0, view.appending["pending"] == NO_STATE)
+    tail = z3.Implies(in_tail(view, i), view.tail.at(i)["pending"] == NO_STATE)
+    return z3.And(appending, view.durable["pending"] == NO_STATE, tail)
+
+
+def versions_are_served(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+    return z3.Implies(is_request(view, END), view.appending["version"] <= SERVER)
+
+
+def given_is_known(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+    return each_record(view, i, lambda r: z3.Or(state_is(r, DEAD), is_not_newer(view.given, goes_on(r))))
+
+
+def ids_are_allocated(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+
+    def allocated(record: RecordTerms) -> Any:
+        is_one = z3.Or(record["producer_id"] >= 0, state_is(record, DEAD))
+        bounds = [record[name] < view.allocated for name in ("producer_id", "next_producer_id")]
+        return z3.And(is_one, record["next_producer_id"] >= -1, *bounds)
+
+    return z3.And(view.allocated >= 0, view.given[0] < view.allocated, each_record(view, i, allocated))
+
+
+def next_id_is_of_prepared(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+    return each_record(view, i, lambda r: z3.Or(r["next_producer_id"] == -1, state_is(r, *PREPARED.values())))
+
+
+def epochs_are_bounded(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+
+    def bounded(record: RecordTerms) -> Any:
+        return z3.And(record["epoch"] <= MAX_EPOCH, z3.Implies(SERVER == 2, goes_on(record)[1] < MAX_EPOCH))
+
+    return each_record(view, i, bounded)
+
+
+def last_epoch_is_not_presented(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+
+    def forgotten(record: RecordTerms) -> Any:
+        return z3.Implies(z3.And(SERVER == 1, record["epoch"] == MAX_EPOCH), record["last_epoch"] == -1)
+
+    return each_record(view, i, forgotten)
+
+
+def init_is_newer(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """See ``INVARIANT``."""
+    identity = (view.appending["producer_id"], view.appending["epoch"])
+    asks_anew = z3.And(is_request(view, INIT), view.asked[0] == -1, view.asked[1] == -1)
+    return z3.And(
+        z3.Implies(asks_anew, is_older(view.given, identity)),
+        z3.Implies(is_request(view, INIT), view.appending["epoch"] < MAX_EPOCH),
+    )
+
+
+INVARIANT: tuple[tuple[Conjunct, Formula], ...] = tuple(
+    (Conjunct(name=name, says=says, documentation=formula is prepared_is_pending), formula)
+    for name, says, formula in (
+        ("DecisionIsFinal", "No transaction is committed here and aborted there, by a marker or an answer.",
+         decision_is_final),
+        ("NotedIsSettled", "Behind what anybody has seen the log has nothing else of that transaction.",
+         noted_is_settled),
+        ("MemoryIsSettled", "A decision in memory, once it is replicated, is settled in every record.",
+         memory_is_settled),
+        ("MemoryGoesOn", "After it every record goes on with its identity or a newer one.", memory_goes_on),
+        ("LoadingIsTail", "A new coordinator knows the last unreplicated record, and waits.", loading_is_tail),
+        ("PreparedIsPending", "What is decided is being completed as decided.", prepared_is_pending),
+        ("AppendingIsPending", "The state of a record on its way is pending.", appending_is_pending),
+        ("AppendingIsAsAsked", "A record on its way leads to the state that its request asks for.",
+         appending_is_as_asked),
+        ("FenceIsOfOpen", "A fence is of an open transaction.", fence_is_of_open),
+        ("LogHasNothingPending", "Pending is known in memory only.", log_has_nothing_pending),
+        ("VersionsAreServed", "An end is of a version that the server has.", versions_are_served),
+        ("GivenIsKnown", "No record goes on with less than what a client was given.", given_is_known),
+        ("IdsAreAllocated", "Every producer id was handed out.", ids_are_allocated),
+        ("NextIdIsOfPrepared", "A next producer id waits for a transaction to end.", next_id_is_of_prepared),
+        ("EpochsAreBounded", "No epoch is above the largest; in version 2 nobody goes on with that.",
+         epochs_are_bounded),
+        ("LastEpochIsNotPresented", "In version 1 nobody may present the epoch before the largest.",
+         last_epoch_is_not_presented),
+        ("InitIsNewer", "InitProducerId is about to give something new, below the largest epoch.", init_is_newer),
+    )
+)  # fmt: skip
+CONJUNCTS = tuple(conjunct for conjunct, _ in INVARIANT)
+
+
+@cache
+def hypotheses() -> dict[str, list[Any]]:
+    """The invariant before, at the places and entries that matter."""
+    found: dict[str, list[Any]] = {}
+    for conjunct, formula in INVARIANT:
+        pairs = ((ONE, OTHER), (OTHER, ONE))
+        found[conjunct.name] = [formula(BEFORE, i, one, other) for i in PLACES for one, other in pairs]
+    return found
+
+
+@cache
+def typing() -> list[Any]:
+    """Facts that need no proof: codes stand for something, and the constants are as the model has them."""
+    records = [BEFORE.memory, BEFORE.appending, BEFORE.durable, *(tail_terms(place) for place in (*PLACES, STOP))]
+    found = [MAX_EPOCH >= 2, z3.Or(SERVER == 1, SERVER == 2), START <= STOP]
+    found += [z3.And(code >= 0, code < len(names)) for code, names in ((REQUEST, REQUESTS), (FENCING, FENCINGS))]
+    for record in records:
+        found += [record["state"] >= 0, record["state"] < len(STATES)]
+        found += [record["pending"] >= -1, record["pending"] < len(STATES)]
+    return found
+
+
+def is_rightful(act: Action) -> list[Any]:
+    """A request as the model allows it."""
+    least = -1 if act.name == "HandleInitProducerId" else 0
+    version = z3.And(ASKED["version"] >= 1, ASKED["version"] <= SERVER)
+    bounds = z3.And(ASKED["epoch"] >= least, ASKED["epoch"] <= MAX_EPOCH, ASKED["producer_id"] >= least)
+    return [bounds, version] if act.domains else []
+
+
+# --- actions --------------------------------------------------------------------------------------------------------
+
+_ARGUMENTS = {
+    "RequestProducerIds": "producer_id", "ProducerIds": "producer_id", "RequestEpochs": "epoch", "Epochs": "epoch",
+    "Partitions": "partition", "Versions": "version",
+}  # fmt: skip
+
+
+def run_action(machine: type[TransactionCoordinator], act: Action) -> list[Outcome]:
+    """Every way through an action of the reference, from any state, for any request."""
+
+    def run() -> TransactionCoordinator:
+        state = any_state(machine)
+        arguments: list[Any] = []
+        for domain in act.domains:
+            if domain == "BOOLEAN":
+                arguments.append(bool(Condition(ASKED_COMMIT)))
+            elif domain == "Kept":
+                arguments.append(AnyKept(state.unreplicated))  # type: ignore[arg-type]
+            else:
+                arguments.append(Number(ASKED[_ARGUMENTS[domain]]))
+        after: TransactionCoordinator = getattr(state, act.method)(*arguments)
+        return after
+
+    found = explore(run, typing())
+    return [outcome for outcome in found if not isinstance(outcome.error, NotEnabled)]
+
+
+def grouped(outcomes: Sequence[Outcome]) -> list[tuple[Any, View]]:
+    """The states after, each once, with the condition under which an action leads there."""
+    found: dict[tuple[int, ...], tuple[list[Any], View, list[Any]]] = {}
+    for outcome in outcomes:
+        if outcome.error is None:
+            view = view_of(outcome.value, NOTED)
+            terms = view.terms()  # kept: z3 gives the id of a term that is gone to another one
+            key = tuple(term.get_id() for term in terms)
+            found.setdefault(key, ([], view, terms))[0].append(outcome.condition)
+    return [(disjunction(conditions), view) for conditions, view, _ in found.values()]
+
+
+def crashed(outcome: Outcome) -> Any:
+    """The action goes this way, and has no value."""
+    if outcome.error is not None:
+        return outcome.condition
+    return z3.And(outcome.condition, z3.BoolVal(False) if outcome.crashed is None else outcome.crashed)
+
+
+def consecution(act: Action, outcomes: Sequence[Outcome]) -> Iterator[Query]:
+    """An action keeps each conjunct."""
+    known, facts = hypotheses(), [*typing(), *is_rightful(act)]
+    after = grouped(outcomes)
+    crashes = [crashed(outcome) for outcome in outcomes]
+    for conjunct, formula in INVARIANT:
+        wrong = [z3.And(condition, z3.Not(formula(view, PLACE, ONE, OTHER))) for condition, view in after]
+        yield Query(
+            kind="consecution",
+            step=act.name,
+            goal=conjunct,
+            hypotheses=known,
+            facts=facts,
+            negated=disjunction([*crashes, *wrong]),
+            tell=Story(act, tuple(outcomes), conjunct),
+            readable=READABLE,
+        )
+
+
+def witness(act: Action, outcomes: Sequence[Outcome]) -> Query:
+    """The action can be taken, without an error in its answer: what is proved of it is not empty."""
+    goal = Conjunct(name="IsTaken", says="The invariant and the action do not contradict each other.")
+    taken = [o for o in outcomes if not o.error and (o.value.answer is NO_ANSWER or not o.value.answer.error)]
+    return Query(
+        kind="witness",
+        step=act.name,
+        goal=goal,
+        hypotheses=hypotheses(),
+        facts=[*typing(), *is_rightful(act)],
+        negated=disjunction([o.condition for o in taken]),
+        tell=Story(None, (), goal),
+    )
+
+
+def initiation(machine: type[TransactionCoordinator]) -> Iterator[Query]:
+    """The initial state has each conjunct."""
+    constants = Constants(
+        producer_ids=frozenset(), max_epoch=2, partitions=frozenset(), versions=frozenset(), faults=FAULTS, max_faults=0
+    )
+    view = view_of(machine.initial(constants), lambda number, commit: z3.BoolVal(False))  # noqa: ARG005
+    for conjunct, formula in INVARIANT:
+        yield Query(
+            kind="initiation",
+            step="Init",
+            goal=conjunct,
+            hypotheses={},
+            facts=[MAX_EPOCH >= 2, z3.Or(SERVER == 1, SERVER == 2)],
+            negated=z3.Not(formula(view, PLACE, ONE, OTHER)),
+            tell=Story(None, (), conjunct),
+        )
+
+
+# --- properties -----------------------------------------------------------------------------------------------------
+
+
+def only_forward(after: View, state: TransactionCoordinator) -> Any:  # noqa: ARG001 - one signature for all
+    """See ``STEPS``."""
+    return is_not_newer(BEFORE.given, after.given)
+
+
+def handed_out_once(after: View, state: TransactionCoordinator) -> Any:
+    """See ``STEPS``."""
+    answer = state.answer
+    if answer is NO_ANSWER or answer.request != INIT or answer.error is not ErrorCode.NONE:
+        return z3.BoolVal(True)
+    anew = z3.And(BEFORE.asked[0] == -1, BEFORE.asked[1] == -1)
+    return z3.Implies(anew, is_older(BEFORE.given, after.given))
+
+
+def given_is_below_last(after: View, state: TransactionCoordinator) -> Any:
+    """See ``STEPS``."""
+    changed = z3.Or(*(new != old for new, old in zip(after.given, BEFORE.given, strict=True)))
+    new_markers = [term_of(marker.epoch) <= MAX_EPOCH for marker in state.markers.added]  # type: ignore[attr-defined]
+    return z3.And(z3.Implies(changed, after.given[1] < MAX_EPOCH), *new_markers)
+
+
+def given_at_rest(after: View, state: TransactionCoordinator) -> Any:
+    """See ``STEPS``."""
+    answer = state.answer
+    gives = answer is not NO_ANSWER and answer.request == INIT and answer.error is ErrorCode.NONE
+    at_rest = z3.And(state_is(after.durable, EMPTY), after.tail.stop == after.tail.start)
+    return at_rest if gives else z3.BoolVal(True)
+
+
+def noted_is_durable(after: View, state: TransactionCoordinator) -> Any:
+    """See ``STEPS``."""
+    entries = [*state.markers.added, *state.told.added]  # type: ignore[attr-defined]
+    numbers = [(term_of(entry.number), term_of(entry.commit)) for entry in entries]
+    return z3.And(*(is_settled(after.durable, number, commit) for number, commit in numbers))
+
+
+STEPS: tuple[tuple[Conjunct, Callable[[View, TransactionCoordinator], Any]], ...] = (
+    (Conjunct(name="OnlyForward", says="What clients are given never goes back."), only_forward),
+    (
+        Conjunct(
+            name="HandedOutOnce",
+            says="InitProducerId gives a producer id and epoch once, but for a client that says what it had before.",
+        ),
+        handed_out_once,
+    ),
+    (
+        Conjunct(
+            name="GivenIsBelowLast", says="Nobody is given the largest epoch, and no marker has an epoch above it."
+        ),
+        given_is_below_last,
+    ),
+    (
+        Conjunct(name="GivenAtRest", says="InitProducerId gives nothing before the log says that nothing is open."),
+        given_at_rest,
+    ),
+    (
+        Conjunct(name="NotedIsDurable", says="A marker or an answer comes after its decision is replicated."),
+        noted_is_durable,
+    ),
+)
+
+
+def safety(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
+    """The invariant gives the properties of a state and of each step."""
+    known = hypotheses()
+    final, holds = INVARIANT[0]
+    yield Query(
+        kind="safety", step=final.name, goal=final, hypotheses=known, facts=typing(),
+        negated=z3.Not(holds(BEFORE, PLACE, ONE, OTHER)), tell=Story(None, (), final), readable=READABLE,
+    )  # fmt: skip
+    for conjunct, step_holds in STEPS:
+        for act, outcomes in runs.items():
+            views = [(outcome, view_of(outcome.value, NOTED)) for outcome in outcomes if outcome.error is None]
+            wrong = [z3.And(o.condition, z3.Not(step_holds(after, o.value))) for o, after in views]
+            wrong = [formula for formula in wrong if not z3.is_false(z3.simplify(formula))]
+            if wrong:
+                yield Query(
+                    kind="safety", step=conjunct.name, goal=conjunct, hypotheses=known,
+                    facts=[*typing(), *is_rightful(act)], negated=disjunction(wrong),
+                    tell=Story(act, tuple(outcomes), conjunct), readable=READABLE,
+                )  # fmt: skip
+
+
+# --- a solution as text ---------------------------------------------------------------------------------------------
+
+READABLE = (
+    START == 0, STOP <= 2, ALLOCATED <= 4, MAX_EPOCH <= 5,
+    *(z3.And(record[name] >= -1, record[name] <= 5)
+      for record in (BEFORE.memory, BEFORE.appending, BEFORE.durable, tail_terms(z3.IntVal(0)))
+      for name in ("number", "epoch", "producer_id", "next_producer_id")),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Tells a solution: the state before, the action, the state after, and what is broken."""
+
+    action: Action | None
+    outcomes: tuple[Outcome, ...]
+    conjunct: Conjunct
+
+    def __call__(self, model: Any) -> str:
+        """The text."""
+        lines = ["before", *self._state(model, BEFORE)]
+        if self.action is not None:
+            request = ", ".join(f"{name} {_value(model, term)}" for name, term in ASKED.items())
+            lines.append(f"action: {self.action.name}({request if self.action.domains else ''})")
+            taken = next((o for o in self.outcomes if z3.is_true(model.eval(o.condition, model_completion=True))), None)
+            if taken is not None and taken.error is None:
+                answer = taken.value.answer
+                lines += [f"answer: {answer.error.name} to {answer.request}"] if answer is not NO_ANSWER else []
+                lines += ["after", *self._state(model, view_of(taken.value, NOTED))]
+            elif taken is not None:
+                lines.append(f"the reference raises {type(taken.error).__name__}: {taken.error}")
+        lines.append(f"broken: {self.conjunct.name}. {self.conjunct.says}")
+        return "\n".join(lines)
+
+    @staticmethod
+    def _state(model: Any, view: View) -> list[str]:
+        request = REQUESTS[_value(model, view.request)]
+        lines = [f"  memory: {_record(model, view.memory)}"]
+        lines += [f"  on its way for {request}: {_record(model, view.appending)}"] if request != NOTHING else []
+        lines.append(f"  replicated: {_record(model, view.durable)}")
+        first, behind = _value(model, view.tail.start), _value(model, view.tail.stop)
+        shown = range(first, min(behind, first + 3))
+        lines += [f"  behind it: {_record(model, view.tail.at(z3.IntVal(place)))}" for place in shown]
+        loading = "loads, " if z3.is_true(model.eval(view.loading, model_completion=True)) else ""
+        given = f"{_value(model, view.given[0])} in epoch {_value(model, view.given[1])}"
+        lines.append(f"  the coordinator: {loading}has given producer id {given}")
+        for number, commit in (ONE, OTHER):
+            if z3.is_true(model.eval(view.noted(number, commit), model_completion=True)):
+                way = "commit" if z3.is_true(model.eval(commit, model_completion=True)) else "abort"
+                lines.append(f"  seen: {way} of transaction {_value(model, number)}")
+        return lines
+
+
+def _value(model: Any, term: Any) -> int:
+    return int(model.eval(term, model_completion=True).as_long())
+
+
+def _record(model: Any, record: RecordTerms) -> str:
+    state, pending = _value(model, record["state"]), _value(model, record["pending"])
+    named = STATES[state].name + (f" (to {STATES[pending].name})" if pending >= 0 else "")
+    names = ("number", "producer_id", "next_producer_id", "epoch", "last_epoch")
+    return f"{named}, " + ", ".join(f"{name.replace('_', ' ')} {_value(model, record[name])}" for name in names)
+
+
+# --- the proof ------------------------------------------------------------------------------------------------------
+
+
+def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
+    """All queries, with some rules replaced by mutants or none."""
+    machine = machine_for(overrides)
+    yield from initiation(machine)
+    runs = {}
+    for act in actions(machine):
+        runs[act] = run_action(machine, act)
+        yield from consecution(act, runs[act])
+        yield witness(act, runs[act])
+    yield from safety(runs)
+
+
+MUTANTS = (
+    "FenceKeepsProducerId", "NoNextProducerId", "ToldOldProducerId", "OneProducerIdInLog", "CommitLost",
+    "AnsweredBeforeAbort", "DecisionGivenUp", "PreparedIsLeft", "AbortAfterFailedMarker", "ActsOnLoaded",
+    "StaleAppendTaken", "AddWhileEnding",
+)  # fmt: skip
+PROOF = Proof(
+    name="coordinator",
+    title="a decision is final, and no epoch is handed out twice, through any failover and for every largest epoch",
+    model="TransactionCoordinator",
+    conjuncts=CONJUNCTS,
+    queries=queries,
+    mutants=MUTANTS,
+)

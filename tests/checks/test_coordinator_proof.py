@@ -1,0 +1,116 @@
+"""The coordinator's proof holds, it can fail, and what it takes for granted is compared with the reference."""
+
+import pytest
+import z3
+
+from kafka_eos.errors import NotEnabled
+from kafka_eos.machine import actions
+from kafka_eos.transaction_coordinator import NO_EPOCH, Constants, TransactionCoordinator
+from kafka_eos_checks.models import Registry
+from kafka_eos_checks.proofs import coordinator
+from kafka_eos_checks.proofs.induction import Proof, Query, ask, discharge, minimal
+from kafka_eos_checks.proofs.symbolic import Condition, Number, explore
+from kafka_eos_checks.verdict import Verdict
+
+CONSTANTS = Constants(
+    producer_ids=frozenset({0}),
+    max_epoch=2,
+    partitions=frozenset({"p"}),
+    versions=frozenset({1, 2}),
+    faults=coordinator.FAULTS,
+    max_faults=2,
+)
+
+
+@pytest.fixture(scope="module")
+def queries() -> list[Query]:
+    return list(coordinator.queries({}))
+
+
+@pytest.fixture(scope="module")
+def proof(queries: list[Query]) -> Proof:
+    return Proof(
+        name="coordinator",
+        title="",
+        model="TransactionCoordinator",
+        conjuncts=coordinator.CONJUNCTS,
+        queries=lambda _: iter(queries),
+    )
+
+
+@pytest.fixture(scope="module")
+def verdicts(proof: Proof) -> list[Verdict]:
+    return list(discharge(proof))
+
+
+def test_a_decision_is_final_and_no_epoch_is_handed_out_twice(verdicts: list[Verdict]) -> None:
+    assert [verdict.name for verdict in verdicts if not verdict.ok] == []
+
+
+def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
+    proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
+    every = {(act.name, conjunct.name) for act in actions(TransactionCoordinator) for conjunct in coordinator.CONJUNCTS}
+    assert proved == every
+    witnessed = {query.step for query in queries if query.kind == "witness"}
+    assert witnessed == {act.name for act in actions(TransactionCoordinator)}
+
+
+def test_each_conjunct_of_the_invariant_is_needed(proof: Proof) -> None:
+    assert [verdict.name for verdict in minimal(proof) if not verdict.ok] == []
+
+
+@pytest.mark.parametrize(
+    ("mutant", "step", "goal"),
+    [
+        ("AbortAfterFailedMarker", "WriteMarker", "DecisionIsFinal"),
+        ("ActsOnLoaded", "WriteMarker", "NotedIsSettled"),
+        ("PreparedIsLeft", "AppendIsReplicated", "PreparedIsPending"),
+        ("FenceKeepsProducerId", "AbortFenced", "EpochsAreBounded"),
+        ("OneProducerIdInLog", "AppendIsReplicated", "MemoryGoesOn"),
+    ],
+)
+def test_with_a_mutated_rule_an_action_breaks_a_conjunct_and_its_state_is_told(
+    mutant: str, step: str, goal: str
+) -> None:
+    machine = coordinator.machine_for(Registry().get(mutant).overrides)
+    act = next(act for act in actions(machine) if act.name == step)
+    asked = coordinator.consecution(act, coordinator.run_action(machine, act))
+    [answer] = [ask(query) for query in asked if query.goal.name == goal]
+    assert not answer.ok
+    assert "before" in answer.evidence
+    assert f"broken: {goal}" in answer.evidence
+
+
+def test_the_records_that_are_not_replicated_are_the_tail_and_the_one_on_its_way() -> None:
+    states = {TransactionCoordinator.initial(CONSTANTS)}
+    for _ in range(5):
+        states |= {after for state in states for after in _successors(state)}
+    assert {len(state.tail) for state in states} >= {0, 1}
+    for state in states:
+        on_its_way = () if state.is_idle() else (state.rules.in_log(state.appending.record),)
+        assert state.unreplicated() == (*state.tail, *on_its_way)
+
+
+def _successors(state: TransactionCoordinator) -> set[TransactionCoordinator]:
+    found = set()
+    calls = [("handle_init_producer_id", (-1, -1)), ("handle_add_partition", (0, 0, "p", 2)), ("append_times_out", ())]
+    for method, arguments in [*calls, ("append_is_replicated", ()), ("failover", (1,))]:
+        try:
+            found.add(getattr(state, method)(*arguments))
+        except NotEnabled:
+            continue
+    return found
+
+
+def test_a_set_of_terms_and_of_none_finds_its_elements_by_comparing_terms() -> None:
+    x = z3.Int("x")
+    outcomes = explore(lambda: Number(x) in {NO_EPOCH, Number(z3.Int("y"))})
+    found = z3.Or(*(outcome.condition for outcome in outcomes if outcome.value))
+    assert z3.Solver().check(found != z3.Or(x == NO_EPOCH, x == z3.Int("y"))) == z3.unsat
+
+
+def test_two_conditions_are_compared_as_truth_values() -> None:
+    one, other = z3.Bools("one other")
+    outcomes = explore(lambda: "differ" if Condition(one) != Condition(other) else "same")
+    differ = z3.Or(*(outcome.condition for outcome in outcomes if outcome.value == "differ"))
+    assert z3.Solver().check(differ != z3.Xor(one, other)) == z3.unsat
