@@ -1,0 +1,51 @@
+"""The proof of fencing holds, and it can fail."""
+
+import pytest
+
+from kafka_eos.machine import actions
+from kafka_eos.transaction_coordinator import TransactionCoordinator
+from kafka_eos_checks.models import Registry
+from kafka_eos_checks.proofs import coordinator, fencing
+from kafka_eos_checks.proofs.induction import Proof, Query, ask, discharge, minimal, refute
+
+
+@pytest.fixture(scope="module")
+def queries() -> list[Query]:
+    return list(fencing.queries({}))
+
+
+@pytest.fixture(scope="module")
+def proof(queries: list[Query]) -> Proof:
+    return Proof(name="fencing", title="", model="", conjuncts=fencing.CONJUNCTS, queries=lambda _: iter(queries))
+
+
+def test_after_an_answered_init_nothing_is_ended_that_an_older_client_takes_part_in(proof: Proof) -> None:
+    assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
+
+
+def test_every_action_of_the_coordinator_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
+    proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
+    assert proved == {(act.name, c.name) for act in actions(TransactionCoordinator) for c in fencing.CONJUNCTS}
+    ending = {query.step for query in queries if query.kind == "witness"}
+    assert ending == {"WriteMarker", "HandleEndTxn", "AppendIsReplicated"}
+
+
+def test_each_conjunct_of_the_invariant_is_needed(proof: Proof) -> None:
+    assert [verdict.name for verdict in minimal(proof) if not verdict.ok] == []
+
+
+@pytest.mark.parametrize("mutant", ["AnyBatchEpoch", "AnyMarkerEpoch"])
+def test_a_leader_that_takes_older_epochs_does_not_fence(mutant: str) -> None:
+    verdict = refute(fencing.PROOF, Registry().get(mutant))
+    assert verdict.ok
+    assert verdict.found.startswith("safety fails: LeaderFences")
+
+
+@pytest.mark.parametrize(
+    ("mutant", "conjunct"), [("AnsweredByLeader", "AddedIsBehind"), ("AnsweredBeforeAbort", "FencedIsBehind")]
+)
+def test_an_answer_that_comes_too_early_breaks_a_conjunct(mutant: str, conjunct: str) -> None:
+    machine = coordinator.machine_for(Registry().get(mutant).overrides)
+    act = next(act for act in actions(machine) if act.name == "AppendIsReplicated")
+    [query] = [query for query in fencing.of_action(machine, act) if query.goal.name == conjunct]
+    assert not ask(query).ok
