@@ -42,10 +42,15 @@ def test_a_leader_that_takes_older_epochs_does_not_fence(mutant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mutant", "conjunct"), [("AnsweredByLeader", "AddedIsBehind"), ("AnsweredBeforeAbort", "FencedIsBehind")]
+    ("mutant", "step", "goal"),
+    [
+        ("AnsweredByLeader", "AppendIsReplicated", "AddedIsBehind"),
+        ("AnsweredBeforeAbort", "AppendIsReplicated", "FencedIsBehind"),
+        ("EndByAnyEpoch", "HandleEndTxn", "AskedByNewest"),
+    ],
 )
-def test_an_answer_that_comes_too_early_breaks_a_conjunct(mutant: str, conjunct: str) -> None:
+def test_with_a_mutated_rule_of_the_coordinator_a_query_fails(mutant: str, step: str, goal: str) -> None:
     machine = coordinator.machine_for(Registry().get(mutant).overrides)
-    act = next(act for act in actions(machine) if act.name == "AppendIsReplicated")
-    [query] = [query for query in fencing.of_action(machine, act) if query.goal.name == conjunct]
+    act = next(act for act in actions(machine) if act.name == step)
+    [query] = [query for query in fencing.of_action(machine, act) if query.goal.name == goal]
     assert not ask(query).ok

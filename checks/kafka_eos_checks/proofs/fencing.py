@@ -6,8 +6,9 @@ that the last answered InitProducerId gave, the number of transactions until the
 their partition is in which transaction.
 
 Proved: when a marker is written or a client is told of an end, every client that was told that it takes part in that
-transaction had the identity of the last answered InitProducerId, or a newer one. And a leader that has seen an epoch
-takes no batch of an older one, and its epoch never goes back.
+transaction had the identity of the last answered InitProducerId, or a newer one; and so has every client whose EndTxn
+the coordinator begins to write. A leader that has seen an epoch takes no batch of an older one, and its epoch never goes
+back.
 
 Not covered: a batch of an older epoch at a leader that has not seen a newer one, of a client that was never told that
 its partition takes part (KIP-890's verification; TLC: Transactions!Fenced, NoHangingTransaction). Assumed: as in
@@ -27,7 +28,7 @@ from immutables import Map
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machine import Action, actions
 from kafka_eos.spec_mapping import snake_case
-from kafka_eos.transaction_coordinator import ADD, DEAD, EMPTY, INIT, Constants, TransactionCoordinator
+from kafka_eos.transaction_coordinator import ADD, DEAD, EMPTY, END, INIT, Constants, TransactionCoordinator
 from kafka_eos.transactional_partition import (
     TRANSACTIONAL,
     LogEntry,
@@ -174,6 +175,19 @@ def ended_by_newest(outcome: Outcome) -> Any:
     return z3.And(*(z3.Not(z3.And(old, number == NUMBER)) for number in numbers))
 
 
+ASKED_BY_NEWEST = Conjunct(
+    name="AskedByNewest", says="No client ends a transaction that is older than the last answered InitProducerId."
+)
+
+
+def asked_by_newest(outcome: Outcome) -> Any:
+    """See ``ASKED_BY_NEWEST``. Of an end that the coordinator begins to write."""
+    appending = outcome.value.appending
+    if isinstance(appending, coordinator.AnyAppending) or appending.request != END:
+        return z3.BoolVal(True)
+    return is_not_newer(NOW.given, (term_of(appending.asked.producer_id), term_of(appending.asked.epoch)))
+
+
 def of_action(machine: type[TransactionCoordinator], act: Action) -> Iterator[Query]:
     """Consecution of an action, and what it ends."""
     known = hypotheses()
@@ -185,6 +199,11 @@ def of_action(machine: type[TransactionCoordinator], act: Action) -> Iterator[Qu
         yield _query(
             "consecution", act.name, conjunct, known, facts, wrong, coordinator.Story(act, tuple(outcomes), conjunct)
         )
+    asking = [o for o in outcomes if not z3.is_true(asked_by_newest(o))]
+    if asking:
+        wrong = disjunction([z3.And(o.condition, z3.Not(asked_by_newest(o))) for o in asking])
+        story = coordinator.Story(act, tuple(outcomes), ASKED_BY_NEWEST)
+        yield _query("safety", ASKED_BY_NEWEST.name, ASKED_BY_NEWEST, known, facts, wrong, story)
     ends = [o for o in outcomes if o.value.markers.added or o.value.told.added]
     if ends:
         wrong = disjunction([z3.And(o.condition, z3.Not(ended_by_newest(o))) for o in ends])
@@ -290,5 +309,5 @@ PROOF = Proof(
     model="TransactionCoordinator",
     conjuncts=CONJUNCTS,
     queries=queries,
-    mutants=("AnyBatchEpoch", "AnyMarkerEpoch", "AnsweredByLeader", "AnsweredBeforeAbort"),
+    mutants=("AnyBatchEpoch", "AnyMarkerEpoch", "AnsweredByLeader", "AnsweredBeforeAbort", "EndByAnyEpoch"),
 )
