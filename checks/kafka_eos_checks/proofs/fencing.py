@@ -7,8 +7,8 @@ their partition is in which transaction.
 
 Proved: when a marker is written or a client is told of an end, every client that was told that it takes part in that
 transaction had the identity of the last answered InitProducerId, or a newer one; and so has every client whose EndTxn
-the coordinator begins to write. A leader that has seen an epoch takes no batch of an older one, and its epoch never goes
-back.
+the coordinator begins to write. A leader that has seen an epoch takes no batch of an older one, and its epoch never
+goes back.
 
 Not covered: a batch of an older epoch at a leader that has not seen a newer one, of a client that was never told that
 its partition takes part (KIP-890's verification; TLC: Transactions!Fenced, NoHangingTransaction). Assumed: as in
