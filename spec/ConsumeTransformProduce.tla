@@ -81,7 +81,7 @@ InitError(producer) == IF transactions[producer].state \in {"commit", "abort"} T
 InitAborts(producer) == IsOpen(producer)
 
 (* An instance can write with a transactional id, as far as it knows. *)
-HasInitialized(instance, producer) == processes[instance].isUp /\ producer \in processes[instance].initialized
+HasInitialized(instance, producer) == producer \in processes[instance].initialized
 
 (* An instance asks for a partition's offset only when nobody before it can still commit one. *)
 MayFetch(instance, partition) == HasInitialized(instance, IdOf(instance, partition))
@@ -98,7 +98,6 @@ PositionAfterAbort(instance, partition) == NoOffset
 (* The coordinator tells an instance that it has to join. *)
 MustJoin(instance) ==
     \/ group.state = "PREPARING_REBALANCE"
-    \/ instance \notin group.members
     \/ processes[instance].generation # group.generation
 
 (* No running instance can end this transaction. *)
@@ -122,7 +121,7 @@ Fault(kind) == kind \in Faults /\ faults < MaxFaults /\ faults' = faults + 1
 
 (* InitProducerId gives an instance the next epoch: the former holder is fenced, what is open is aborted. *)
 Initialize(instance, producer) ==
-    /\ processes[instance].isUp /\ producer \in IdsOf(instance) \ processes[instance].initialized
+    /\ producer \in IdsOf(instance) \ processes[instance].initialized
     /\ InitError(producer) = "NONE"
     /\ transactions' = [transactions EXCEPT ![producer] =
           IF InitAborts(producer) THEN Decided(producer, "abort", instance) ELSE [@ EXCEPT !.holder = instance]]
@@ -131,7 +130,7 @@ Initialize(instance, producer) ==
 
 (* An instance fetches the offset from which it is to read a partition. *)
 FetchOffset(instance, partition) ==
-    /\ processes[instance].isUp /\ partition \in processes[instance].assigned
+    /\ partition \in processes[instance].assigned
     /\ processes[instance].positions[partition] = NoOffset
     /\ MayFetch(instance, partition)
     /\ OffsetFetchError(partition) = "NONE"

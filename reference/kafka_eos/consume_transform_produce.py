@@ -190,7 +190,7 @@ class ConsumeTransformProduce(GroupCoordinator):
 
     def has_initialized(self, instance: str, producer: str) -> bool:
         """An instance can write with a transactional id, as far as it knows."""
-        return self.processes[instance].is_up and producer in self.processes[instance].initialized
+        return producer in self.processes[instance].initialized
 
     def may_fetch(self, instance: str, partition: str) -> bool:
         """An instance asks for a partition's offset only when nobody before it can still commit one."""
@@ -210,11 +210,7 @@ class ConsumeTransformProduce(GroupCoordinator):
 
     def must_join(self, instance: str) -> bool:
         """The coordinator tells an instance that it has to join."""
-        return (
-            self.group.state != "STABLE"
-            or instance not in self.group.members
-            or self.processes[instance].generation != self.group.generation
-        )
+        return self.group.state != "STABLE" or self.processes[instance].generation != self.group.generation
 
     def is_abandoned(self, producer: str) -> bool:
         """No running instance can end this transaction."""
@@ -273,9 +269,7 @@ class ConsumeTransformProduce(GroupCoordinator):
         Kafka: TransactionCoordinator.handleInitProducerId
         """
         process = self.processes[instance]
-        enabled(
-            process.is_up and producer in self.ids_of(instance) - process.initialized, "not needed, or there already"
-        )
+        enabled(producer in self.ids_of(instance) - process.initialized, "not needed, or there already")
         require(self.init_error(producer))
         transaction = (
             self.decided(producer, ABORT, instance)
@@ -297,7 +291,7 @@ class ConsumeTransformProduce(GroupCoordinator):
         Kafka: KafkaConsumer.committed, OffsetFetchRequest.requireStable
         """
         process = self.processes[instance]
-        enabled(process.is_up and partition in process.assigned, "not its partition")
+        enabled(partition in process.assigned, "not its partition")
         enabled(process.positions[partition] == NO_OFFSET, "it has a position")
         enabled(self.may_fetch(instance, partition), "its transactional id is not initialized")
         require(self.offset_fetch_error(partition))
