@@ -272,6 +272,7 @@ def _plot(kind: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         return {"plot": Markup(), "caption": ""}
     values = [(verdict.name, verdict.figures.get(plot.figure)) for verdict in verdicts]
     bars = [Bar(name, value) for name, value in values if isinstance(value, int | float) and drawable(value, log=True)]
+    bars.sort(key=lambda bar: bar.value, reverse=True)  # what does not fit is the smallest
     if len(bars) < (1 if plot.reference is not None else 2):
         return {"plot": Markup(), "caption": ""}
     drawn = bar_plot(bars, unit=plot.unit, log=True, reference=plot.reference)
