@@ -1,9 +1,13 @@
-"""What all tests share: the profile of Hypothesis, and a seed that is printed and can be given again."""
+"""What all tests share: a small protocol, Hypothesis' profile, and a seed that is printed and can be given again."""
 
+import json
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from kafka_eos.protocol import Codec
 
 settings.register_profile("kafka-eos", deadline=None, print_blob=True)
 settings.load_profile("kafka-eos")
@@ -26,3 +30,10 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if config.get_verbosity() < 0:  # then there is no header
         terminalreporter.write_line(seed_line(config))
+
+
+@pytest.fixture
+def codec() -> Codec:
+    """A few messages in the form of Kafka's schema files, without Kafka's jars."""
+    schemas = json.loads((Path(__file__).parent / "vectors" / "protocol_schemas.json").read_text(encoding="utf-8"))
+    return Codec({schema["name"]: schema for schema in schemas})

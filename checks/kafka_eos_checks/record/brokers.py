@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.protocol import MalformedMessage, Message, load_codec
 from kafka_eos.transaction_log import TOPIC
 from kafka_eos_checks.record.jars import KAFKA_VERSION, clients_jar, need_jars
-from kafka_eos_checks.record.wire import MalformedMessage, Message, load_codec
 
 HOST = "127.0.0.1"
 READY_SECONDS = 90.0

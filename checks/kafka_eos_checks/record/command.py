@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from kafka_eos.history import write_history
+from kafka_eos.protocol import load_codec
 from kafka_eos_checks.missing import MissingExtra, need
 from kafka_eos_checks.record import scenarios as _scenarios  # noqa: F401 - registers its scenarios
 from kafka_eos_checks.record import transaction_scenarios as _transaction_scenarios  # noqa: F401 - the same
@@ -22,7 +23,6 @@ from kafka_eos_checks.record.journal import Journal, StillWaiting
 from kafka_eos_checks.record.proxy import Proxy, Route
 from kafka_eos_checks.record.recording import UnsafeArchive, pack
 from kafka_eos_checks.record.stage import CLUSTERS, SCENARIOS, Scenario, Stage
-from kafka_eos_checks.record.wire import load_codec
 from kafka_eos_checks.terminal import answer_console, progress_console
 
 EPILOG = """examples:

@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from kafka_eos.errors import MalformedBatch
+from kafka_eos.protocol import Codec, MalformedMessage
 from kafka_eos_checks.record.faults import NO_FAULT, NO_FAULTS, Fault, FaultKind, Plan
 from kafka_eos_checks.record.journal import Journal
-from kafka_eos_checks.record.wire import Codec, MalformedMessage
 from kafka_eos_checks.record.wire_events import Columns, Interpreter, Request, phase_of
 
 HOST = "127.0.0.1"

@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.protocol import Buffer, Codec, MalformedMessage, Message
 from kafka_eos.record_batch import RecordBatch, decode_batch
-from kafka_eos_checks.record.wire import Buffer, Codec, MalformedMessage, Message
 
 Columns = dict[str, Any]
 

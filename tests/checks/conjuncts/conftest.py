@@ -1,8 +1,6 @@
-"""The small spec of the tests of the tools for specs, with guards of every fate planted in it."""
+"""The small spec that the tests of the tools for specs share, with guards of every fate planted in it."""
 
-import importlib.util
 import shutil
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -20,19 +18,6 @@ PLANTED = (
     + "    /\\ total = Limit \\/ response = response\n"  # each of the two alone is enough
     + "    /\\ log # <<>> /\\ Head(log).amount > 0\n"  # without the first the second has no value
 )
-
-
-@pytest.fixture(scope="session")
-def counter() -> ModuleType:
-    """The module of the machine, importable as ``counter``, as the registry of the tests names it."""
-    if "counter" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("counter", SPECS / "counter.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["counter"] = module
-        spec.loader.exec_module(module)
-    return sys.modules["counter"]
 
 
 @pytest.fixture

@@ -1,116 +1,15 @@
-"""A small protocol and a fake broker, so that codec and proxy are tested without Kafka's jars."""
+"""A fake broker, so that the proxy is tested without Kafka's jars."""
 
 import socket
 import socketserver
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
+from kafka_eos.protocol import Codec
 from kafka_eos.record_batch import Record, build_batch
-from kafka_eos_checks.record.wire import Codec
-
-
-def _schema(name: str, kind: str, versions: str, flexible: str, fields: list[Any], key: int = -1) -> dict[str, Any]:
-    row = {"name": name, "type": kind, "validVersions": versions, "flexibleVersions": flexible, "fields": fields}
-    return row | ({"apiKey": key} if key >= 0 else {})
-
-
-def _field(name: str, kind: str, versions: str = "0+", **more: Any) -> dict[str, Any]:
-    return {"name": name, "type": kind, "versions": versions} | more
-
-
-_PRODUCED = [_field("Index", "int32"), _field("Records", "records", nullableVersions="0+")]
-_ANSWERED = [
-    _field("Index", "int32"),
-    _field("ErrorCode", "int16"),
-    _field("BaseOffset", "int64"),
-    _field(
-        "CurrentLeader",
-        "LeaderIdAndEpoch",
-        "10+",
-        taggedVersions="10+",
-        tag=0,
-        fields=[_field("LeaderId", "int32", default="-1"), _field("LeaderEpoch", "int32", default="-1")],
-    ),
-]
-_TRANSACTION = [
-    _field("TransactionalId", "string"),
-    _field("ProducerId", "int64"),
-    _field("ProducerEpoch", "int16"),
-    _field("Committed", "bool"),
-]
-# The messages that the tests send, in the form of Kafka's schema files; "Rare" is an API of the tests' own.
-SCHEMAS = [
-    _schema(
-        "RequestHeader",
-        "header",
-        "1-2",
-        "2+",
-        [
-            _field("RequestApiKey", "int16"),
-            _field("RequestApiVersion", "int16"),
-            _field("CorrelationId", "int32"),
-            _field("ClientId", "string", "1+", nullableVersions="1+", flexibleVersions="none"),
-        ],
-    ),
-    _schema("ResponseHeader", "header", "0-1", "1+", [_field("CorrelationId", "int32")]),
-    _schema(
-        "ProduceRequest",
-        "request",
-        "8-10",
-        "9+",
-        [
-            _field("TransactionalId", "string", "3+", nullableVersions="3+", default="null"),
-            _field("Acks", "int16"),
-            _field("TimeoutMs", "int32"),
-            _field(
-                "TopicData",
-                "[]TopicProduceData",
-                fields=[_field("Name", "string"), _field("PartitionData", "[]Partition", fields=_PRODUCED)],
-            ),
-        ],
-        0,
-    ),
-    _schema(
-        "ProduceResponse",
-        "response",
-        "8-10",
-        "9+",
-        [
-            _field(
-                "Responses",
-                "[]TopicProduceResponse",
-                fields=[_field("Name", "string"), _field("PartitionResponses", "[]Answer", fields=_ANSWERED)],
-            ),
-            _field("ThrottleTimeMs", "int32", default="0"),
-        ],
-        0,
-    ),
-    _schema("EndTxnRequest", "request", "3-5", "3+", _TRANSACTION, 26),
-    _schema(
-        "EndTxnResponse",
-        "response",
-        "3-5",
-        "3+",
-        [
-            _field("ThrottleTimeMs", "int32"),
-            _field("ErrorCode", "int16"),
-            _field("ProducerId", "int64", "5+", default="-1"),
-            _field("ProducerEpoch", "int16", "5+", default="-1"),
-        ],
-        26,
-    ),
-    _schema("ApiVersionsRequest", "request", "0-3", "3+", [_field("ClientSoftwareName", "string", "3+")], 18),
-    _schema("ApiVersionsResponse", "response", "0-3", "3+", [_field("ErrorCode", "int16")], 18),
-]
-
-
-@pytest.fixture
-def codec() -> Codec:
-    return Codec({schema["name"]: schema for schema in SCHEMAS})
 
 
 @pytest.fixture

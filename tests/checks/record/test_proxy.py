@@ -6,10 +6,10 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.history import Event
+from kafka_eos.protocol import Codec
 from kafka_eos_checks.record.faults import NO_FAULTS, Fault, FaultKind, Plan
 from kafka_eos_checks.record.journal import Journal
 from kafka_eos_checks.record.proxy import Proxy, Route
-from kafka_eos_checks.record.wire import Codec
 from kafka_eos_checks.record.wire_events import phase_of
 
 Produce = Callable[..., bytes]

@@ -3,8 +3,8 @@ from uuid import UUID
 
 import pytest
 
+from kafka_eos.protocol import Buffer, Codec, MalformedMessage, load_codec
 from kafka_eos_checks.record.jars import clients_jar, have_jars
-from kafka_eos_checks.record.wire import Buffer, Codec, MalformedMessage, load_codec
 
 END_TXN = bytes.fromhex(
     "001a 0003 00000007 0003 616263 00"  # EndTxn v3, correlation 7, client "abc", no tags
