@@ -90,19 +90,25 @@ class WrittenBatch(NamedTuple):
     offset: int
 
 
+Entries = Mapping[str, list[WrittenBatch | WrittenMarker]]
+
+
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """What the logs of a cluster say of its transactions.
 
     Attributes:
         records: by transactional id, in log order.
-        markers: by partition (``topic-number``), in log order.
-        entries: the same with the batches of producers between them.
+        entries: by partition (``topic-number``), in log order.
     """
 
     records: Mapping[str, list[StateRecord]]
-    markers: Mapping[str, list[WrittenMarker]]
-    entries: Mapping[str, list[WrittenBatch | WrittenMarker]]
+    entries: Entries
+
+    @property
+    def markers(self) -> dict[str, list[WrittenMarker]]:
+        """The control batches alone, by partition, in log order."""
+        return {n: [row for row in rows if isinstance(row, WrittenMarker)] for n, rows in self.entries.items()}
 
     @property
     def transactions(self) -> int:
@@ -137,8 +143,7 @@ def read_recorded(folder: Path) -> Recorded:
                 records[key].append(record)
         else:
             entries[name] = list(_entries(_batches(replica)))
-    markers = {name: [row for row in found if isinstance(row, WrittenMarker)] for name, found in entries.items()}
-    return Recorded(dict(records), markers, entries)
+    return Recorded(dict(records), entries)
 
 
 def _size(partition: Partition) -> int:
@@ -354,13 +359,10 @@ def _marker_text(name: str, marker: WrittenMarker) -> str:
 
 def coordinator_traces(recorded: Recorded) -> list[Trace]:
     """One trace for each transactional id."""
-    traces = []
+    traces, markers = [], recorded.markers
     for transactional_id, records in sorted(recorded.records.items()):
         mine = {row.value.producer_id for row in records if row.value is not None}
-        markers = {
-            name: [marker for marker in found if marker.producer_id in mine] for name, found in recorded.markers.items()
-        }
-        steps = _Steps(markers)
+        steps = _Steps({n: [marker for marker in found if marker.producer_id in mine] for n, found in markers.items()})
         for record in records:
             steps.follow(record)
         steps.finish()
@@ -430,26 +432,24 @@ def spoiled(recorded: Recorded) -> dict[str, tuple[Trace, int]]:
     own = {row.value.producer_id for row in records if row.value is not None}
     name = min(map(name_of, before.partitions()))
 
-    def trace(
-        changed: list[StateRecord] | None = None, markers: Mapping[str, list[WrittenMarker]] = recorded.markers
-    ) -> Trace:
-        (found,) = coordinator_traces(Recorded({transactional_id: changed or records}, markers, recorded.entries))
+    def trace(changed: list[StateRecord] = records, entries: Entries = recorded.entries) -> Trace:
+        (found,) = coordinator_traces(Recorded({transactional_id: changed}, entries))
         return found
 
     def with_record(offset: int, **fields: object) -> list[StateRecord]:
         return [row._replace(value=_changed(row.value, fields)) if row.offset == offset else row for row in records]
 
-    def with_marker(change: Callable[[WrittenMarker], list[WrittenMarker]]) -> dict[str, list[WrittenMarker]]:
+    def with_marker(change: Callable[[WrittenMarker], list[WrittenMarker]]) -> Entries:
         mine = [m for m in recorded.markers[name] if m.producer_id in own and m.epoch == before.producer_epoch]
-        one = mine[-1]
-        kept = [found for m in recorded.markers[name] for found in (change(m) if m == one else [m])]
-        return {**recorded.markers, name: kept}
+        at = recorded.entries[name].index(mine[-1])
+        entries = recorded.entries[name]
+        return {**recorded.entries, name: [*entries[:at], *change(mine[-1]), *entries[at + 1 :]]}
 
     complete = records[place + 1].offset
     aborts = trace(with_record(complete, transaction_status=TransactionState.COMPLETE_ABORT))
     skips = trace(with_record(records[place].offset, producer_epoch=before.producer_epoch + 1))
-    lacks = trace(markers=with_marker(lambda _: []))
-    flips = trace(markers=with_marker(lambda marker: [marker._replace(decision=ControlType.ABORT)]))
+    lacks = trace(entries=with_marker(lambda _: []))
+    flips = trace(entries=with_marker(lambda marker: [marker._replace(decision=ControlType.ABORT)]))
     return {
         "a commit is completed as an abort": (aborts, _place_of(aborts, complete, "AppendIsReplicated")),
         "an epoch is left out": (skips, _place_of(skips, records[place].offset, "AppendIsReplicated")),

@@ -6,9 +6,9 @@ the run shows it, the repaired rules must reject it.
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from kafka_eos_checks.leader_traces import leader_model, leader_traces
 from kafka_eos_checks.leader_traces import spoiled as leaders_spoiled
 from kafka_eos_checks.models import MalformedRegistry, Model, Registry
 from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.record.recording import kept_recordings, unpack
+from kafka_eos_checks.record.recording import kept_recording, unpacked
 from kafka_eos_checks.record.trace import wire_trace
 from kafka_eos_checks.terminal import print_verdicts, progress_console
 from kafka_eos_checks.traces import (
@@ -79,14 +79,11 @@ def recorded(registry: Registry) -> Iterator[Verdict]:
 
 def recorded_traces() -> Iterator[Trace]:
     """The traces of ``RECORDED``, from the kept recordings."""
-    archives = {path.name.removesuffix(".tar.xz"): path for path in kept_recordings()}
-    with tempfile.TemporaryDirectory(prefix="kafka-eos-traces-") as name:
-        for recording in sorted({row[0] for row in RECORDED}):
-            unpack(archives[recording], Path(name) / recording)
-        for recording, scenario, topic, partition in RECORDED:
-            history = Path(name) / recording / "histories" / f"{scenario}.jsonl"
-            events = wire_trace(read_history(history), topic, partition)
-            yield partition_log_trace(f"{recording}/{scenario}-{partition}", events)
+    for recording, rows in groupby(RECORDED, key=lambda row: row[0]):
+        with unpacked(kept_recording(recording)) as folder:
+            for _, scenario, topic, partition in rows:
+                events = wire_trace(read_history(folder / "histories" / f"{scenario}.jsonl"), topic, partition)
+                yield partition_log_trace(f"{recording}/{scenario}-{partition}", events)
 
 
 def _judged(
@@ -160,11 +157,9 @@ def transactions(registry: Registry) -> Iterator[Verdict]:
     """Every transition of the coordinators and every marker in the logs of the recorded clusters, against the spec."""
     base = registry.get("CoordinatorOfTraces")
     machine = mutated(TransactionCoordinator, base.overrides)
-    archives = {path.name.removesuffix(".tar.xz"): path for path in kept_recordings()}
     for name, versions in COORDINATORS.items():
-        with tempfile.TemporaryDirectory(prefix="kafka-eos-traces-") as folder:
-            unpack(archives[name], Path(folder))
-            logs = read_recorded(Path(folder) / "brokers")
+        with unpacked(kept_recording(name)) as folder:
+            logs = read_recorded(folder / "brokers")
         counts = {"transactions": logs.transactions, "markers": sum(map(len, logs.markers.values()))}
         traces, wrong = coordinator_traces(logs), coordinators_spoiled(logs)
         model = coordinator_model(base, [*traces, *(trace for trace, _ in wrong.values())], versions=versions)
@@ -183,9 +178,8 @@ def transactions(registry: Registry) -> Iterator[Verdict]:
 def _expired(name: str, logs: Recorded) -> Verdict:
     """How long the transactions had been open that their coordinator aborted for their age (claim C24)."""
     ages = sorted(expired(logs))
-    early = [age for age in ages if age.own_ms > age.open_ms]
-    late = [age for age in ages if age.open_ms >= TRANSACTION_MAX_TIMEOUT_MS]
-    found = "after their own timeout" if ages and not early and len(late) < len(ages) else "not shown"
+    at_the_maximum = all(age.open_ms >= TRANSACTION_MAX_TIMEOUT_MS for age in ages)
+    found = "not shown" if at_the_maximum else "after their own timeout"
     return Verdict(
         check="trace",
         name=f"expired transactions of {name}",

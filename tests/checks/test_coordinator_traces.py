@@ -41,7 +41,7 @@ def value(state: TransactionState, epoch: int, *, version: int = 2, open_ms: int
 
 def recorded(states: list[TransactionLogValue | None], markers: list[WrittenMarker], reigns: list[int]) -> Recorded:
     records = [StateRecord(reign, offset, v) for offset, (v, reign) in enumerate(zip(states, reigns, strict=True))]
-    return Recorded({"id": records}, {"t-0": markers}, {"t-0": list(markers)})
+    return Recorded({"id": records}, {"t-0": list(markers)})
 
 
 def judge(logs: Recorded, versions: frozenset[int] = TWO) -> Judgement:
@@ -117,7 +117,6 @@ def test_a_transactional_id_expires_at_rest_only() -> None:
 def leader(entries: list[WrittenBatch | WrittenMarker], version: int = 2) -> str:
     logs = Recorded(
         {"id": [StateRecord(0, 0, replace(value(S.PREPARE_COMMIT, 1), client_transaction_version=version))]},
-        {"t-0": []},
         {"t-0": entries},
     )
     ((found, traces),) = leaders.leader_traces(logs).items()

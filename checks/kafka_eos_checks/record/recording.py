@@ -11,6 +11,9 @@ Layout of the folder, and of the archive::
 import lzma
 import shutil
 import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from kafka_eos_checks.paths import CLONE
@@ -26,6 +29,11 @@ class UnsafeArchive(ValueError):  # noqa: N818 - named for the archive
 def kept_recordings() -> list[Path]:
     """The archives kept in the repository, by name."""
     return sorted((CLONE / "checks" / "recordings").glob("*.tar.xz"))
+
+
+def kept_recording(name: str) -> Path:
+    """The archive of one kept recording."""
+    return CLONE / "checks" / "recordings" / f"{name}.tar.xz"
 
 
 def pack(folder: Path, archive: Path) -> int:
@@ -81,6 +89,19 @@ def unpack(archive: Path, folder: Path) -> None:
     except UnsafeArchive:
         shutil.rmtree(folder)
         raise
+
+
+@contextmanager
+def unpacked(archive: Path) -> Iterator[Path]:
+    """A recording in a temporary folder, for the time being.
+
+    Raises:
+        UnsafeArchive: when the archive is no recording.
+    """
+    with tempfile.TemporaryDirectory(prefix="kafka-eos-") as temporary:
+        folder = Path(temporary, "recording")
+        unpack(archive, folder)
+        yield folder
 
 
 def _extract(archive: Path, folder: Path) -> None:

@@ -1,12 +1,11 @@
 """What a person points the audit at: log directories, recordings packed or not, histories."""
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka_eos_checks.record.recording import UnsafeArchive, unpack
+from kafka_eos_checks.record.recording import UnsafeArchive, unpacked
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs
 
 
@@ -66,10 +65,8 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
 def _unpacked(archive: Path) -> Iterator[Path]:
     if not archive.name.endswith(".tar.xz"):
         raise UnusableInput(f"{archive}: neither a directory, a .jsonl history nor a recording (.tar.xz)")
-    with tempfile.TemporaryDirectory(prefix="kafka-eos-") as temporary:
-        folder = Path(temporary, "recording")
-        try:
-            unpack(archive, folder)
-        except UnsafeArchive as error:
-            raise UnusableInput(str(error)) from None
-        yield folder
+    try:
+        with unpacked(archive) as folder:
+            yield folder
+    except UnsafeArchive as error:
+        raise UnusableInput(str(error)) from None
