@@ -46,6 +46,7 @@ SUBCOMMANDS = {
         "kafka_eos_checks.replay.command",
         "audit Kafka log directories and histories, with or without Spark",
     ),
+    "explain": ("kafka_eos_checks.explain", "draw a history around what an audit found in it"),
     "simulate": ("kafka_eos_checks.simulate", "run the reference under seeded faults and write the history"),
     "sinks": ("kafka_eos_checks.sinks", "kill a consumer at every step of its updates of a real database"),
     "record": ("kafka_eos_checks.record.command", "record a real Kafka under faults"),

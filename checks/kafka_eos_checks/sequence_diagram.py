@@ -54,6 +54,7 @@ class Kind(StrEnum):
     RESTART = "restart"  # … and goes on
 
 
+ABOUT_A_PARTITION = frozenset({"AddPartitionsToTxn"})  # requests to a coordinator that name one
 # The actions of a history after which a process is down, or up again.
 FAULTS = {"Crash": Kind.CRASH, "Restart": Kind.RESTART}
 
@@ -83,6 +84,12 @@ class Step:
     label: str = ""
     kind: Kind = Kind.MESSAGE
     note: str = ""
+
+    def in_words(self) -> str:
+        """One line: who, to whom (``-x`` for what does not arrive), what, and the small print."""
+        arrow = "-x" if self.kind is Kind.LOST else "->"
+        where = self.source if self.target in {"", self.source} else f"{self.source} {arrow} {self.target}"
+        return f"{where}: {self.label}" + (f"  ({self.note})" if self.note else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +185,13 @@ def from_story(
 
 
 def from_events(events: Iterable[Event], violation: Violation | None = None) -> str:
-    """Draw a history, one step an event, so that ``violation.step`` counts events.
+    """Draw a history, one step an event, so that ``violation.step`` counts events; see :func:`steps_of`."""
+    steps, roles = steps_of(events)
+    return from_story(steps, violation, roles)
+
+
+def steps_of(events: Iterable[Event]) -> tuple[list[Step], dict[str, Role]]:
+    """A history as steps, one an event, and the roles of their lifelines.
 
     An ``invoke`` is an arrow from its process to the partition, group, coordinator or broker it names; ``ok`` and
     ``fail`` are the answers. ``info`` and whatever says ``"delivered": false`` in its detail is an answer that got
@@ -197,7 +210,7 @@ def from_events(events: Iterable[Event], violation: Violation | None = None) -> 
         elif target:
             roles.setdefault(target, role)
         steps.append(_step_of(event, target, waiting))
-    return from_story(steps, violation, roles)
+    return steps, roles
 
 
 def _is_broker(event: Event) -> bool:
@@ -206,13 +219,17 @@ def _is_broker(event: Event) -> bool:
 
 def _target(event: Event) -> tuple[str, Role]:
     """The lifeline that an event acts on, "" for none."""
-    if event.topic is not None:
-        return f"{event.topic}-{'?' if event.partition is None else event.partition}", Role.PARTITION
+    if event.topic is not None and event.action not in ABOUT_A_PARTITION:
+        return _partition(event), Role.PARTITION
     if event.group is not None:
         return f"group {event.group}", Role.COORDINATOR
     if event.transactional_id is not None:
         return f"coordinator of {event.transactional_id}", Role.COORDINATOR
     return str(event.detail.get("broker", "")), Role.BROKER
+
+
+def _partition(event: Event) -> str:
+    return f"{event.topic}-{'?' if event.partition is None else event.partition}"
 
 
 def _step_of(event: Event, target: str, waiting: Counter[tuple[str, str, str]]) -> Step:
@@ -247,7 +264,7 @@ def _label(event: Event) -> str:
 
 def _note(event: Event) -> str:
     """The fields that identify the batch, the member or the transaction."""
-    parts = []
+    parts = [_partition(event)] if event.topic is not None and event.action in ABOUT_A_PARTITION else []
     if event.producer_id is not None and event.producer_id >= 0:
         epoch = "" if event.producer_epoch is None else f" epoch {event.producer_epoch}"
         parts.append(f"PID {event.producer_id}{epoch}")

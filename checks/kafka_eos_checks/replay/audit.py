@@ -81,24 +81,37 @@ def run(
 ) -> Audit:
     """As :func:`audit`, with all findings and the figures of each log."""
     with open_inputs(paths, histories) as inputs:
-        started = time.perf_counter()
-        if engine == "local":
-            audits = local.audit_logs(inputs.logs, check_crc=check_crc)
-        elif engine == "spark":
-            from kafka_eos_checks.replay import spark as spark_engine  # noqa: PLC0415 - the light install has no Spark
+        return of_inputs(inputs, engine, check_crc=check_crc, spark=spark)
 
-            audits = spark_engine.audit_logs(inputs.logs, spark=spark, check_crc=check_crc)
-        else:
-            raise ValueError(f"engine {engine!r} is none of {', '.join(ENGINES)}")
-        verdicts = log_verdicts(audits, time.perf_counter() - started)
-        findings = [finding for log in audits for finding in log.findings]
-        judged, more = transaction_verdicts(audits)
-        verdicts += judged
+
+def of_inputs(
+    inputs: Inputs, engine: str = "local", *, check_crc: bool = True, spark: "SparkSession | None" = None
+) -> Audit:
+    """As :func:`run`, of inputs that are open already.
+
+    Raises:
+        UnusableInput: there is no log among them.
+    """
+    if not inputs.logs:
+        raise UnusableInput("no log to audit; give a broker's log directory or a recording")
+    started = time.perf_counter()
+    if engine == "local":
+        audits = local.audit_logs(inputs.logs, check_crc=check_crc)
+    elif engine == "spark":
+        from kafka_eos_checks.replay import spark as spark_engine  # noqa: PLC0415 - the light install has no Spark
+
+        audits = spark_engine.audit_logs(inputs.logs, spark=spark, check_crc=check_crc)
+    else:
+        raise ValueError(f"engine {engine!r} is none of {', '.join(ENGINES)}")
+    verdicts = log_verdicts(audits, time.perf_counter() - started)
+    findings = [finding for log in audits for finding in log.findings]
+    judged, more = transaction_verdicts(audits)
+    verdicts += judged
+    findings += more
+    if inputs.histories:
+        joined, more = history_verdicts(inputs)
+        verdicts += joined
         findings += more
-        if inputs.histories:
-            joined, more = history_verdicts(inputs)
-            verdicts += joined
-            findings += more
     return Audit(verdicts=tuple(verdicts), findings=tuple(sorted(findings, key=Finding.sort_key)), logs=tuple(audits))
 
 

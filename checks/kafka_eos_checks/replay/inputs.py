@@ -36,7 +36,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
         histories: more histories.
 
     Raises:
-        UnusableInput: a path that is none of these, or nothing at all.
+        UnusableInput: a path that is none of these.
         NotALogDirectory: a folder without partitions.
         OSError: a path that cannot be read.
     """
@@ -55,10 +55,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
         missing = [str(path) for path in found if not path.is_file()]
         if missing:
             raise UnusableInput(f"{', '.join(missing)}: no such history; give a .jsonl file")
-        logs = find_logs(*folders)
-        if not logs:
-            raise UnusableInput("no log to audit; give a broker's log directory or a recording")
-        yield Inputs(tuple(logs), tuple(found))
+        yield Inputs(tuple(find_logs(*folders)), tuple(found))
 
 
 @contextmanager
