@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from kafka_eos.machine import Instance, actions, step
 from kafka_eos.simulator import Taken
 from kafka_eos.transactions import Constants, Transactions
+from kafka_eos_checks.replay.histories import UNASKED
+from kafka_eos_checks.replay.readers import ABORTED_DELIVERED, COMMITTED_MISSING
+from kafka_eos_checks.replay.transactions import HANGING, TORN
 
 A, B = "A", "B"
 ONE, TWO = "p0", "p1"
@@ -184,18 +187,26 @@ class NamedFailure:
         version: the transaction version of the clients.
         verification: whether leaders ask the coordinator before a transaction's first batch.
         known: where it is reported, or "".
+        found: the rules of the audit that it violates there; none under version 2 with verification.
     """
 
     script: Callable[[Script], None]
     version: int
     verification: bool = True
     known: str = ""
+    found: frozenset[str] = frozenset()
 
 
 NAMED_FAILURES: Mapping[str, NamedFailure] = {
-    "late-end": NamedFailure(script=late_end_of_transaction, version=1, known="KAFKA-17754"),
-    "late-marker": NamedFailure(script=late_marker, version=1, known="KIP-1228"),
-    "hanging": NamedFailure(script=hanging_transaction, version=1, verification=False, known="KAFKA-12671"),
+    "late-end": NamedFailure(
+        script=late_end_of_transaction, version=1, known="KAFKA-17754", found=frozenset({UNASKED, ABORTED_DELIVERED})
+    ),
+    "late-marker": NamedFailure(
+        script=late_marker, version=1, known="KIP-1228", found=frozenset({COMMITTED_MISSING, TORN})
+    ),
+    "hanging": NamedFailure(
+        script=hanging_transaction, version=1, verification=False, known="KAFKA-12671", found=frozenset({HANGING})
+    ),
     "zombie": NamedFailure(script=zombie, version=2),
     "coordinator-failover": NamedFailure(script=coordinator_failover, version=2),
     "timeout": NamedFailure(script=timeout, version=2),

@@ -1,9 +1,11 @@
 """``kafka-eos simulate transactions``: seeded runs and named failures of transactions, written as recordings."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any
 
 from kafka_eos.history import Event, write_history
@@ -12,9 +14,13 @@ from kafka_eos.simulator import Simulation
 from kafka_eos.transaction_history import TOPIC, ReadCommitted, TransactionRecorder, possible_arguments
 from kafka_eos.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.transactions import Constants, Transactions
+from kafka_eos_checks.explain import Moment, of_finding, story
 from kafka_eos_checks.models import Registry
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.named_failures import NAMED_FAILURES, Script
+from kafka_eos_checks.replay import audit
+from kafka_eos_checks.sequence_diagram import from_events
+from kafka_eos_checks.verdict import Verdict
 
 MOST_PARTITIONS = 3
 
@@ -39,6 +45,7 @@ WITHSTOOD = frozenset({"timeout", "failover", "crash", "election"})
 FORMER, BY_HAND = "former coordinator", "admin abort"
 REPEATS = frozenset({"repeat request", "repeat marker"})
 UNLIMITED = 1 << 31
+CURED = 2  # the transaction version that, with verification, withstands every named failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +183,42 @@ def simulate_failure(name: str, version: int | None = None, verification: bool |
         coordinator_log=recorder.coordinator_log,
         state=script.state,
     )
+
+
+def scenarios() -> Iterator[Verdict]:
+    """Each named failure as it is known, and under version 2 with verification: what the audit finds, as a diagram."""
+    for name, failure in NAMED_FAILURES.items():
+        if failure.found:
+            yield _scenario(name, simulate_failure(name), failure.found)
+        yield _scenario(name, simulate_failure(name, CURED, verification=True), frozenset())
+
+
+def _scenario(name: str, simulated: SimulatedTransactions, expected: frozenset[str]) -> Verdict:
+    started = monotonic()
+    with TemporaryDirectory(prefix="kafka-eos-scenario-") as folder:
+        write_transactions(simulated, Path(folder))
+        findings = audit.run([Path(folder)]).findings
+    [version], verification = simulated.manifest["versions"], simulated.manifest["verification"]
+    runs = {simulated.events[0].run: simulated.events}
+    moment = of_finding(findings[0], runs) if findings else Moment(simulated.events, None)
+    known = f" ({simulated.manifest['known']})" if expected and simulated.manifest["known"] else ""
+    said, found = _rules(expected), _rules({finding.rule for finding in findings})
+    return Verdict(
+        check="simulation",
+        name=f"{name}, version {version}{'' if verification else ', without verification'}",
+        expected=said,
+        found=found,
+        ok=found == said,
+        seconds=monotonic() - started,
+        figures={"events": len(simulated.events), "findings": len(findings)},
+        evidence="\n".join([*(finding.in_words() for finding in findings), "", story(moment)]),
+        diagram=from_events(moment.events, moment.violation),
+        title=(NAMED_FAILURES[name].script.__doc__ or "").strip() + known,
+    )
+
+
+def _rules(rules: Iterable[str]) -> str:
+    return ", ".join(sorted(rules)) or "0 findings"
 
 
 def write_transactions(simulated: SimulatedTransactions, folder: Path) -> None:

@@ -16,10 +16,11 @@ from kafka_eos_checks.paths import CLONE, build_folder
 from kafka_eos_checks.record.recording import kept_recordings
 from kafka_eos_checks.replay.audit import ENGINES, audit
 from kafka_eos_checks.report import load_verdicts, write_report
+from kafka_eos_checks.simulate_transactions import scenarios
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
-PARTS = ("models", "mutants", "graphs", "traces", "recordings")
+PARTS = ("models", "mutants", "graphs", "traces", "simulations", "recordings")
 EPILOG = """examples:
   kafka-eos verify                  what `make` runs
   kafka-eos verify --engine local   without Spark
@@ -92,9 +93,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--engine", choices=ENGINES, default="spark", help="of the audit (default spark)")
-    parser.add_argument(
-        "--only", choices=("models", "mutants", "graphs", "traces", "recordings"), help="one part of the job"
-    )
+    parser.add_argument("--only", choices=PARTS, help="one part of the job")
     parser.set_defaults(run=run)
 
 
@@ -110,6 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         "mutants": lambda: mutants(registry),
         "graphs": lambda: graphs(registry),
         "traces": lambda: traces(registry),
+        "simulations": scenarios,
         "recordings": lambda: recordings(arguments.engine),
     }
     started = time.perf_counter()

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,10 @@ from kafka_eos_checks.named_failures import NAMED_FAILURES
 from kafka_eos_checks.replay.audit import run
 from kafka_eos_checks.replay.histories import UNASKED
 from kafka_eos_checks.replay.readers import ABORTED_DELIVERED, COMMITTED_MISSING, STABLE_WENT_BACK
-from kafka_eos_checks.replay.transactions import HANGING, TORN
 from kafka_eos_checks.simulate_transactions import (
     SimulatedTransactions,
     TransactionsPlan,
+    scenarios,
     simulate_failure,
     simulate_transactions,
     write_transactions,
@@ -47,27 +48,24 @@ def test_the_reference_violates_no_rule_under_the_faults_that_its_version_withst
     assert ended > 60
 
 
-KNOWN = {
-    "late-end": {UNASKED, ABORTED_DELIVERED},
-    "late-marker": {COMMITTED_MISSING, TORN},
-    "hanging": {HANGING},
-    "zombie": set(),
-    "coordinator-failover": set(),
-    "timeout": set(),
-}
+def test_the_audit_finds_a_named_failure_where_it_is_known_and_nothing_under_version_2() -> None:
+    verdicts = list(scenarios())
+    assert [verdict.name for verdict in verdicts if not verdict.ok] == []
+    shown = {verdict.name for verdict in verdicts if 'class="violation"' in verdict.diagram}
+    assert shown == {verdict.name for verdict in verdicts if verdict.expected != "0 findings"}
+    assert {name.split(",")[0] for name in shown} == {"late-end", "late-marker", "hanging"}
 
 
-@pytest.mark.parametrize("name", NAMED_FAILURES)
-def test_the_audit_finds_a_named_failure_where_it_is_known_and_nothing_under_version_2(
-    name: str, tmp_path: Path
-) -> None:
-    assert rules(simulate_failure(name), tmp_path / "known") == KNOWN[name]
-    assert rules(simulate_failure(name, version=2, verification=True), tmp_path / "cured") == set()
+def test_a_scenario_that_is_not_what_its_name_says_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging = NAMED_FAILURES["hanging"]
+    monkeypatch.setitem(NAMED_FAILURES, "hanging", replace(hanging, script=NAMED_FAILURES["zombie"].script))  # type: ignore[misc]
+    assert [verdict.name for verdict in scenarios() if not verdict.ok] == ["hanging, version 1, without verification"]
 
 
 def test_verification_alone_cures_the_hanging_transaction_and_neither_late_request(tmp_path: Path) -> None:
     found = {name: rules(simulate_failure(name, 1, True), tmp_path / name) for name in NAMED_FAILURES}
-    assert found == KNOWN | {"hanging": set()}
+    known = {name: failure.found for name, failure in NAMED_FAILURES.items()}
+    assert found == known | {"hanging": set()}
 
 
 @pytest.mark.parametrize("name", NAMED_FAILURES)

@@ -14,6 +14,8 @@ Advance = Callable[[int], None]
 def byte_progress(label: str, total: int) -> Iterator[Advance]:
     """A bar over ``total`` bytes; the value is a function that advances it."""
     columns = (TextColumn(label), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=progress_console, transient=True) as progress:
+    with Progress(
+        *columns, console=progress_console, transient=True, disable=not progress_console.is_terminal
+    ) as progress:
         task = progress.add_task(label, total=total)
         yield lambda count: progress.advance(task, count)
