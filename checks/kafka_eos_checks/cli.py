@@ -48,6 +48,7 @@ SUBCOMMANDS = {
     ),
     "explain": ("kafka_eos_checks.explain", "draw a history around what an audit found in it"),
     "simulate": ("kafka_eos_checks.simulate", "run the reference under seeded faults and write the history"),
+    "generate": ("kafka_eos_checks.generate", "write logs of any size with planted violations at known places"),
     "sinks": ("kafka_eos_checks.sinks", "kill a consumer at every step of its updates of a real database"),
     "record": ("kafka_eos_checks.record.command", "record a real Kafka under faults"),
     "claims": ("kafka_eos_checks.claims_command", "what is said about exactly-once semantics, and what was found"),

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kafka_eos_checks.bench.generator import Batches, clean_batches, plant, write
 from kafka_eos_checks.bench.measure import Answer, Side, Work, measure, module_or_reason, verdicts
+from kafka_eos_checks.generator import Batches, clean_batches, plant, write
 from kafka_eos_checks.replay import local
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.headers import Headers, read_index
@@ -54,7 +54,7 @@ def generate(folder: Path, batches: int) -> list[Batches]:
     for partition in range(PARTITIONS):
         log = clean_batches(SEED + partition, batches // PARTITIONS, producers=PRODUCERS)
         if partition == 0:
-            log = plant(log, SEED, FAULTS)
+            log, _ = plant(log, SEED, FAULTS)
         write(folder / f"{TOPIC}-{partition}", log, VALUE_BYTES, SEED + partition)
         made.append(log)
     return made

@@ -10,8 +10,8 @@ import pytest
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.bench import codec, command, processes, replay
-from kafka_eos_checks.bench.generator import clean_batches, write
 from kafka_eos_checks.bench.measure import Side, difference
+from kafka_eos_checks.generator import clean_batches, write
 from kafka_eos_checks.replay.inputs import UnusableInput
 from kafka_eos_checks.replay.splits import find_logs
 from kafka_eos_checks.verdict import Verdict, read_verdicts

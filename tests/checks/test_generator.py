@@ -8,7 +8,7 @@ import pytest
 
 from kafka_eos.record_batch import decode_batch
 from kafka_eos.segment import StoredBatch, read_segment
-from kafka_eos_checks.bench.generator import Batches, clean_batches, encode, plant, write
+from kafka_eos_checks.generator import Batches, clean_batches, encode, plant, write
 from kafka_eos_checks.replay.audit import run
 from kafka_eos_checks.replay.rules import Batch, audit_log
 from kafka_eos_checks.replay.synthetic import data_batch
@@ -33,7 +33,7 @@ def findings(batches: Batches) -> Counter[str]:
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others() -> None:
     def made(seed: int) -> bytes:
-        return b"".join(encode(plant(clean_batches(seed, 3000, epoch_batches=20), seed, 2), 30, seed))
+        return b"".join(encode(plant(clean_batches(seed, 3000, epoch_batches=20), seed, 2)[0], 30, seed))
 
     assert made(1) == made(1)
     assert made(1) != made(2)
@@ -48,9 +48,11 @@ def test_a_clean_log_has_no_finding_and_several_epochs(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_planted_fault_is_found_once(seed: int) -> None:
-    batches = plant(clean_batches(seed, 3000, producers=7, epoch_batches=30), seed, 9)
+def test_every_planted_fault_is_found_once_and_where_it_is(seed: int) -> None:
+    batches, planted = plant(clean_batches(seed, 3000, producers=7, epoch_batches=30), seed, 9)
     assert findings(batches) == {"duplicate": 9, "gap": 9, "stale epoch": 9}
+    offsets = [(violation.rule, batch.base_offset) for batch, violation in audit_log(rows(batches))]
+    assert sorted(offsets) == sorted(planted)
 
 
 def test_a_log_without_room_for_the_faults_is_refused() -> None:
@@ -74,7 +76,7 @@ def test_a_batch_of_many_records_is_as_the_reference_encodes_it() -> None:
 
 
 def test_a_written_log_is_audited_with_the_planted_faults(tmp_path: Path) -> None:
-    batches = plant(clean_batches(5, 3000, epoch_batches=20), 5, 4)
+    batches, _ = plant(clean_batches(5, 3000, epoch_batches=20), 5, 4)
     segment = write(tmp_path / "made-0", batches, 20, 5)
     assert sum(isinstance(part, StoredBatch) for part in read_segment(segment)) == len(batches)
     assert segment.with_suffix(".index").stat().st_size > 0

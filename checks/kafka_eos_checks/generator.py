@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, Record, encode_records
 from kafka_eos_checks.replay.headers import HEADER, Bytes, Ints
+from kafka_eos_checks.replay.rules import DUPLICATE, GAP, STALE_EPOCH
 from kafka_eos_checks.replay.synthetic import write_segment
 
 FIRST_TIMESTAMP = 1_700_000_000_000  # ms since the epoch, of every batch
@@ -81,8 +82,11 @@ def _offsets(record_count: Ints) -> Ints:
     return offsets
 
 
-def plant(batches: Batches, seed: int, faults: int) -> Batches:
-    """The same log with ``faults`` duplicates, as many gaps and as many batches of a stale epoch.
+Planted = tuple[str, int]  # a rule, and the base offset of the batch that violates it
+
+
+def plant(batches: Batches, seed: int, faults: int) -> tuple[Batches, list[Planted]]:
+    """The same log with ``faults`` duplicates, as many gaps and as many batches of a stale epoch, and where they are.
 
     A gap is a batch left out, a duplicate a batch twice, a stale batch a copy with the epoch before.
 
@@ -108,11 +112,17 @@ def plant(batches: Batches, seed: int, faults: int) -> Batches:
     place = np.repeat(np.arange(len(batches)), times)
     second = np.concatenate(([False], place[1:] == place[:-1]))
     found = batches.take(place)
-    return replace(
-        found,
-        base_offset=_offsets(found.record_count),
-        producer_epoch=found.producer_epoch - (second & np.isin(place, stale)),
-    )
+    is_stale = second & np.isin(place, stale)
+    made = replace(found, base_offset=_offsets(found.record_count), producer_epoch=found.producer_epoch - is_stale)
+    following = np.empty(len(batches), np.int64)  # the next batch of the same producer
+    following[order[:-1]] = order[1:]
+    shown = {
+        DUPLICATE: second & np.isin(place, duplicates),
+        GAP: ~second & np.isin(place, following[gaps]),
+        STALE_EPOCH: is_stale,
+    }
+    planted = [(rule, offset) for rule, where in shown.items() for offset in made.base_offset[where].tolist()]
+    return made, sorted(planted, key=lambda found: found[1])
 
 
 def encode(batches: Batches, value_bytes: int, seed: int) -> Iterator[bytes]:
