@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 PLANTED = "planted.jsonl"
+EPOCHS, MOST_OF_AN_EPOCH = 4, 500  # of a producer in a small log; batches of an epoch in a large one
 EPILOG = """examples:
   kafka-eos generate /tmp/made --batches 1000000 --partitions 8
-  kafka-eos generate /tmp/made --faults 3 --seed 7 && kafka-eos audit /tmp/made
+  kafka-eos generate /tmp/made --faults 3 --seed 7
   kafka-eos generate /tmp/made --records 50 100 --value-bytes 1000
 
 Each partition gets as many duplicates, gaps and batches of a stale epoch as --faults says; planted.jsonl names each
@@ -98,8 +99,14 @@ def _write(arguments: argparse.Namespace) -> tuple[int, Counter[str]]:
     ):
         for partition in range(arguments.partitions):
             seed = arguments.seed + partition
+            count = share + (partition < rest)
             batches = clean_batches(
-                seed, share + (partition < rest), smallest=least, largest=most, producers=arguments.producers
+                seed,
+                count,
+                smallest=least,
+                largest=most,
+                producers=arguments.producers,
+                epoch_batches=max(1, min(MOST_OF_AN_EPOCH, count // arguments.producers // EPOCHS)),
             )
             batches, planted = plant(batches, seed, arguments.faults) if arguments.faults else (batches, [])
             log = arguments.folder / f"{arguments.topic}-{partition}"
