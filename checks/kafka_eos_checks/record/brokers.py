@@ -29,7 +29,7 @@ READY_SECONDS = 90.0
 STOP_SECONDS = 40.0
 _ANSWER_LIMIT = 1 << 26  # bytes; no answer to the recorder's own requests is near this
 # Small and quick to start: the machine is shared with the clients.
-_JAVA = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+SMALL_JAVA = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 
 SETTINGS = {
     "process.roles": "broker,controller",
@@ -40,6 +40,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",  # a frozen member loses its partitions within seconds
     "log.cleaner.enable": "false",  # the recording keeps what was written
     "log.retention.ms": "-1",
     "log.index.size.max.bytes": "65536",
@@ -57,9 +58,11 @@ class BrokerFailed(RuntimeError):  # noqa: N818 - what happened
     """A broker ended, or did not answer in time; the message names its log."""
 
 
-def java_command(main_class: str, *arguments: str, kafka: str = KAFKA_VERSION) -> list[str]:
+def java_command(
+    main_class: str, *arguments: str, kafka: str = KAFKA_VERSION, java: Sequence[str] = SMALL_JAVA
+) -> list[str]:
     """The command line of a Java program, a class or a source file, with the jars of a Kafka release."""
-    return [*_JAVA, "-cp", f"{need_jars(kafka)}/*", main_class, *arguments]
+    return [*java, "-cp", f"{need_jars(kafka)}/*", main_class, *arguments]
 
 
 def free_ports(count: int) -> list[int]:
@@ -102,6 +105,13 @@ def coordinator_partition(transactional_id: str, partitions: int) -> int:
     return 0 if signed == -(1 << 31) else abs(signed) % partitions
 
 
+def holds_records(partition: Path) -> bool:
+    """Whether a partition's folder is worth keeping: written to, and no metadata of the cluster."""
+    return not partition.name.startswith("__cluster_metadata") and any(
+        p.stat().st_size for p in partition.glob("*.log")
+    )
+
+
 def wait_stopped(pid: int, seconds: float = 5.0) -> None:
     """Wait until a process that got SIGSTOP has stopped, where the system tells it."""
     status = Path(f"/proc/{pid}/stat")
@@ -123,6 +133,7 @@ class Broker:
         proxied_port: PROXY listener, where the proxy connects to.
         advertised_port: where the proxy listens for this broker's clients.
         kafka: its release.
+        java: the command that runs it, with the JVM's options.
     """
 
     node: int
@@ -132,6 +143,7 @@ class Broker:
     proxied_port: int
     advertised_port: int
     kafka: str = KAFKA_VERSION
+    java: Sequence[str] = SMALL_JAVA
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -187,7 +199,7 @@ class Broker:
         with (self.folder / "output.log").open("ab") as output:
             # In a session of its own: Ctrl-C is the recorder's, which then stops its brokers one by one.
             self.process = subprocess.Popen(
-                java_command("kafka.Kafka", str(self.properties), kafka=self.kafka),
+                java_command("kafka.Kafka", str(self.properties), kafka=self.kafka, java=self.java),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -247,6 +259,7 @@ class Cluster:
         features: feature levels at formatting, e.g. ``{"transaction.version": 1}``.
         settings: further broker settings, which win.
         kafka: the brokers' release.
+        java: the command that runs a broker, with the JVM's options.
     """
 
     def __init__(
@@ -258,6 +271,7 @@ class Cluster:
         features: dict[str, int] | None = None,
         settings: dict[str, str] | None = None,
         kafka: str = KAFKA_VERSION,
+        java: Sequence[str] = SMALL_JAVA,
     ) -> None:
         if folder.exists() and any(folder.iterdir()):
             raise BrokerFailed(f"{folder} is not empty; choose a folder of its own for the brokers")
@@ -266,7 +280,7 @@ class Cluster:
         self.kafka = kafka
         four = zip(*[iter(ports)] * 4, strict=True)
         self.brokers = [
-            Broker(node, folder / str(node), plain, controller, proxied, advertised, kafka)
+            Broker(node, folder / str(node), plain, controller, proxied, advertised, kafka, java)
             for node, (plain, controller, proxied, advertised) in enumerate(four, start=1)
         ]
         copies = min(size, 3)
@@ -476,12 +490,12 @@ class Cluster:
 
         self._wait(f"{transactional_id} in {', '.join(sorted(states))}", reached, seconds)
 
-    def copy_logs(self, target: Path, keep: Callable[[Path], bool]) -> None:
-        """Copy the log directories' partition folders for which ``keep`` holds, and ``meta.properties``."""
+    def copy_logs(self, target: Path, prefix: str = "") -> None:
+        """Copy the partition folders that hold records, and ``meta.properties``, to a folder for each broker."""
         for broker in self.brokers:
-            folder = target / str(broker.node)
+            folder = target / f"{prefix}{broker.node}"
             folder.mkdir(parents=True)
             shutil.copy2(broker.data / "meta.properties", folder / "meta.properties")
             for partition in sorted(broker.data.iterdir()):
-                if partition.is_dir() and keep(partition):
+                if partition.is_dir() and holds_records(partition):
                     shutil.copytree(partition, folder / partition.name)
