@@ -61,6 +61,9 @@ bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, re
 fuzz: setup ## a million mutated record batches through the codec
 	$(KAFKA_EOS) fuzz --count 1000000 --jobs 2
 
+schemas: setup $(JARS)/kafka/.copied ## write the message schemas that the server carries anew, out of Kafka's jars
+	$(BIN)/python -m kafka_eos_checks.vendored_schemas
+
 lock: ## write the lock files anew (needs pip-tools)
 	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  --extra spark --extra record --extra prove --extra dev -o requirements/main.lock pyproject.toml
@@ -88,4 +91,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all setup test lint proofs mutants model-check model-check-deep conformance sinks replay report record bench fuzz lock clean help
+.PHONY: all setup test lint proofs mutants model-check model-check-deep conformance sinks replay report record bench fuzz schemas lock clean help

@@ -8,7 +8,7 @@ Kafka: OffsetMetadataManager, ClassicGroup
 spec variable  field          Kafka
 =============  =============  =========================================================================
 group          ``group``      ClassicGroup: state, generationId, members, those that await JoinGroup
-pending        ``pending``    OffsetMetadataManager.pendingTransactionalOffsets, by producer producer
+pending        ``pending``    OffsetMetadataManager.pendingTransactionalOffsets, by producer id
 committed      ``committed``  OffsetMetadataManager.offsets
 =============  =============  =========================================================================
 """
@@ -23,7 +23,8 @@ from kafka_eos.errors import ErrorCode
 
 NO_OFFSET = -1
 NO_GENERATION = 0
-STABLE, PREPARING_REBALANCE = "STABLE", "PREPARING_REBALANCE"
+CLASSIC, CONSUMER = "classic", "consumer"
+EMPTY, STABLE, PREPARING_REBALANCE = "EMPTY", "STABLE", "PREPARING_REBALANCE"
 COMMIT, ABORT = "commit", "abort"
 
 Offsets = Map[str, int]
@@ -38,12 +39,18 @@ class GroupConstants:
         partitions: the input partitions.
         transactional_ids: one for each partition or for each instance.
         preferred: of each partition the instance that gets it whenever that is a member.
+        group_protocol: "classic", or "consumer" for that of KIP-848.
     """
 
     instances: frozenset[str]
     partitions: frozenset[str]
     transactional_ids: frozenset[str]
     preferred: Map[str, str]
+    group_protocol: str = CLASSIC
+
+    def preferred_by(self, instance: str) -> Iterable[str]:
+        """The partitions that prefer an instance."""
+        return (partition for partition, owner in self.preferred.items() if owner == instance)
 
     def domain(self, name: str) -> Iterable[Hashable]:
         """The constant set ``name``, in order."""
@@ -63,6 +70,13 @@ class Group:
     generation: int = 1
     members: frozenset[str]
     joined: frozenset[str] = frozenset()
+
+
+def first_group(constants: GroupConstants) -> Group:
+    """Every instance a member of the first generation; nobody, where the group is none of the classic protocol."""
+    if constants.group_protocol == CLASSIC:
+        return Group(members=constants.instances)
+    return Group(state=EMPTY, generation=NO_GENERATION, members=frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +112,7 @@ class GroupCoordinator:
 
         Kafka: OffsetMetadataManager.fetchOffsets, requireStable
         """
-        if any(offsets[partition] != NO_OFFSET for offsets in self.pending.values()):
+        if any(offsets.get(partition, NO_OFFSET) != NO_OFFSET for offsets in self.pending.values()):
             return ErrorCode.UNSTABLE_OFFSET_COMMIT
         return ErrorCode.NONE
 

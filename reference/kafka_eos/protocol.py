@@ -51,11 +51,17 @@ class MalformedMessage(ValueError):  # noqa: N818 - named for the bytes, as Malf
 
 
 class Buffer:
-    """Bytes with a read position that never runs past the end."""
+    """Bytes with a read position that never runs past the end.
 
-    def __init__(self, data: bytes) -> None:
+    Args:
+        data: the bytes.
+        max_elements: how many elements all arrays together may have; a byte on the wire can be a whole object here.
+    """
+
+    def __init__(self, data: bytes, max_elements: int = 1 << 31) -> None:
         self.data = data
         self.position = 0
+        self.max_elements = max_elements
 
     @property
     def remaining(self) -> int:
@@ -179,6 +185,9 @@ def _array(element: _Type, flexible: bool, nullable: bool) -> _Type:
             return None
         if count < 0 or count > buffer.remaining:  # an element takes a byte at least
             raise MalformedMessage(at, f"{count} elements announced, {buffer.remaining} bytes left")
+        buffer.max_elements -= count
+        if buffer.max_elements < 0:
+            raise MalformedMessage(at, f"{count} elements more than there may be")
         return [element.read(buffer) for _ in range(count)]
 
     def write(out: bytearray, value: Any) -> None:
@@ -232,7 +241,7 @@ class _Compiler:
                 for _ in range(buffer.varint()):
                     tag, size = buffer.varint(), buffer.varint()
                     if tag in tagged:
-                        row[tagged[tag].name] = tagged[tag].type.read(Buffer(buffer.take(size)))
+                        row[tagged[tag].name] = tagged[tag].type.read(Buffer(buffer.take(size), buffer.max_elements))
                     else:
                         row.setdefault("_tagged", {})[tag] = buffer.take(size)
             return row

@@ -1,0 +1,371 @@
+"""A cluster: brokers, topics, coordinators. It knows no socket and no clock: whoever runs it tells it the time.
+
+Brokers are logical: each is an address, and leads some of the partitions; what they store, they share. So a leader or a
+coordinator that moves is real to a client, while replication takes no time.
+
+Kafka: KafkaApis, MetadataCache, ReplicationControlManager
+"""
+
+import heapq
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+from uuid import UUID
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.group_coordinator import GroupCoordinator
+from kafka_eos.record_batch import RecordBatch
+from kafka_eos.server.groups import Groups
+from kafka_eos.server.partitions import Leader, LeaderRules
+from kafka_eos.server.schemas import served_codec
+from kafka_eos.server.storage import DamagedLog, Directory, Memory, Store
+from kafka_eos.server.transactions import Coordinators, ProducerIds, ServedCoordinator, TransactionSettings
+from kafka_eos.transaction_coordinator import TransactionCoordinator
+
+TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
+INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
+HOUSEKEEPING_MS = 500
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A logical broker and where clients reach it."""
+
+    node: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What clients may ask for at most.
+
+    Attributes:
+        connections: at a time.
+        frame_bytes: of one request.    Kafka: socket.request.max.bytes.
+        waiting_bytes: of all requests that have not arrived whole.
+        elements: of all arrays in one request.
+        idle_ms: a connection without a request for so long is closed.    Kafka: connections.max.idle.ms.
+        batch_bytes: of one batch.    Kafka: message.max.bytes.
+        log_bytes: of all partitions together, where they are kept in memory.
+        fetch_bytes: of one Fetch response.    Kafka: fetch.max.bytes.
+        partitions: of all topics together.
+        groups: of consumers.
+        transactional_ids: of producers.
+    """
+
+    connections: int = 1000
+    frame_bytes: int = 100 << 20
+    waiting_bytes: int = 512 << 20
+    elements: int = 200_000
+    idle_ms: int = 600_000
+    batch_bytes: int = (1 << 20) + 12
+    log_bytes: int = 1 << 30
+    fetch_bytes: int = 55 << 20
+    partitions: int = 10_000
+    groups: int = 10_000
+    transactional_ids: int = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an operator sets.
+
+    Attributes:
+        transactions: version and times of transactions.
+        limits: what clients may ask for at most.
+        internal_partitions: of each internal topic.
+        default_partitions: of a topic that a client brings into being by asking for it; 0: none does.
+        producer_id_expiration_ms: producer.id.expiration.ms.
+        group_initial_delay_ms: group.initial.rebalance.delay.ms.
+    """
+
+    transactions: TransactionSettings = field(default=TransactionSettings())  # noqa: RUF009 - frozen
+    limits: Limits = Limits()
+    internal_partitions: int = 4
+    default_partitions: int = 1
+    producer_id_expiration_ms: int = 86_400_000
+    group_initial_delay_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """The machines that decide; a mutant may stand in for each."""
+
+    leaders: LeaderRules = field(default=LeaderRules())  # noqa: RUF009 - frozen
+    coordinator: type[TransactionCoordinator] = ServedCoordinator
+    group: type[GroupCoordinator] = GroupCoordinator
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic: its id, the leaders of its partitions by number, and what was configured."""
+
+    name: str
+    topic_id: UUID
+    partitions: list[Leader]
+    configs: dict[str, str | None] = field(default_factory=dict)
+
+
+class Cluster:
+    """Everything that a cluster knows.
+
+    Args:
+        brokers: the logical brokers.
+        settings: what an operator sets.
+        storage: where partitions are kept.
+        machines: what decides.
+        now: milliseconds since the epoch.
+        seed: of the names that are made up: topic ids and member ids.
+    """
+
+    def __init__(
+        self,
+        brokers: list[Broker],
+        settings: Settings = Settings(),
+        storage: Memory | Directory | None = None,
+        machines: Machines = Machines(),
+        *,
+        now: int,
+        seed: int | str | None = None,
+    ) -> None:
+        self.brokers = brokers
+        self.settings = settings
+        self.now = now
+        self.storage = storage or Memory()
+        self.machines = machines
+        self._random = Random(seed)  # noqa: S311 - names, no secrets
+        proposed = urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=").decode()
+        self.cluster_id = self.storage.cluster_id(proposed)
+        self.topics: dict[str, Topic] = {}
+        self.names: dict[UUID, str] = {}
+        self.partition_count = 0
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self._woken: dict[Callable[[], None], None] = {}
+        self.groups = Groups(
+            cluster=self,
+            codec=served_codec(),
+            machine=machines.group,
+            initial_delay_ms=settings.group_initial_delay_ms,
+        )
+        self.transactions = Coordinators(
+            settings=settings.transactions,
+            partitions=self,
+            producer_ids=ProducerIds(self.storage.reserved_producer_ids(), self.storage.reserve_producer_ids),
+            machine=machines.coordinator,
+        )
+        self._recover()
+        for name in INTERNAL_TOPICS:
+            if name not in self.topics:
+                self.create_topic(name, settings.internal_partitions)
+        self._keep_house()
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def at(self, when: int, action: Callable[[], None]) -> None:
+        """Do something at a time."""
+        heapq.heappush(self._timers, (when, next(self._numbers), action))
+
+    def advance(self, now: int) -> None:
+        """Time has passed: what was to be done until now is done."""
+        while self._timers and self._timers[0][0] <= now:
+            when, _, action = heapq.heappop(self._timers)
+            self.now = max(self.now, when)
+            action()
+        self.now = max(self.now, now)
+
+    def next_timer(self) -> int:
+        """When there is something to do next; housekeeping always is."""
+        return self._timers[0][0]
+
+    def settle(self) -> None:
+        """Do what requests have left to do: markers and completions, then Fetch requests that can be answered."""
+        self.transactions.work(self.now)
+        woken, self._woken = self._woken, {}
+        for action in woken:
+            action()
+
+    def _keep_house(self) -> None:
+        self.transactions.time_out(self.now)
+        self.transactions.expire(self.now)
+        expired = self.now - self.settings.producer_id_expiration_ms
+        for leader in self.leaders():
+            leader.expire(expired)
+        self.settle()
+        self.at(self.now + HOUSEKEEPING_MS, self._keep_house)
+
+    def new_id(self) -> str:
+        """A name that nobody has."""
+        return str(UUID(bytes=self._random.randbytes(16), version=4))
+
+    # --- brokers and topics ------------------------------------------------------------------------------------------
+
+    def leaders(self) -> Iterator[Leader]:
+        """The leaders of all partitions."""
+        return (leader for topic in self.topics.values() for leader in topic.partitions)
+
+    def topic_error(self, name: str) -> ErrorCode:
+        """Why there can be no topic of this name; ``NONE`` if there can."""
+        if _LEGAL_TOPIC.fullmatch(name) is None or name in {".", ".."}:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        return ErrorCode.TOPIC_ALREADY_EXISTS if name in self.topics else ErrorCode.NONE
+
+    def room_for(self, partitions: int) -> bool:
+        """There may be so many partitions more."""
+        return self.partition_count + partitions <= self.settings.limits.partitions
+
+    def create_topic(self, name: str, partitions: int, configs: dict[str, str | None] | None = None) -> Topic:
+        """A new topic; its leaders are spread over the brokers."""
+        topic = Topic(name, UUID(bytes=self._random.randbytes(16), version=4), [], configs or {})
+        self.topics[name] = topic
+        self.names[topic.topic_id] = name
+        self.grow_topic(topic, partitions)
+        return topic
+
+    def grow_topic(self, topic: Topic, partitions: int) -> None:
+        """Partitions behind those that a topic has."""
+        for number in range(len(topic.partitions), partitions):
+            store = self.storage.create(topic.name, number, topic.topic_id)
+            leader = self._leader(topic.name, number, store)
+            store.epochs(leader.epochs)
+            topic.partitions.append(leader)
+            self.partition_count += 1
+
+    def _leader(self, topic: str, number: int, store: Store) -> Leader:
+        node = self.brokers[number % len(self.brokers)].node
+        return Leader(topic=topic, partition=number, node=node, store=store, rules=self.machines.leaders)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and what it holds."""
+        topic = self.topics.pop(name)
+        del self.names[topic.topic_id]
+        for leader in topic.partitions:
+            leader.store.delete()
+            self.partition_count -= 1
+            self.wake(leader)
+        for group in list(self.groups.known.values()):
+            keys = [leader.name for leader in topic.partitions if leader.name in group.machine.committed]
+            self.groups.delete_offsets(group.name, keys)
+
+    def find(self, topic: str | UUID, number: int) -> Leader | ErrorCode:
+        """The leader of a partition, by the topic's name or id, or why there is none."""
+        name = self.names.get(topic) if isinstance(topic, UUID) else topic
+        found = self.topics.get(name) if name is not None else None
+        if found is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID if isinstance(topic, UUID) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not 0 <= number < len(found.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return found.partitions[number]
+
+    def find_led(self, topic: str | UUID, number: int, node: int, epoch: int = -1) -> Leader | ErrorCode:
+        """The leader of a partition if it is on a broker and, unless -1, has a leader epoch; or why not."""
+        found = self.find(topic, number)
+        if isinstance(found, ErrorCode):
+            return found
+        if found.node != node:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if epoch in {-1, found.leader_epoch}:
+            return found
+        return ErrorCode.FENCED_LEADER_EPOCH if epoch < found.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def move_leader(self, topic: str, number: int, node: int) -> None:
+        """Another broker leads a partition, and with it what it coordinates.
+
+        Spec: Transactions!ElectLeader, Failover
+        """
+        leader = self.topics[topic].partitions[number]
+        leader.lead(node)
+        if topic == TRANSACTION_STATE:
+            self.transactions.fail_over(lambda name: self.state_partition(name) is leader)
+        self.wake(leader)
+
+    # --- coordinators ------------------------------------------------------------------------------------------------
+
+    def _partition_for(self, topic: str, key: str) -> Leader:
+        partitions = self.topics[topic].partitions
+        return partitions[java_hash(key) % len(partitions)]
+
+    def state_partition(self, transactional_id: str) -> Leader:
+        """The partition of ``__transaction_state`` that a transactional.id belongs to."""
+        return self._partition_for(TRANSACTION_STATE, transactional_id)
+
+    def offsets_partition(self, group: str) -> Leader:
+        """The partition of ``__consumer_offsets`` that a group belongs to."""
+        return self._partition_for(CONSUMER_OFFSETS, group)
+
+    def write_marker(
+        self, partition: str, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, version: int
+    ) -> ErrorCode:
+        """Write a marker to a partition, by its name; one that is gone needs none."""
+        topic, _, number = partition.rpartition("-")
+        found = self.find(topic, int(number))
+        if isinstance(found, ErrorCode):
+            return ErrorCode.NONE
+        error = found.append_marker(producer_id, epoch, commit, coordinator_epoch, version, self.now)
+        if error is ErrorCode.NONE:
+            if topic == CONSUMER_OFFSETS:
+                self.groups.end_transaction(found, producer_id, commit)
+            self.wake(found)
+        return error
+
+    # --- Fetch requests that wait ------------------------------------------------------------------------------------
+
+    def wait_for(self, leaders: list[Leader], action: Callable[[], None]) -> Callable[[], None]:
+        """Do something whenever one of some partitions has changed, until the function that is returned is called."""
+        for leader in leaders:
+            leader.watchers[action] = None
+
+        def stop() -> None:
+            for leader in leaders:
+                leader.watchers.pop(action, None)
+            self._woken.pop(action, None)
+
+        return stop
+
+    def wake(self, leader: Leader) -> None:
+        """A partition has changed."""
+        if leader.watchers:
+            self._woken.update(leader.watchers)
+
+    def has_room(self) -> bool:
+        """Partitions may hold more."""
+        return isinstance(self.storage, Directory) or self.storage.stored_bytes < self.settings.limits.log_bytes
+
+    # --- recovery ----------------------------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        found: dict[str, dict[int, tuple[Leader, list[RecordBatch]]]] = {}
+        for name, number, topic_id, store, epochs, batches in self.storage.recover():
+            if name not in self.topics:
+                self.topics[name] = Topic(name, topic_id, [])
+                self.names[topic_id] = name
+            if self.topics[name].topic_id != topic_id:
+                raise DamagedLog(f"{name}-{number}: its topic id is not that of the topic's other partitions")
+            leader = self._leader(name, number, store)
+            leader.epochs = epochs or [(0, 0)]
+            leader.recover(batches)
+            found.setdefault(name, {})[number] = (leader, batches)
+        for name, partitions in found.items():
+            if sorted(partitions) != list(range(len(partitions))):
+                raise DamagedLog(f"{name}: partitions {sorted(partitions)} are there, and others are missing")
+            self.topics[name].partitions = [partitions[number][0] for number in sorted(partitions)]
+            self.partition_count += len(partitions)
+        for _, batches in found.get(TRANSACTION_STATE, {}).values():
+            self.transactions.recover(batches)
+        for leader, batches in found.get(CONSUMER_OFFSETS, {}).values():
+            self.groups.recover(leader, batches)
+
+
+def java_hash(text: str) -> int:
+    """A string's hash code, made positive.    Kafka: Utils.abs(String.hashCode)."""
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for place in range(0, len(encoded), 2):
+        value = (31 * value + int.from_bytes(encoded[place : place + 2], "big")) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value >= 1 << 31 else value
+    return 0 if signed == -(1 << 31) else abs(signed)

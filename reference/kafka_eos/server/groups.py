@@ -1,0 +1,706 @@
+"""The group coordinators: classic groups with their generations, and committed and pending offsets.
+
+Who may commit, when a rebalance can end, and what a marker makes of pending offsets is decided by the machine
+``GroupCoordinator``. Around it stands what it leaves out: how members join and sync, sessions, and the offsets
+themselves. The machine's offsets are places: the offset of the record in ``__consumer_offsets`` that holds the group's
+offset.
+
+Kafka: GroupMetadataManager, ClassicGroup, OffsetMetadataManager
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from immutables import Map
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.group_coordinator import (
+    ABORT,
+    COMMIT,
+    PREPARING_REBALANCE,
+    STABLE,
+    Group,
+    GroupConstants,
+    GroupCoordinator,
+)
+from kafka_eos.protocol import Buffer, Codec, Message
+from kafka_eos.record_batch import Record, RecordBatch
+from kafka_eos.server.partitions import Appended, Leader
+
+OFFSET_KEY, GROUP_KEY = 1, 2
+OFFSET_VALUE_VERSION = GROUP_VALUE_VERSION = 3
+NO_GENERATION = -1
+MAX_METADATA_BYTES = 4096
+"""How long the metadata of an offset may be.    Kafka: offset.metadata.max.bytes."""
+
+MIN_SESSION_MS, MAX_SESSION_MS = 10, 1_800_000
+"""Kafka's group.min.session.timeout.ms is 6000; tests want shorter ones."""
+
+
+class State(StrEnum):
+    """Of a group.    Kafka: ClassicGroupState."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class CommittedOffset(NamedTuple):
+    """What a group has committed for a partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    timestamp: int
+
+
+Reply = Callable[[Message], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """A member of a classic group; times in milliseconds.
+
+    Attributes:
+        member_id: which the coordinator has given.
+        instance_id: of a static member.
+        client_id: as its requests say.
+        client_host: where they come from.
+        session_ms: without a heartbeat for this long it is removed.
+        rebalance_ms: for this long a rebalance waits for it.
+        protocols: its assignors in the order of its preference, each with its subscription.
+        assignment: as the leader has it.
+        expires: when its session ends.
+        joins: answers JoinGroup, while that waits.
+        syncs: answers SyncGroup, while that waits.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_ms: int
+    rebalance_ms: int
+    protocols: list[tuple[str, bytes]]
+    assignment: bytes = b""
+    expires: int = 0
+    joins: Reply | None = None
+    syncs: Reply | None = None
+
+    def subscription(self, protocol: str) -> bytes:
+        """What it says to an assignor."""
+        return dict(self.protocols)[protocol]
+
+
+@dataclass(slots=True, kw_only=True)
+class ClassicGroup:
+    """A group.
+
+    Attributes:
+        name: its id.
+        machine: generation, members, committed and pending offsets.
+        state: which of the phases of a rebalance it is in.
+        members: by id.
+        expected: member ids that were given and did not come back yet, with the time until which they may.
+        leader: the member that assigns.
+        protocol_type: "consumer" for consumers.
+        protocol: the assignor of this generation.
+        values: the offsets behind the machine's places.
+        rebalances: counts the rebalances that have begun, so that a timer knows its own.
+    """
+
+    name: str
+    machine: GroupCoordinator
+    state: State = State.EMPTY
+    members: dict[str, Member] = field(default_factory=dict)
+    expected: dict[str, int] = field(default_factory=dict)
+    leader: str = ""
+    protocol_type: str = ""
+    protocol: str | None = None
+    values: dict[int, CommittedOffset] = field(default_factory=dict)
+    rebalances: int = 0
+
+    @property
+    def generation(self) -> int:
+        """The present one."""
+        return self.machine.group.generation
+
+    def committed(self, partition: str) -> CommittedOffset | None:
+        """What is committed for a partition."""
+        place = self.machine.committed.get(partition)
+        return None if place is None else self.values[place]
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        """The member with this instance id."""
+        if instance_id is None:
+            return None
+        return next((member for member in self.members.values() if member.instance_id == instance_id), None)
+
+
+class Surroundings(Protocol):
+    """What groups need of the cluster."""
+
+    now: int
+
+    def offsets_partition(self, group: str) -> Leader:
+        """The partition of ``__consumer_offsets`` that a group belongs to."""
+
+    def at(self, when: int, action: Callable[[], None]) -> None:
+        """Do something at a time."""
+
+    def new_id(self) -> str:
+        """A name that nobody has."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Groups:
+    """The group coordinators of a cluster.
+
+    Attributes:
+        cluster: clock, timers, partitions.
+        codec: of the records of ``__consumer_offsets``.
+        machine: the class of the machines.
+        initial_delay_ms: how long the first member of an empty group waits for others.
+        known: by id.
+    """
+
+    cluster: Surroundings
+    codec: Codec
+    machine: type[GroupCoordinator] = GroupCoordinator
+    initial_delay_ms: int = 0
+    known: dict[str, ClassicGroup] = field(default_factory=dict)
+
+    def _new(self, name: str) -> ClassicGroup:
+        nothing: frozenset[str] = frozenset()
+        constants = GroupConstants(instances=nothing, partitions=nothing, transactional_ids=nothing, preferred=Map())
+        machine = self.machine(
+            constants=constants,
+            group=Group(generation=0, members=nothing),
+            pending=Map(),
+            committed=Map(),
+        )
+        return ClassicGroup(name=name, machine=machine)
+
+    # --- members -----------------------------------------------------------------------------------------------------
+
+    def join(self, row: Message, version: int, client: tuple[str, str], reply: Reply) -> None:
+        """Answer JoinGroup, at once or when the rebalance ends.    Kafka: classicGroupJoinToClassicGroup."""
+        error, member_id = self._join_error(row, version, client[0])
+        if error is not ErrorCode.NONE:
+            reply({"ErrorCode": error, "MemberId": member_id, "ProtocolName": None if version >= 7 else ""})
+            return
+        group = self.known[row["GroupId"]]
+        offered = [(p["Name"], p["Metadata"]) for p in row["Protocols"]]
+        known = group.members.get(member_id)
+        changed = known is None or known.protocols != offered
+        rebalance_ms = row.get("RebalanceTimeoutMs", -1)
+        member = known or Member(
+            member_id=member_id,
+            instance_id=row.get("GroupInstanceId"),
+            client_id=client[0],
+            client_host=client[1],
+            session_ms=row["SessionTimeoutMs"],
+            rebalance_ms=rebalance_ms if rebalance_ms >= 0 else row["SessionTimeoutMs"],
+            protocols=offered,
+        )
+        member.protocols, member.joins = offered, reply
+        if known is None:
+            group.members[member_id] = member
+            group.protocol_type = row["ProtocolType"]
+            group.leader = group.leader or member_id
+            self._watch(group, member)
+        self._touch(member)
+        joins_stable = group.state is State.STABLE and (changed or member_id == group.leader)
+        joins_completing = group.state is State.COMPLETING_REBALANCE and changed
+        if group.state is State.EMPTY or joins_stable or joins_completing:
+            self._prepare_rebalance(group)
+        if group.state is State.PREPARING_REBALANCE:
+            group.machine = replace(group.machine, group=group.machine.group_with(member_id))
+            self._complete_if_joined(group)
+        else:
+            self._answer_join(group, member)
+
+    def _join_error(self, row: Message, version: int, client_id: str) -> tuple[ErrorCode, str]:
+        """Why a member may not join, or ``NONE``; and its id, which it may be given here."""
+        name, member_id, instance_id = row["GroupId"], row["MemberId"], row.get("GroupInstanceId")
+        if not name:
+            return ErrorCode.INVALID_GROUP_ID, member_id
+        if not MIN_SESSION_MS <= row["SessionTimeoutMs"] <= MAX_SESSION_MS:
+            return ErrorCode.INVALID_SESSION_TIMEOUT, member_id
+        if name not in self.known and member_id:
+            return ErrorCode.UNKNOWN_MEMBER_ID, member_id
+        group = self.known.setdefault(name, self._new(name))
+        if not self._fits(group, row["ProtocolType"], [(p["Name"], p["Metadata"]) for p in row["Protocols"]]):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id
+        if not member_id:
+            return self._new_member(group, instance_id, row["SessionTimeoutMs"], version, client_id)
+        known = group.members.get(member_id)
+        if known is None:
+            expected = group.expected.pop(member_id, None) is not None
+            return ErrorCode.NONE if expected else ErrorCode.UNKNOWN_MEMBER_ID, member_id
+        if instance_id == known.instance_id:
+            return ErrorCode.NONE, member_id
+        return ErrorCode.FENCED_INSTANCE_ID if instance_id is not None else ErrorCode.UNKNOWN_MEMBER_ID, member_id
+
+    def _new_member(
+        self, group: ClassicGroup, instance_id: str | None, session_ms: int, version: int, client_id: str
+    ) -> tuple[ErrorCode, str]:
+        """A member without an id gets one; a dynamic one has to come back with it (KIP-394)."""
+        member_id = f"{instance_id or client_id}-{self.cluster.new_id()}"
+        static = group.static_member(instance_id)
+        if static is not None:
+            self._remove(group, static, ErrorCode.FENCED_INSTANCE_ID)
+        elif instance_id is None and version >= 4:
+            group.expected[member_id] = self.cluster.now + session_ms
+            self.cluster.at(group.expected[member_id], lambda: self._expire_expected(group, member_id))
+            return ErrorCode.MEMBER_ID_REQUIRED, member_id
+        return ErrorCode.NONE, member_id
+
+    def _fits(self, group: ClassicGroup, protocol_type: str, offered: Sequence[tuple[str, bytes]]) -> bool:
+        """The member speaks what the others do."""
+        if not offered or not protocol_type:
+            return False
+        if not group.members:
+            return True
+        names = {name for name, _ in offered}
+        common = set.intersection(*({name for name, _ in m.protocols} for m in group.members.values()))
+        return protocol_type == group.protocol_type and bool(names & common)
+
+    def sync(self, row: Message, reply: Reply) -> None:
+        """Answer SyncGroup, at once or when the leader has sent the assignment."""
+        group = self.known.get(row["GroupId"])
+        error = self._member_error(group, row["MemberId"], row["GenerationId"], row.get("GroupInstanceId"))
+        if error is not ErrorCode.NONE:
+            reply({"ErrorCode": error})
+            return
+        assert group is not None
+        member = group.members[row["MemberId"]]
+        self._touch(member)
+        if group.state is State.PREPARING_REBALANCE:
+            reply({"ErrorCode": ErrorCode.REBALANCE_IN_PROGRESS})
+        elif group.state is State.STABLE:
+            self._answer_sync(group, member, reply)
+        else:
+            member.syncs = reply
+            if member.member_id == group.leader:
+                given = {a["MemberId"]: a["Assignment"] for a in row["Assignments"]}
+                for each in group.members.values():
+                    each.assignment = given.get(each.member_id, b"")
+                group.state = State.STABLE
+                self._write_group(group)
+                for each in group.members.values():
+                    if each.syncs is not None:
+                        waiting, each.syncs = each.syncs, None
+                        self._touch(each)
+                        self._answer_sync(group, each, waiting)
+
+    def _answer_sync(self, group: ClassicGroup, member: Member, reply: Reply) -> None:
+        reply(
+            {
+                "ErrorCode": ErrorCode.NONE,
+                "Assignment": member.assignment,
+                "ProtocolType": group.protocol_type,
+                "ProtocolName": group.protocol,
+            }
+        )
+
+    def heartbeat(self, row: Message) -> ErrorCode:
+        """A member is alive."""
+        group = self.known.get(row["GroupId"])
+        error = self._member_error(group, row["MemberId"], row["GenerationId"], row.get("GroupInstanceId"))
+        if error is not ErrorCode.NONE:
+            return error
+        assert group is not None
+        self._touch(group.members[row["MemberId"]])
+        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING_REBALANCE else ErrorCode.NONE
+
+    def leave(self, name: str, member_id: str, instance_id: str | None) -> ErrorCode:
+        """A member leaves."""
+        group = self.known.get(name)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if group.expected.pop(member_id, None) is not None:
+            self._complete_if_joined(group)
+            return ErrorCode.NONE
+        member = group.static_member(instance_id) if instance_id is not None else group.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if member_id and member.member_id != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+        self._remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+        return ErrorCode.NONE
+
+    def _member_error(
+        self, group: ClassicGroup | None, member_id: str, generation: int, instance_id: str | None
+    ) -> ErrorCode:
+        """Why a member's request is refused; ``NONE`` if it is not.    Kafka: ClassicGroup.validateMember."""
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        static = group.static_member(instance_id)
+        if static is not None and static.member_id != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+        return group.machine.txn_offset_commit_error(member_id, generation)
+
+    def _touch(self, member: Member) -> None:
+        member.expires = self.cluster.now + member.session_ms
+
+    def _watch(self, group: ClassicGroup, member: Member) -> None:
+        """Remove the member when its session has ended, but not while it waits for an answer."""
+        member.expires = max(member.expires, self.cluster.now + member.session_ms)
+
+        def look() -> None:
+            if group.members.get(member.member_id) is not member:
+                return
+            if member.joins is not None or member.syncs is not None:
+                self._touch(member)
+            if member.expires > self.cluster.now:
+                self.cluster.at(member.expires, look)
+            else:
+                self._remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+
+        self.cluster.at(member.expires, look)
+
+    def _expire_expected(self, group: ClassicGroup, member_id: str) -> None:
+        if group.expected.pop(member_id, None) is not None:
+            self._complete_if_joined(group)
+
+    def _remove(self, group: ClassicGroup, member: Member, told: ErrorCode) -> None:
+        """Remove a member, tell it so if it waits for an answer, and let the others join again."""
+        for waiting in (member.joins, member.syncs):
+            if waiting is not None:
+                waiting({"ErrorCode": told, "MemberId": member.member_id, "ProtocolName": ""})
+        member.joins = member.syncs = None
+        del group.members[member.member_id]
+        if group.leader == member.member_id:
+            group.leader = next(iter(group.members), "")
+        machine = group.machine
+        after = replace(machine, group=machine.group_without(member.member_id))
+        group.machine = replace(after, pending=after.pending_after_removal(after.group.members))
+        if group.state is State.PREPARING_REBALANCE:
+            self._complete_if_joined(group)
+        else:
+            self._prepare_rebalance(group)
+            self._complete_if_joined(group)
+
+    # --- rebalances --------------------------------------------------------------------------------------------------
+
+    def _prepare_rebalance(self, group: ClassicGroup) -> None:
+        """Everybody has to join again.    Kafka: prepareRebalance."""
+        was_empty = group.state is State.EMPTY
+        for member in group.members.values():
+            if member.syncs is not None:
+                waiting, member.syncs = member.syncs, None
+                waiting({"ErrorCode": ErrorCode.REBALANCE_IN_PROGRESS})
+        group.state = State.PREPARING_REBALANCE
+        group.rebalances += 1
+        present = group.machine.group
+        group.machine = replace(group.machine, group=replace(present, state=PREPARING_REBALANCE, joined=frozenset()))
+        number = group.rebalances
+        waits = max((member.rebalance_ms for member in group.members.values()), default=0)
+        if was_empty and self.initial_delay_ms:
+            waits = self.initial_delay_ms
+        self.cluster.at(self.cluster.now + waits, lambda: self._end_waiting(group, number))
+
+    def _end_waiting(self, group: ClassicGroup, number: int) -> None:
+        """The rebalance has taken long enough: who has not joined is removed."""
+        if group.rebalances != number or group.state is not State.PREPARING_REBALANCE:
+            return
+        group.expected.clear()
+        joined = group.machine.group.joined
+        late = [member for member in group.members.values() if member.member_id not in joined]
+        if not late:
+            self._complete(group)
+        for member in late:
+            self._remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def _complete_if_joined(self, group: ClassicGroup) -> None:
+        waits_for_others = self.initial_delay_ms and not group.machine.group.members and group.members
+        if group.machine.all_have_joined() and not group.expected and not waits_for_others:
+            self._complete(group)
+
+    def _complete(self, group: ClassicGroup) -> None:
+        """The next generation begins.    Kafka: completeClassicGroupJoin."""
+        group.machine = replace(group.machine, group=group.machine.next_generation())
+        assert group.machine.group.state == STABLE
+        assert group.machine.group.members == group.members.keys()
+        if not group.members:
+            group.state, group.protocol, group.leader = State.EMPTY, None, ""
+            self._write_group(group)
+            return
+        group.state = State.COMPLETING_REBALANCE
+        group.protocol = self._choose(group.members.values())
+        for member in group.members.values():
+            self._touch(member)
+            self._answer_join(group, member)
+
+    @staticmethod
+    def _choose(members: Iterable[Member]) -> str:
+        """The assignor that all support and most prefer.    Kafka: ClassicGroup.selectProtocol."""
+        chosen = list(members)
+        common = set.intersection(*({name for name, _ in member.protocols} for member in chosen))
+        votes = Counter(next(name for name, _ in member.protocols if name in common) for member in chosen)
+        return votes.most_common(1)[0][0]
+
+    def _answer_join(self, group: ClassicGroup, member: Member) -> None:
+        reply, member.joins = member.joins, None
+        assert reply is not None
+        assert group.protocol is not None
+        everybody = group.members.values() if member.member_id == group.leader else ()
+        reply(
+            {
+                "ErrorCode": ErrorCode.NONE,
+                "GenerationId": group.generation,
+                "ProtocolType": group.protocol_type,
+                "ProtocolName": group.protocol,
+                "Leader": group.leader,
+                "MemberId": member.member_id,
+                "Members": [
+                    {
+                        "MemberId": each.member_id,
+                        "GroupInstanceId": each.instance_id,
+                        "Metadata": each.subscription(group.protocol),
+                    }
+                    for each in everybody
+                ],
+            }
+        )
+
+    # --- offsets -----------------------------------------------------------------------------------------------------
+
+    def commit_error(self, row: Message, transactional: bool, generation: int) -> ErrorCode:
+        """Why offsets are refused; ``NONE`` if they are not.    Kafka: ClassicGroup.validateOffsetCommit."""
+        group = self.known.get(row["GroupId"])
+        member_id, instance_id = row["MemberId"], row.get("GroupInstanceId")
+        is_anonymous = generation < 0 and not member_id and instance_id is None
+        if group is None:
+            return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+        if generation < 0 and group.state is State.EMPTY:
+            return ErrorCode.NONE
+        if is_anonymous:
+            return (
+                group.machine.txn_offset_commit_error(None, generation)
+                if transactional
+                else ErrorCode.UNKNOWN_MEMBER_ID
+            )
+        error = self._member_error(group, member_id, generation, instance_id)
+        if error is not ErrorCode.NONE or transactional:
+            return error
+        self._touch(group.members[member_id])
+        waits = group.state is State.COMPLETING_REBALANCE
+        return ErrorCode.REBALANCE_IN_PROGRESS if waits else ErrorCode.NONE
+
+    def commit(self, name: str, offsets: Sequence[tuple[str, int, CommittedOffset]]) -> None:
+        """Commit offsets: of each partition its topic, number and offset."""
+        group = self.known.get(name)
+        if group is None:
+            group = self.known[name] = self._new(name)
+        partition = self.cluster.offsets_partition(name)
+        place = partition.append_records(self._offset_records(name, offsets), self.cluster.now).base_offset
+        self._committed(group, offsets, place)
+
+    @staticmethod
+    def _committed(group: ClassicGroup, offsets: Sequence[tuple[str, int, CommittedOffset]], place: int) -> None:
+        committed = group.machine.committed
+        for number, (topic, partition, value) in enumerate(offsets):
+            key = f"{topic}-{partition}"
+            group.values.pop(committed.get(key, -1), None)
+            group.values[place + number] = value
+            committed = committed.set(key, place + number)
+        group.machine = replace(group.machine, committed=committed)
+
+    def commit_in_transaction(
+        self,
+        name: str,
+        offsets: Sequence[tuple[str, int, CommittedOffset]],
+        producer: tuple[int, int],
+        version: int,
+    ) -> Appended:
+        """Write offsets that count once the transaction of a producer id and epoch commits."""
+        partition = self.cluster.offsets_partition(name)
+        records = self._offset_records(name, offsets)
+        written = partition.append_records(records, self.cluster.now, *producer, version=version)
+        if written.error is ErrorCode.NONE:
+            group = self.known.get(name)
+            if group is None:
+                group = self.known[name] = self._new(name)
+            self._pending(group, offsets, str(producer[0]), written.base_offset)
+        return written
+
+    @staticmethod
+    def _pending(
+        group: ClassicGroup, offsets: Sequence[tuple[str, int, CommittedOffset]], producer: str, place: int
+    ) -> None:
+        """Spec: ConsumeTransformProduce!CommitOffsets."""
+        pending: Map[str, int] = group.machine.pending.get(producer, Map())
+        for number, (topic, partition, value) in enumerate(offsets):
+            key = f"{topic}-{partition}"
+            group.values.pop(pending.get(key, -1), None)
+            group.values[place + number] = value
+            pending = pending.set(key, place + number)
+        machine = replace(group.machine, pending=group.machine.pending.set(producer, pending))
+        group.machine = replace(machine, committed=machine.committed_at_write(pending))
+
+    def end_transaction(self, partition: Leader, producer_id: int, commit: bool) -> None:
+        """A marker was written to a partition of ``__consumer_offsets``: what is pending counts now, or is gone.
+
+        An offset that was committed behind a pending one stays.
+
+        Kafka: OffsetMetadataManager.replayEndTransactionMarker
+        """
+        producer = str(producer_id)
+        for group in self.known.values():
+            if producer not in group.machine.pending or self.cluster.offsets_partition(group.name) is not partition:
+                continue
+            machine = group.machine
+            pending = machine.pending[producer]
+            latest = Map({key: place for key, place in pending.items() if place > machine.committed.get(key, -1)})
+            judged = replace(machine, pending=machine.pending.set(producer, latest))
+            committed = judged.committed_at_marker(producer, COMMIT if commit else ABORT)
+            group.machine = replace(machine, committed=committed, pending=machine.pending.delete(producer))
+            kept = set(committed.values()).union(*(p.values() for p in group.machine.pending.values()))
+            group.values = {place: value for place, value in group.values.items() if place in kept}
+
+    def fetch(self, name: str, partition: str, require_stable: bool) -> tuple[ErrorCode, CommittedOffset | None]:
+        """The offset that a group has committed for a partition."""
+        group = self.known.get(name)
+        if group is None:
+            return ErrorCode.NONE, None
+        if require_stable and (error := group.machine.offset_fetch_error(partition)) is not ErrorCode.NONE:
+            return error, None
+        return ErrorCode.NONE, group.committed(partition)
+
+    def delete(self, name: str) -> ErrorCode:
+        """Delete a group that has neither members nor pending offsets."""
+        group = self.known.get(name)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.members or group.machine.pending:
+            return ErrorCode.NON_EMPTY_GROUP
+        self.delete_offsets(name, list(group.machine.committed))
+        self._append(name, [Record(key=self._key("GroupMetadataKey", GROUP_KEY, {"group": name}))])
+        del self.known[name]
+        return ErrorCode.NONE
+
+    def delete_offsets(self, name: str, partitions: Iterable[str]) -> None:
+        """Forget committed offsets of a group, by the partitions' names."""
+        group = self.known[name]
+        records = []
+        for key in partitions:
+            place = group.machine.committed.get(key)
+            if place is not None:
+                group.machine = replace(group.machine, committed=group.machine.committed.delete(key))
+                del group.values[place]
+                records.append(Record(key=self._offset_key(name, key)))
+        if records:
+            self._append(name, records)
+
+    # --- records of __consumer_offsets -------------------------------------------------------------------------------
+
+    def _append(self, name: str, records: Iterable[Record]) -> None:
+        self.cluster.offsets_partition(name).append_records(records, self.cluster.now)
+
+    def _key(self, message: str, kind: int, row: Message) -> bytes:
+        return kind.to_bytes(2, "big") + self.codec.write(message, 0, row)
+
+    def _offset_key(self, group: str, partition: str) -> bytes:
+        topic, _, number = partition.rpartition("-")
+        return self._key("OffsetCommitKey", OFFSET_KEY, {"group": group, "topic": topic, "partition": int(number)})
+
+    def _offset_records(self, group: str, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> list[Record]:
+        return [
+            Record(
+                key=self._offset_key(group, f"{topic}-{partition}"),
+                value=OFFSET_VALUE_VERSION.to_bytes(2, "big")
+                + self.codec.write(
+                    "OffsetCommitValue",
+                    OFFSET_VALUE_VERSION,
+                    {
+                        "offset": value.offset,
+                        "leaderEpoch": value.leader_epoch,
+                        "metadata": value.metadata,
+                        "commitTimestamp": value.timestamp,
+                    },
+                ),
+            )
+            for topic, partition, value in offsets
+        ]
+
+    def _write_group(self, group: ClassicGroup) -> None:
+        """Kafka: GroupCoordinatorRecordHelpers.newGroupMetadataRecord."""
+        row = {
+            "protocolType": group.protocol_type,
+            "generation": group.generation,
+            "protocol": group.protocol,
+            "leader": group.leader or None,
+            "currentStateTimestamp": self.cluster.now,
+            "members": [
+                {
+                    "memberId": member.member_id,
+                    "groupInstanceId": member.instance_id,
+                    "clientId": member.client_id,
+                    "clientHost": member.client_host,
+                    "rebalanceTimeout": member.rebalance_ms,
+                    "sessionTimeout": member.session_ms,
+                    "subscription": member.subscription(group.protocol or ""),
+                    "assignment": member.assignment,
+                }
+                for member in group.members.values()
+            ],
+        }
+        value = GROUP_VALUE_VERSION.to_bytes(2, "big") + self.codec.write(
+            "GroupMetadataValue", GROUP_VALUE_VERSION, row
+        )
+        self._append(
+            group.name, [Record(key=self._key("GroupMetadataKey", GROUP_KEY, {"group": group.name}), value=value)]
+        )
+
+    def recover(self, partition: Leader, batches: Iterable[RecordBatch]) -> None:
+        """What a partition of ``__consumer_offsets`` says. Members have to join again.
+
+        Kafka: GroupCoordinatorShard.replay, replayEndTransactionMarker
+        """
+        for batch in batches:
+            if batch.is_control:
+                marker = batch.control_record()
+                assert marker is not None, "no cleaner empties control batches here"
+                self.end_transaction(partition, batch.producer_id, marker.control_type.name == "COMMIT")
+                continue
+            for record in batch.records():
+                if record.key is not None:
+                    self._replay(record.key, record.value, batch, batch.offset(record))
+
+    def _replay(self, key: bytes, value: bytes | None, batch: RecordBatch, place: int) -> None:
+        kind = int.from_bytes(key[:2], "big")
+        message = {OFFSET_KEY: "OffsetCommit", GROUP_KEY: "GroupMetadata"}.get(kind)
+        if message is None:
+            return
+        row = self.codec.read(f"{message}Key", 0, Buffer(key[2:]))
+        name = row["group"]
+        if kind == GROUP_KEY and value is None:
+            self.known.pop(name, None)
+            return
+        group = self.known.setdefault(name, self._new(name))
+        if value is None:
+            group.machine = replace(
+                group.machine, committed=group.machine.committed.delete(f"{row['topic']}-{row['partition']}")
+            )
+            return
+        content = self.codec.read(f"{message}Value", int.from_bytes(value[:2], "big"), Buffer(value[2:]))
+        if kind == GROUP_KEY:
+            group.protocol_type = content["protocolType"]
+            present = replace(group.machine.group, generation=content["generation"])
+            group.machine = replace(group.machine, group=present)
+            return
+        offset = CommittedOffset(
+            content["offset"], content["leaderEpoch"], content["metadata"], content["commitTimestamp"]
+        )
+        offsets = [(row["topic"], row["partition"], offset)]
+        if batch.is_transactional:
+            self._pending(group, offsets, str(batch.producer_id), place)
+        else:
+            self._committed(group, offsets, place)

@@ -1,0 +1,323 @@
+"""What partitions hold: record batches one behind the other, in memory or in the files of a Kafka log directory.
+
+A store knows of a batch its base offset, its place and its largest timestamp; whatever else there is to know, the
+machines keep. Appending takes the same time however long a partition is. In files, an append is one ``write`` and no
+``fsync``, as in Kafka: it outlives the process, whatever ends that, but not the machine.
+
+Kafka: LogSegment, UnifiedLog, LogLoader, PartitionMetadataFile, LeaderEpochCheckpointFile
+"""
+
+import base64
+import os
+import re
+import shutil
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+from uuid import UUID
+
+from kafka_eos.log_directory import LEADER_EPOCH_CHECKPOINT, META_PROPERTIES, Partition, find_log_directories
+from kafka_eos.record_batch import RecordBatch
+from kafka_eos.segment import CorruptRegion, RegionKind, read_leader_epochs, read_segment
+
+SEGMENT_BYTES = 1 << 30
+"""The size from which a segment is followed by another one.    Kafka: segment.bytes."""
+
+PARTITION_METADATA = "partition.metadata"
+PRODUCER_IDS = "producer-ids"
+
+
+class DamagedLog(ValueError):  # noqa: N818 - named for the data
+    """A data directory that cannot be served; says file, position and reason."""
+
+
+class Store(Protocol):
+    """A partition's batches."""
+
+    def append(self, data: bytes, base_offset: int, max_timestamp: int) -> None:
+        """Write an encoded batch behind the last one."""
+
+    def read(self, offset: int, upper: int, max_bytes: int, at_least_one: bool) -> bytes:
+        """The batches from the one with ``offset`` on that begin below ``upper``, as many as fit.
+
+        Args:
+            offset: at or behind the first offset, and below the end.
+            upper: where reading ends.
+            max_bytes: how much there may be.
+            at_least_one: the first batch is given even if it is larger.
+        """
+
+    def first_with_timestamp(self, timestamp: int) -> int | None:
+        """The base offset of the first batch whose largest timestamp is not below this one; None without one."""
+
+    def latest(self) -> tuple[int, int] | None:
+        """The base offset of the first batch with the largest timestamp, and that; None for an empty partition."""
+
+    def size(self) -> int:
+        """How many bytes there are."""
+
+    def epochs(self, starts: list[tuple[int, int]]) -> None:
+        """Note the leader epochs, each with its first offset."""
+
+    def delete(self) -> None:
+        """Remove everything."""
+
+
+class _Index:
+    """Where batches begin: offsets, places in bytes, timestamps. A place more than there are batches is the end."""
+
+    def __init__(self) -> None:
+        self.offsets, self.places, self.timestamps = array("q"), array("q", [0]), array("q")
+        self.most_recent: tuple[int, int] | None = None
+
+    def append(self, size: int, base_offset: int, max_timestamp: int) -> None:
+        if self.most_recent is None or max_timestamp > self.most_recent[1]:
+            self.most_recent = (base_offset, max_timestamp)
+        self.offsets.append(base_offset)
+        self.timestamps.append(max_timestamp)
+        self.places.append(self.places[-1] + size)
+
+    def span(self, offset: int, upper: int, max_bytes: int, at_least_one: bool) -> tuple[int, int]:
+        """The first batch of a response, and the one behind its last."""
+        first = max(bisect_right(self.offsets, offset) - 1, 0)
+        below = bisect_left(self.offsets, upper)
+        fitting = bisect_right(self.places, self.places[first] + max_bytes) - 1
+        return first, min(below, max(fitting, first + at_least_one))
+
+    def first_with_timestamp(self, timestamp: int) -> int | None:
+        if self.most_recent is None or timestamp > self.most_recent[1]:
+            return None
+        return next(offset for offset, at in zip(self.offsets, self.timestamps, strict=True) if at >= timestamp)
+
+
+class MemoryStore:
+    """A partition in memory, of which the whole memory keeps count."""
+
+    def __init__(self, memory: "Memory") -> None:
+        self._memory = memory
+        self._index = _Index()
+        self._batches: list[bytes] = []
+
+    def append(self, data: bytes, base_offset: int, max_timestamp: int) -> None:
+        """See :class:`Store`."""
+        self._batches.append(data)
+        self._memory.stored_bytes += len(data)
+        self._index.append(len(data), base_offset, max_timestamp)
+
+    def read(self, offset: int, upper: int, max_bytes: int, at_least_one: bool) -> bytes:
+        """See :class:`Store`."""
+        first, end = self._index.span(offset, upper, max_bytes, at_least_one)
+        return b"".join(self._batches[first:end])
+
+    def first_with_timestamp(self, timestamp: int) -> int | None:
+        """See :class:`Store`."""
+        return self._index.first_with_timestamp(timestamp)
+
+    def latest(self) -> tuple[int, int] | None:
+        """See :class:`Store`."""
+        return self._index.most_recent
+
+    def size(self) -> int:
+        """See :class:`Store`."""
+        return self._index.places[-1]
+
+    def epochs(self, starts: list[tuple[int, int]]) -> None:
+        """Nothing: who is gone with the process needs no note."""
+
+    def delete(self) -> None:
+        """See :class:`Store`."""
+        self._memory.stored_bytes -= self.size()
+        self._batches.clear()
+        self._index = _Index()
+
+
+class FileStore:
+    """A partition's directory: segments, and the checkpoint of its leader epochs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._index = _Index()
+        self._segments: list[tuple[int, int]] = []  # the place where each begins, and its file descriptor
+
+    @classmethod
+    def create(cls, path: Path, topic_id: UUID) -> "FileStore":
+        """A new partition's directory."""
+        path.mkdir(exist_ok=True)
+        encoded = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+        (path / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {encoded}\n", encoding="ascii")
+        store = cls(path)
+        store._open(0)
+        return store
+
+    @classmethod
+    def recover(cls, found: Partition) -> tuple["FileStore", list[RecordBatch]]:
+        """A partition as an earlier process left it. What it was about to write when it was killed is cut off.
+
+        Raises:
+            DamagedLog: when there is other damage.
+        """
+        store = cls(found.path)
+        batches = []
+        for number, segment in enumerate(found.segments):
+            for region in read_segment(segment.log):
+                if isinstance(region, CorruptRegion):
+                    is_last = number == len(found.segments) - 1
+                    if not is_last or region.kind is RegionKind.CORRUPT:
+                        raise DamagedLog(f"{segment.log}: at byte {region.position}: {region.reason}")
+                    os.truncate(segment.log, region.position)
+                    break
+                batches.append(region.batch)
+        rest = iter(batches)
+        batch = next(rest, None)
+        for segment, following in zip(found.segments, (*found.segments[1:], None), strict=True):
+            store._open(segment.base_offset)
+            while batch is not None and (following is None or batch.base_offset < following.base_offset):
+                store._index.append(batch.size, batch.base_offset, batch.max_timestamp)
+                batch = next(rest, None)
+        return store, batches
+
+    def _open(self, base_offset: int) -> None:
+        file = os.open(self.path / f"{base_offset:020}.log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._segments.append((self._index.places[-1], file))
+
+    def append(self, data: bytes, base_offset: int, max_timestamp: int) -> None:
+        """See :class:`Store`."""
+        if self._index.places[-1] - self._segments[-1][0] >= SEGMENT_BYTES:
+            self._open(base_offset)
+        written = os.write(self._segments[-1][1], data)
+        if written != len(data):  # a full disk: what was written of it must not stay
+            os.ftruncate(self._segments[-1][1], self._index.places[-1] - self._segments[-1][0])
+            raise OSError(f"{self.path}: only {written} of {len(data)} bytes could be written")
+        self._index.append(len(data), base_offset, max_timestamp)
+
+    def read(self, offset: int, upper: int, max_bytes: int, at_least_one: bool) -> bytes:
+        """See :class:`Store`."""
+        first, end = self._index.span(offset, upper, max_bytes, at_least_one)
+        place, stop = self._index.places[first], self._index.places[max(first, end)]
+        number = bisect_right(self._segments, place, key=lambda segment: segment[0]) - 1
+        begin, file = self._segments[number]
+        if number + 1 < len(self._segments):
+            stop = min(stop, self._segments[number + 1][0])
+        return os.pread(file, stop - place, place - begin)
+
+    def first_with_timestamp(self, timestamp: int) -> int | None:
+        """See :class:`Store`."""
+        return self._index.first_with_timestamp(timestamp)
+
+    def latest(self) -> tuple[int, int] | None:
+        """See :class:`Store`."""
+        return self._index.most_recent
+
+    def size(self) -> int:
+        """See :class:`Store`."""
+        return self._index.places[-1]
+
+    def epochs(self, starts: list[tuple[int, int]]) -> None:
+        """See :class:`Store`."""
+        lines = ["0", str(len(starts)), *(f"{epoch} {offset}" for epoch, offset in starts)]
+        _replace(self.path / LEADER_EPOCH_CHECKPOINT, "\n".join(lines) + "\n")
+
+    def known_epochs(self) -> list[tuple[int, int]]:
+        """The leader epochs that were noted, each with its first offset."""
+        return [(line.epoch, line.start_offset) for line in read_leader_epochs(self.path / LEADER_EPOCH_CHECKPOINT)]
+
+    def delete(self) -> None:
+        """See :class:`Store`."""
+        for _, file in self._segments:
+            os.close(file)
+        aside = self.path.with_name(f"{self.path.name}.{os.urandom(16).hex()}-delete")
+        self.path.rename(aside)
+        shutil.rmtree(aside)
+
+
+class Memory:
+    """Partitions that end with the process; ``stored_bytes`` is what they hold together."""
+
+    def __init__(self) -> None:
+        self.stored_bytes = 0
+
+    def cluster_id(self, proposed: str) -> str:
+        """The id of the cluster: the proposed one."""
+        return proposed
+
+    def create(self, topic: str, partition: int, topic_id: UUID) -> Store:  # noqa: ARG002 - as a directory does
+        """A new partition."""
+        return MemoryStore(self)
+
+    def recover(self) -> Iterator[tuple[str, int, UUID, Store, list[tuple[int, int]], list[RecordBatch]]]:
+        """Nothing is there from before."""
+        yield from ()
+
+    def reserved_producer_ids(self) -> int:
+        """The producer ids below this one are taken."""
+        return 0
+
+    def reserve_producer_ids(self, end: int) -> None:
+        """Take producer ids; nobody will ask."""
+
+
+class Directory:
+    """Partitions in the directory of a broker, in the layout of Kafka's ``log.dirs``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def cluster_id(self, proposed: str) -> str:
+        """The id of the cluster that the directory belongs to; a new directory, which is made, takes the proposed one.
+
+        Raises:
+            DamagedLog: when there are files, and no cluster's.
+        """
+        properties = self.path / META_PROPERTIES
+        self.path.mkdir(parents=True, exist_ok=True)
+        if properties.exists():
+            found = re.search(r"^cluster\.id=(\S+)$", properties.read_text(encoding="latin-1"), re.MULTILINE)
+            return found[1] if found else proposed
+        if any(self.path.iterdir()):
+            raise DamagedLog(f"{self.path}: has files, and no {META_PROPERTIES}; give an empty or a new directory")
+        _replace(properties, f"version=1\ncluster.id={proposed}\nnode.id=1\n")
+        return proposed
+
+    def create(self, topic: str, partition: int, topic_id: UUID) -> Store:
+        """A new partition."""
+        return FileStore.create(self.path / f"{topic}-{partition}", topic_id)
+
+    def recover(self) -> Iterator[tuple[str, int, UUID, Store, list[tuple[int, int]], list[RecordBatch]]]:
+        """The partitions of an earlier process: topic, number, id, store, leader epochs, batches.
+
+        Raises:
+            DamagedLog: when one cannot be read.
+        """
+        for directory in find_log_directories(self.path):
+            for partition in directory.partitions:
+                store, batches = FileStore.recover(partition)
+                topic_id = _topic_id(partition.path / PARTITION_METADATA)
+                yield partition.topic, partition.partition, topic_id, store, store.known_epochs(), batches
+
+    def reserved_producer_ids(self) -> int:
+        """The producer ids below this one are taken."""
+        path = self.path / PRODUCER_IDS
+        return int(path.read_text(encoding="ascii")) if path.exists() else 0
+
+    def reserve_producer_ids(self, end: int) -> None:
+        """Take the producer ids below ``end``, before one of them is given to anybody."""
+        _replace(self.path / PRODUCER_IDS, f"{end}\n")
+
+
+def _topic_id(path: Path) -> UUID:
+    try:
+        found = re.search(r"topic_id: ([\w-]{22})", path.read_text(encoding="ascii"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DamagedLog(f"{path}: {error}") from None
+    if found is None:
+        raise DamagedLog(f"{path}: no topic id")
+    return UUID(bytes=base64.urlsafe_b64decode(found[1] + "=="))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Replace a file as a whole."""
+    new = path.with_name(f"{path.name}.tmp")
+    new.write_text(text, encoding="ascii")
+    new.replace(path)

@@ -1,0 +1,383 @@
+"""The transaction coordinators: a machine for each transactional.id, its records, and its markers.
+
+A request is an action of the machine ``TransactionCoordinator``. What it appends goes to ``__transaction_state`` at
+once and is replicated at once, so that the client can be answered; then the machine goes on by itself (markers,
+completion) when :meth:`Coordinators.work` is called.
+
+Kafka: TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol, TypeVar
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.record_batch import Record, RecordBatch
+from kafka_eos.server.partitions import Leader
+from kafka_eos.transaction_coordinator import (
+    AT_REST,
+    DEAD,
+    INIT,
+    NOTHING,
+    ONGOING,
+    PREPARED_STATES,
+    Answer,
+    Appending,
+    Constants,
+    TransactionCoordinator,
+    TransactionMetadata,
+    answer_with,
+    forgotten,
+    to_mark,
+)
+from kafka_eos.transaction_log import (
+    TRANSACTION_VERSION_2,
+    TopicPartitions,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
+    decode_key,
+    decode_value,
+)
+
+MAX_EPOCH = 32767
+NO_TIMESTAMP = -1
+PRODUCER_ID_BLOCK = 1000
+"""How many producer ids are reserved at a time.    Kafka: ProducerIdsBlock."""
+
+_ANY_NUMBER_OF = 2**62
+_Noted = TypeVar("_Noted")
+
+
+class ServedCoordinator(TransactionCoordinator):
+    """The machine without the histories that only properties look at."""
+
+    __slots__ = ()
+
+    def noted(self, history: frozenset[_Noted], entry: _Noted) -> frozenset[_Noted]:  # noqa: ARG002 - it is forgotten
+        """What happened before is forgotten."""
+        return history
+
+
+class TransactionSettings(NamedTuple):
+    """What an operator sets.
+
+    Attributes:
+        version: transaction.version of the cluster: 0, 1 or 2.
+        max_timeout_ms: transaction.max.timeout.ms.
+        id_expiration_ms: transactional.id.expiration.ms.
+    """
+
+    version: int = 2
+    max_timeout_ms: int = 900_000
+    id_expiration_ms: int = 604_800_000
+
+
+class Partitions(Protocol):
+    """Where coordinators write."""
+
+    def state_partition(self, transactional_id: str) -> Leader:
+        """The partition of ``__transaction_state`` that a transactional.id belongs to."""
+
+    def write_marker(
+        self, partition: str, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, version: int
+    ) -> ErrorCode:
+        """Write a marker to a partition, by its name."""
+
+
+class ProducerIds:
+    """Producer ids that nobody else has.
+
+    Args:
+        first: the first one that is free.
+        reserve: called with the end of each block before one of its ids is given.
+    """
+
+    def __init__(self, first: int, reserve: Callable[[int], None]) -> None:
+        self.next = self._end = first
+        self._reserve = reserve
+
+    def make_room(self) -> None:
+        """See to it that the next one may be given."""
+        if self.next == self._end:
+            self._end += PRODUCER_ID_BLOCK
+            self._reserve(self._end)
+
+    def allocate(self) -> int:
+        """One more."""
+        self.make_room()
+        self.next += 1
+        return self.next - 1
+
+
+@dataclass(slots=True, kw_only=True)
+class TransactionalId:
+    """A transactional.id at its coordinator; times in milliseconds since the epoch.
+
+    Attributes:
+        name: the id.
+        machine: all that decides.
+        timeout_ms: of its transactions, which the producer has asked for.
+        start_ms: when the last transaction began, -1 before the first one.
+        update_ms: when it was written last.
+    """
+
+    name: str
+    machine: TransactionCoordinator
+    timeout_ms: int = 0
+    start_ms: int = NO_TIMESTAMP
+    update_ms: int = NO_TIMESTAMP
+
+    @property
+    def state(self) -> TransactionState:
+        """Of its transaction."""
+        return self.machine.metadata.state
+
+
+@dataclass(slots=True, kw_only=True)
+class Coordinators:
+    """The transaction coordinators of a cluster.
+
+    Attributes:
+        settings: what an operator sets.
+        partitions: where records and markers go.
+        producer_ids: what is left of them.
+        machine: the class of the machines.
+        known: by transactional.id.
+    """
+
+    settings: TransactionSettings
+    partitions: Partitions
+    producer_ids: ProducerIds
+    machine: type[TransactionCoordinator] = ServedCoordinator
+    known: dict[str, TransactionalId] = field(default_factory=dict)
+    _unfinished: dict[str, None] = field(default_factory=dict)
+
+    def _constants(self) -> Constants:
+        nothing: frozenset[int] = frozenset()
+        return Constants(
+            producer_ids=nothing,
+            max_epoch=MAX_EPOCH,
+            partitions=frozenset(),
+            versions=frozenset({1, 2} if self.settings.version == TRANSACTION_VERSION_2 else {1}),
+            faults=frozenset({"timeout", "expiry", "failover"}),
+            max_faults=_ANY_NUMBER_OF,
+        )
+
+    def _of(self, name: str) -> TransactionalId:
+        """What is known of a transactional.id; it is not remembered before something is written."""
+        found = self.known.get(name)
+        return found or TransactionalId(name=name, machine=self.machine.initial(self._constants()))
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def init_producer_id(self, name: str | None, timeout_ms: int, producer_id: int, epoch: int, now: int) -> Answer:
+        """Give a producer id and epoch.    Spec: TransactionCoordinator!HandleInitProducerId."""
+        if name is None:
+            return Answer(request=INIT, producer_id=self.producer_ids.allocate(), epoch=0)
+        if not name:
+            return answer_with(INIT, ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self.settings.max_timeout_ms:
+            return answer_with(INIT, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        transactional = self._of(name)
+        machine = self._with_producer_ids(transactional.machine)
+        before = transactional.timeout_ms
+        transactional.timeout_ms = timeout_ms
+        answer = self._take(transactional, machine.handle_init_producer_id(producer_id, epoch), now)
+        if answer.error is not ErrorCode.NONE and before:
+            transactional.timeout_ms = before
+        return answer
+
+    def add_partitions(
+        self, name: str, producer_id: int, epoch: int, partitions: Iterable[str], version: int, now: int
+    ) -> ErrorCode:
+        """Add partitions to a transaction.    Spec: TransactionCoordinator!HandleAddPartition."""
+        transactional = self._of(name)
+        for partition in partitions:
+            after = transactional.machine.handle_add_partition(producer_id, epoch, partition, version)
+            error = self._take(transactional, after, now).error
+            if error is not ErrorCode.NONE:
+                return error
+        return ErrorCode.NONE
+
+    def verify(self, name: str, producer_id: int, epoch: int, partition: str) -> ErrorCode:
+        """Vouch for a partition that has to be in the transaction already.
+
+        It is judged as one that is being added, but that a transition under way is no hindrance.
+
+        Spec:  Transactions!Verify
+        Kafka: TransactionCoordinator.handleVerifyPartitionsInTransaction
+        """
+        machine = self._of(name).machine
+        known = replace(machine.metadata, pending=None)
+        error = machine.rules.add_error(known, producer_id, epoch)
+        if error is ErrorCode.NONE and partition not in known.partitions:
+            return ErrorCode.TRANSACTION_ABORTABLE
+        return error
+
+    def end(self, name: str, producer_id: int, epoch: int, commit: bool, version: int, now: int) -> Answer:
+        """End a transaction.    Spec: TransactionCoordinator!HandleEndTxn."""
+        transactional = self._of(name)
+        machine = self._with_producer_ids(transactional.machine)
+        return self._take(transactional, machine.handle_end_txn(producer_id, epoch, commit, version), now)
+
+    # --- what a coordinator does by itself ---------------------------------------------------------------------------
+
+    def time_out(self, now: int) -> None:
+        """Begin to abort the transactions that have been open for too long."""
+        for transactional in list(self.known.values()):
+            metadata = transactional.machine.metadata
+            too_long = transactional.start_ms + transactional.timeout_ms < now
+            if metadata.state is ONGOING and metadata.pending is None and too_long:
+                self.time_out_now(transactional, now)
+
+    def time_out_now(self, transactional: TransactionalId, now: int) -> None:
+        """Begin to abort an open transaction.    Spec: TransactionCoordinator!TimeOut."""
+        self._take(transactional, transactional.machine.time_out(), now)
+
+    def expire(self, now: int) -> None:
+        """Forget what has not been used for long.    Spec: TransactionCoordinator!ExpireTransactionalId."""
+        for transactional in list(self.known.values()):
+            metadata = transactional.machine.metadata
+            long_ago = transactional.update_ms + self.settings.id_expiration_ms <= now
+            if long_ago and metadata.state in AT_REST and metadata.pending is None:
+                self._take(transactional, transactional.machine.expire_transactional_id(), now)
+                del self.known[transactional.name]
+
+    def fail_over(self, leads: Callable[[str], bool]) -> None:
+        """New coordinators load the transactional.ids that belong to them.    Spec: TransactionCoordinator!Failover."""
+        for transactional in self.known.values():
+            if leads(transactional.name):
+                transactional.machine = transactional.machine.failover(0)
+                self._unfinished[transactional.name] = None
+
+    def work(self, now: int) -> None:
+        """Go on with what clients do not wait for: fences, markers, completions."""
+        names, self._unfinished = self._unfinished, {}
+        for name in names:
+            transactional = self.known.get(name)
+            if transactional is not None:
+                self._finish(transactional, now)
+
+    def _finish(self, transactional: TransactionalId, now: int) -> None:
+        """Spec: TransactionCoordinator!WriteMarker, CompleteTransaction."""
+        machine = transactional.machine
+        for partition in sorted(machine.to_mark):
+            metadata = machine.metadata
+            error = self.partitions.write_marker(
+                partition,
+                metadata.producer_id,
+                metadata.epoch,
+                machine.marker_commits(partition),
+                self.partitions.state_partition(transactional.name).leader_epoch,
+                metadata.version,
+            )
+            if error is ErrorCode.NONE:
+                machine = machine.write_marker(partition)
+        transactional.machine = machine
+        if machine.metadata.state in PREPARED_STATES and machine.may_complete():
+            self._take(transactional, machine.complete_transaction(), now)
+
+    # --- between machine and log -------------------------------------------------------------------------------------
+
+    def _with_producer_ids(self, machine: TransactionCoordinator) -> TransactionCoordinator:
+        self.producer_ids.make_room()
+        return replace(machine, allocated=self.producer_ids.next)
+
+    def _take(self, transactional: TransactionalId, after: TransactionCoordinator, now: int) -> Answer:
+        """Take an action's outcome over: what it appends is written, then it is answered.
+
+        A fence of InitProducerId has two steps, and the client waits for the second one.
+        """
+        self.producer_ids.next = max(self.producer_ids.next, after.allocated)
+        if after.fencing != NOTHING:
+            after = self._with_producer_ids(after).abort_fenced()
+            self.producer_ids.next = max(self.producer_ids.next, after.allocated)
+        if not after.is_idle():
+            self._write(transactional, after.appending, now)
+            after = after.append_is_replicated()
+            self.known[transactional.name] = transactional
+        transactional.machine = after
+        if after.metadata.state in PREPARED_STATES:
+            self._unfinished[transactional.name] = None
+        return after.answer
+
+    def _write(self, transactional: TransactionalId, appending: Appending, now: int) -> None:
+        record = appending.record
+        if record.state is ONGOING and transactional.state is not ONGOING:
+            transactional.start_ms = now
+        elif appending.request == INIT:
+            transactional.start_ms = NO_TIMESTAMP
+        transactional.update_ms = now
+        key = TransactionLogKey(transactional_id=transactional.name).encode()
+        value = None if record.state is DEAD else self._value(transactional, record).encode()
+        self.partitions.state_partition(transactional.name).append_records([Record(key=key, value=value)], now)
+
+    def _value(self, transactional: TransactionalId, record: TransactionMetadata) -> TransactionLogValue:
+        """A record of the log.    Kafka: TransactionLog.valueToBytes."""
+        value = TransactionLogValue(
+            version=min(self.settings.version, 1),
+            producer_id=record.producer_id,
+            producer_epoch=record.epoch,
+            transaction_timeout_ms=transactional.timeout_ms,
+            transaction_status=record.state,
+            transaction_partitions=None if record.state is TransactionState.EMPTY else _by_topic(record.partitions),
+            transaction_last_update_timestamp_ms=transactional.update_ms,
+            transaction_start_timestamp_ms=transactional.start_ms,
+        )
+        if self.settings.version == 0:  # this format has no place for the rest
+            return value
+        return replace(
+            value,
+            previous_producer_id=record.previous_producer_id,
+            next_producer_id=record.next_producer_id,
+            client_transaction_version=record.version if record.version >= TRANSACTION_VERSION_2 else 0,
+        )
+
+    def recover(self, batches: Iterable[RecordBatch]) -> None:
+        """What a partition of ``__transaction_state`` says: the last record of each transactional.id counts.
+
+        Kafka: TransactionStateManager.loadTransactionMetadata
+        """
+        for batch in batches:
+            for record in batch.records():
+                if record.key is None:
+                    continue
+                name, value = decode_key(record.key).transactional_id, decode_value(record.value)
+                if value is None:
+                    self.known.pop(name, None)
+                    continue
+                transactional = self._loaded(name, value)
+                self.known[name] = transactional
+                self._unfinished[name] = None
+
+    def _loaded(self, name: str, value: TransactionLogValue) -> TransactionalId:
+        machine = self.machine.initial(self._constants())
+        record = replace(
+            forgotten(0),
+            producer_id=value.producer_id,
+            epoch=value.producer_epoch,
+            previous_producer_id=value.previous_producer_id,
+            next_producer_id=value.next_producer_id,
+            state=value.transaction_status,
+            partitions=frozenset(f"{topic}-{number}" for topic, number in value.partitions()),
+            version=max(value.client_transaction_version, 1),
+        )
+        metadata = machine.rules.loaded(record)
+        return TransactionalId(
+            name=name,
+            machine=replace(machine, metadata=metadata, durable=record, to_mark=to_mark(metadata)),
+            timeout_ms=value.transaction_timeout_ms,
+            start_ms=value.transaction_start_timestamp_ms,
+            update_ms=value.transaction_last_update_timestamp_ms,
+        )
+
+
+def _by_topic(partitions: frozenset[str]) -> tuple[TopicPartitions, ...]:
+    topics: dict[str, list[int]] = {}
+    for name in sorted(partitions):
+        topic, _, number = name.rpartition("-")
+        topics.setdefault(topic, []).append(int(number))
+    return tuple(
+        TopicPartitions(topic=topic, partition_ids=tuple(sorted(numbers))) for topic, numbers in topics.items()
+    )
