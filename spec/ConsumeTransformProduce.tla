@@ -3,30 +3,32 @@
 (* An application reads inputs, writes an output for each in a             *)
 (* transaction, and sends the offset behind them into the same             *)
 (* transaction. Its instances share the input partitions through a group.  *)
-(* EOS v1: a transactional.producer for each input partition, and a new owner    *)
+(* EOS v1: a transactional.id for each input partition, and a new owner    *)
 (* fences the one before. EOS v2: one for each instance, and the group's   *)
-(* generation fences. Both refine ExactlyOnce.                             *)
+(* generation fences, or the member's epoch. Both refine ExactlyOnce.      *)
 (*                                                                         *)
-(* Modelled: rebalances, crashes, transactions that end by timeout, by the *)
-(*   application, or because another instance asks for the same            *)
-(*   transactional.producer; markers that each partition gets at its own moment; *)
-(*   the seek back after an abort; an instance that stands still and comes *)
-(*   back as a zombie: it takes no step, until it takes one.               *)
+(* Modelled: rebalances of both group protocols, crashes, transactions     *)
+(*   that end by timeout, by the application, or because another instance  *)
+(*   asks for the same transactional.id; markers that each partition gets  *)
+(*   at its own moment; the seek back after an abort; an instance that     *)
+(*   stands still and comes back as a zombie: it takes no step, until it   *)
+(*   takes one; a consumer that a thread of its own keeps in the group     *)
+(*   while the application processes.                                      *)
 (* Assumed, not checked: transactions are atomic, and nothing of a fenced  *)
 (*   producer is decided for commit (AtomicTransactions, which             *)
 (*   Transactions refines); a request and its answer are one step.         *)
 (* Out of scope: inputs that are themselves undecided (Consumer); the      *)
 (*   order in which outputs are found; state stores.                       *)
 (*                                                                         *)
-(* KIPs: 98, 129, 447.  Kafka: KafkaProducer.sendOffsetsToTransaction,     *)
+(* KIPs: 98, 129, 447, 848.  Kafka: KafkaProducer.sendOffsetsToTransaction, *)
 (* Streams' StreamsProducer, OffsetMetadataManager.                        *)
 (***************************************************************************)
-EXTENDS GroupCoordinator
+EXTENDS ConsumerGroup
 
 CONSTANTS
     Inputs,              \* 1..n: the inputs of each partition
-    Eos,                 \* "v1": one transactional.producer for each partition; "v2": one for each instance
-    Faults,              \* what may go wrong: "abort", "crash", "expire session", "timeout"
+    Eos,                 \* "v1": one transactional.id for each partition; "v2": one for each instance
+    Faults,              \* what may go wrong: "abort", "crash", "expire session", "timeout", "join while processing"
     MaxFaults            \* how often
 
 ASSUME TransactionalIds = IF Eos = "v1" THEN Partitions ELSE Instances
@@ -34,10 +36,10 @@ ASSUME TransactionalIds = IF Eos = "v1" THEN Partitions ELSE Instances
 VARIABLES
     transactions,        \* of each transactional id: its transaction's state, who holds its latest epoch, outputs not yet found
     outputs,             \* of each partition and input: how often a read_committed reader finds its output
-    processes,           \* of each instance: is it up, its generation and partitions, the ids that it has initialized, its positions
+    processes,           \* of each instance: is it up, its generation or epoch and partitions, the ids that it has initialized, its positions
     faults               \* the number of faults so far
 
-vars == <<group, pending, committed, transactions, outputs, processes, faults>>
+vars == <<groupVars, pending, committed, transactions, outputs, processes, faults>>
 
 NoOutput == [partition \in Partitions |-> [input \in Inputs |-> 0]]
 
@@ -48,10 +50,11 @@ Stopped(isUp) ==
 
 Init ==
     /\ GroupInit
+    /\ MembershipInit
     /\ transactions = [producer \in TransactionalIds |-> [state |-> "none", holder |-> NoMember, written |-> NoOutput]]
     /\ outputs = NoOutput
     /\ processes = [instance \in Instances |->
-          [Stopped(TRUE) EXCEPT !.generation = 1,
+          [Stopped(TRUE) EXCEPT !.generation = 1,   \* of a consumer group: the epoch
                                 !.assigned = {partition \in Partitions : Preferred[partition] = instance}]]
     /\ faults = 0
 
@@ -95,10 +98,30 @@ OffsetToSend(instance, partition) == processes[instance].positions[partition]
 (* The position after an abort: none, so that the committed offset is fetched again. *)
 PositionAfterAbort(instance, partition) == NoOffset
 
-(* The coordinator tells an instance that it has to join. *)
+(* The generation or epoch that an instance says when it sends offsets: that in which it has read. *)
+PresentedGeneration(instance) == processes[instance].generation
+
+(* Why an instance's offsets are refused; "NONE" if they are not. *)
+OffsetsError(instance) ==
+    IF GroupProtocol = "classic" THEN TxnOffsetCommitError(PresentedMember(instance), PresentedGeneration(instance))
+    ELSE MemberEpochError(PresentedMember(instance), PresentedGeneration(instance))
+
+(* An instance was removed since it was given its partitions. *)
+IsLost(instance) == processes[instance].generation < membership.members[instance].since
+
+(* An instance that is given its partitions anew keeps its position in those that it has had all the time. *)
+KeepsPosition(instance, partition) == partition \in processes[instance].assigned /\ ~IsLost(instance)
+
+(* The coordinator tells an instance that it has to join, or that it is given other partitions. *)
 MustJoin(instance) ==
-    \/ group.state = "PREPARING_REBALANCE"
-    \/ processes[instance].generation # group.generation
+    IF GroupProtocol = "classic"
+    THEN group.state = "PREPARING_REBALANCE" \/ processes[instance].generation # group.generation
+    ELSE LET member == membership.members[instance]
+         IN  processes[instance].generation # member.epoch \/ processes[instance].assigned # member.assigned
+
+(* An instance has no transaction open, as far as it could still end it. *)
+HasNothingOpen(instance) ==
+    \A producer \in processes[instance].initialized : IsFenced(instance, producer) \/ ~IsOpen(producer)
 
 (* No running instance can end this transaction. *)
 IsAbandoned(producer) == \A instance \in Instances : HasInitialized(instance, producer) => IsFenced(instance, producer)
@@ -126,7 +149,7 @@ Initialize(instance, producer) ==
     /\ transactions' = [transactions EXCEPT ![producer] =
           IF InitAborts(producer) THEN Decided(producer, "abort", instance) ELSE [@ EXCEPT !.holder = instance]]
     /\ processes' = [processes EXCEPT ![instance].initialized = @ \cup {producer}]
-    /\ UNCHANGED <<group, pending, committed, outputs, faults>>
+    /\ UNCHANGED <<groupVars, pending, committed, outputs, faults>>
 
 (* An instance fetches the offset from which it is to read a partition. *)
 FetchOffset(instance, partition) ==
@@ -135,7 +158,7 @@ FetchOffset(instance, partition) ==
     /\ MayFetch(instance, partition)
     /\ OffsetFetchError(partition) = "NONE"
     /\ processes' = [processes EXCEPT ![instance].positions[partition] = committed[partition]]
-    /\ UNCHANGED <<group, pending, committed, transactions, outputs, faults>>
+    /\ UNCHANGED <<groupVars, pending, committed, transactions, outputs, faults>>
 
 (* An instance reads the next input of a partition and writes its output, in a transaction. *)
 Process(instance, partition) ==
@@ -147,7 +170,7 @@ Process(instance, partition) ==
         /\ transactions[producer].state \in {"none", "open"}
         /\ transactions' = [transactions EXCEPT ![producer].state = "open", ![producer].written[partition][input] = @ + 1]
         /\ processes' = [processes EXCEPT ![instance].positions[partition] = input]
-        /\ UNCHANGED <<group, pending, committed, outputs, faults>>
+        /\ UNCHANGED <<groupVars, pending, committed, outputs, faults>>
 
 (* An instance can send offsets into its transaction: it has outputs, and the offsets are not yet sent. *)
 CanSend(instance, producer) ==
@@ -159,26 +182,26 @@ SendOffsets(instance, producer) ==
                        IF transactions[producer].written[partition] = NoOutput[partition] THEN NoOffset
                        ELSE OffsetToSend(instance, partition)]
     IN  /\ CanSend(instance, producer)
-        /\ TxnOffsetCommitError(PresentedMember(instance), processes[instance].generation) = "NONE"
+        /\ OffsetsError(instance) = "NONE"
         /\ pending' = [pending EXCEPT ![producer] = offsets]
         /\ committed' = CommittedAtWrite(offsets)
         /\ transactions' = [transactions EXCEPT ![producer].state = "offsets sent"]
-        /\ UNCHANGED <<group, outputs, processes, faults>>
+        /\ UNCHANGED <<groupVars, outputs, processes, faults>>
 
 (* The group coordinator refuses the offsets: the instance aborts its transaction and is no member any more. *)
 RefuseOffsets(instance, producer) ==
     /\ CanSend(instance, producer)
-    /\ TxnOffsetCommitError(PresentedMember(instance), processes[instance].generation) # "NONE"
+    /\ OffsetsError(instance) # "NONE"
     /\ transactions' = [transactions EXCEPT ![producer] = Decided(producer, "abort", instance)]
     /\ processes' = [processes EXCEPT ![instance] = [Stopped(TRUE) EXCEPT !.initialized = {producer}]]
-    /\ UNCHANGED <<group, pending, committed, outputs, faults>>
+    /\ UNCHANGED <<groupVars, pending, committed, outputs, faults>>
 
 (* An instance commits its transaction. *)
 Commit(instance, producer) ==
     /\ HasInitialized(instance, producer) /\ ~IsFenced(instance, producer)
     /\ transactions[producer].state = "offsets sent"
     /\ transactions' = [transactions EXCEPT ![producer] = Decided(producer, "commit", instance)]
-    /\ UNCHANGED <<group, pending, committed, outputs, processes, faults>>
+    /\ UNCHANGED <<groupVars, pending, committed, outputs, processes, faults>>
 
 (* An instance aborts its transaction: to join without its partitions, or to seek back after a failure. *)
 Abort(instance, producer) ==
@@ -191,36 +214,62 @@ Abort(instance, producer) ==
               IF partition \in PartitionsOf(instance, producer) THEN PositionAfterAbort(instance, partition)
               ELSE processes[instance].positions[partition]],
           ![instance].assigned = IF MustJoin(instance) THEN @ \ PartitionsOf(instance, producer) ELSE @]
-    /\ UNCHANGED <<group, pending, committed, outputs>>
+    /\ UNCHANGED <<groupVars, pending, committed, outputs>>
 
 (* An instance finds itself fenced and gives up what it had. *)
 ReceiveFencing(instance, producer) ==
     /\ HasInitialized(instance, producer) /\ IsFenced(instance, producer)
     /\ processes' = [processes EXCEPT ![instance] = Stopped(TRUE)]
-    /\ UNCHANGED <<group, pending, committed, transactions, outputs, faults>>
+    /\ UNCHANGED <<groupVars, pending, committed, transactions, outputs, faults>>
+
+(* An instance can join: the group is a classic one, and waits for it. *)
+CanJoin(instance) ==
+    /\ GroupProtocol = "classic"
+    /\ processes[instance].isUp /\ instance \notin group.joined
+    /\ MustJoin(instance)
 
 (* An instance joins for the next generation, with no transaction open; version 1 closes its producers. *)
 Join(instance) ==
-    /\ processes[instance].isUp /\ instance \notin group.joined
-    /\ MustJoin(instance)
-    /\ \A producer \in processes[instance].initialized : IsFenced(instance, producer) \/ ~IsOpen(producer)
+    /\ CanJoin(instance)
+    /\ HasNothingOpen(instance)
     /\ group' = GroupWith(instance)
     /\ processes' = [processes EXCEPT ![instance] =
           [Stopped(TRUE) EXCEPT !.initialized = IF Eos = "v1" THEN {} ELSE processes[instance].initialized]]
-    /\ UNCHANGED <<pending, committed, transactions, outputs, faults>>
+    /\ UNCHANGED <<membership, pending, committed, transactions, outputs, faults>>
+
+(* The consumer of an instance joins in a thread of its own; the one that processes does not learn of it. *)
+JoinWhileProcessing(instance) ==
+    /\ CanJoin(instance)
+    /\ ~HasNothingOpen(instance)
+    /\ Fault("join while processing")
+    /\ group' = GroupWith(instance)
+    /\ UNCHANGED <<membership, pending, committed, transactions, outputs, processes>>
+
+(* An instance learns, with no transaction open, which partitions it has by now, in which epoch. *)
+LearnAssignment(instance) ==
+    LET member == membership.members[instance] IN
+    /\ GroupProtocol = "consumer"
+    /\ processes[instance].isUp
+    /\ MustJoin(instance)
+    /\ HasNothingOpen(instance)
+    /\ processes' = [processes EXCEPT ![instance].generation = member.epoch, ![instance].assigned = member.assigned,
+                                      ![instance].positions = [partition \in Partitions |->
+          IF partition \in member.assigned /\ KeepsPosition(instance, partition) THEN processes[instance].positions[partition]
+          ELSE NoOffset]]
+    /\ UNCHANGED <<groupVars, pending, committed, transactions, outputs, faults>>
 
 (* An instance crashes; what it had open stays open. *)
 Crash(instance) ==
     /\ processes[instance].isUp
     /\ Fault("crash")
     /\ processes' = [processes EXCEPT ![instance] = Stopped(FALSE)]
-    /\ UNCHANGED <<group, pending, committed, transactions, outputs>>
+    /\ UNCHANGED <<groupVars, pending, committed, transactions, outputs>>
 
 (* An instance that crashed starts again. *)
 Restart(instance) ==
     /\ ~processes[instance].isUp
     /\ processes' = [processes EXCEPT ![instance] = Stopped(TRUE)]
-    /\ UNCHANGED <<group, pending, committed, transactions, outputs, faults>>
+    /\ UNCHANGED <<groupVars, pending, committed, transactions, outputs, faults>>
 
 (***************************************************************************)
 (* The coordinators                                  WHO: the coordinators *)
@@ -228,30 +277,40 @@ Restart(instance) ==
 
 (* The group coordinator has not heard of a member for too long and removes it. *)
 ExpireSession(instance) ==
-    /\ instance \in group.members \cup group.joined
+    /\ instance \in Members \cup group.joined
     /\ IF processes[instance].isUp THEN instance \notin group.joined /\ Fault("expire session") ELSE UNCHANGED faults
-    /\ group' = GroupWithout(instance)
-    /\ pending' = PendingAfterRemoval(group.members \ {instance})
+    /\ IF GroupProtocol = "classic" THEN group' = GroupWithout(instance) /\ UNCHANGED membership
+       ELSE membership' = MembershipWithout(instance) /\ UNCHANGED group
+    /\ pending' = PendingAfterRemoval(Members \ {instance})
     /\ UNCHANGED <<committed, transactions, outputs, processes>>
 
-(* Every member has joined: the next generation begins, and each learns its partitions. *)
+(* A heartbeat of an instance's consumer: it joins, gives up what it has to, is given what it can be given. *)
+Heartbeat(instance) ==
+    /\ GroupProtocol = "consumer"
+    /\ processes[instance].isUp
+    /\ membership' = IF instance \notin Members THEN Joined(instance)
+                     ELSE Reconciled(instance, IF IsLost(instance) THEN {} ELSE processes[instance].assigned)
+    /\ membership' # membership
+    /\ UNCHANGED <<group, pending, committed, transactions, outputs, processes, faults>>
+
+(* Every member has joined: the next generation begins, and each that waits for it learns its partitions. *)
 CompleteRebalance(leader) ==
     /\ AllHaveJoined
     /\ leader \in group.joined /\ processes[leader].isUp
     /\ group' = NextGeneration
     /\ processes' = [instance \in Instances |->
-          IF instance \in group.joined /\ processes[instance].isUp
+          IF instance \in group.joined /\ processes[instance].isUp /\ processes[instance].generation = NoGeneration
           THEN [processes[instance] EXCEPT !.generation = group.generation + 1,
                                            !.assigned = AssignedTo(instance, leader)]
           ELSE processes[instance]]
-    /\ UNCHANGED <<pending, committed, transactions, outputs, faults>>
+    /\ UNCHANGED <<membership, pending, committed, transactions, outputs, faults>>
 
 (* The transaction coordinator aborts a transaction that takes too long, and fences its producer. *)
 TimeOut(producer) ==
     /\ IsOpen(producer)
     /\ IF IsAbandoned(producer) THEN UNCHANGED faults ELSE Fault("timeout")
     /\ transactions' = [transactions EXCEPT ![producer] = Decided(producer, "abort", NoMember)]
-    /\ UNCHANGED <<group, pending, committed, outputs, processes>>
+    /\ UNCHANGED <<groupVars, pending, committed, outputs, processes>>
 
 (* The marker reaches an output partition: readers find what is committed. *)
 PublishOutput(producer, partition) ==
@@ -261,7 +320,7 @@ PublishOutput(producer, partition) ==
     /\ outputs' = [outputs EXCEPT ![partition] = [input \in Inputs |-> @[input] + written[partition][input]]]
     /\ transactions' = [transactions EXCEPT ![producer] =
           Settled([@ EXCEPT !.written[partition] = NoOutput[partition]], pending[producer])]
-    /\ UNCHANGED <<group, pending, committed, processes, faults>>
+    /\ UNCHANGED <<groupVars, pending, committed, processes, faults>>
 
 (* The marker reaches the group's partition of __consumer_offsets: what was pending is committed or dropped. *)
 PublishOffsets(producer) ==
@@ -270,11 +329,14 @@ PublishOffsets(producer) ==
     /\ committed' = CommittedAtMarker(producer, transactions[producer].state)
     /\ pending' = [pending EXCEPT ![producer] = NothingPending]
     /\ transactions' = [transactions EXCEPT ![producer] = Settled(@, NothingPending)]
-    /\ UNCHANGED <<group, outputs, processes, faults>>
+    /\ UNCHANGED <<groupVars, outputs, processes, faults>>
 
 Next ==
     \/ \E instance \in Instances :
         \/ Join(instance)
+        \/ JoinWhileProcessing(instance)
+        \/ LearnAssignment(instance)
+        \/ Heartbeat(instance)
         \/ Crash(instance)
         \/ Restart(instance)
         \/ ExpireSession(instance)
@@ -298,6 +360,8 @@ Spec == Init /\ [][Next]_vars
 Fairness ==
     /\ \A instance \in Instances :
         /\ WF_vars(Join(instance))
+        /\ WF_vars(LearnAssignment(instance))
+        /\ WF_vars(Heartbeat(instance))
         /\ WF_vars(CompleteRebalance(instance))
         /\ WF_vars(~processes[instance].isUp /\ ExpireSession(instance))
         /\ \A partition \in Partitions : WF_vars(FetchOffset(instance, partition)) /\ WF_vars(Process(instance, partition))

@@ -10,8 +10,8 @@
 (*   OffsetFetch with requireStable.                                       *)
 (* Assumed, not checked: __consumer_offsets is one partition, durable; a   *)
 (*   request and its answer are one step, so a late one is a late step.    *)
-(* Out of scope: the consumer protocol of KIP-848; static members; offsets *)
-(*   committed outside of transactions; the expiry of committed offsets.   *)
+(* Out of scope: the groups of KIP-848 (ConsumerGroup); static members;    *)
+(*   offsets committed outside of transactions; the expiry of offsets.     *)
 (*                                                                         *)
 (* KIPs: 98, 447.  Kafka: OffsetMetadataManager, ClassicGroup.             *)
 (***************************************************************************)
@@ -21,7 +21,8 @@ CONSTANTS
     Instances,           \* processes of the application; an instance's name is its member id
     Partitions,          \* the input partitions
     TransactionalIds,    \* one for each partition or for each instance
-    Preferred            \* of each partition: the instance that gets it whenever that is a member
+    Preferred,           \* of each partition: the instance that gets it whenever that is a member
+    GroupProtocol        \* "classic", or "consumer" for that of KIP-848
 
 NoOffset == -1
 NoMember == "none"
@@ -35,7 +36,8 @@ VARIABLES
 NothingPending == [partition \in Partitions |-> NoOffset]
 
 GroupInit ==
-    /\ group = [state |-> "STABLE", generation |-> 1, members |-> Instances, joined |-> {}]
+    /\ group = IF GroupProtocol = "classic" THEN [state |-> "STABLE", generation |-> 1, members |-> Instances, joined |-> {}]
+               ELSE [state |-> "EMPTY", generation |-> NoGeneration, members |-> {}, joined |-> {}]
     /\ pending = [producer \in TransactionalIds |-> NothingPending]
     /\ committed = [partition \in Partitions |-> 0]
 

@@ -477,6 +477,22 @@ def index_not_rebuilt(state: TransactionalPartition, before: LeaderLog, entries:
     return before
 
 
+def appended_at_once(state: TransactionalPartition, before: LeaderLog, entries: Iterable[LogEntry]) -> LeaderLog:
+    """For ``replay``: a follower takes in all that one fetch brought it before it makes the entries of the index.
+
+    As in Kafka.
+    """
+    ended = []
+    for entry in entries:
+        first = before.producers[entry.producer_id].first_offset
+        if entry.is_marker and first != NO_OFFSET:
+            ended.append((entry, first))
+        before = state.with_entry(before, entry)
+    for marker, first in ended:
+        before = state.with_completed(state.with_index_entry(before, marker, first), marker, first)
+    return before
+
+
 def transactions_not_rebuilt(
     state: TransactionalPartition, before: LeaderLog, entries: Iterable[LogEntry]
 ) -> LeaderLog:
@@ -800,6 +816,45 @@ def another_transactional_id(state: ApplicationLoop) -> LoopTransaction:
 def no_generation_check(state: ConsumeTransformProduce, member: str | None, generation: int) -> ErrorCode:
     """For ``txn_offset_commit_error``: neither member nor generation is checked, as before KIP-447 (KAFKA-8587)."""
     return ErrorCode.NONE
+
+
+def unknown_member_is_taken(state: ConsumeTransformProduce, member: str | None, generation: int) -> ErrorCode:
+    """For ``txn_offset_commit_error``: offsets of a member that the group does not know are taken."""
+    is_other = member in state.group.members and generation != state.group.generation
+    return ErrorCode.ILLEGAL_GENERATION if is_other else ErrorCode.NONE
+
+
+def generation_not_checked(state: ConsumeTransformProduce, member: str | None, generation: int) -> ErrorCode:
+    """For ``txn_offset_commit_error``: offsets of a member are taken in any generation."""
+    is_known = member is None or member in state.group.members
+    return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def removed_member_is_taken(state: ConsumeTransformProduce, member: str | None, epoch: int) -> ErrorCode:
+    """For ``member_epoch_error``: offsets of a member that the group does not know are taken."""
+    is_stale = member in state.members() and epoch != state.membership.members[member].epoch
+    return ErrorCode.STALE_MEMBER_EPOCH if is_stale else ErrorCode.NONE
+
+
+def stale_epoch_is_taken(state: ConsumeTransformProduce, member: str | None, epoch: int) -> ErrorCode:
+    """For ``member_epoch_error``: offsets of a member are taken in any epoch."""
+    is_known = member is None or member in state.members()
+    return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def presents_latest_epoch(state: ConsumeTransformProduce, instance: str) -> int:
+    """For ``presented_generation``: the epoch of the moment, not that in which the inputs were read."""
+    return state.membership.members[instance].epoch
+
+
+def given_before_revoked(state: ConsumeTransformProduce, partition: str, member: str) -> bool:
+    """For ``is_free``: a partition is given to its next owner before the one that has it gives it up."""
+    return True
+
+
+def position_of_lost_is_kept(state: ConsumeTransformProduce, instance: str, partition: str) -> bool:
+    """For ``keeps_position``: an instance that was removed goes on where it was."""
+    return partition in state.processes[instance].assigned
 
 
 def no_require_stable(state: ConsumeTransformProduce, partition: str) -> ErrorCode:

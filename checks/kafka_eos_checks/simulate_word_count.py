@@ -34,7 +34,17 @@ MOST_TOLD = 3
 MOST_STEPS = 1_000  # of one schedule; none comes near it
 
 # The order in which actions are taken where several are possible. What is missing is a fault.
-APPLICATION = ("ReceiveFencing", "RefuseOffsets", "Commit", "Join", "CompleteRebalance", "Initialize", "FetchOffset")
+APPLICATION = (
+    "ReceiveFencing",
+    "RefuseOffsets",
+    "Commit",
+    "Join",
+    "CompleteRebalance",
+    "LearnAssignment",
+    "Heartbeat",
+    "Initialize",
+    "FetchOffset",
+)
 ALONE = ("SendOffsets", "Process", "Abort")
 TOGETHER = ("Process", "SendOffsets", "Abort")
 MARKERS = ("PublishOffsets", "PublishOutput")

@@ -1,13 +1,13 @@
 """An application reads inputs, writes an output for each in a transaction, and sends the offset behind them into it.
 
 Spec:  ConsumeTransformProduce.tla
-KIPs:  98, 129, 447
+KIPs:  98, 129, 447, 848
 Kafka: KafkaProducer.sendOffsetsToTransaction, StreamsProducer, OffsetMetadataManager
 
 =============  ================  =====================================================================================
-spec variable  field             Kafka (the group's variables: group_coordinator.py)
+spec variable  field             Kafka (the group's variables: group_coordinator.py, consumer_group.py)
 =============  ================  =====================================================================================
-transactions   ``transactions``  TransactionMetadata of each transactional.producer; batches that wait for their marker
+transactions   ``transactions``  TransactionMetadata of each transactional.id; batches that wait for their marker
 outputs        ``outputs``       what a read_committed reader finds
 processes      ``processes``     KafkaConsumer and KafkaProducer of each process: membership, epoch, position
 faults         ``faults``        none: bounds what may go wrong
@@ -20,16 +20,19 @@ from typing import ClassVar, Self
 
 from immutables import Map
 
+from kafka_eos.consumer_group import ConsumerGroup, first_membership
 from kafka_eos.errors import ErrorCode, enabled, require
 from kafka_eos.group_coordinator import (
     ABORT,
+    CLASSIC,
     COMMIT,
+    CONSUMER,
     NO_GENERATION,
     NO_OFFSET,
-    Group,
+    PREPARING_REBALANCE,
     GroupConstants,
-    GroupCoordinator,
     Offsets,
+    first_group,
 )
 from kafka_eos.machine import action
 from kafka_eos.spec_mapping import Context
@@ -46,8 +49,8 @@ class Constants(GroupConstants):
 
     Attributes:
         inputs: 1..n, the inputs of each partition.
-        eos: "v1", one transactional.producer for each partition, or "v2", one for each instance.
-        faults: what may go wrong: "abort", "crash", "expire session", "timeout".
+        eos: "v1", one transactional.id for each partition, or "v2", one for each instance.
+        faults: what may go wrong: "abort", "crash", "expire session", "timeout", "join while processing".
         max_faults: how often.
     """
 
@@ -59,7 +62,7 @@ class Constants(GroupConstants):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """The transaction of a transactional.producer.
+    """The transaction of a transactional.id.
 
     Attributes:
         state: "none", "open", "offsets sent", "commit" or "abort".
@@ -78,7 +81,7 @@ class Process:
 
     Attributes:
         is_up: whether it runs.
-        generation: of the group, 0 where it is no member.
+        generation: of the group, or the member's epoch; 0 where it is no member.
         assigned: its partitions.
         initialized: the transactional ids that it has an epoch of.
         positions: of each partition, how many inputs it has read; -1 before the committed offset is fetched.
@@ -92,12 +95,12 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumeTransformProduce(GroupCoordinator):
+class ConsumeTransformProduce(ConsumerGroup):
     """A state of ConsumeTransformProduce.tla."""
 
     MODULE: ClassVar[str] = "ConsumeTransformProduce"
     VARIABLES: ClassVar[tuple[str, ...]] = (
-        *GroupCoordinator.VARIABLES,
+        *ConsumerGroup.VARIABLES,
         "transactions",
         "outputs",
         "processes",
@@ -117,10 +120,10 @@ class ConsumeTransformProduce(GroupCoordinator):
         no_output: Counts = Map(
             dict.fromkeys(sorted(constants.partitions), Map(dict.fromkeys(sorted(constants.inputs), 0)))
         )
-        preferred = constants.preferred.items()
         return cls(
             constants=constants,
-            group=Group(members=constants.instances),
+            group=first_group(constants),
+            membership=first_membership(constants),
             pending=Map(dict.fromkeys(constants.transactional_ids, nothing)),
             committed=Map(dict.fromkeys(constants.partitions, 0)),
             transactions=Map(dict.fromkeys(constants.transactional_ids, Transaction(written=no_output))),
@@ -129,7 +132,7 @@ class ConsumeTransformProduce(GroupCoordinator):
                 {
                     instance: Process(
                         generation=1,
-                        assigned=frozenset(partition for partition, owner in preferred if owner == instance),
+                        assigned=frozenset(constants.preferred_by(instance)),
                         positions=nothing,
                     )
                     for instance in constants.instances
@@ -208,9 +211,38 @@ class ConsumeTransformProduce(GroupCoordinator):
         """The position after an abort: none, so that the committed offset is fetched again."""
         return NO_OFFSET
 
+    def presented_generation(self, instance: str) -> int:
+        """The generation or epoch that an instance says when it sends offsets: that in which it has read."""
+        return self.processes[instance].generation
+
+    def offsets_error(self, instance: str) -> ErrorCode:
+        """Why an instance's offsets are refused; ``NONE`` if they are not."""
+        is_classic = self.constants.group_protocol == CLASSIC
+        check = self.txn_offset_commit_error if is_classic else self.member_epoch_error
+        return check(self.presented_member(instance), self.presented_generation(instance))
+
+    def is_lost(self, instance: str) -> bool:
+        """An instance was removed since it was given its partitions."""
+        return self.processes[instance].generation < self.membership.members[instance].since
+
+    def keeps_position(self, instance: str, partition: str) -> bool:
+        """An instance that is given its partitions anew keeps its position in those that it has had all the time."""
+        return partition in self.processes[instance].assigned and not self.is_lost(instance)
+
     def must_join(self, instance: str) -> bool:
-        """The coordinator tells an instance that it has to join."""
-        return self.group.state != "STABLE" or self.processes[instance].generation != self.group.generation
+        """The coordinator tells an instance that it has to join, or that it is given other partitions."""
+        process = self.processes[instance]
+        if self.constants.group_protocol == CLASSIC:
+            return self.group.state == PREPARING_REBALANCE or process.generation != self.group.generation
+        member = self.membership.members[instance]
+        return (process.generation, process.assigned) != (member.epoch, member.assigned)
+
+    def has_nothing_open(self, instance: str) -> bool:
+        """An instance has no transaction open, as far as it could still end it."""
+        return all(
+            self.is_fenced(instance, producer) or not self.is_open(producer)
+            for producer in self.processes[instance].initialized
+        )
 
     def is_abandoned(self, producer: str) -> bool:
         """No running instance can end this transaction."""
@@ -330,7 +362,7 @@ class ConsumeTransformProduce(GroupCoordinator):
         Kafka: KafkaProducer.sendOffsetsToTransaction, GroupCoordinatorService.commitTransactionalOffsets
         """
         enabled(self.can_send(instance, producer), "no outputs, offsets sent, or fenced")
-        require(self._offset_error(instance))
+        require(self.offsets_error(instance))
         transaction, none = self.transactions[producer], self._none_of_partition()
         offsets: Offsets = Map(
             {
@@ -345,9 +377,6 @@ class ConsumeTransformProduce(GroupCoordinator):
             transactions=self.transactions.set(producer, replace(transaction, state=OFFSETS_SENT)),
         )
 
-    def _offset_error(self, instance: str) -> ErrorCode:
-        return self.txn_offset_commit_error(self.presented_member(instance), self.processes[instance].generation)
-
     @action("RefuseOffsets", "Instances", "TransactionalIds")
     def refuse_offsets(self, instance: str, producer: str) -> Self:
         """The group coordinator refuses the offsets: the instance aborts its transaction and is no member any more.
@@ -357,7 +386,7 @@ class ConsumeTransformProduce(GroupCoordinator):
         Kafka: CommitFailedException
         """
         enabled(self.can_send(instance, producer), "no outputs, offsets sent, or fenced")
-        enabled(self._offset_error(instance) is not ErrorCode.NONE, "the offsets are taken")
+        enabled(self.offsets_error(instance) is not ErrorCode.NONE, "the offsets are taken")
         return replace(
             self,
             transactions=self.transactions.set(producer, self.decided(producer, ABORT, instance)),
@@ -410,6 +439,11 @@ class ConsumeTransformProduce(GroupCoordinator):
         enabled(self.has_initialized(instance, producer) and self.is_fenced(instance, producer), "not fenced")
         return replace(self, processes=self.processes.set(instance, self.stopped(is_up=True)))
 
+    def _can_join(self, instance: str) -> None:
+        enabled(self.constants.group_protocol == CLASSIC, "nobody joins a consumer group so")
+        enabled(self.processes[instance].is_up and instance not in self.group.joined, "crashed, or it has joined")
+        enabled(self.must_join(instance), "nobody asks for it")
+
     @action("Join", "Instances")
     def join(self, instance: str) -> Self:
         """An instance joins for the next generation, with no transaction open; version 1 closes its producers.
@@ -418,19 +452,51 @@ class ConsumeTransformProduce(GroupCoordinator):
         KIP:   KIP-447
         Kafka: JoinGroupRequest, ConsumerRebalanceListener.onPartitionsRevoked
         """
+        self._can_join(instance)
+        enabled(self.has_nothing_open(instance), "it has a transaction open")
         process = self.processes[instance]
-        enabled(process.is_up and instance not in self.group.joined, "crashed, or it has joined")
-        enabled(self.must_join(instance), "nobody asks for it")
-        enabled(
-            all(self.is_fenced(instance, producer) or not self.is_open(producer) for producer in process.initialized),
-            "it has a transaction open",
-        )
         initialized = frozenset() if self.constants.eos == V1 else process.initialized
         return replace(
             self,
             group=self.group_with(instance),
             processes=self.processes.set(instance, self.stopped(is_up=True, initialized=initialized)),
         )
+
+    @action("JoinWhileProcessing", "Instances")
+    def join_while_processing(self, instance: str) -> Self:
+        """The consumer of an instance joins in a thread of its own; the one that processes does not learn of it.
+
+        Spec:  ConsumeTransformProduce!JoinWhileProcessing
+        KIP:   KIP-62
+        Kafka: none
+        """
+        self._can_join(instance)
+        enabled(not self.has_nothing_open(instance), "it has no transaction open")
+        return replace(self, group=self.group_with(instance), faults=self._fault("join while processing"))
+
+    @action("LearnAssignment", "Instances")
+    def learn_assignment(self, instance: str) -> Self:
+        """An instance learns, with no transaction open, which partitions it has by now, in which epoch.
+
+        Spec:  ConsumeTransformProduce!LearnAssignment
+        KIP:   KIP-848
+        Kafka: ConsumerMembershipManager.maybeReconcile, ConsumerRebalanceListener.onPartitionsLost
+        """
+        process, member = self.processes[instance], self.membership.members[instance]
+        enabled(self.constants.group_protocol == CONSUMER, "the group is a classic one")
+        enabled(process.is_up, "it has crashed")
+        enabled(self.must_join(instance), "it has learnt")
+        enabled(self.has_nothing_open(instance), "it has a transaction open")
+        positions: Offsets = Map(
+            {
+                partition: position
+                if partition in member.assigned and self.keeps_position(instance, partition)
+                else NO_OFFSET
+                for partition, position in process.positions.items()
+            }
+        )
+        learnt = replace(process, generation=member.epoch, assigned=member.assigned, positions=positions)
+        return replace(self, processes=self.processes.set(instance, learnt))
 
     @action("Crash", "Instances")
     def crash(self, instance: str) -> Self:
@@ -465,21 +531,41 @@ class ConsumeTransformProduce(GroupCoordinator):
         KIP:   KIP-62
         Kafka: GroupMetadataManager.expireClassicGroupMemberHeartbeat
         """
-        enabled(instance in self.group.members | self.group.joined, "it is no member")
+        enabled(instance in self.members() | self.group.joined, "it is no member")
         faults = self.faults
         if self.processes[instance].is_up:
             enabled(instance not in self.group.joined, "it has just joined")
             faults = self._fault("expire session")
+        is_classic = self.constants.group_protocol == CLASSIC
         return replace(
             self,
-            group=self.group_without(instance),
-            pending=self.pending_after_removal(self.group.members - {instance}),
+            group=self.group_without(instance) if is_classic else self.group,
+            membership=self.membership if is_classic else self.membership_without(instance),
+            pending=self.pending_after_removal(self.members() - {instance}),
             faults=faults,
         )
 
+    @action("Heartbeat", "Instances")
+    def heartbeat(self, instance: str) -> Self:
+        """A heartbeat of an instance's consumer: it joins, gives up what it has to, is given what it can be given.
+
+        Spec:  ConsumeTransformProduce!Heartbeat
+        KIP:   KIP-848
+        Kafka: GroupMetadataManager.consumerGroupHeartbeat
+        """
+        enabled(self.constants.group_protocol == CONSUMER, "the group is a classic one")
+        process = self.processes[instance]
+        enabled(process.is_up, "it has crashed")
+        if instance not in self.members():
+            membership = self.joined(instance)
+        else:
+            membership = self.reconciled(instance, frozenset() if self.is_lost(instance) else process.assigned)
+        enabled(membership != self.membership, "nothing changes")
+        return replace(self, membership=membership)
+
     @action("CompleteRebalance", "Instances")
     def complete_rebalance(self, leader: str) -> Self:
-        """Every member has joined: the next generation begins, and each learns its partitions.
+        """Every member has joined: the next generation begins, and each that waits for it learns its partitions.
 
         Spec:  ConsumeTransformProduce!CompleteRebalance
         KIP:   KIP-62
@@ -491,7 +577,7 @@ class ConsumeTransformProduce(GroupCoordinator):
         learnt = {
             member: replace(self.processes[member], generation=generation, assigned=self.assigned_to(member, leader))
             for member in self.group.joined
-            if self.processes[member].is_up
+            if self.processes[member].is_up and self.processes[member].generation == NO_GENERATION
         }
         return replace(self, group=self.next_generation(), processes=self.processes.update(learnt))
 

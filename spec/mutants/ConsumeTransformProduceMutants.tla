@@ -5,6 +5,31 @@ EXTENDS ConsumeTransformProduce
 (* for TxnOffsetCommitError: neither member nor generation is checked, as before KIP-447 (KAFKA-8587) *)
 NoGenerationCheck(member, generation) == "NONE"
 
+(* for TxnOffsetCommitError: offsets of a member that the group does not know are taken *)
+UnknownMemberIsTaken(member, generation) ==
+    IF member \in group.members /\ generation # group.generation THEN "ILLEGAL_GENERATION" ELSE "NONE"
+
+(* for TxnOffsetCommitError: offsets of a member are taken in any generation *)
+GenerationNotChecked(member, generation) ==
+    IF member # NoMember /\ member \notin group.members THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
+
+(* for MemberEpochError: offsets of a member that the group does not know are taken *)
+RemovedMemberIsTaken(member, epoch) ==
+    IF member \in Members /\ epoch # membership.members[member].epoch THEN "STALE_MEMBER_EPOCH" ELSE "NONE"
+
+(* for MemberEpochError: offsets of a member are taken in any epoch *)
+StaleEpochIsTaken(member, epoch) ==
+    IF member # NoMember /\ member \notin Members THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
+
+(* for PresentedGeneration: the epoch of the moment, not that in which the inputs were read *)
+PresentsLatestEpoch(instance) == membership.members[instance].epoch
+
+(* for IsFree: a partition is given to its next owner before the one that has it gives it up *)
+GivenBeforeRevoked(partition, member) == TRUE
+
+(* for KeepsPosition: an instance that was removed goes on where it was *)
+PositionOfLostIsKept(instance, partition) == partition \in processes[instance].assigned
+
 (* for OffsetFetchError: a fetch does not ask for stable offsets *)
 NoRequireStable(partition) == "NONE"
 
@@ -41,9 +66,12 @@ NoSeekAfterAbort(instance, partition) == processes[instance].positions[partition
 OffsetWithoutPlusOne(instance, partition) == processes[instance].positions[partition] - 1
 
 HasZombie == \E instance \in Instances :
-    processes[instance].isUp /\ instance \notin group.members /\ processes[instance].initialized # {}
+    processes[instance].isUp /\ instance \notin Members /\ processes[instance].initialized # {}
+HasLaggingMember == \E instance \in Members :
+    processes[instance].generation > 0 /\ IsLost(instance) /\ ~HasNothingOpen(instance)
+HasPartitionToGiveUp == \E instance \in Members : membership.members[instance].revoking # {}
 IsDone == \A partition \in Partitions : \A input \in Inputs : outputs[partition][input] = 1
-HasPendingOfZombie == \E producer \in TransactionalIds \cap Instances : pending[producer] # NothingPending /\ producer \notin group.members
+HasPendingOfZombie == \E producer \in TransactionalIds \cap Instances : pending[producer] # NothingPending /\ producer \notin Members
 OutputBeforeOffset == \E partition \in Partitions : \E input \in Inputs :
     outputs[partition][input] = 1 /\ input > committed[partition]
 OffsetBeforeOutput == \E partition \in Partitions : \E input \in Inputs :

@@ -74,7 +74,7 @@ def test_the_wrong_schedule_with_the_fewest_faults_is_shown() -> None:
 def test_every_action_has_its_place_in_every_order_or_is_a_fault_or_its_end() -> None:
     names = {action.name for action in actions(ConsumeTransformProduce)}
     for order in ORDERS.values():
-        assert names == {*order, "Crash", "Restart"}
+        assert names == {*order, "Crash", "Restart", "JoinWhileProcessing"}
 
 
 def test_what_stands_still_goes_on_when_the_others_have_nothing_left_to_do() -> None:
@@ -103,7 +103,7 @@ def test_a_step_that_skips_an_input_or_repeats_an_output_is_none_of_exactly_once
         return type(state)(
             **{
                 name: getattr(state, name)
-                for name in ("constants", "group", "pending", "transactions", "processes", "faults")
+                for name in ("constants", "group", "membership", "pending", "transactions", "processes", "faults")
             },
             committed=state.committed.set("p", offset),
             outputs=state.outputs.set("p", found),

@@ -8,18 +8,20 @@ from immutables import Map
 from kafka_eos.consume_transform_produce import V1, V2, Constants, ConsumeTransformProduce
 from kafka_eos.errors import ErrorCode, NotEnabled, Rejected
 from kafka_eos.explorer import Exploration, explore
+from kafka_eos.group_coordinator import CLASSIC, CONSUMER
 from kafka_eos.machine import instances
 from kafka_eos_checks.mutants import mutated
 
 FAULTS = frozenset({"abort", "crash", "expire session", "timeout"})
 
 
-def constants(eos: str = V2, inputs: int = 2) -> Constants:
+def constants(eos: str = V2, inputs: int = 2, protocol: str = CLASSIC) -> Constants:
     return Constants(
         instances=frozenset("AB"),
         partitions=frozenset("p"),
         transactional_ids=frozenset("p" if eos == V1 else "AB"),
         preferred=Map({"p": "A"}),
+        group_protocol=protocol,
         inputs=frozenset(range(1, inputs + 1)),
         eos=eos,
         faults=FAULTS,
@@ -182,3 +184,81 @@ def test_each_version_finds_an_output_twice_without_its_protection(eos: str, rul
     assert isinstance(state, ConsumeTransformProduce)
     search = searched(state)
     assert any(state.outputs["p"][1] == 2 for state in search.states)
+
+
+def in_consumer_group() -> ConsumeTransformProduce:
+    """A, which is a member of a group of KIP-848 as B is, has read nothing yet, and knows from where."""
+    return ConsumeTransformProduce.initial(constants(protocol=CONSUMER)).initialize("A", "A").fetch_offset("A", "p")
+
+
+def test_a_member_that_is_removed_is_unknown_and_one_that_joined_again_has_a_stale_epoch() -> None:
+    state = in_consumer_group().process("A", "p").expire_session("A")
+    with pytest.raises(Rejected) as refused:
+        state.send_offsets("A", "A")
+    assert refused.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+    state = state.heartbeat("A")
+    with pytest.raises(Rejected) as refused:
+        state.send_offsets("A", "A")
+    assert refused.value.code is ErrorCode.STALE_MEMBER_EPOCH
+    state = state.refuse_offsets("A", "A").learn_assignment("A").fetch_offset("A", "p").process("A", "p")
+    assert state.send_offsets("A", "A").pending["A"]["p"] == 1
+
+
+def test_a_partition_is_given_to_another_member_when_its_owner_has_given_it_up() -> None:
+    state = in_consumer_group().expire_session("A").heartbeat("B").learn_assignment("B").heartbeat("A")
+    assert state.membership.members["A"].assigned == frozenset()
+    state = state.heartbeat("B")
+    assert state.membership.members["B"].revoking == {"p"}
+    with pytest.raises(NotEnabled):
+        state.heartbeat("A")
+    state = state.learn_assignment("B").heartbeat("B").heartbeat("A")
+    assert (state.membership.members["A"].assigned, state.membership.members["B"].revoking) == ({"p"}, frozenset())
+
+
+def test_a_member_keeps_its_epoch_until_it_has_given_up_what_it_has_to() -> None:
+    state = in_consumer_group().expire_session("A").heartbeat("B").learn_assignment("B").heartbeat("A").heartbeat("B")
+    assert state.membership.members["B"].epoch < state.membership.epoch
+    state = state.learn_assignment("B").heartbeat("B")
+    assert state.membership.members["B"].epoch == state.membership.epoch
+
+
+def test_a_member_learns_nothing_while_its_transaction_is_open() -> None:
+    state = in_consumer_group().process("A", "p").expire_session("A")
+    with pytest.raises(NotEnabled):
+        state.learn_assignment("A")
+    state = state.abort("A", "A").learn_assignment("A")
+    assert (state.processes["A"].generation, state.processes["A"].assigned) == (0, frozenset())
+
+
+def test_a_member_that_was_removed_in_between_fetches_its_position_again() -> None:
+    state = in_consumer_group().expire_session("A").heartbeat("A").learn_assignment("A")
+    assert (state.processes["A"].assigned, state.processes["A"].positions["p"]) == ({"p"}, -1)
+
+
+def test_a_classic_group_knows_no_heartbeat_of_a_member_epoch_and_a_consumer_group_no_join() -> None:
+    with pytest.raises(NotEnabled):
+        started().expire_session("A").heartbeat("A")
+    with pytest.raises(NotEnabled):
+        in_consumer_group().expire_session("A").join("A")
+    assert in_consumer_group().group.members == frozenset()
+    assert started().membership.members["A"].epoch == 0
+
+
+def test_an_instance_whose_consumer_joins_while_it_processes_is_refused_by_its_generation() -> None:
+    two = replace(constants(), faults=frozenset({"expire session", "join while processing"}), max_faults=2)
+    state = ConsumeTransformProduce.initial(two).initialize("A", "A").fetch_offset("A", "p").process("A", "p")
+    state = taken_over(state).join_while_processing("A").join("B").complete_rebalance("B")
+    with pytest.raises(Rejected) as refused:
+        state.send_offsets("A", "A")
+    assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
+    assert "A" in state.group.members
+
+
+@pytest.mark.parametrize("mutant", ["RemovedMemberIsTaken", "StaleEpochIsTaken"])
+def test_without_a_check_of_the_member_or_of_its_epoch_offsets_of_a_zombie_are_taken(mutant: str) -> None:
+    machine = mutated(ConsumeTransformProduce, {"MemberEpochError": mutant})
+    state = machine.initial(constants(protocol=CONSUMER))
+    assert isinstance(state, ConsumeTransformProduce)
+    state = state.initialize("A", "A").fetch_offset("A", "p").process("A", "p").expire_session("A")
+    state = state if mutant == "RemovedMemberIsTaken" else state.heartbeat("A")
+    assert state.send_offsets("A", "A").pending["A"]["p"] == 1
