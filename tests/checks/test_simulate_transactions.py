@@ -17,7 +17,13 @@ from kafka_eos_checks.cli import main
 from kafka_eos_checks.named_failures import NAMED_FAILURES
 from kafka_eos_checks.replay.audit import run
 from kafka_eos_checks.replay.histories import UNASKED
-from kafka_eos_checks.replay.readers import ABORTED_DELIVERED, COMMITTED_MISSING, STABLE_WENT_BACK
+from kafka_eos_checks.replay.readers import (
+    ABORTED_DELIVERED,
+    COMMITTED_MISSING,
+    POLL_SKIP,
+    PRECOMMITTED,
+    STABLE_WENT_BACK,
+)
 from kafka_eos_checks.simulate_transactions import (
     SimulatedTransactions,
     TransactionsPlan,
@@ -113,7 +119,8 @@ class ForgetsMarkers(ReadCommitted):
     [
         (DeliversAborted(), ABORTED_DELIVERED),
         (DeliversOpen(), ABORTED_DELIVERED),
-        (SkipsCommitted(), COMMITTED_MISSING),
+        (DeliversOpen(), PRECOMMITTED),
+        (SkipsCommitted(), POLL_SKIP),
         (ForgetsMarkers(), STABLE_WENT_BACK),
     ],
     ids=lambda given: given if isinstance(given, str) else type(given).__name__,

@@ -38,6 +38,7 @@ class Workload:
         partitions: number of partitions of each topic, the source included.
         records: how many records it sends, or how many the source has.
         prefix: values are the prefix and a number, unique in the run.
+        values: what it sends instead, one for each record; the Java client takes none.
         transactional_id: None for an idempotent producer.
         source: topic without transactions whose values it sends, each once, from the group's committed offsets on; it
             sends their offsets to the transaction. None: it makes values of its own.
@@ -59,6 +60,7 @@ class Workload:
     partitions: int = 1
     records: int
     prefix: str
+    values: tuple[str, ...] = ()
     transactional_id: str | None = None
     source: str | None = None
     group: str | None = None
@@ -70,6 +72,25 @@ class Workload:
     pause_ms: float = 5.0
     timeout_ms: int = 60_000
     config: dict[str, Any] | None = None
+
+
+WORD_COUNT, TRANSFER, MIRROR = "word-count", "transfer", "mirror"
+POLLS_ON, COMMITS_OUTSIDE = "polls on after an abort", "commits offsets outside of the transaction"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(Workload):
+    """What an instance of an application does: a workload with a source and a group.
+
+    Attributes:
+        kind: one of ``WORD_COUNT``, ``TRANSFER`` and ``MIRROR``.
+        mistake: ``POLLS_ON``, ``COMMITS_OUTSIDE``, or "" for none.
+        source_bootstrap: of the cluster that a mirror reads from.
+    """
+
+    kind: str
+    mistake: str = ""
+    source_bootstrap: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +172,10 @@ class ClientProcess:
             if stream is not None:
                 stream.close()
 
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
     def wait(self, seconds: float = END_SECONDS, *, expected: tuple[int, ...] = (0,)) -> int:
         """Wait for its end and return its exit code.
 
@@ -205,6 +230,12 @@ def start_workload(workload: Workload, journal: Journal, folder: Path) -> Client
     """Start a librdkafka client."""
     command = [sys.executable, "-m", "kafka_eos_checks.record.workload", json.dumps(asdict(workload))]
     return _start_telling(workload.client, command, journal, folder)
+
+
+def start_application(task: Task, journal: Journal, folder: Path) -> ClientProcess:
+    """Start an instance of an application."""
+    command = [sys.executable, "-m", "kafka_eos_checks.record.application", json.dumps(asdict(task))]
+    return _start_telling(task.client, command, journal, folder)
 
 
 def start_java_workload(workload: Workload, journal: Journal, folder: Path, kafka: str) -> ClientProcess:

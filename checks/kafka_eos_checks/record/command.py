@@ -14,7 +14,8 @@ from typing import Any
 from kafka_eos.history import write_history
 from kafka_eos.protocol import load_codec
 from kafka_eos_checks.missing import MissingExtra, need
-from kafka_eos_checks.record import scenarios as _scenarios  # noqa: F401 - registers its scenarios
+from kafka_eos_checks.record import application_scenarios as _application_scenarios  # noqa: F401 - registers its own
+from kafka_eos_checks.record import scenarios as _scenarios  # noqa: F401 - the same
 from kafka_eos_checks.record import transaction_scenarios as _transaction_scenarios  # noqa: F401 - the same
 from kafka_eos_checks.record.brokers import SETTINGS, BrokerFailed, Cluster
 from kafka_eos_checks.record.clients import ClientFailed
@@ -90,13 +91,6 @@ def recording_name(cluster: str, kafka: str) -> str:
     return cluster if kafka == KAFKA_VERSION else f"{cluster}-{kafka.rpartition('.')[0]}"
 
 
-def holds_records(partition: Path) -> bool:
-    """Whether a partition's folder is worth keeping: written to, and no metadata of the cluster."""
-    return not partition.name.startswith("__cluster_metadata") and any(
-        p.stat().st_size for p in partition.glob("*.log")
-    )
-
-
 def client_versions(kafka: str) -> dict[str, str]:
     """The versions of the clients that take part; the Java clients are of the brokers' release."""
     client = need("confluent_kafka", "record")
@@ -111,7 +105,8 @@ def play(found: Scenario, cluster: Cluster, proxy: Proxy, out: Path, seed: int, 
     """Run one scenario and write its history; returns its entry of the manifest."""
     journal = Journal(found.name)
     plan = found.plan(seed)
-    stage = Stage(found.short_name, seed, cluster, proxy, journal, work / "clients" / found.short_name)
+    clients = work / "clients" / found.short_name
+    stage = Stage(found.short_name, seed, cluster, proxy, journal, clients, out / "brokers")
     begun = time.monotonic()
     proxy.begin(journal, plan)
     history = Path("histories") / f"{found.short_name}.jsonl"
@@ -161,7 +156,7 @@ def record(cluster_name: str, scenarios: list[Scenario], out: Path, seed: int, c
         with Proxy(codec, Journal("before"), routes) as proxy:
             played = [play(found, cluster, proxy, folder, seed, work) for found in scenarios]
         cluster.stop_all()
-        cluster.copy_logs(folder / "brokers", holds_records)
+        cluster.copy_logs(folder / "brokers")
     text = json.dumps(manifest | {"scenarios": played}, indent=1)
     (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
     return folder

@@ -11,7 +11,9 @@ from kafka_eos_checks.record.brokers import HOST, Broker, Cluster
 from kafka_eos_checks.record.clients import (
     ClientProcess,
     Reading,
+    Task,
     Workload,
+    start_application,
     start_copier,
     start_java_workload,
     start_reader,
@@ -33,6 +35,7 @@ class Stage:
         name: the scenario's name without its cluster: topics and transactional ids begin with it.
         seed: of this run.
         folder: for the clients' output.
+        logs: where the recording keeps the brokers' logs.
         topics: the topics it created, with their partitions and who wrote them.
     """
 
@@ -42,6 +45,7 @@ class Stage:
     proxy: Proxy
     journal: Journal
     folder: Path
+    logs: Path
     topics: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -85,6 +89,19 @@ class Stage:
     def start_java(self, client: str, topic: str, **work: Any) -> ClientProcess:
         """Start a transactional Java client of the brokers' release with a workload."""
         return start_java_workload(self.workload(client, topic, **work), self.journal, self.folder, self.cluster.kafka)
+
+    def start_application(self, client: str, kind: str, **work: Any) -> ClientProcess:
+        """Start an instance of an application that enters through the proxy."""
+        row: dict[str, Any] = {"bootstrap": self.bootstrap, "client": client, "kind": kind, "seed": self.seed}
+        return start_application(Task(**(row | {"prefix": ""} | work)), self.journal, self.folder)
+
+    @contextmanager
+    def other_cluster(self) -> Iterator[Cluster]:
+        """One more broker, of another cluster and behind no proxy; its logs are kept beside those of the first."""
+        with Cluster(self.folder / "other-cluster", seed=self.seed + 1, kafka=self.cluster.kafka) as other:
+            yield other
+            other.stop_all()
+            other.copy_logs(self.logs, "other-")
 
     @contextmanager
     def readers(self, *topics: str) -> Iterator[None]:
@@ -140,6 +157,15 @@ class Stage:
     def wait_paused(self, client: str) -> None:
         """Wait until a client pauses."""
         self._wait_told(client, "Pause", "invoke", 1)
+
+    def wait_assigned(self, client: str, partitions: int, times: int) -> None:
+        """Wait until a member of a group was given so many partitions at once, for the so-many-th time."""
+
+        def assigned(event: Event) -> bool:
+            given = event.detail.get("partitions", ())
+            return event.process == client and event.action == "Assign" and len(given) == partitions
+
+        self.journal.wait_for(assigned, times, PROGRESS_SECONDS, f"times {client} has {partitions} partitions")
 
     def wait_transactions(self, client: str, ended: int) -> None:
         """Wait until a client was told that so many transactions are committed or aborted."""
@@ -231,7 +257,14 @@ class Scenario:
 
 
 # Recordings that a guarantee does not survive have a name of their own: what an audit finds there, it has to find.
-CLUSTERS = {"one-broker": 1, "three-brokers": 3, "violations": 1, "transactions": 3}
+CLUSTERS = {
+    "one-broker": 1,
+    "three-brokers": 3,
+    "violations": 1,
+    "transactions": 3,
+    "applications": 1,
+    "application-mistakes": 1,
+}
 SCENARIOS: dict[str, Scenario] = {}
 
 

@@ -91,8 +91,10 @@ class Interpreter:
             "InitProducerId": self._init_producer_id,
             "AddPartitionsToTxn": self._add_partitions,
             "AddOffsetsToTxn": self._add_offsets,
-            "TxnOffsetCommit": self._commit_offsets,
+            "TxnOffsetCommit": self._commit_offsets_in_transaction,
             "EndTxn": self._end,
+            "JoinGroup": self._join_group,
+            "OffsetCommit": self._commit_offsets,
         }
 
     def topic(self, row: Message) -> str:
@@ -146,16 +148,26 @@ class Interpreter:
     def _add_offsets(self, row: Message) -> Iterator[Columns]:
         yield self._transaction(row) | {"group": row["GroupId"]}
 
+    def _commit_offsets_in_transaction(self, row: Message) -> Iterator[Columns]:
+        for columns in self._offsets(row, row.get("GenerationId")):
+            yield self._transaction(row) | columns
+
     def _commit_offsets(self, row: Message) -> Iterator[Columns]:
+        return self._offsets(row, row["GenerationIdOrMemberEpoch"])
+
+    def _offsets(self, row: Message, generation: int | None) -> Iterator[Columns]:
         for topic in row["Topics"]:
             for partition in topic["Partitions"]:
-                yield self._transaction(row) | {
+                yield {
                     "group": row["GroupId"],
-                    "generation": row.get("GenerationId"),
-                    "topic": topic["Name"],
+                    "generation": generation,
+                    "topic": self.topic(topic),
                     "partition": partition["PartitionIndex"],
                     "detail": {"committed_offset": partition["CommittedOffset"]},
                 }
+
+    def _join_group(self, row: Message) -> Iterator[Columns]:
+        yield {"group": row["GroupId"]}
 
     def _end(self, row: Message) -> Iterator[Columns]:
         yield self._transaction(row) | {"detail": {"committed": row["Committed"]}}
@@ -194,12 +206,14 @@ class Interpreter:
             topics = row["ResultsByTopicV3AndBelow"]
             part = self._partition(topics, "ResultsByPartition", "PartitionIndex", subject)
             return {"error": part["PartitionErrorCode"]}
-        if api == "TxnOffsetCommit":
+        if api in {"TxnOffsetCommit", "OffsetCommit"}:
             part = self._partition(row["Topics"], "Partitions", "PartitionIndex", subject)
             return {"error": part["ErrorCode"]}
         result: Columns = {"error": row["ErrorCode"]}
         if api == "InitProducerId" and row["ErrorCode"] == ErrorCode.NONE:
             result |= {"producer_id": row["ProducerId"], "producer_epoch": row["ProducerEpoch"]}
+        if api == "JoinGroup" and row["ErrorCode"] == ErrorCode.NONE:
+            result["generation"] = row["GenerationId"]
         if api == "EndTxn" and row.get("ProducerId", -1) >= 0:  # v5: the producer goes on under these (KIP-890)
             after = {"next_producer_id": row["ProducerId"], "next_producer_epoch": row["ProducerEpoch"]}
             result["detail"] = subject["detail"] | after

@@ -18,11 +18,11 @@ from kafka_eos_checks.record.clients import FATAL_EXIT, Workload
 _CALL_SECONDS = 30.0
 
 
-class _GaveUp(Exception):  # noqa: N818 - what the client does
+class GaveUp(Exception):  # noqa: N818 - what the client does
     """A fatal error: this producer can do nothing more."""
 
 
-class _MustAbort(_GaveUp):
+class _MustAbort(GaveUp):
     """The transaction can only be aborted; without one there is nothing left to do."""
 
 
@@ -39,7 +39,7 @@ class Source:
     Its position does not go back by itself when a transaction is aborted.
     """
 
-    def __init__(self, kafka: Any, workload: Workload) -> None:
+    def __init__(self, kafka: Any, workload: Workload, **settings: Any) -> None:
         self.kafka = kafka
         self.workload = workload
         self.consumer = kafka.Consumer(
@@ -52,6 +52,7 @@ class Source:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "reconnect.backoff.max.ms": 250,
+                **settings,
             }
         )
         self._kept: dict[int, int] = {}  # by partition, where the next transaction begins
@@ -79,6 +80,10 @@ class Source:
     def offsets(self) -> list[Any]:
         """The positions, as confluent-kafka has them."""
         return [self.kafka.TopicPartition(self.workload.source, *place) for place in sorted(self._next.items())]
+
+    def group_metadata(self) -> Any:
+        """Whose offsets these are, and by which member and generation."""
+        return self.consumer.consumer_group_metadata()
 
     def read(self, records: int) -> list[str]:
         """The next values, fewer only at the source's end."""
@@ -127,19 +132,28 @@ class Client:
         if workload.transactional_id is not None:
             settings |= {"transactional.id": workload.transactional_id, "transaction.timeout.ms": workload.timeout_ms}
         self.producer = self.kafka.Producer(settings | (workload.config or {}))
-        self.source = Source(self.kafka, workload) if workload.source is not None else None
+        self.source = self.open_source()
+
+    def open_source(self) -> Source | None:
+        """Where its inputs come from; None for a client that makes values of its own."""
+        return Source(self.kafka, self.workload) if self.workload.source is not None else None
 
     def send(self, value: str) -> None:
-        """Send a record."""
+        """Send a record, in turn to each partition and topic."""
         partition, turn = self.sent % self.workload.partitions, self.sent // self.workload.partitions
         topics = (self.workload.topic, *self.workload.also)
-        topic = topics[turn % len(topics)]
+        self.send_to(topics[turn % len(topics)], partition, value)
+
+    def send_to(self, topic: str, partition: int, value: str, **detail: Any) -> None:
+        """Send a record to a partition; ``detail`` is told with it."""
         self.sent += 1
         common = {
             "topic": topic,
             "partition": partition,
             "transactional_id": self.workload.transactional_id,
-            "detail": {"value": value} | ({} if self.transaction is None else {"transaction": self.transaction}),
+            "detail": {"value": value}
+            | ({} if self.transaction is None else {"transaction": self.transaction})
+            | detail,
         }
         tell("Send", "invoke", **common)
         try:
@@ -151,7 +165,7 @@ class Client:
             )
         except self.kafka.KafkaException as error:  # refused by the client itself: nothing left the process
             tell("Send", "fail", **self._blame(common, error.args[0]))
-            raise (_GaveUp if error.args[0].fatal() else _MustAbort) from None
+            raise (GaveUp if error.args[0].fatal() else _MustAbort) from None
         self.poll(0)
 
     def _delivered(self, common: dict[str, Any], error: Any, message: Any) -> None:
@@ -178,10 +192,10 @@ class Client:
 
     def send_all(self) -> None:
         """An idempotent producer's work."""
-        self._send_some(self._values(self.workload.records))
+        self.send_some(self.next_values(self.workload.records))
         self.drain()
         if self.fatal:
-            raise _GaveUp
+            raise GaveUp
 
     def drain(self) -> None:
         """Wait for the outcome of every record sent."""
@@ -199,21 +213,21 @@ class Client:
                 raise
             self.fatal = True
 
-    def _values(self, records: int) -> list[str]:
+    def next_values(self, records: int) -> list[Any]:
         """The values of the next records, that many at most; none when all is done."""
         if self.source is not None:
             return self.source.read(records)
-        left = min(records, self.workload.records - self.sent)
-        return [f"{self.workload.prefix}{number}" for number in range(self.sent, self.sent + left)]
+        numbers = range(self.sent, self.sent + min(records, self.workload.records - self.sent))
+        return [self.workload.values[n] if self.workload.values else f"{self.workload.prefix}{n}" for n in numbers]
 
-    def _send_some(self, values: list[str]) -> None:
+    def send_some(self, values: list[Any]) -> None:
         """Send records, with a rest after each batch's worth."""
         for value in values:
             self.send(value)
             if self.sent % self.workload.batch == 0:
                 self.pause()
 
-    def _may_pause(self, call: str) -> None:
+    def may_pause(self, call: str) -> None:
         """Pause after a call if that is what the workload says, until a line comes on standard input."""
         if not self._paused and self.workload.pause_after == call:
             self._paused = True
@@ -226,22 +240,23 @@ class Client:
         """A transactional producer's work."""
         dice = random.Random(self.workload.seed)
         self._call(None, {}, lambda: self.producer.init_transactions(_CALL_SECONDS))
-        self._may_pause("init")
+        self.may_pause("init")
         if self.source is not None:
             self.source.begin()
         for self.transaction in itertools.count():
-            values = self._values(self.workload.transaction_size)
+            values = self.next_values(self.workload.transaction_size)
             if not values:
                 return
+            self.may_pause("poll")
             common = {"transactional_id": self.workload.transactional_id, "detail": {"transaction": self.transaction}}
             self._call("BeginTransaction", common, self.producer.begin_transaction)
-            self._may_pause("begin")
+            self.may_pause("begin")
             try:
-                self._send_some(values)
-                self._may_pause("produce")
+                self.send_some(values)
+                self.may_pause("produce")
                 self.drain()
-                self._may_pause("flush")
-                self._send_offsets(common)
+                self.may_pause("flush")
+                self.send_offsets(common)
                 if dice.random() < self.workload.abort_chance:
                     self._abort(common)
                 else:
@@ -249,11 +264,11 @@ class Client:
             except _MustAbort:
                 self._abort(common)
 
-    def _send_offsets(self, common: dict[str, Any]) -> None:
+    def send_offsets(self, common: dict[str, Any]) -> None:
         """Make the source's offsets part of the transaction."""
         if self.source is None:
             return
-        offsets, group = self.source.offsets(), self.source.consumer.consumer_group_metadata()
+        offsets, group = self.source.offsets(), self.source.group_metadata()
         told = {str(each.partition): each.offset for each in offsets}
         about = common | {"topic": self.workload.source, "group": self.workload.group}
         about["detail"] = common["detail"] | {"offsets": told}
@@ -263,7 +278,7 @@ class Client:
             lambda: self.producer.send_offsets_to_transaction(offsets, group, _CALL_SECONDS),
         ):
             raise _MustAbort
-        self._may_pause("send_offsets")
+        self.may_pause("send_offsets")
 
     def _commit(self, common: dict[str, Any]) -> None:
         if not self._call("CommitTransaction", common, lambda: self.producer.commit_transaction(_CALL_SECONDS)):
@@ -271,7 +286,7 @@ class Client:
             return
         if self.source is not None:
             self.source.keep()
-        self._may_pause("commit")
+        self.may_pause("commit")
 
     def _abort(self, common: dict[str, Any]) -> None:
         # Flushed first: abort as the first act after begin is sometimes fatal (librdkafka issue 4849).
@@ -299,25 +314,29 @@ class Client:
                     continue
                 if error.txn_requires_abort():
                     return False
-                raise _GaveUp from None
+                raise GaveUp from None
             if action:
                 tell(action, "ok", **common)
             return True
 
 
-def main(argument: str) -> int:
-    """Run a workload given as JSON; exit code 0, or FATAL_EXIT when the producer met a fatal error."""
-    client = Client(Workload(**json.loads(argument)))
+def run(client: Client) -> int:
+    """Run a client; exit code 0, or FATAL_EXIT when the producer met a fatal error."""
     try:
         if client.workload.transactional_id is None:
             client.send_all()
         else:
             client.transactions()
-    except _GaveUp:
+    except GaveUp:
         client.producer.purge()
         client.drain()
         return FATAL_EXIT
     return 0
+
+
+def main(argument: str) -> int:
+    """Run a workload given as JSON."""
+    return run(Client(Workload(**json.loads(argument))))
 
 
 if __name__ == "__main__":

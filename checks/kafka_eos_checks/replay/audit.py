@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from kafka_eos.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.history import Event, read_history
 from kafka_eos.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.replay import local
@@ -15,6 +16,7 @@ from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.histories import HISTORY_RULES, join
 from kafka_eos_checks.replay.inputs import Inputs, UnusableInput, open_inputs
 from kafka_eos_checks.replay.local import LogAudit
+from kafka_eos_checks.replay.offsets import OFFSET_RULES, longest_logs, read_group_log, went_back
 from kafka_eos_checks.replay.progress import Advance, byte_progress
 from kafka_eos_checks.replay.rules import LOG_RULES
 from kafka_eos_checks.replay.splits import PartitionLog
@@ -37,7 +39,7 @@ class Audit:
 
     Attributes:
         verdicts: one for readability and one for each rule over logs; if there are any to judge, also one for each
-            rule over the coordinator's logs, over transactions, and over histories.
+            rule over the coordinator's logs, over transactions, over committed offsets, and over histories.
         findings: all violations, by place.
         logs: the audits of the single logs.
     """
@@ -105,9 +107,10 @@ def of_inputs(
         raise ValueError(f"engine {engine!r} is none of {', '.join(ENGINES)}")
     verdicts = log_verdicts(audits, time.perf_counter() - started)
     findings = [finding for log in audits for finding in log.findings]
-    judged, more = transaction_verdicts(audits)
-    verdicts += judged
-    findings += more
+    for judge in (transaction_verdicts, offset_verdicts):
+        judged, more = judge(audits)
+        verdicts += judged
+        findings += more
     if inputs.histories:
         joined, more = history_verdicts(inputs)
         verdicts += joined
@@ -179,6 +182,18 @@ def _read(read: Callable[[PartitionLog], Read], audit: LogAudit, advance: Advanc
     result = read(audit.log)
     advance(audit.segment_bytes)
     return result
+
+
+def offset_verdicts(audits: Sequence[LogAudit]) -> tuple[list[Verdict], list[Finding]]:
+    """A verdict for each rule over logs of ``__consumer_offsets``, and all their findings; none without such logs."""
+    own = [audit.log for audit in audits if audit.log.topic == OFFSETS_TOPIC and audit.batches]
+    if not own:
+        return [], []
+    started = time.perf_counter()
+    figures: Figures = {"checked": 0, "unknown": 0}
+    findings = list(went_back(longest_logs(map(read_group_log, own)), figures))
+    seconds = time.perf_counter() - started
+    return [_verdict(rule, findings, figures, seconds) for rule in OFFSET_RULES], findings
 
 
 def history_verdicts(inputs: Inputs) -> tuple[list[Verdict], list[Finding]]:

@@ -15,9 +15,13 @@ rules over logs: order, stale epoch, duplicate, gap
 rules over __transaction_state: illegal coordinator transition, decision changed
 rules over transactions: torn transaction, hanging transaction, marker without transaction,
   fenced producer committed, marker of an old coordinator
+rules over __consumer_offsets: committed offset went back
 rules over histories: acknowledged but lost, duplicate value, refused without cause,
-  transaction committed without its application, committed record missing, aborted record delivered,
+  transaction committed without its application, committed record missing
+rules over readers: aborted record delivered, precommitted read, poll skip, non-monotonic poll, inconsistent offsets,
   last stable offset went back
+rules over applications: input processed twice, input skipped, output without its offset, offset without its output,
+  fenced generation committed
 
 Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster.
 The files are only read. Of a running broker audit a copy, or expect an unfinished tail. Compacted topics have holes in

@@ -111,6 +111,12 @@ def place_of(event: Event) -> Place | None:
     return None if event.topic is None or event.partition is None else (event.topic, event.partition)
 
 
+def longest(replicas: Replicas, place: Place) -> tuple[PartitionLog | None, Contents]:
+    """The replica of a partition that goes furthest; nothing if none is given."""
+    own: Sequence[tuple[PartitionLog | None, Contents]] = replicas.get(place, ())
+    return max(own, key=lambda replica: replica[1].end, default=(None, Contents()))
+
+
 def count(figures: Figures, name: str) -> None:
     """One more of what a figure counts."""
     figures[name] = int(figures[name]) + 1

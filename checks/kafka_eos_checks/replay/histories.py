@@ -38,7 +38,8 @@
     never invoked ``CommitTransaction`` for that transaction. *Unknown*: a client that tells nothing of its
     transactions; a marker beyond a hole, where the transaction's own marker may have been.
 
-The rules of :mod:`readers` over what applications were told and readers were given are among the rules here.
+The rules of :mod:`readers` over what applications were told and readers were given, and of :mod:`applications` over
+their inputs, outputs and offsets, are among the rules here.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -46,18 +47,32 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from kafka_eos.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.errors import ErrorCode
 from kafka_eos.history import Event
 from kafka_eos.producer_state import Limits
+from kafka_eos_checks.replay.applications import (
+    APPLICATION_RULES,
+    FENCED_GENERATION,
+    judge_generations,
+    judge_inputs,
+)
 from kafka_eos_checks.replay.contents import Contents, Figures, Place, Replicas, count, place_of, read_contents
 from kafka_eos_checks.replay.findings import Finding
+from kafka_eos_checks.replay.offsets import longest_logs, read_group_log
 from kafka_eos_checks.replay.readers import (
     ABORTED_DELIVERED,
     COMMITTED_MISSING,
+    INCONSISTENT,
+    NON_MONOTONIC,
+    POLL_SKIP,
+    PRECOMMITTED,
     READER_RULES,
     STABLE_WENT_BACK,
     delivered,
-    passed_over,
+    inconsistent,
+    polled,
+    precommitted,
     undone,
     went_back,
 )
@@ -66,7 +81,7 @@ from kafka_eos_checks.replay.splits import PartitionLog
 
 LOST, DUPLICATE_VALUE, REFUSED = "acknowledged but lost", "duplicate value", "refused without cause"
 UNASKED = "transaction committed without its application"
-HISTORY_RULES = (LOST, DUPLICATE_VALUE, REFUSED, UNASKED, *READER_RULES)
+HISTORY_RULES = (LOST, DUPLICATE_VALUE, REFUSED, UNASKED, *READER_RULES, *APPLICATION_RULES)
 EPOCH_REFUSALS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 WINDOW = Limits().cached_batches  # batches that a leader remembers of a producer
 
@@ -99,6 +114,7 @@ def join(events: Iterable[Event], logs: Sequence[PartitionLog]) -> Join:
     for log in logs:
         if log.topic in topics:
             replicas[log.topic, log.partition].append((log, read_contents(log)))
+    groups = longest_logs(read_group_log(log) for log in logs if log.topic == OFFSETS_TOPIC)
     result = Join(figures={rule: _figures() for rule in HISTORY_RULES})
     for run in by_run.values():
         if all(event.order is not None for event in run):
@@ -108,9 +124,13 @@ def join(events: Iterable[Event], logs: Sequence[PartitionLog]) -> Join:
         result.findings += refused(run, replicas, result.figures[REFUSED])
         result.findings += unasked(run, replicas, result.figures[UNASKED])
         result.findings += undone(run, replicas, result.figures[COMMITTED_MISSING])
-        result.findings += passed_over(run, replicas, result.figures[COMMITTED_MISSING])
         result.findings += delivered(run, replicas, result.figures[ABORTED_DELIVERED])
+        result.findings += precommitted(run, replicas, result.figures[PRECOMMITTED])
+        result.findings += polled(run, replicas, result.figures[POLL_SKIP], result.figures[NON_MONOTONIC])
+        result.findings += inconsistent(run, replicas, result.figures[INCONSISTENT])
         result.findings += went_back(run, result.figures[STABLE_WENT_BACK])
+        result.findings += judge_inputs(run, replicas, groups, result.figures)
+        result.findings += judge_generations(run, result.figures[FENCED_GENERATION])
     return result
 
 

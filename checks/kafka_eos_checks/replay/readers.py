@@ -1,19 +1,36 @@
 """The rules over what applications were told of their transactions, and what readers of committed data were given.
 
 ``committed record missing``
-    - A ``Send`` of a transaction whose ``CommitTransaction`` was answered ``ok``: an ABORT marker hid its value, or it
-      was not acknowledged either and is in no log; each transaction once. An acknowledged one that is in no log is
-      ``acknowledged but lost``. *Unknown*: a transaction that is open at the log's end; a marker beyond a hole; a log
-      with holes or damage, or that does not begin at offset 0.
-    - A record that a reader of committed data passed over, although the log has it, and not in an aborted transaction.
-      A ``Poll`` has a record's offset, an ``EndOfPartition`` the offset at which the reader waits; what lies between
-      two of these was passed over. Readers of a group are not judged, for they give partitions away, and none across
-      its ``Crash``.
+    A ``Send`` of a transaction whose ``CommitTransaction`` was answered ``ok``: an ABORT marker hid its value, or it
+    was not acknowledged either and is in no log; each transaction once. An acknowledged one that is in no log is
+    ``acknowledged but lost``. *Unknown*: a transaction that is open at the log's end; a marker beyond a hole; a log
+    with holes or damage, or that does not begin at offset 0.
+
+``poll skip``
+    A reader passed over a record that the log has, and that was not in an aborted transaction unless the reader reads
+    uncommitted data. A ``Poll`` has a record's offset, an ``EndOfPartition`` the offset at which the reader waits;
+    what lies between two of these was passed over. A ``Seek`` moves the reader; across its ``Assign``, ``Revoke`` and
+    ``Crash`` it is not judged. *Unknown*: no log of the partition is given, and offsets were passed over.
+
+``non-monotonic poll``
+    A reader was given a record at or below the last one that it was given of the partition, with no ``Seek``,
+    ``Assign``, ``Revoke`` or ``Crash`` of its own in between, and no ``AbortTransaction`` either, after which an
+    application goes back.
+
+``inconsistent offsets``
+    Two events (a ``Poll``, a ``Send`` that was answered ``ok``) tell different values for one offset, or a ``Poll``
+    tells one that no replica has there; each offset once. A ``Send`` that is at odds with the logs is ``acknowledged
+    but lost``.
 
 ``aborted record delivered``
     A ``Poll`` of a reader of committed data gave a record of a transaction that an ABORT marker ended, that is open at
-    the log's end, or whose ``AbortTransaction`` was answered ``ok``; each transaction once. *Unknown*: a record that is
-    not in the log; a marker beyond a hole.
+    the log's end, or whose ``AbortTransaction`` was answered ``ok``, or one whose ``Send`` ``fail``ed; each transaction
+    once. *Unknown*: a record that is not in the log; a marker beyond a hole.
+
+``precommitted read``
+    A ``Poll`` of a reader of committed data gave a record before ``CommitTransaction`` was invoked for its transaction,
+    be it the reader's own or another's. One whose transaction did not commit is an ``aborted record delivered``.
+    *Unknown*: events without an order.
 
 ``last stable offset went back``
     A reader of committed data was at the end of a partition (``EndOfPartition``) at a lower offset than before.
@@ -26,18 +43,29 @@ Kafka: UnifiedLog.lastStableOffset, CompletedFetch.nextFetchedRecord
 """
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_eos.history import Event
-from kafka_eos_checks.replay.contents import Contents, Figures, Place, Replicas, count, place_of
+from kafka_eos_checks.replay.contents import Contents, Figures, Place, Replicas, count, longest, place_of
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.splits import PartitionLog
 
 COMMITTED_MISSING, ABORTED_DELIVERED = "committed record missing", "aborted record delivered"
+POLL_SKIP, NON_MONOTONIC = "poll skip", "non-monotonic poll"
+INCONSISTENT, PRECOMMITTED = "inconsistent offsets", "precommitted read"
 STABLE_WENT_BACK = "last stable offset went back"
-READER_RULES = (COMMITTED_MISSING, ABORTED_DELIVERED, STABLE_WENT_BACK)
+READER_RULES = (
+    COMMITTED_MISSING,
+    ABORTED_DELIVERED,
+    PRECOMMITTED,
+    POLL_SKIP,
+    NON_MONOTONIC,
+    INCONSISTENT,
+    STABLE_WENT_BACK,
+)
 UNKNOWN = "unknown"
 
 _Ended = tuple[str, int]  # process, number of its transaction
@@ -107,65 +135,158 @@ def _fate(own: Sequence[tuple[PartitionLog, Contents]], value: str) -> tuple[str
     return ("is in no log" if whole else UNKNOWN), None, None
 
 
-def _longest(replicas: Replicas, place: Place) -> tuple[PartitionLog | None, Contents]:
-    """The replica of a partition that goes furthest; nothing if none is given."""
-    own: Sequence[tuple[PartitionLog | None, Contents]] = replicas.get(place, ())
-    return max(own, key=lambda replica: replica[1].end, default=(None, Contents()))
-
-
 def _readings(run: Iterable[Event]) -> Iterator[tuple[Event, Place, int]]:
     """What readers of committed data tell of their positions: the event, its partition and its offset."""
+    return (each for each in _positions(run) if each[0].isolation == "read_committed")
+
+
+def _positions(run: Iterable[Event]) -> Iterator[tuple[Event, Place, int]]:
+    """What readers tell of their positions: the event, its partition and its offset."""
     for event in run:
         place = place_of(event)
         tells = event.action in {"Poll", "EndOfPartition"} and event.phase == "ok"
-        if tells and event.isolation == "read_committed" and place is not None and event.offset is not None:
+        if tells and place is not None and event.offset is not None:
             yield event, place, event.offset
 
 
-def _between_crashes(run: Sequence[Event]) -> Iterator[tuple[int, Event]]:
-    """Events with the number of crashes of their process before them."""
-    crashes: dict[str, int] = defaultdict(int)
-    for event in run:
-        crashes[event.process] += event.action == "Crash"
-        yield crashes[event.process], event
+@dataclass(slots=True)
+class _Reader:
+    """Where a process reads.
+
+    Attributes:
+        next: by partition, the offset behind the last one that it was given or waited at.
+        aborted: partitions that it has not polled since it aborted a transaction.
+    """
+
+    next: dict[Place, int] = field(default_factory=dict)
+    aborted: set[Place] = field(default_factory=set)
+
+    def follow(self, event: Event) -> None:
+        """Take in what moves a reader other than its polls."""
+        place = place_of(event)
+        if event.action == "Seek" and event.phase == "ok" and place is not None and event.offset is not None:
+            self.next[place] = event.offset
+        elif event.action in {"Assign", "Revoke", "Crash"}:
+            self.next.clear()
+        elif event.action == "AbortTransaction":
+            self.aborted.update(self.next)
 
 
-def passed_over(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
-    """Records that a reader of committed data passed over."""
-    positions: dict[tuple[str, int, Place], int] = {}
-    visible: dict[Place, list[int]] = {}
-    for life, told in _between_crashes(run):
-        for event, place, offset in _readings([told]):
-            log, contents = _longest(replicas, place)
-            if event.group is not None or log is None:
+def polled(run: Iterable[Event], replicas: Replicas, skips: Figures, backward: Figures) -> Iterator[Finding]:
+    """Records that a reader passed over, and those that it was given again."""
+    readers: dict[str, _Reader] = defaultdict(_Reader)
+    visible: dict[tuple[Place, bool], list[int]] = {}
+    for told in run:
+        reader = readers[told.process]
+        reader.follow(told)
+        for event, place, offset in _positions([told]):
+            log, contents = longest(replicas, place)
+            start = reader.next.get(place, offset)
+            went_back_rightly = place in reader.aborted
+            reader.aborted.discard(place)
+            reader.next[place] = offset + (event.action == "Poll")
+            count(skips, "checked")
+            count(backward, "checked")
+            if offset < start and event.action == "Poll" and not went_back_rightly:
+                evidence = f"event {event.order} of {event.process}: it had been given offset {start - 1} before"
+                yield _finding(NON_MONOTONIC, event, place, log, offset, evidence)
+            if offset <= start or log is None:
+                count(skips, UNKNOWN) if offset > start else None
                 continue
-            if place not in visible:
-                visible[place] = sorted(offset for offset in contents.values if offset not in contents.hidden)
-            count(figures, "checked")
-            start = positions.get((event.process, life, place), offset)
-            positions[event.process, life, place] = offset + (event.action == "Poll")
-            own = visible[place]
+            everything = event.isolation == "read_uncommitted"
+            if (place, everything) not in visible:
+                visible[place, everything] = sorted(
+                    offset for offset in contents.values if everything or offset not in contents.hidden
+                )
+            own = visible[place, everything]
             missing = own[bisect_left(own, start) : bisect_left(own, offset)]
             if missing:
                 value = (contents.values[missing[0]] or b"").decode(errors="replace")
                 more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
                 evidence = f"{event.process} went from offset {start} to {offset} and was not given {value!r}{more}"
-                yield _finding(COMMITTED_MISSING, event, place, log, missing[0], evidence)
+                yield _finding(POLL_SKIP, event, place, log, missing[0], evidence)
+
+
+def inconsistent(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+    """Offsets for which different values are told."""
+    known: dict[tuple[Place, int], tuple[str, str]] = {}
+    found: set[tuple[Place, int]] = set()
+    for event in run:
+        place = place_of(event)
+        if event.action not in {"Poll", "Send"} or event.phase != "ok" or place is None or event.offset is None:
+            continue
+        if "value" not in event.detail or (place, event.offset) in found:
+            continue
+        count(figures, "checked")
+        at = place, event.offset
+        value, before = known.setdefault(at, (_value(event), event.process))
+        own = replicas.get(place, ())
+        stored = [contents.values[event.offset] for _, contents in own if event.offset in contents.values]
+        why = ""
+        if value != _value(event):
+            why = f"{before} was told of {value!r}, {event.process} of {_value(event)!r}"
+        elif event.action == "Poll" and stored and value.encode() not in stored:
+            there = (stored[0] or b"").decode(errors="replace")
+            why = f"{event.process} was given {value!r}, the log has {there!r}"
+        if why:
+            found.add(at)
+            yield _finding(INCONSISTENT, event, place, longest(replicas, place)[0], event.offset, why)
+
+
+def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+    """Records that a reader of committed data was given before their transaction was to be committed."""
+    senders: dict[tuple[str | None, str], set[_Ended | None]] = defaultdict(set)
+    asked: set[_Ended | None] = {None}
+    aborted = _told_aborted(run)
+    told: set[tuple[str, _Ended | None]] = set()
+    for event in run:
+        if (event.action, event.phase) == ("Send", "invoke"):
+            senders[event.topic, _value(event)].add(_transaction(event))
+        elif event.action == "CommitTransaction":
+            asked.add(_transaction(event))
+        for reading, place, offset in _readings([event]):
+            if reading.action != "Poll" or not (own := senders.get((event.topic, _value(event)))):
+                continue
+            count(figures, "checked")
+            if event.order is None:
+                count(figures, UNKNOWN)
+                continue
+            log, contents = longest(replicas, place)
+            if own & asked or own <= aborted or offset in contents.aborted or offset in contents.open:
+                continue
+            ended = min(filter(None, own))
+            if (event.process, ended) not in told:
+                told.add((event.process, ended))
+                evidence = (
+                    f"event {event.order}: {event.process} was given {_value(event)!r}, and transaction {ended[1]} "
+                )
+                evidence += f"of {ended[0]} was not to be committed yet"
+                yield _finding(PRECOMMITTED, event, place, log, offset, evidence)
+
+
+def _told_aborted(run: Iterable[Event]) -> set[_Ended | None]:
+    """Transactions of which the application was told that they are aborted."""
+    return {_transaction(event) for event in run if (event.action, event.phase) == ("AbortTransaction", "ok")}
 
 
 def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
     """Records of aborted and open transactions that a reader of committed data was given."""
-    aborted = {_transaction(event) for event in run if (event.action, event.phase) == ("AbortTransaction", "ok")}
+    aborted = _told_aborted(run)
     senders: dict[tuple[str | None, str], set[_Ended | None]] = defaultdict(set)
+    failed: Counter[tuple[str | None, str]] = Counter()
+    sent: Counter[tuple[str | None, str]] = Counter()
     for event in run:
         if (event.action, event.phase) == ("Send", "invoke"):
             senders[event.topic, _value(event)].add(_transaction(event))
+            sent[event.topic, _value(event)] += 1
+        elif (event.action, event.phase) == ("Send", "fail"):
+            failed[event.topic, _value(event)] += 1
     told: set[tuple[str, Place, object]] = set()
     for event, place, offset in _readings(run):
         if event.action != "Poll":
             continue
         count(figures, "checked")
-        log, contents = _longest(replicas, place)
+        log, contents = longest(replicas, place)
         own, why = senders[event.topic, _value(event)], ""
         cause: object = None
         if offset in contents.aborted:
@@ -174,6 +295,8 @@ def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Ite
             cause, why = min(contents.open), "is open at the end of the log"
         elif own and own <= aborted:
             cause, why = min(filter(None, own)), "was aborted, as its application was told"
+        elif 0 < sent[event.topic, _value(event)] <= failed[event.topic, _value(event)]:
+            cause, why = offset, "is none: it was never sent, as its application was told"
         elif offset not in contents.values:
             count(figures, UNKNOWN)
         if why and (event.process, place, cause) not in told:

@@ -5,7 +5,8 @@ import pytest
 from kafka_eos_checks import cli
 from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.record import command, jars
-from kafka_eos_checks.record.command import chosen, holds_records, recording_name
+from kafka_eos_checks.record.brokers import holds_records
+from kafka_eos_checks.record.command import chosen, recording_name
 from kafka_eos_checks.record.jars import KAFKA_VERSION, RELEASES
 from kafka_eos_checks.record.stage import CLUSTERS, SCENARIOS
 

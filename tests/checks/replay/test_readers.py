@@ -10,7 +10,16 @@ from kafka_eos.record_batch import ControlRecord, ControlType, Record, RecordBat
 from kafka_eos_checks.named_failures import NAMED_FAILURES
 from kafka_eos_checks.replay.audit import run
 from kafka_eos_checks.replay.histories import LOST, UNASKED, join
-from kafka_eos_checks.replay.readers import ABORTED_DELIVERED, COMMITTED_MISSING, READER_RULES, STABLE_WENT_BACK
+from kafka_eos_checks.replay.readers import (
+    ABORTED_DELIVERED,
+    COMMITTED_MISSING,
+    INCONSISTENT,
+    NON_MONOTONIC,
+    POLL_SKIP,
+    PRECOMMITTED,
+    READER_RULES,
+    STABLE_WENT_BACK,
+)
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs
 from kafka_eos_checks.replay.synthetic import write_segment
 from kafka_eos_checks.simulate_transactions import simulate_failure, write_transactions
@@ -38,7 +47,7 @@ def log_of(folder: Path, *steps: Step) -> PartitionLog:
 
 
 def event(action: str, phase: str, process: str = "p", offset: int | None = None, **detail: Any) -> Event:
-    placed = action in {"Send", "Poll", "EndOfPartition", "LeaderChange"}
+    placed = action in {"Send", "Poll", "EndOfPartition", "LeaderChange", "Seek"}
     return Event(
         run="r",
         process=process,
@@ -121,13 +130,78 @@ def test_a_reader_that_passes_a_committed_record_over_is_found_and_an_aborted_on
 ) -> None:
     log = log_of(tmp_path, "a", ABORT, "b", "c", COMMIT)
     assert found([end(0), poll(2, "b"), poll(3, "c"), end(5)], log) == []
-    assert found([end(0), poll(3, "c"), end(5)], log) == [(COMMITTED_MISSING, 2)]
-    assert found([end(0), end(5)], log) == [(COMMITTED_MISSING, 2)]
+    assert found([end(0), poll(3, "c"), end(5)], log) == [(POLL_SKIP, 2)]
+    assert found([end(0), end(5)], log) == [(POLL_SKIP, 2)]
     assert found([poll(3, "c"), end(5)], log) == [], "nobody knows where it began"
     crashed = [end(0), event("Crash", "ok", "reader"), poll(3, "c")]
     assert found(crashed, log) == []
     member = [replace(each, group="g") for each in (end(0), poll(3, "c"))]
-    assert found(member, log) == []
+    assert found(member, log) == [(POLL_SKIP, 2)]
+    assert found([member[0], event("Revoke", "ok", "reader"), event("Assign", "ok", "reader"), member[1]], log) == []
+
+
+def test_a_reader_that_reads_uncommitted_data_may_not_pass_over_an_aborted_record_either(tmp_path: Path) -> None:
+    log = log_of(tmp_path, "a", ABORT, "b", COMMIT)
+    unsure = [replace(each, isolation="read_uncommitted") for each in (end(0), poll(2, "b"))]
+    assert found(unsure, log) == [(POLL_SKIP, 0)]
+
+
+def test_without_a_log_nobody_knows_what_a_reader_passed_over(tmp_path: Path) -> None:
+    assert judged([poll(0, "a"), poll(2, "b")]) == (
+        [],
+        {**dict.fromkeys(READER_RULES, 0), POLL_SKIP: 1, ABORTED_DELIVERED: 2},
+    )
+
+
+def test_a_record_that_a_reader_is_given_again_is_found_unless_it_sought_or_aborted_or_was_assigned_anew(
+    tmp_path: Path,
+) -> None:
+    log = log_of(tmp_path, "a", "b", COMMIT)
+    again = [poll(0, "a"), poll(1, "b"), poll(0, "a")]
+    assert found(again, log) == [(NON_MONOTONIC, 0)]
+    assert found([poll(0, "a"), poll(0, "a")], log) == [(NON_MONOTONIC, 0)]
+    for moved in (
+        event("Seek", "ok", "reader", 0),
+        event("AbortTransaction", "ok", "reader", transaction=1),
+        event("Assign", "ok", "reader"),
+        event("Crash", "ok", "reader"),
+    ):
+        assert found([*again[:2], moved, again[2]], log) == [], moved
+    elsewhere = event("Seek", "ok", "another", 0)
+    assert found([*again[:2], elsewhere, again[2]], log) == [(NON_MONOTONIC, 0)]
+
+
+def test_a_reader_that_sought_is_judged_from_there_on(tmp_path: Path) -> None:
+    log = log_of(tmp_path, "a", "b", "c", COMMIT)
+    assert found([poll(2, "c"), event("Seek", "ok", "reader", 0), poll(1, "b")], log) == [(POLL_SKIP, 0)]
+
+
+def test_two_values_at_one_offset_are_inconsistent_whoever_was_told_and_whatever_the_log_has(tmp_path: Path) -> None:
+    log = log_of(tmp_path, "a", COMMIT)
+    other = event("Poll", "ok", "other", 0, value="z")
+    assert found([poll(0, "a"), other]) == [(INCONSISTENT, 0)]
+    assert found([poll(0, "a"), replace(poll(0, "a"), process="other")], log) == []
+    assert found([other], log) == [(INCONSISTENT, 0)]
+    sent = event("Send", "ok", "p", 0, value="a")
+    assert found([sent, other]) == [(INCONSISTENT, 0)]
+
+
+def test_a_record_that_is_given_before_anybody_asks_to_commit_it_is_found_once_for_its_transaction(
+    tmp_path: Path,
+) -> None:
+    log = log_of(tmp_path, "a", "b", COMMIT)
+    a, b = (transaction(1, value, "Commit", offset) for offset, value in enumerate("ab"))
+    early = [a[0], b[0], poll(0, "a"), poll(1, "b"), *a[1:]]
+    assert found(early, log) == [(PRECOMMITTED, 0)]
+    assert found([a[0], b[0], *a[2:3], poll(0, "a"), poll(1, "b"), *a[3:]], log) == []
+    itself = [replace(each, process="p") for each in (poll(0, "a"),)]
+    assert found([a[0], *itself, *a[1:]], log) == [(PRECOMMITTED, 0)]
+
+
+def test_a_record_that_was_never_sent_and_is_given_all_the_same_is_found() -> None:
+    events = [event("Send", "invoke", value="a"), event("Send", "fail", value="a"), poll(0, "a")]
+    assert found(events) == [(ABORTED_DELIVERED, 0)]
+    assert found([*events[:2], event("Send", "invoke", value="a"), poll(0, "a")]) == []
 
 
 def test_a_record_of_an_aborted_or_open_transaction_that_a_reader_was_given_is_found_once(tmp_path: Path) -> None:
@@ -151,7 +225,7 @@ def test_a_record_that_is_not_in_the_log_is_unknown(tmp_path: Path) -> None:
 
 def test_the_last_stable_offset_goes_back_only_with_another_leader(tmp_path: Path) -> None:
     log = log_of(tmp_path, "a", COMMIT, "b", COMMIT)
-    assert found([end(2), end(2), end(4)], log) == [(COMMITTED_MISSING, 2)]
+    assert found([end(2), end(2), end(4)], log) == [(POLL_SKIP, 2)]
     assert found([end(4), end(2)], log) == [(STABLE_WENT_BACK, 2)]
     assert found([end(4), event("LeaderChange", "ok", "broker"), end(2)], log) == []
 
