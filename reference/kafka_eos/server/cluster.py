@@ -84,7 +84,7 @@ class Settings:
         group_initial_delay_ms: group.initial.rebalance.delay.ms.
     """
 
-    transactions: TransactionSettings = field(default=TransactionSettings())  # noqa: RUF009 - frozen
+    transactions: TransactionSettings = field(default=TransactionSettings())
     limits: Limits = Limits()
     internal_partitions: int = 4
     default_partitions: int = 1
@@ -96,7 +96,7 @@ class Settings:
 class Machines:
     """The machines that decide; a mutant may stand in for each."""
 
-    leaders: LeaderRules = field(default=LeaderRules())  # noqa: RUF009 - frozen
+    leaders: LeaderRules = field(default=LeaderRules())
     coordinator: type[TransactionCoordinator] = ServedCoordinator
     group: type[GroupCoordinator] = GroupCoordinator
 

@@ -165,6 +165,8 @@ def _topic_row(topic: Topic) -> Message:
                 "ReplicaNodes": [leader.node],
                 "IsrNodes": [leader.node],
                 "OfflineReplicas": [],
+                "EligibleLeaderReplicas": [],
+                "LastKnownElr": [],
             }
             for leader in topic.partitions
         ],
@@ -213,7 +215,7 @@ def _described(cluster: Cluster, row: Message) -> Message:
     else:
         return {**result, "ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Configs": []}
     keys = row["ConfigurationKeys"]
-    configs = [
+    configs: list[Message] = [
         {
             "Name": key,
             "Value": value,
@@ -817,14 +819,14 @@ def describe_producers(cluster: Cluster, request: Request) -> Message:
         if isinstance(leader, ErrorCode):
             return {"PartitionIndex": number, "ErrorCode": leader, "ActiveProducers": []}
         producers = []
-        for producer_id, seen in leader.seen.items():
+        for producer_id, timestamp in leader.last_timestamps.items():
             known = leader.producer(producer_id)
             producers.append(
                 {
                     "ProducerId": producer_id,
                     "ProducerEpoch": known.epoch,
-                    "LastSequence": seen.last_sequence,
-                    "LastTimestamp": seen.timestamp,
+                    "LastSequence": leader.last_sequence(producer_id),
+                    "LastTimestamp": timestamp,
                     "CoordinatorEpoch": known.coordinator_epoch,
                     "CurrentTxnStartOffset": known.first_offset,
                 }

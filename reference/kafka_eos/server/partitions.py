@@ -132,14 +132,6 @@ class Ticket(NamedTuple):
     guard: int = 0
 
 
-@dataclass(slots=True)
-class Seen:
-    """What DescribeProducers tells of a producer beside its state: the last sequence, and when it wrote last (ms)."""
-
-    last_sequence: int = NO_SEQUENCE
-    timestamp: int = -1
-
-
 @dataclass(slots=True, kw_only=True)
 class Leader:
     """A partition at its leader.
@@ -152,7 +144,7 @@ class Leader:
         rules: the machines.
         epochs: leader epochs, each with its first offset; the last one is this leader's.
         log_start_offset: the first offset that may be read.
-        seen: what DescribeProducers tells of each producer beside its state.
+        last_timestamps: when each producer wrote last, in milliseconds since the epoch.
         watchers: who wants to know of a change.
     """
 
@@ -165,7 +157,7 @@ class Leader:
     log_start_offset: int = 0
     sequences: Sequences = field(init=False)
     transactions: TransactionalPartition = field(init=False)
-    seen: dict[int, Seen] = field(default_factory=dict)
+    last_timestamps: dict[int, int] = field(default_factory=dict)
     watchers: dict[Callable[[], None], None] = field(default_factory=dict)
     _guards: dict[int, TransactionalLog] = field(default_factory=dict)
     _guard_rules: Transactions = field(init=False)
@@ -205,6 +197,11 @@ class Leader:
     def producer(self, producer_id: int) -> PartitionProducer:
         """What is known of a producer's transactions."""
         return self.transactions.log.producers.get(producer_id, NO_PRODUCER)
+
+    def last_sequence(self, producer_id: int) -> int:
+        """The last sequence of a producer's present epoch, -1 before the first."""
+        known = self.sequences.producers.get(producer_id)
+        return self.sequences.limits.last_sequence(known.batches[-1]) if known and known.batches else NO_SEQUENCE
 
     def _knowing(self, producer_id: int) -> LeaderLog:
         """The log of ``TransactionalPartition``, with this producer in it."""
@@ -286,7 +283,7 @@ class Leader:
         offset = self.log_end_offset
         self._write(encoded, offset, batch.max_timestamp)
         self._note(sent, ticket, offset)
-        self._saw(sent.producer_id, now, batch.last_sequence)
+        self._saw(sent.producer_id, now)
         return Appended(ErrorCode.NONE, offset)
 
     def append_records(
@@ -318,7 +315,7 @@ class Leader:
         self._note(replace(sent, producer_id=NO_PRODUCER_ID), None, offset)
         if transactional:
             self._note_transactional(sent, ticket, offset)
-            self._saw(producer_id, now, NO_SEQUENCE)
+            self._saw(producer_id, now)
         return Appended(ErrorCode.NONE, offset)
 
     def _write(self, encoded: bytes, offset: int, max_timestamp: int) -> None:
@@ -352,9 +349,9 @@ class Leader:
         log = self.transactions.written(self._knowing(entry.producer_id), entry)
         self.transactions = replace(self.transactions, log=replace(log, entries=pvector()))
 
-    def _saw(self, producer_id: int, now: int, last_sequence: int) -> None:
+    def _saw(self, producer_id: int, now: int) -> None:
         if producer_id != NO_PRODUCER_ID:
-            self.seen[producer_id] = Seen(last_sequence, now)
+            self.last_timestamps[producer_id] = now
 
     def _replicate(self) -> None:
         """Everything is replicated at once: the brokers share their storage."""
@@ -395,7 +392,7 @@ class Leader:
         )
         self._guards[producer_id] = replace(self._guard_rules.with_marker(guarded, asked), entries=pvector())
         self._note_marker(replace(marker, offset=offset))
-        self._saw(producer_id, now, self.seen.get(producer_id, Seen()).last_sequence)
+        self._saw(producer_id, now)
         return ErrorCode.NONE
 
     def _note_marker(self, marker: LogEntry) -> None:
@@ -432,9 +429,9 @@ class Leader:
 
     def expire(self, before: int) -> None:
         """Forget the producers that have been silent since a time.    Spec: TransactionalPartition!ExpireProducer."""
-        for producer_id in [known for known, seen in self.seen.items() if seen.timestamp <= before]:
+        for producer_id in [known for known, at in self.last_timestamps.items() if at <= before]:
             if self.transactions.may_expire(self.producer(producer_id)):
-                del self.seen[producer_id]
+                del self.last_timestamps[producer_id]
                 self._guards.pop(producer_id, None)
                 if self.sequences.knows_producer(producer_id):
                     self.sequences = self.sequences.forgotten(producer_id)
@@ -468,7 +465,7 @@ class Leader:
                 commit = marker.control_type is ControlType.COMMIT
                 entry = marker_entry(batch.producer_id, batch.producer_epoch, commit, marker.coordinator_epoch)
                 self._note_marker(replace(entry, offset=offset))
-                self._saw(batch.producer_id, batch.max_timestamp, NO_SEQUENCE)
+                self._saw(batch.producer_id, batch.max_timestamp)
                 continue
             sent = Batch(
                 producer_id=batch.producer_id if batch.base_sequence != NO_SEQUENCE else NO_PRODUCER_ID,
@@ -481,6 +478,6 @@ class Leader:
             if sent.producer_id != batch.producer_id:
                 self._note_transactional(replace(sent, producer_id=batch.producer_id), ticket, offset)
                 self._replicate()
-            self._saw(batch.producer_id, batch.max_timestamp, batch.last_sequence)
+            self._saw(batch.producer_id, batch.max_timestamp)
         self.epochs.append((self.leader_epoch + 1, self.log_end_offset))
         self.store.epochs(self.epochs)
