@@ -177,6 +177,8 @@ WithoutIndexEntry(before, given) == WithEntry(before, AtEnd(before, given))
 
 RECURSIVE Replay(_, _)
 (* What a replica that has some entries more knows, without any check. *)
+(* Departs from Kafka: a follower there first takes in all that one fetch brought it, and then makes the entries of the *)
+(* index, with last stable offsets that come too late (the mutant AppendedAtOnce).                                      *)
 Replay(before, entries) == IF entries = <<>> THEN before ELSE Replay(Written(before, Head(entries)), Tail(entries))
 
 (* The log with those transactions whose marker is replicated let go. *)

@@ -313,7 +313,11 @@ class TransactionalPartition:
         return self.with_entry(before, self.at_end(before, given))
 
     def replay(self, before: LeaderLog, entries: Iterable[LogEntry]) -> LeaderLog:
-        """What a replica that has some entries more knows, without any check."""
+        """What a replica that has some entries more knows, without any check.
+
+        Departs from Kafka: a follower there first takes in all that one fetch brought it, and then makes the entries of
+        the index, with last stable offsets that come too late (the mutant AppendedAtOnce).
+        """
         for entry in entries:
             before = self.written(before, entry)
         return before

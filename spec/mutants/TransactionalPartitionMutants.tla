@@ -50,6 +50,28 @@ TransactionsNotRebuilt(before, entries) ==
     IF entries = <<>> THEN before
     ELSE TransactionsNotRebuilt([Written(before, Head(entries)) EXCEPT !.transactions = {}], Tail(entries))
 
+RECURSIVE EndedIn(_, _)
+(* The markers among some entries that end data, each with the first offset of what it ends. *)
+EndedIn(before, entries) ==
+    IF entries = <<>> THEN <<>>
+    ELSE LET entry == Head(entries)
+             first == before.producers[entry.producerId].firstOffset
+         IN  (IF IsMarker(entry) /\ first # NoOffset THEN <<[marker |-> entry, firstOffset |-> first]>> ELSE <<>>)
+                 \o EndedIn(WithEntry(before, entry), Tail(entries))
+
+RECURSIVE TakenIn(_, _)
+TakenIn(before, entries) == IF entries = <<>> THEN before ELSE TakenIn(WithEntry(before, Head(entries)), Tail(entries))
+
+RECURSIVE AllCompleted(_, _)
+AllCompleted(before, ended) ==
+    IF ended = <<>> THEN before
+    ELSE LET marker == Head(ended).marker
+             first  == Head(ended).firstOffset
+         IN  AllCompleted(WithCompleted(WithIndexEntry(before, marker, first), marker, first), Tail(ended))
+
+(* for Replay: a follower takes in all that one fetch brought it before it makes the entries of the index, as in Kafka *)
+AppendedAtOnce(before, entries) == AllCompleted(TakenIn(before, entries), EndedIn(before, entries))
+
 (* for UnstableOffsets: a marker counts before it is replicated *)
 OpenOnly == {t.firstOffset : t \in {transaction \in log.transactions : transaction.lastOffset = NoOffset}}
 
