@@ -49,6 +49,7 @@ from kafka_eos.transactions import (
     TransactionalLog,
     Transactions,
 )
+from kafka_eos.transfer import Transfer
 
 
 class UnknownRule(ValueError):  # noqa: N818 - named for what is unknown
@@ -911,3 +912,26 @@ def no_seek_after_abort(state: ConsumeTransformProduce, instance: str, partition
 def offset_without_plus_one(state: ConsumeTransformProduce, instance: str, partition: str) -> int:
     """For ``offset_to_send``: the offset of the last input that was read."""
     return state.processes[instance].positions[partition] - 1
+
+
+# --- rules of Transfer ----------------------------------------------------------------------------------------------
+
+
+def fenced_writes_are_taken(state: Transfer, instance: str) -> bool:
+    """For ``may_write``: the leaders take what a fenced instance writes."""
+    return True
+
+
+def open_is_taken_over(state: Transfer) -> bool:
+    """For ``aborts_open``: InitProducerId leaves what it finds open, and the next instance goes on in it."""
+    return False
+
+
+def offset_is_committed_apart(state: Transfer) -> bool:
+    """For ``offset_in_transaction``: the offset is committed apart, at once."""
+    return False
+
+
+def pending_offset_is_passed_over(state: Transfer) -> bool:
+    """For ``is_unstable``: an offset is told although one waits for its marker."""
+    return False

@@ -156,6 +156,18 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "RemoveRow": ("relay", "", Kind.EVENT),
         "RestartRelay": ("relay", "", Kind.RESTART),
     },
+    "Transfer": {
+        "Initialize": (INSTANCE, COORDINATOR, Kind.MESSAGE),
+        "Fetch": ("partition p7", INSTANCE, Kind.REPLY),
+        "Debit": (INSTANCE, "partition p0", Kind.MESSAGE),
+        "Credit": (INSTANCE, "partition p1", Kind.MESSAGE),
+        "SendOffset": (INSTANCE, "partition p7", Kind.MESSAGE),
+        "Commit": (INSTANCE, COORDINATOR, Kind.MESSAGE),
+        "Abort": (INSTANCE, COORDINATOR, Kind.MESSAGE),
+        "LearnFencing": (COORDINATOR, INSTANCE, Kind.REFUSED),
+        "Crash": (INSTANCE, "", Kind.CRASH),
+        "WriteMarker": (COORDINATOR, "partition {0}", Kind.MESSAGE),
+    },
     "ConsumeTransformProduce": {
         "Initialize": (INSTANCE, COORDINATOR, Kind.MESSAGE),
         "FetchOffset": (GROUP, INSTANCE, Kind.REPLY),

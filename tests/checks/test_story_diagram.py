@@ -13,6 +13,7 @@ from kafka_eos.mirror import Mirror
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.transaction_coordinator import TransactionCoordinator
 from kafka_eos.transactions import Transactions
+from kafka_eos.transfer import Transfer
 from kafka_eos_checks.story import Step
 from kafka_eos_checks.story_diagram import ACTORS, diagram
 
@@ -30,6 +31,7 @@ from kafka_eos_checks.story_diagram import ACTORS, diagram
         Consumer,
         ExternalSink,
         Mirror,
+        Transfer,
     ],
 )
 def test_every_action_of_a_machine_has_its_row_and_no_other_has(cls):
