@@ -52,7 +52,7 @@ report: setup ## write build/report.html and build/report.json from the verdicts
 	$(KAFKA_EOS) report
 
 record: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## record real Kafkas under faults, on loopback (a quarter of an hour)
-	$(KAFKA_EOS) record one-broker three-brokers violations transactions --out build/recording --seed 1
+	$(KAFKA_EOS) record one-broker three-brokers violations replicated-violations transactions --out build/recording --seed 1
 	$(KAFKA_EOS) record transactions --kafka 3.9.1 --out build/recording --seed 1
 
 bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, replay and graph comparison against their peers

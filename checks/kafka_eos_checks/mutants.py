@@ -39,6 +39,26 @@ from kafka_eos.transactional_partition import (
     TransactionalPartition,
     UnstableTransaction,
 )
+from kafka_eos.transactional_producer import (
+    ABORT_CALL,
+    ABORTABLE_ERROR,
+    COMMITTING,
+    DONE,
+    FAILED,
+    FATAL_ERROR,
+    IN_TRANSACTION,
+    INIT,
+    INITIALIZING,
+    NO_ERROR,
+    PRODUCE,
+    READY,
+    SEND_OFFSETS,
+    Call,
+    ProducerBatch,
+    TransactionalProducer,
+    produce_reaction,
+)
+from kafka_eos.transactional_producer import Client as ProducerClient
 from kafka_eos.transactions import (
     COMPLETED,
     DECIDE,
@@ -935,3 +955,126 @@ def offset_is_committed_apart(state: Transfer) -> bool:
 def pending_offset_is_passed_over(state: Transfer) -> bool:
     """For ``is_unstable``: an offset is told although one waits for its marker."""
     return False
+
+
+# --- rules of TransactionalProducer -----------------------------------------------------------------------------
+
+
+def only_fatal_refuses(producer: TransactionalProducer, operation: str) -> bool:
+    """For ``is_refused_by_error``: only a fatal error refuses calls."""
+    return producer.client.state == FATAL_ERROR
+
+
+def every_error_is_abortable(producer: TransactionalProducer, operation: str) -> bool:
+    """For ``is_refused_by_error``: an abort makes good every error."""
+    return producer.has_error and operation != ABORT_CALL
+
+
+def aborts_unauthorized(producer: TransactionalProducer, operation: str) -> bool:
+    """For ``is_refused_by_error``: what Kafka does: an abort is accepted before the client starts over."""
+    return producer.has_error and not (operation == ABORT_CALL and producer.client.state == ABORTABLE_ERROR)
+
+
+def every_call_is_legal(producer: TransactionalProducer, operation: str) -> bool:
+    """For ``is_legal_call``: every call is legal in every state."""
+    return True
+
+
+def initializes_mid_transaction(producer: TransactionalProducer, operation: str) -> bool:
+    """For ``is_legal_call``: initTransactions is legal in a transaction."""
+    return TransactionalProducer.is_legal_call(producer, operation) or (
+        operation == INIT and producer.client.state == IN_TRANSACTION
+    )
+
+
+def timeouts_are_forgotten(producer: TransactionalProducer, operation: str) -> bool:
+    """For ``other_has_timed_out``: a call that has timed out does not stand in the way of another."""
+    return False
+
+
+def timed_out_is_done(producer: TransactionalProducer) -> Call:
+    """For ``after_timeout``: a call that has timed out is taken for one that has succeeded."""
+    return replace(producer.call, outcome=DONE)
+
+
+def sends_after_errors(producer: TransactionalProducer) -> bool:
+    """For ``sends_requests``: what waits is sent after an abortable error too."""
+    return producer.client.state != FATAL_ERROR
+
+
+def end_overtakes_batches(producer: TransactionalProducer) -> bool:
+    """For ``may_send_end``: the end of a transaction does not wait for its batches."""
+    return True
+
+
+def any_order(producer: TransactionalProducer, request: str) -> int:
+    """For ``rank``: requests are sent in any order."""
+    return 1
+
+
+def sends_unregistered(producer: TransactionalProducer, partition: str) -> bool:
+    """For ``is_registered``: batches are sent before their partition is registered."""
+    return True
+
+
+def batches_overtake_requests(producer: TransactionalProducer) -> bool:
+    """For ``requests_first``: batches do not wait for requests."""
+    return True
+
+
+def sequences_go_on(producer: TransactionalProducer, partition: str) -> int:
+    """For ``next_sequence``: sequences go on in another epoch."""
+    return producer.sequences[partition].next
+
+
+def keeps_unsent_batches(producer: TransactionalProducer) -> bool:
+    """For ``drops_batches``: what has not been sent waits until it can be sent."""
+    return False
+
+
+def fenced_may_abort(producer: TransactionalProducer, request: str, error: str) -> str:
+    """For ``reaction_to_failure``: a client that is fenced may abort."""
+    if error == "PRODUCER_FENCED":
+        return "abortable"
+    return produce_reaction(error) if request == PRODUCE else "fatal"
+
+
+def every_answer_is_possible(producer: TransactionalProducer, request: str, error: str) -> bool:
+    """For ``may_answer``: every broker may answer everything."""
+    return True
+
+
+def never_bumps(producer: TransactionalProducer) -> bool:
+    """For ``bumps_by_itself``: the client asks for no other epoch, as before KIP-360."""
+    return False
+
+
+def bumps_not_while_ending(producer: TransactionalProducer, batch: ProducerBatch, expired: bool) -> bool:
+    """For ``bumps_after``: what Kafka does: no other epoch is asked for during an end, unless there is a hole."""
+    return producer.bumps_by_itself() and (not producer.is_ending or (expired and batch.retried))
+
+
+def asks_for_no_bump_while_aborting(producer: TransactionalProducer, bumps: bool) -> frozenset[str]:
+    """For ``queue_after``: what Kafka does: nobody asks for the epoch that the client waits for after an abort."""
+    return producer.queue
+
+
+def tells_nobody_of_offsets(producer: TransactionalProducer) -> Call:
+    """For ``call_after_fatal``: what Kafka does: whoever waits for offsets is not told."""
+    return producer.call if producer.call.operation == SEND_OFFSETS else producer.finished(FAILED)
+
+
+def end_keeps_epoch(producer: TransactionalProducer, bumped: bool) -> ProducerClient:
+    """For ``after_end``: the client goes on in its epoch after every end."""
+    state = INITIALIZING if producer.client.bump else READY
+    return replace(producer.client, state=state, error=NO_ERROR, bump=False, started=False)
+
+
+def upgrades_in_epoch(producer: TransactionalProducer) -> bool:
+    """For ``bumps_for_upgrade``: the next version begins in the epoch of the last."""
+    return False
+
+
+def another_thread_sends(producer: TransactionalProducer) -> bool:
+    """For ``may_fail_send``: another thread sends while the transaction ends."""
+    return producer.client.state in {IN_TRANSACTION, COMMITTING}

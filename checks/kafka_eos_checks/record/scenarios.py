@@ -1,5 +1,8 @@
 """The scenarios: what clients do and what goes wrong meanwhile. Named, seeded, bounded in records and time."""
 
+from contextlib import ExitStack
+from typing import Any
+
 from kafka_eos_checks.record.clients import FATAL_EXIT, start_verifiable_producer
 from kafka_eos_checks.record.faults import Fault, FaultKind, Plan
 from kafka_eos_checks.record.stage import Stage, scenario
@@ -178,3 +181,34 @@ def late_end_of_transaction(stage: Stage) -> None:
     identity = {"transactional_id": f"{stage.name}-t", "transaction_size": 40, "pause_ms": 25}
     with stage.start("transactional", topic, records=400, **identity) as producer:
         producer.wait(expected=(0, FATAL_EXIT))
+
+
+@scenario("replicated-violations/follower-catches-up")
+def follower_catches_up(stage: Stage) -> None:
+    """A follower comes back, gets in one fetch what it missed, and leads: a reader is given an aborted record."""
+    # With an index entry for every batch, what is searched for aborted transactions ends at the last stable offset.
+    topic = stage.topic(replicas=[[1, 2]], min_insync_replicas="1", index_interval_bytes="0")
+    leader, follower = stage.cluster[1], stage.cluster[2]
+    work: dict[str, Any] = {"records": 1, "transaction_size": 1, "timeout_ms": 300_000}
+    aborting = work | {"transactional_id": f"{stage.name}-aborting", "abort_chance": 1.0}
+    committing = work | {"transactional_id": f"{stage.name}-committing"}
+    stage.crash(follower)
+    with stage.start("first", topic, prefix="first-", **aborting) as first:
+        first.wait()
+    with (
+        stage.start("second", topic, prefix="second-", pause_after="flush", **aborting) as second,
+        ExitStack() as later,
+    ):
+        stage.wait_paused("second")
+        still_open = later.enter_context(stage.start("open", topic, prefix="open-", pause_after="flush", **committing))
+        stage.wait_paused("open")
+        second.go_on()
+        second.wait()
+        stage.restart(follower)
+        stage.cluster.wait_in_sync(topic, 2)
+        stage.cluster.make_leader(topic, 0, follower.node)
+        stage.new_leader(topic, leader)
+        with stage.readers(topic):
+            stage.wait_read("read-committed", 1)
+            still_open.go_on()
+            still_open.wait()

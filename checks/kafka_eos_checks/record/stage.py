@@ -101,7 +101,7 @@ class Stage:
         with Cluster(self.folder / "other-cluster", seed=self.seed + 1, kafka=self.cluster.kafka) as other:
             yield other
             other.stop_all()
-            other.copy_logs(self.logs, "other-")
+            other.copy_logs(self.logs, f"{self.name}-other-")
 
     @contextmanager
     def readers(self, *topics: str) -> Iterator[None]:
@@ -154,18 +154,22 @@ class Stage:
 
         self.journal.wait_for(told, count, PROGRESS_SECONDS, f"times {action} {phase} of {client}")
 
+    def wait_read(self, client: str, records: int) -> None:
+        """Wait until a reader was given that many records."""
+        self._wait_told(client, "Poll", "ok", records)
+
     def wait_paused(self, client: str) -> None:
         """Wait until a client pauses."""
         self._wait_told(client, "Pause", "invoke", 1)
 
-    def wait_assigned(self, client: str, partitions: int, times: int) -> None:
+    def assignments(self, client: str, partitions: int) -> int:
+        """How often a member of a group was given so many partitions at once."""
+        return self.journal.count(lambda event: _assigns(event, client, partitions))
+
+    def wait_assigned(self, client: str, partitions: int, times: int = 1) -> None:
         """Wait until a member of a group was given so many partitions at once, for the so-many-th time."""
-
-        def assigned(event: Event) -> bool:
-            given = event.detail.get("partitions", ())
-            return event.process == client and event.action == "Assign" and len(given) == partitions
-
-        self.journal.wait_for(assigned, times, PROGRESS_SECONDS, f"times {client} has {partitions} partitions")
+        what = f"times {client} has {partitions} partitions"
+        self.journal.wait_for(lambda event: _assigns(event, client, partitions), times, PROGRESS_SECONDS, what)
 
     def wait_transactions(self, client: str, ended: int) -> None:
         """Wait until a client was told that so many transactions are committed or aborted."""
@@ -226,6 +230,11 @@ class Stage:
         self.journal.add(name, "LeaderChange", "ok", topic=topic, partition=partition, leader_epoch=row["LeaderEpoch"])
 
 
+def _assigns(event: Event, client: str, partitions: int) -> bool:
+    given = event.detail.get("partitions", ())
+    return event.process == client and event.action == "Assign" and len(given) == partitions
+
+
 Play = Callable[[Stage], None]
 Faults = Mapping[FaultKind, float]
 
@@ -261,6 +270,7 @@ CLUSTERS = {
     "one-broker": 1,
     "three-brokers": 3,
     "violations": 1,
+    "replicated-violations": 3,
     "transactions": 3,
     "applications": 1,
     "application-mistakes": 1,

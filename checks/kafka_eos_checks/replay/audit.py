@@ -10,6 +10,7 @@ from kafka_eos.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.history import Event, read_history
 from kafka_eos.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.replay import local
+from kafka_eos_checks.replay.beside import audit_beside
 from kafka_eos_checks.replay.contents import Figures
 from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES, read_coordinator_log
 from kafka_eos_checks.replay.findings import Finding
@@ -20,7 +21,12 @@ from kafka_eos_checks.replay.offsets import OFFSET_RULES, longest_logs, read_gro
 from kafka_eos_checks.replay.progress import Advance, byte_progress
 from kafka_eos_checks.replay.rules import LOG_RULES
 from kafka_eos_checks.replay.splits import PartitionLog
-from kafka_eos_checks.replay.transactions import TRANSACTION_RULES, audit_transactions, read_transactions
+from kafka_eos_checks.replay.transactions import (
+    TRANSACTION_RULES,
+    PartitionTransactions,
+    audit_transactions,
+    read_transactions,
+)
 from kafka_eos_checks.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -107,8 +113,10 @@ def of_inputs(
         raise ValueError(f"engine {engine!r} is none of {', '.join(ENGINES)}")
     verdicts = log_verdicts(audits, time.perf_counter() - started)
     findings = [finding for log in audits for finding in log.findings]
-    for judge in (transaction_verdicts, offset_verdicts):
-        judged, more = judge(audits)
+    judged, more, partitions = transaction_verdicts(audits)
+    verdicts += judged
+    findings += more
+    for judged, more in (offset_verdicts(audits), beside_verdicts(audits, partitions)):
         verdicts += judged
         findings += more
     if inputs.histories:
@@ -152,8 +160,10 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
     )
 
 
-def transaction_verdicts(audits: Sequence[LogAudit]) -> tuple[list[Verdict], list[Finding]]:
-    """A verdict for each rule over the coordinator's logs and over transactions, and all their findings.
+def transaction_verdicts(
+    audits: Sequence[LogAudit],
+) -> tuple[list[Verdict], list[Finding], list[PartitionTransactions]]:
+    """A verdict for each rule over the coordinator's logs and over transactions, all their findings, and what was read.
 
     Without a log of ``__transaction_state`` and without markers there are none. In this process, for every engine.
     """
@@ -161,7 +171,7 @@ def transaction_verdicts(audits: Sequence[LogAudit]) -> tuple[list[Verdict], lis
     coordinators = [audit for audit in audits if audit.log.topic == COORDINATOR_TOPIC and audit.batches]
     others = [audit for audit in audits if audit.log.topic != COORDINATOR_TOPIC and (coordinators or audit.markers)]
     if not coordinators and not others:
-        return [], []
+        return [], [], []
     with byte_progress("transactions", sum(audit.segment_bytes for audit in [*coordinators, *others])) as advance:
         states = [_read(read_coordinator_log, audit, advance) for audit in coordinators]
         partitions = [_read(read_transactions, audit, advance) for audit in others]
@@ -175,7 +185,19 @@ def transaction_verdicts(audits: Sequence[LogAudit]) -> tuple[list[Verdict], lis
     seconds = time.perf_counter() - started
     verdicts = [_verdict(rule, findings, figures) for rule in COORDINATOR_RULES if states]
     verdicts += [_verdict(rule, findings, result.figures[rule]) for rule in TRANSACTION_RULES]
-    return [replace(verdicts[0], seconds=seconds), *verdicts[1:]], findings
+    return [replace(verdicts[0], seconds=seconds), *verdicts[1:]], findings, partitions
+
+
+def beside_verdicts(
+    audits: Sequence[LogAudit], partitions: Sequence[PartitionTransactions]
+) -> tuple[list[Verdict], list[Finding]]:
+    """A verdict for each rule over what lies beside the logs, as far as there is any of it, and all their findings."""
+    started = time.perf_counter()
+    result = audit_beside([audit.log for audit in audits], partitions)
+    seconds = time.perf_counter() - started
+    there = {rule: figures for rule, figures in result.figures.items() if any(figures.values())}
+    verdicts = [_verdict(rule, result.findings, figures) for rule, figures in there.items()]
+    return ([replace(verdicts[0], seconds=seconds), *verdicts[1:]] if verdicts else []), result.findings
 
 
 def _read(read: Callable[[PartitionLog], Read], audit: LogAudit, advance: Advance) -> Read:

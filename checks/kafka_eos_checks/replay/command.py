@@ -16,6 +16,7 @@ rules over __transaction_state: illegal coordinator transition, decision changed
 rules over transactions: torn transaction, hanging transaction, marker without transaction,
   fenced producer committed, marker of an old coordinator
 rules over __consumer_offsets: committed offset went back
+rules over what lies beside a log: aborted index, producer snapshot, replicas differ
 rules over histories: acknowledged but lost, duplicate value, refused without cause,
   transaction committed without its application, committed record missing
 rules over readers: aborted record delivered, precommitted read, poll skip, non-monotonic poll, inconsistent offsets,

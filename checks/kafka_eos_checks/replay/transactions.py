@@ -103,6 +103,7 @@ class Marker:
         decision: COMMIT or ABORT; None for one that the cleaner has emptied.
         coordinator_epoch: of the coordinator that sent it; None as above.
         ends: the data that it ends; None without any.
+        last_stable_offset: of the partition, once it is appended.
     """
 
     file: str
@@ -113,6 +114,7 @@ class Marker:
     decision: ControlType | None
     coordinator_epoch: int | None
     ends: OpenTransaction | None
+    last_stable_offset: int
 
     def contradicts(self, decision: ControlType) -> bool:
         """Whether the marker says the other thing."""
@@ -144,6 +146,16 @@ class PartitionTransactions:
     end: int = 0
     holes: int = 0
     batches: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has every batch that was ever written to it, as far as its offsets say."""
+        return self.start == 0 and not self.holes
+
+    def open_at(self, offset: int) -> dict[int, int]:
+        """The transactions that were open when the log ended at an offset: producer id -> first offset."""
+        ended = (marker.ends for marker in self.markers if marker.ends is not None and marker.offset >= offset)
+        return {data.producer_id: data.offset for data in (*self.open.values(), *ended) if data.offset < offset}
 
     @property
     def place(self) -> Place:
@@ -220,6 +232,7 @@ def _read_block(result: PartitionTransactions, name: str, block: Block) -> None:
             result.data(batch)
             continue
         key, value = contents.get(number, (None, None))
+        ended = result.open.pop(pid, None)
         result.markers.append(
             Marker(
                 file=name,
@@ -229,7 +242,8 @@ def _read_block(result: PartitionTransactions, name: str, block: Block) -> None:
                 epoch=epoch,
                 decision=_decision(key),
                 coordinator_epoch=_coordinator_epoch(value),
-                ends=result.open.pop(pid, None),
+                ends=ended,
+                last_stable_offset=min((data.offset for data in result.open.values()), default=offset + 1),
             )
         )
 
