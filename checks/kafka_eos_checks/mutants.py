@@ -483,6 +483,15 @@ def nothing_else_open(
     return offset + 1
 
 
+def own_next_counts(
+    state: TransactionalPartition, transactions: Iterable[UnstableTransaction], producer_id: int, offset: int
+) -> int:
+    """For ``stable_offset_after``, with AppendedAtOnce: the producer's own next transaction counts, which mends it."""
+    open_ones = (t for t in transactions if t.last_offset == NO_OFFSET)
+    others = (t.first_offset for t in open_ones if t.producer_id != producer_id or t.first_offset > offset)
+    return min(others, default=offset + 1)
+
+
 def completed_unindexed(state: TransactionalPartition, before: LeaderLog, given: LogEntry) -> LeaderLog:
     """For ``without_index_entry``: the last stable offset moves on although the index lacks the entry (KAFKA-7866)."""
     entry = state.at_end(before, given)

@@ -12,6 +12,7 @@ from kafka_eos.idempotent_producer import IdempotentProducer
 from kafka_eos.mirror import Mirror
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.transaction_coordinator import TransactionCoordinator
+from kafka_eos.transactional_producer import TransactionalProducer
 from kafka_eos.transactions import Transactions
 from kafka_eos.transfer import Transfer
 from kafka_eos_checks.story import Step
@@ -27,6 +28,7 @@ from kafka_eos_checks.story_diagram import ACTORS, diagram
         EpochBump,
         Transactions,
         TransactionCoordinator,
+        TransactionalProducer,
         ConsumeTransformProduce,
         Consumer,
         ExternalSink,

@@ -1,0 +1,802 @@
+------------------------- MODULE TransactionalProducer ------------------------
+(***************************************************************************)
+(* The transactional producer's own state machine: what an application may *)
+(* call, what the client sends, and what it makes of every answer.         *)
+(*                                                                         *)
+(* Modelled: the client's states and their transitions, calls that time    *)
+(*   out and may only be repeated, the order of its requests, one at a     *)
+(*   time, the search for coordinators, batches with sequences, retries    *)
+(*   and expiry, each error code with the reaction to it by the request    *)
+(*   that it answers, epochs after failures (KIP-360) and after every end  *)
+(*   (version 2), the upgrade from version 1 to version 2.                 *)
+(* Assumed, not checked: an application with one thread; one batch at a    *)
+(*   time for each partition, and one code for all partitions of an        *)
+(*   answer. Requests that wait are merged.                                *)
+(* Out of scope: what brokers do with the requests (Transactions); a send  *)
+(*   that fails before the client has one (Java leaves a needless bump     *)
+(*   behind); OUT_OF_ORDER_SEQUENCE_NUMBER and UNKNOWN_PRODUCER_ID behind  *)
+(*   a batch that is not acknowledged or is deleted, which are retried;    *)
+(*   PREPARED_TRANSACTION (KIP-939), which no call of 4.3 leads to.        *)
+(*                                                                         *)
+(* KIPs: 98, 360, 588, 654, 691, 890, 939, 1050.                           *)
+(* Kafka: TransactionManager, Sender, RecordAccumulator, KafkaProducer.    *)
+(***************************************************************************)
+EXTENDS Integers, FiniteSets
+
+CONSTANTS
+    Partitions,
+    Errors,          \* the error codes that brokers may answer with
+    Versions,        \* of the transactions of the cluster: {1}, {2}, or {1, 2}: it is upgraded
+    SupportsBump,    \* FALSE: brokers without KIP-360, before 2.5
+    MaxTransactions, \* how many transactions the application begins at most
+    MaxSends,        \* how many batches it sends in each
+    MaxFaults        \* how many errors, timeouts and lost answers there are at most
+
+VARIABLES
+    client,          \* its state, the exception that calls are refused with, identity, version, and what it remembers
+    partitions,      \* of the transaction: new, in a request, and registered
+    sequences,       \* of each partition: the identity of its last batch, and the next sequence
+    batches,         \* of each partition: the batch that is not complete
+    queue,           \* the requests that wait to be sent
+    inFlight,        \* the request whose answer the client waits for
+    coordinators,    \* the coordinators that the client knows
+    call,            \* the call that waits for the client, or that has timed out and may only be repeated
+    cluster,         \* the version of the cluster
+    seen,            \* what application and brokers have seen of the last transaction
+    faults           \* the number of faults so far
+
+vars == <<client, partitions, sequences, batches, queue, inFlight, coordinators, call, cluster, seen, faults>>
+
+States == {"UNINITIALIZED", "INITIALIZING", "READY", "IN_TRANSACTION", "PREPARED_TRANSACTION", "COMMITTING_TRANSACTION",
+           "ABORTING_TRANSACTION", "ABORTABLE_ERROR", "FATAL_ERROR"}
+
+(* Which state of the client may follow which. Every state may become FATAL_ERROR. *)
+LegalTransitions == {
+    <<"READY", "UNINITIALIZED">>, <<"ABORTABLE_ERROR", "UNINITIALIZED">>,
+    <<"UNINITIALIZED", "INITIALIZING">>, <<"COMMITTING_TRANSACTION", "INITIALIZING">>,
+    <<"ABORTING_TRANSACTION", "INITIALIZING">>,
+    <<"INITIALIZING", "READY">>, <<"COMMITTING_TRANSACTION", "READY">>, <<"ABORTING_TRANSACTION", "READY">>,
+    <<"READY", "IN_TRANSACTION">>,
+    <<"IN_TRANSACTION", "PREPARED_TRANSACTION">>, <<"INITIALIZING", "PREPARED_TRANSACTION">>,
+    <<"IN_TRANSACTION", "COMMITTING_TRANSACTION">>, <<"PREPARED_TRANSACTION", "COMMITTING_TRANSACTION">>,
+    <<"IN_TRANSACTION", "ABORTING_TRANSACTION">>, <<"PREPARED_TRANSACTION", "ABORTING_TRANSACTION">>,
+    <<"ABORTABLE_ERROR", "ABORTING_TRANSACTION">>,
+    <<"IN_TRANSACTION", "ABORTABLE_ERROR">>, <<"COMMITTING_TRANSACTION", "ABORTABLE_ERROR">>,
+    <<"ABORTABLE_ERROR", "ABORTABLE_ERROR">>, <<"INITIALIZING", "ABORTABLE_ERROR">>
+    } \cup {<<state, "FATAL_ERROR">> : state \in States}
+
+Commit == "EndTxn(commit)"
+Abort  == "EndTxn(abort)"
+Ends   == {Commit, Abort}
+
+Requests == {"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", Commit, Abort, "InitProducerId"}
+
+CoordinatorTypes == {"TRANSACTION", "GROUP"}
+
+CoordinatorOf(request) == IF request = "TxnOffsetCommit" THEN "GROUP" ELSE "TRANSACTION"
+
+Lookup(type) == IF type = "GROUP" THEN "FindCoordinator(GROUP)" ELSE "FindCoordinator(TRANSACTION)"
+Lookups == {Lookup(type) : type \in CoordinatorTypes}
+
+Calls == {"initTransactions", "beginTransaction", "send", "sendOffsetsToTransaction", "commitTransaction",
+          "abortTransaction"}
+
+NoCall  == [operation |-> "none", outcome |-> "none", running |-> FALSE]
+NoBatch == [status |-> "none", retried |-> FALSE, identity |-> 0, sequence |-> 0]
+NoPartitions == [new |-> {}, pending |-> {}, added |-> {}]
+
+(* A client's identity is its producer id and epoch: the how many-th that it was given; 0 is none. *)
+Init ==
+    /\ client = [state |-> "UNINITIALIZED", error |-> "NONE", identity |-> 0, version |-> 1,
+                 bump |-> FALSE, started |-> FALSE]
+    /\ partitions = NoPartitions
+    /\ sequences = [partition \in Partitions |-> [identity |-> 0, next |-> 0]]
+    /\ batches = [partition \in Partitions |-> NoBatch]
+    /\ queue = {}
+    /\ inFlight = "none"
+    /\ coordinators = {}
+    /\ call = NoCall
+    /\ cluster = CHOOSE version \in Versions : \A other \in Versions : version <= other
+    /\ seen = [number |-> 0, version |-> 0, sends |-> 0, offsets |-> FALSE, ends |-> {}, ended |-> "none",
+               failed |-> FALSE, fenced |-> FALSE, registered |-> {}, unknown |-> 0,
+               last |-> [partition \in Partitions |-> [identity |-> 0, sequence |-> -1, version |-> 0]]]
+    /\ faults = 0
+
+(***************************************************************************)
+(* Error codes                                                             *)
+(***************************************************************************)
+
+(* Codes whose exception is a RetriableException. *)
+RetriableErrors == {
+    "CORRUPT_MESSAGE", "UNKNOWN_TOPIC_OR_PARTITION", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION",
+    "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "NOT_ENOUGH_REPLICAS",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "CONCURRENT_TRANSACTIONS", "KAFKA_STORAGE_ERROR", "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH", "UNSTABLE_OFFSET_COMMIT", "UNKNOWN_TOPIC_ID"}
+
+(* What the client does about an answer to InitProducerId. *)
+InitProducerIdReaction(error) ==
+    IF error \in {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"} THEN "uninitialized"
+    ELSE IF error = "TRANSACTION_ABORTABLE" THEN "abortable"
+    ELSE "fatal"
+
+(* What the client does about an answer to FindCoordinator. *)
+FindCoordinatorReaction(error) ==
+    IF error \in {"GROUP_AUTHORIZATION_FAILED", "TRANSACTION_ABORTABLE"} THEN "abortable" ELSE "fatal"
+
+(* What the client does about an answer to AddPartitionsToTxn. *)
+AddPartitionsReaction(error) ==
+    IF error \in {"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+                  "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"} THEN "fatal"
+    ELSE IF error = "UNKNOWN_PRODUCER_ID" THEN "abortable with a bump"
+    ELSE "abortable"
+
+(* What the client does about an answer to AddOffsetsToTxn. *)
+AddOffsetsReaction(error) ==
+    IF error = "UNKNOWN_PRODUCER_ID" THEN "abortable with a bump"
+    ELSE IF error \in {"GROUP_AUTHORIZATION_FAILED", "TRANSACTION_ABORTABLE"} THEN "abortable"
+    ELSE "fatal"
+
+(* What the client does about an answer to TxnOffsetCommit. *)
+OffsetCommitReaction(error) ==
+    IF error \in {"GROUP_AUTHORIZATION_FAILED", "FENCED_INSTANCE_ID", "TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID",
+                  "ILLEGAL_GENERATION"} THEN "abortable"
+    ELSE "fatal"
+
+(* What the client does about an answer to EndTxn. *)
+EndReaction(request, error) ==
+    IF error = "UNKNOWN_PRODUCER_ID" THEN "abortable with a bump"
+    ELSE IF error = "TRANSACTION_ABORTABLE" /\ request = Commit THEN "abortable"
+    ELSE "fatal"
+
+(* What the client does about an answer to Produce. *)
+ProduceReaction(error) ==
+    IF error = "DUPLICATE_SEQUENCE_NUMBER" THEN "acknowledged"
+    ELSE IF error \in {"CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "PRODUCER_FENCED",
+                       "UNSUPPORTED_VERSION", "INVALID_PRODUCER_ID_MAPPING"} THEN "fatal"
+    ELSE "abortable"
+
+(* Errors after which the client looks for the coordinator first. *)
+AsksForCoordinator(request, error) ==
+    \/ error \in {"COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
+    \/ request = "TxnOffsetCommit" /\ error = "REQUEST_TIMED_OUT"
+
+(* What the client does about an error that is not retriable. *)
+ReactionToFailure(request, error) ==
+    IF request = "Produce" THEN ProduceReaction(error)
+    ELSE IF request = "InitProducerId" THEN InitProducerIdReaction(error)
+    ELSE IF request \in Lookups THEN FindCoordinatorReaction(error)
+    ELSE IF request = "AddPartitionsToTxn" THEN AddPartitionsReaction(error)
+    ELSE IF request = "AddOffsetsToTxn" THEN AddOffsetsReaction(error)
+    ELSE IF request = "TxnOffsetCommit" THEN OffsetCommitReaction(error)
+    ELSE EndReaction(request, error)
+
+(* What the client does about an error that answers a request. *)
+Reaction(request, error) == IF error \in RetriableErrors THEN "retry" ELSE ReactionToFailure(request, error)
+
+(* The exception that calls are refused with after an error. *)
+ExceptionOf(request, error) ==
+    IF error = "PRODUCER_FENCED" THEN "ProducerFencedException"
+    ELSE IF error = "INVALID_PRODUCER_EPOCH" /\ request = "Produce" THEN "InvalidProducerEpochException"
+    ELSE IF error = "INVALID_PRODUCER_EPOCH" /\ request \notin Lookups THEN "ProducerFencedException"
+    ELSE "KafkaException"
+
+(* Brokers say TRANSACTION_ABORTABLE of batches and offsets only, and GROUP_AUTHORIZATION_FAILED of groups; since 2.4 *)
+(* they never say UNKNOWN_PRODUCER_ID. The client would make more of these than it should: see the mutants.           *)
+
+(* A broker may answer a request with an error. *)
+MayAnswer(request, error) ==
+    /\ error = "TRANSACTION_ABORTABLE" => request \in {"TxnOffsetCommit", "Produce"}
+    /\ error = "GROUP_AUTHORIZATION_FAILED" =>
+           request \in {"AddOffsetsToTxn", "TxnOffsetCommit", Lookup("GROUP")}
+    /\ error # "UNKNOWN_PRODUCER_ID"
+
+(* The coordinator, or a leader, says that the client is fenced. *)
+Fences(request, error) ==
+    error = "PRODUCER_FENCED" \/ (error = "INVALID_PRODUCER_EPOCH" /\ request \notin {"Produce"} \cup Lookups)
+
+(***************************************************************************)
+(* Calls                                                                   *)
+(***************************************************************************)
+
+HasError == client.state \in {"ABORTABLE_ERROR", "FATAL_ERROR"}
+
+IsEnding == client.state \in {"COMMITTING_TRANSACTION", "ABORTING_TRANSACTION"}
+
+(* The state that a call leads to. *)
+Target(operation) ==
+    IF operation = "initTransactions" THEN "INITIALIZING"
+    ELSE IF operation = "beginTransaction" THEN "IN_TRANSACTION"
+    ELSE IF operation = "commitTransaction" THEN "COMMITTING_TRANSACTION"
+    ELSE "ABORTING_TRANSACTION"
+
+(* A call that leads to another state is legal in this one. *)
+IsLegalCall(operation) == <<client.state, Target(operation)>> \in LegalTransitions
+
+(* The coordinator has refused the client's principal: the client is about to start over. *)
+IsUnauthorized == client.error = "AuthorizationException"
+
+(* Departs from Kafka: it accepts an abort of a client that is about to start over. See AbortsUnauthorized. *)
+
+(* An abortable error refuses every call but the abort; a fatal one refuses all. *)
+IsRefusedByError(operation) ==
+    HasError /\ ~(operation = "abortTransaction" /\ client.state = "ABORTABLE_ERROR" /\ ~IsUnauthorized)
+
+(* Another call has timed out, and has to be repeated first. *)
+OtherHasTimedOut(operation) == call.operation \notin {"none", operation}
+
+(* The exception with which a call is refused; "NONE" if it is not. *)
+CallError(operation) ==
+    IF operation \in {"initTransactions", "send"} /\ HasError THEN client.error
+    ELSE IF OtherHasTimedOut(operation) THEN "IllegalStateException"
+    ELSE IF call.operation = operation THEN "NONE"
+    ELSE IF IsRefusedByError(operation) THEN client.error
+    ELSE IF operation \in {"send", "sendOffsetsToTransaction"}
+         THEN IF client.state = "IN_TRANSACTION" THEN "NONE" ELSE "IllegalStateException"
+    ELSE IF IsLegalCall(operation) THEN "NONE"
+    ELSE "IllegalStateException"
+
+(* The application makes a call that is no repetition, and that is not refused. *)
+Makes(operation) == ~call.running /\ call.operation # operation /\ CallError(operation) = "NONE"
+
+Waiting(operation) == [operation |-> operation, outcome |-> "waiting", running |-> TRUE]
+
+(* The call after what it waits for is done, or has failed. *)
+Finished(outcome) == IF call.operation = "none" THEN call ELSE [call EXCEPT !.outcome = outcome]
+
+(* What is left of a call that has timed out: offsets may be sent again or not. *)
+AfterTimeout == IF call.operation = "sendOffsetsToTransaction" THEN NoCall ELSE [call EXCEPT !.running = FALSE]
+
+(* The calls that wait for the answer to a request. *)
+CallsOf(request) ==
+    IF request \in {"AddOffsetsToTxn", "TxnOffsetCommit"} THEN {"sendOffsetsToTransaction"}
+    ELSE IF request = "InitProducerId" THEN {"initTransactions", "commitTransaction", "abortTransaction"}
+    ELSE IF request \in Ends /\ "InitProducerId" \notin queue THEN {"commitTransaction", "abortTransaction"}
+    ELSE {}
+
+FinishedBy(request, outcome) == IF call.operation \in CallsOf(request) THEN Finished(outcome) ELSE call
+
+MayFail == faults < MaxFaults
+
+(***************************************************************************)
+(* What the client sends                                                   *)
+(***************************************************************************)
+
+(* New partitions are as good as a request that waits. *)
+Due == queue \cup (IF partitions.new = {} THEN {} ELSE {"AddPartitionsToTxn"})
+
+(* Requests are sent in this order. *)
+Rank(request) == IF request \in Ends THEN 2 ELSE IF request = "InitProducerId" THEN 3 ELSE 1
+
+IsIncomplete(partition) == batches[partition].status # "none"
+
+(* The end of a transaction may be sent: it waits until every batch of it is complete. *)
+MaySendEnd == ~\E partition \in Partitions : IsIncomplete(partition)
+
+(* The request is the one that the client takes next. *)
+IsNext(request) ==
+    /\ inFlight = "none" /\ request \in Due
+    /\ \A other \in Due : Rank(request) <= Rank(other)
+    /\ request \in Ends => MaySendEnd
+
+(* Requests are sent; after an error they fail instead. *)
+SendsRequests == ~HasError
+
+(* Batches are sent when no request is in flight, nor one that can be sent waits. *)
+RequestsFirst == inFlight = "none" /\ ~\E request \in Requests : IsNext(request)
+
+(* Nothing of the transaction is registered anywhere: there is nothing to end. *)
+NothingToEnd(request) == request \in Ends /\ ~client.started
+
+(* The next sequence of a partition: the first of every identity is 0. *)
+NextSequence(partition) ==
+    IF sequences[partition].identity = client.identity THEN sequences[partition].next ELSE 0
+
+(* A partition's batches may be sent. *)
+IsRegistered(partition) == partition \in partitions.added
+
+(* Batches that have not been sent are dropped after an error and during an abort. *)
+DropsBatches == client.state \in {"ABORTABLE_ERROR", "ABORTING_TRANSACTION"}
+
+(***************************************************************************)
+(* Failures                                                                *)
+(***************************************************************************)
+
+(* The client itself asks for another epoch after a failure (KIP-360); version 2 gets one at every end. *)
+BumpsByItself == SupportsBump /\ client.version = 1
+
+(* Departs from Kafka: it asks for no other epoch after a batch that fails while the transaction ends, and what becomes *)
+(* of the batch on its way is unknown. See BumpsNotWhileEnding.                                                         *)
+
+(* The client asks for another epoch after a batch has failed. *)
+BumpsAfter(batch, expired) == BumpsByItself
+
+(* Departs from Kafka: it may need the epoch after the abort is queued, and waits for one without asking. See *)
+(* AsksForNoBumpWhileAborting.                                                                                *)
+
+(* The requests that wait after a batch has failed. *)
+QueueAfter(bumps) ==
+    IF client.state = "ABORTING_TRANSACTION" /\ bumps THEN queue \cup {"InitProducerId"} ELSE queue
+
+(* The client after a failure that an abort makes good. *)
+Failed(exception, bumps) ==
+    IF client.state = "ABORTING_TRANSACTION" THEN [client EXCEPT !.bump = @ \/ bumps]
+    ELSE [client EXCEPT !.state = "ABORTABLE_ERROR", !.error = exception, !.bump = @ \/ bumps]
+
+(* Departs from Kafka: a call that waits for offsets is not told, and times out. See TellsNobodyOfOffsets. *)
+
+(* The call after a fatal error. *)
+CallAfterFatal == Finished("failed")
+
+(* The client after a fatal error: it sends nothing more, and every answer is lost on it. *)
+BecomesFatal(exception) ==
+    /\ client' = [client EXCEPT !.state = "FATAL_ERROR", !.error = exception]
+    /\ batches' = [partition \in Partitions |-> NoBatch]
+    /\ queue' = {}
+    /\ inFlight' = "none"
+    /\ call' = CallAfterFatal
+    /\ UNCHANGED <<partitions, sequences, coordinators, cluster>>
+
+(* The client after a transaction: it asks for another epoch, has got one, or goes on with the old one. *)
+AfterEnd(bumped) ==
+    [client EXCEPT !.state = IF client.bump THEN "INITIALIZING" ELSE "READY",
+                   !.error = "NONE", !.bump = FALSE, !.started = FALSE,
+                   !.identity = IF bumped THEN @ + 1 ELSE @]
+
+(***************************************************************************)
+(* The application's calls                            WHO: the application *)
+(***************************************************************************)
+
+(* The application calls initTransactions. *)
+InitTransactions ==
+    /\ Makes("initTransactions")
+    /\ client' = [client EXCEPT !.state = "INITIALIZING", !.error = "NONE"]
+    /\ queue' = queue \cup {"InitProducerId"}
+    /\ call' = Waiting("initTransactions")
+    /\ UNCHANGED <<partitions, sequences, batches, inFlight, coordinators, cluster, seen, faults>>
+
+(* The application calls beginTransaction. *)
+BeginTransaction ==
+    /\ Makes("beginTransaction") /\ seen.number < MaxTransactions
+    /\ client' = [client EXCEPT !.state = "IN_TRANSACTION"]
+    /\ seen' = [seen EXCEPT !.number = @ + 1, !.version = client.version, !.sends = 0, !.offsets = FALSE, !.ends = {},
+                            !.ended = "none", !.failed = FALSE, !.registered = {}]
+    /\ UNCHANGED <<partitions, sequences, batches, queue, inFlight, coordinators, call, cluster, faults>>
+
+(* The application sends a batch. *)
+Send(partition) ==
+    /\ Makes("send") /\ ~IsIncomplete(partition) /\ seen.sends < MaxSends
+    /\ batches' = [batches EXCEPT ![partition].status = "accumulated"]
+    /\ IF client.version = 2
+       THEN /\ partitions' = [partitions EXCEPT !.added = @ \cup {partition}]
+            /\ client' = [client EXCEPT !.started = TRUE]
+       ELSE /\ partitions' = [partitions EXCEPT !.new = @ \cup ({partition} \ (partitions.pending \cup partitions.added))]
+            /\ UNCHANGED client
+    /\ seen' = [seen EXCEPT !.sends = @ + 1]
+    /\ UNCHANGED <<sequences, queue, inFlight, coordinators, call, cluster, faults>>
+
+(* A send of the application may fail before there is a batch. *)
+MayFailSend == ~call.running /\ client.state = "IN_TRANSACTION"
+
+(* A send of the application fails: the record is too large, or its partition is not known in time. *)
+FailSend ==
+    /\ MayFailSend /\ MayFail
+    /\ client' = Failed("KafkaException", BumpsByItself)
+    /\ seen' = [seen EXCEPT !.failed = TRUE]
+    /\ faults' = faults + 1
+    /\ UNCHANGED <<partitions, sequences, batches, queue, inFlight, coordinators, call, cluster>>
+
+(* The application calls sendOffsetsToTransaction. *)
+SendOffsets ==
+    /\ Makes("sendOffsetsToTransaction") /\ ~seen.offsets
+    /\ IF client.version = 2
+       THEN queue' = queue \cup {"TxnOffsetCommit"} /\ client' = [client EXCEPT !.started = TRUE]
+       ELSE queue' = queue \cup {"AddOffsetsToTxn"} /\ UNCHANGED client
+    /\ call' = Waiting("sendOffsetsToTransaction")
+    /\ seen' = [seen EXCEPT !.offsets = TRUE]
+    /\ UNCHANGED <<partitions, sequences, batches, inFlight, coordinators, cluster, faults>>
+
+(* A client of version 1 that finds version 2 asks for another epoch when it ends its transaction. *)
+BumpsForUpgrade == cluster > client.version
+
+Ending(operation, request) ==
+    LET bumps == client.bump \/ BumpsForUpgrade IN
+    /\ Makes(operation)
+    /\ client' = [client EXCEPT !.state = Target(operation), !.error = "NONE", !.version = cluster, !.bump = bumps]
+    /\ queue' = queue \cup {request} \cup (IF bumps THEN {"InitProducerId"} ELSE {})
+    /\ call' = Waiting(operation)
+    /\ UNCHANGED <<sequences, batches, inFlight, coordinators, cluster, seen, faults>>
+
+(* The application calls commitTransaction. *)
+CommitTransaction ==
+    /\ Ending("commitTransaction", Commit)
+    /\ UNCHANGED partitions
+
+(* The application calls abortTransaction. *)
+AbortTransaction ==
+    /\ Ending("abortTransaction", Abort)
+    /\ partitions' = [partitions EXCEPT !.new = {}]
+
+(* The application repeats the call that has timed out. *)
+RepeatCall ==
+    /\ call.operation # "none" /\ ~call.running /\ CallError(call.operation) = "NONE"
+    /\ call' = [call EXCEPT !.running = TRUE]
+    /\ UNCHANGED <<client, partitions, sequences, batches, queue, inFlight, coordinators, cluster, seen, faults>>
+
+(* A call takes longer than max.block.ms. *)
+TimeOutCall ==
+    /\ call.running /\ call.outcome = "waiting" /\ MayFail
+    /\ call' = AfterTimeout
+    /\ faults' = faults + 1
+    /\ UNCHANGED <<client, partitions, sequences, batches, queue, inFlight, coordinators, cluster, seen>>
+
+(* A call returns, or throws the error that it has failed with. *)
+EndCall ==
+    /\ call.running /\ call.outcome # "waiting"
+    /\ call' = NoCall
+    /\ client' = IF call.operation = "initTransactions" /\ call.outcome = "done"
+                 THEN [client EXCEPT !.version = cluster] ELSE client
+    /\ UNCHANGED <<partitions, sequences, batches, queue, inFlight, coordinators, cluster, seen, faults>>
+
+(***************************************************************************)
+(* The sender's thread                                WHO: the client      *)
+(***************************************************************************)
+
+(* The client asks who coordinates what its next request is about. *)
+FindCoordinator(type) ==
+    /\ SendsRequests /\ type \notin coordinators
+    /\ \E request \in Requests : IsNext(request) /\ ~NothingToEnd(request) /\ CoordinatorOf(request) = type
+    /\ inFlight' = Lookup(type)
+    /\ UNCHANGED <<client, partitions, sequences, batches, queue, coordinators, call, cluster, seen, faults>>
+
+(* The client sends its next request. *)
+SendRequest(request) ==
+    /\ SendsRequests /\ IsNext(request) /\ ~NothingToEnd(request) /\ CoordinatorOf(request) \in coordinators
+    /\ inFlight' = request
+    /\ queue' = queue \ {request}
+    /\ partitions' = IF request = "AddPartitionsToTxn"
+                     THEN [partitions EXCEPT !.pending = @ \cup partitions.new, !.new = {}] ELSE partitions
+    /\ seen' = IF request \in Ends THEN [seen EXCEPT !.ends = @ \cup {request}] ELSE seen
+    /\ UNCHANGED <<client, sequences, batches, coordinators, call, cluster, faults>>
+
+(* The client ends a transaction of which no broker knows, and sends nothing. *)
+SkipEnd(request) ==
+    /\ SendsRequests /\ IsNext(request) /\ NothingToEnd(request)
+    /\ client' = AfterEnd(FALSE)
+    /\ partitions' = NoPartitions
+    /\ queue' = queue \ {request}
+    /\ call' = FinishedBy(request, "done")
+    /\ seen' = [seen EXCEPT !.ended = request]
+    /\ UNCHANGED <<sequences, batches, inFlight, coordinators, cluster, faults>>
+
+(* The next request fails because of an error before it. *)
+TerminateRequest(request) ==
+    /\ ~SendsRequests /\ IsNext(request)
+    /\ queue' = queue \ {request}
+    /\ partitions' = IF request = "AddPartitionsToTxn" THEN [partitions EXCEPT !.new = {}] ELSE partitions
+    /\ call' = FinishedBy(request, "failed")
+    /\ UNCHANGED <<client, sequences, batches, inFlight, coordinators, cluster, seen, faults>>
+
+(* The client sends a batch, for the first time or again, when no other request is to be sent. *)
+SendBatch(partition) ==
+    LET batch == batches[partition]
+        isNew == batch.status = "accumulated"
+        sent  == [batch EXCEPT !.status = "in flight",
+                               !.identity = IF isNew THEN client.identity ELSE @,
+                               !.sequence = IF isNew THEN NextSequence(partition) ELSE @]
+    IN
+    /\ RequestsFirst
+    /\ (isNew /\ ~DropsBatches) \/ batch.status = "to be retried"
+    /\ IsRegistered(partition)
+    /\ batches' = [batches EXCEPT ![partition] = sent]
+    /\ sequences' = IF isNew
+                    THEN [sequences EXCEPT ![partition] = [identity |-> sent.identity, next |-> sent.sequence + 1]]
+                    ELSE sequences
+    /\ seen' = [seen EXCEPT !.last[partition] =
+                    [identity |-> sent.identity, sequence |-> sent.sequence, version |-> seen.version]]
+    /\ UNCHANGED <<client, partitions, queue, inFlight, coordinators, call, cluster, faults>>
+
+(* The client drops the batches that it has not sent yet. *)
+DropBatches ==
+    /\ inFlight = "none" /\ DropsBatches
+    /\ \E partition \in Partitions : batches[partition].status = "accumulated"
+    /\ batches' = [partition \in Partitions |->
+           IF batches[partition].status = "accumulated" THEN NoBatch ELSE batches[partition]]
+    /\ UNCHANGED <<client, partitions, sequences, queue, inFlight, coordinators, call, cluster, seen, faults>>
+
+(* The client whose principal was refused may be initialized again. *)
+StartOver ==
+    /\ IsUnauthorized
+    /\ client' = [client EXCEPT !.state = "UNINITIALIZED", !.error = "NONE"]
+    /\ UNCHANGED <<partitions, sequences, batches, queue, inFlight, coordinators, call, cluster, seen, faults>>
+
+(***************************************************************************)
+(* Answers without error                              WHO: the brokers     *)
+(***************************************************************************)
+
+(* A broker names the coordinator. *)
+ReceiveCoordinator(type) ==
+    /\ inFlight = Lookup(type)
+    /\ inFlight' = "none"
+    /\ coordinators' = coordinators \cup {type}
+    /\ UNCHANGED <<client, partitions, sequences, batches, queue, call, cluster, seen, faults>>
+
+(* The coordinator gives the client a producer id and epoch. *)
+ReceiveProducerId ==
+    /\ inFlight = "InitProducerId"
+    /\ inFlight' = "none"
+    /\ client' = [client EXCEPT !.state = "READY", !.error = "NONE", !.identity = @ + 1]
+    /\ call' = FinishedBy("InitProducerId", "done")
+    /\ UNCHANGED <<partitions, sequences, batches, queue, coordinators, cluster, seen, faults>>
+
+(* The coordinator has registered the partitions. *)
+ReceivePartitionsAdded ==
+    /\ inFlight = "AddPartitionsToTxn"
+    /\ inFlight' = "none"
+    /\ client' = [client EXCEPT !.started = TRUE]
+    /\ partitions' = [partitions EXCEPT !.added = @ \cup partitions.pending, !.pending = {}]
+    /\ seen' = [seen EXCEPT !.registered = @ \cup partitions.pending]
+    /\ UNCHANGED <<sequences, batches, queue, coordinators, call, cluster, faults>>
+
+(* The coordinator has registered the group's offsets: they can be sent. *)
+ReceiveOffsetsAdded ==
+    /\ inFlight = "AddOffsetsToTxn"
+    /\ inFlight' = "none"
+    /\ client' = [client EXCEPT !.started = TRUE]
+    /\ queue' = queue \cup {"TxnOffsetCommit"}
+    /\ UNCHANGED <<partitions, sequences, batches, coordinators, call, cluster, seen, faults>>
+
+(* The group's coordinator has the offsets. *)
+ReceiveOffsetsCommitted ==
+    /\ inFlight = "TxnOffsetCommit"
+    /\ inFlight' = "none"
+    /\ call' = FinishedBy("TxnOffsetCommit", "done")
+    /\ UNCHANGED <<client, partitions, sequences, batches, queue, coordinators, cluster, seen, faults>>
+
+(* The coordinator has ended the transaction; in version 2 it answers with the next epoch. *)
+ReceiveEnd(request) ==
+    /\ request \in Ends /\ inFlight = request
+    /\ inFlight' = "none"
+    /\ client' = AfterEnd(seen.version = 2)
+    /\ partitions' = NoPartitions
+    /\ call' = FinishedBy(request, "done")
+    /\ seen' = [seen EXCEPT !.ended = request]
+    /\ UNCHANGED <<sequences, batches, queue, coordinators, cluster, faults>>
+
+(* The leader has appended the batch, or has had it already. *)
+AcknowledgeBatch(partition) ==
+    /\ batches[partition].status = "in flight"
+    /\ batches' = [batches EXCEPT ![partition] = NoBatch]
+    /\ UNCHANGED <<client, partitions, sequences, queue, inFlight, coordinators, call, cluster, seen, faults>>
+
+(***************************************************************************)
+(* Answers with an error, and none                    WHO: the brokers     *)
+(***************************************************************************)
+
+Answers(request, error, reactions) ==
+    /\ request # "none" /\ MayAnswer(request, error) /\ Reaction(request, error) \in reactions
+    /\ MayFail /\ faults' = faults + 1
+
+(* A lookup is asked for again as long as somebody needs it. *)
+SendsAgain(forgets) ==
+    /\ inFlight' = "none"
+    /\ queue' = IF inFlight \in Lookups THEN queue ELSE queue \cup {inFlight}
+    /\ coordinators' = IF forgets THEN coordinators \ {CoordinatorOf(inFlight)} ELSE coordinators
+    /\ UNCHANGED <<client, partitions, sequences, batches, call, cluster, seen>>
+
+(* A broker answers with an error that goes by: the client sends the same request again. *)
+RetryRequest(error) ==
+    /\ Answers(inFlight, error, {"retry"})
+    /\ SendsAgain(inFlight \notin Lookups /\ AsksForCoordinator(inFlight, error))
+
+(* The connection is lost before an answer comes: the client sends the same request again. *)
+LoseConnection ==
+    /\ inFlight # "none" /\ MayFail
+    /\ SendsAgain(inFlight \notin Lookups)
+    /\ faults' = faults + 1
+
+BumpsFor(request, error) == Reaction(request, error) = "abortable with a bump"
+
+(* Without another epoch the client cannot go on. *)
+CannotGoOn(request, error) == BumpsFor(request, error) /\ ~SupportsBump /\ client.version = 1
+
+(* A broker answers with an error that an abort makes good. *)
+FailTransaction(error) ==
+    /\ Answers(inFlight, error, {"abortable", "abortable with a bump"}) /\ ~CannotGoOn(inFlight, error)
+    /\ inFlight' = "none"
+    /\ client' = Failed(ExceptionOf(inFlight, error), BumpsByItself /\ BumpsFor(inFlight, error))
+    /\ partitions' = IF inFlight = "AddPartitionsToTxn" THEN [partitions EXCEPT !.pending = {}] ELSE partitions
+    /\ call' = FinishedBy(inFlight, "failed")
+    /\ seen' = [seen EXCEPT !.failed = @ \/ inFlight \notin Ends, !.ends = @ \ {inFlight},
+                            !.fenced = @ \/ Fences(inFlight, error)]
+    /\ UNCHANGED <<sequences, batches, queue, coordinators, cluster>>
+
+(* The coordinator refuses the client's principal. *)
+RefuseInitialization(error) ==
+    /\ Answers(inFlight, error, {"uninitialized"})
+    /\ inFlight' = "none"
+    /\ client' = [client EXCEPT !.state = "ABORTABLE_ERROR", !.error = "AuthorizationException"]
+    /\ call' = FinishedBy(inFlight, "failed")
+    /\ UNCHANGED <<partitions, sequences, batches, queue, coordinators, cluster, seen>>
+
+(* A broker answers with an error that ends the producer. *)
+FailProducer(error) ==
+    /\ \/ Answers(inFlight, error, {"fatal"})
+       \/ Answers(inFlight, error, {"abortable with a bump"}) /\ CannotGoOn(inFlight, error)
+    /\ BecomesFatal(ExceptionOf(inFlight, error))
+    /\ seen' = [seen EXCEPT !.fenced = @ \/ Fences(inFlight, error)]
+
+(* A leader answers with an error that goes by: the batch is to be sent again. *)
+RetryBatch(partition, error) ==
+    /\ batches[partition].status = "in flight" /\ Answers("Produce", error, {"retry"})
+    /\ batches' = [batches EXCEPT ![partition].status = "to be retried", ![partition].retried = TRUE]
+    /\ UNCHANGED <<client, partitions, sequences, queue, inFlight, coordinators, call, cluster, seen>>
+
+(* What becomes of a batch is unknown if the client has given it up, or an earlier copy of it may be on its way. *)
+IsUnknown(batch, expired) == batch.retried \/ (expired /\ batch.status = "in flight")
+
+FailsBatch(partition, exception, expired, fences) ==
+    LET batch == batches[partition]
+        bumps == BumpsAfter(batch, expired)
+    IN
+    /\ client' = Failed(exception, bumps)
+    /\ batches' = [batches EXCEPT ![partition] = NoBatch]
+    /\ queue' = QueueAfter(bumps)
+    /\ seen' = [seen EXCEPT !.failed = TRUE, !.fenced = @ \/ fences,
+                            !.unknown = IF IsUnknown(batch, expired) THEN batch.identity ELSE @]
+    /\ UNCHANGED <<partitions, sequences, inFlight, coordinators, call, cluster>>
+
+(* A leader refuses a batch with an error that an abort makes good. *)
+FailBatch(partition, error) ==
+    /\ batches[partition].status = "in flight" /\ Answers("Produce", error, {"abortable"})
+    /\ FailsBatch(partition, ExceptionOf("Produce", error), FALSE, Fences("Produce", error))
+
+(* A leader refuses a batch with an error that ends the producer. *)
+FailProducerByBatch(partition, error) ==
+    /\ batches[partition].status = "in flight" /\ Answers("Produce", error, {"fatal"})
+    /\ BecomesFatal(ExceptionOf("Produce", error))
+    /\ seen' = [seen EXCEPT !.fenced = @ \/ Fences("Produce", error)]
+
+(* A batch that is given up after a retry leaves a hole in the sequences, which only another epoch closes. *)
+EndsByHole(partition) == batches[partition].retried /\ ~SupportsBump /\ client.version = 1
+
+(* A batch is not acknowledged within delivery.timeout.ms: the client gives it up. *)
+ExpireBatch(partition) ==
+    /\ IsIncomplete(partition) /\ MayFail
+    /\ faults' = faults + 1
+    /\ IF EndsByHole(partition)
+       THEN BecomesFatal("KafkaException") /\ UNCHANGED seen
+       ELSE FailsBatch(partition, "KafkaException", TRUE, FALSE)
+
+(***************************************************************************)
+(* The cluster                                        WHO: the operator    *)
+(***************************************************************************)
+
+(* The cluster goes on with the next version of transactions. *)
+Upgrade ==
+    /\ cluster + 1 \in Versions
+    /\ cluster' = cluster + 1
+    /\ UNCHANGED <<client, partitions, sequences, batches, queue, inFlight, coordinators, call, seen, faults>>
+
+(* What the client and the brokers go on with, whatever happened. *)
+Progress ==
+    \/ EndCall
+    \/ \E type \in CoordinatorTypes : FindCoordinator(type) \/ ReceiveCoordinator(type)
+    \/ \E request \in Requests :
+        \/ SendRequest(request)
+        \/ SkipEnd(request)
+        \/ TerminateRequest(request)
+        \/ ReceiveEnd(request)
+    \/ \E partition \in Partitions : SendBatch(partition) \/ AcknowledgeBatch(partition)
+    \/ DropBatches
+    \/ StartOver
+    \/ ReceiveProducerId
+    \/ ReceivePartitionsAdded
+    \/ ReceiveOffsetsAdded
+    \/ ReceiveOffsetsCommitted
+
+Next ==
+    \/ InitTransactions
+    \/ BeginTransaction
+    \/ FailSend
+    \/ SendOffsets
+    \/ CommitTransaction
+    \/ AbortTransaction
+    \/ RepeatCall
+    \/ TimeOutCall
+    \/ Progress
+    \/ LoseConnection
+    \/ \E error \in Errors :
+        \/ RetryRequest(error)
+        \/ FailTransaction(error)
+        \/ RefuseInitialization(error)
+        \/ FailProducer(error)
+    \/ \E partition \in Partitions :
+        \/ Send(partition)
+        \/ ExpireBatch(partition)
+        \/ \E error \in Errors :
+            \/ RetryBatch(partition, error)
+            \/ FailBatch(partition, error)
+            \/ FailProducerByBatch(partition, error)
+    \/ Upgrade
+
+Spec == Init /\ [][Next]_vars
+
+FairSpec == Spec /\ WF_vars(Progress)
+
+(***************************************************************************)
+(* Properties                                                              *)
+(***************************************************************************)
+
+IsInFlight(partition) == batches[partition].status = "in flight"
+
+(* A batch leaves for the first time. *)
+Leaves(partition) == batches[partition].status = "accumulated" /\ batches'[partition].status = "in flight"
+
+(* Only legal transitions are taken. *)
+OnlyLegalTransitions ==
+    [][client'.state = client.state \/ <<client.state, client'.state>> \in LegalTransitions]_vars
+
+(* After a fatal error nothing is sent, and no call helps. *)
+FatalIsFinal ==
+    [][client.state = "FATAL_ERROR" =>
+           /\ client'.state = "FATAL_ERROR" /\ inFlight' = "none"
+           /\ \A partition \in Partitions : batches'[partition].status # "in flight"]_vars
+
+(* After a broker has said that the client is fenced nothing of it is on its way. *)
+NothingAfterFencing ==
+    seen.fenced => inFlight = "none" /\ ~\E partition \in Partitions : IsInFlight(partition)
+
+(* Nothing is committed of which a part has failed. *)
+NothingCommittedAfterFailure == inFlight = Commit => ~seen.failed
+
+(* Whoever has asked to commit a transaction does not ask to abort it, as long as the outcome is unknown, or the other *)
+(* way round.                                                                                                          *)
+OneEnd == Cardinality(seen.ends) <= 1
+
+(* No batch is on its way once the end of its transaction has been sent, nor one of the next before the answer. *)
+NoBatchWhileEnding == seen.ends # {} => ~\E partition \in Partitions : IsInFlight(partition)
+
+(* Nothing that belongs to a transaction is asked for once its end has been sent. *)
+NoRequestBehindEnd ==
+    seen.ends # {} => inFlight \notin {"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit"}
+
+(* In version 1 no batch leaves before the coordinator has registered its partition. *)
+RegisteredFirst ==
+    seen.version = 1 => \A partition \in Partitions : IsInFlight(partition) => partition \in seen.registered
+
+(* The sequences of a partition follow each other, and begin at 0 with every identity. *)
+SequencesRestart ==
+    [][\A partition \in Partitions : Leaves(partition) =>
+           LET last == seen.last[partition]
+               new  == batches'[partition]
+           IN  IF new.identity = last.identity THEN new.sequence = last.sequence + 1
+               ELSE new.identity > last.identity /\ new.sequence = 0]_vars
+
+(* A partition gets batches of one identity in one version of transactions only. *)
+OneVersionForEachIdentity ==
+    [][\A partition \in Partitions : Leaves(partition) =>
+           (batches'[partition].identity = seen.last[partition].identity =>
+                seen.version = seen.last[partition].version)]_vars
+
+(* Nothing is sent under an identity under which something may still be on its way that has been given up. *)
+NoIdentityIsReused ==
+    [][\A partition \in Partitions : Leaves(partition) => batches'[partition].identity > seen.unknown]_vars
+
+(* The client never asks for a producer id between the beginning and the end of a transaction. *)
+NoInitializationInTransaction == inFlight = "InitProducerId" => seen.number = 0 \/ seen.ended # "none"
+
+(* A commit that returns is one that the coordinator knows, or has nothing to know of. *)
+CommitIsKnown == call.operation = "commitTransaction" /\ call.outcome = "done" => seen.ended = Commit
+
+(* A client that is ready for transactions has a producer id. *)
+ReadyIsInitialized == client.state \in {"READY", "IN_TRANSACTION"} => client.identity > 0
+
+(* A client that waits for nothing accepts a call, unless its error is fatal. *)
+NeverStuck ==
+    \/ client.state = "FATAL_ERROR" \/ IsUnauthorized \/ inFlight # "none" \/ Due # {} \/ call.running
+    \/ \E operation \in Calls : CallError(operation) = "NONE"
+
+(* Every call ends. *)
+EveryCallEnds == call.running ~> ~call.running
+
+=============================================================================
