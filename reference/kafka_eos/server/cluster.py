@@ -11,6 +11,7 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
 from random import Random
 from uuid import UUID
@@ -361,6 +362,7 @@ class Cluster:
             self.groups.recover(leader, batches)
 
 
+@lru_cache(maxsize=10_000)
 def java_hash(text: str) -> int:
     """A string's hash code, made positive.    Kafka: Utils.abs(String.hashCode)."""
     value = 0

@@ -86,6 +86,11 @@ class Connection(asyncio.Protocol):
         else:
             self.close("too many bytes of unfinished requests are waiting")
 
+    @property
+    def is_full(self) -> bool:
+        """The peer does not read what it has been sent."""
+        return not self._writable
+
     # --- frames ------------------------------------------------------------------------------------------------------
 
     def close(self, why: str) -> None:
@@ -197,6 +202,11 @@ class Server:
         advertised_host: where clients are told to connect; None for where the sockets are.
         limits: what clients may ask for at most.
         clock: milliseconds since the epoch.
+
+    Attributes:
+        cluster: what is served.
+        connections: that are open.
+        waiting_bytes: of requests that have not arrived whole.
     """
 
     def __init__(
@@ -216,8 +226,8 @@ class Server:
             for node, each in enumerate(sockets, start=1)
         ]
         self.cluster = make_cluster(brokers, clock())
-        self._connections: set[Connection] = set()
-        self._waiting_bytes = 0
+        self.connections: set[Connection] = set()
+        self.waiting_bytes = 0
         self._servers: list[asyncio.Server] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_for = -1
@@ -239,7 +249,7 @@ class Server:
             self._timer.cancel()
         for server in self._servers:
             server.close()
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.close("the server ends")
         for server in self._servers:
             with suppress(TimeoutError):
@@ -249,22 +259,22 @@ class Server:
 
     def admit(self, connection: Connection) -> bool:
         """Whether one more connection may be open."""
-        self._connections.add(connection)
-        return len(self._connections) <= self.limits.connections
+        self.connections.add(connection)
+        return len(self.connections) <= self.limits.connections
 
     def forget(self, connection: Connection, unread: int) -> None:
         """A connection is gone, with what it had sent."""
-        self._connections.discard(connection)
-        self._waiting_bytes -= unread
+        self.connections.discard(connection)
+        self.waiting_bytes -= unread
 
     def takes(self, size: int) -> bool:
         """Whether so many more bytes may wait for the rest of their requests."""
-        self._waiting_bytes += size
-        return self._waiting_bytes <= self.limits.waiting_bytes
+        self.waiting_bytes += size
+        return self.waiting_bytes <= self.limits.waiting_bytes
 
     def done_with(self, size: int) -> None:
         """So many bytes wait no longer."""
-        self._waiting_bytes -= size
+        self.waiting_bytes -= size
 
     def handle(self, request: Request) -> Message | None:
         """Let the cluster answer a request at this time."""
@@ -299,7 +309,7 @@ class Server:
         self._timer = None
         now = self.clock()
         self.cluster.advance(now)
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             if connection.last_heard + self.limits.idle_ms < now:
                 connection.close("nothing was heard of it for too long")
         self.settle()

@@ -1,0 +1,353 @@
+"""``kafka-eos serve`` with real clients: librdkafka, and Kafka's own tools where the jars are."""
+
+import asyncio
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos.group_coordinator import GroupCoordinator
+from kafka_eos.server.cluster import Cluster, Machines
+from kafka_eos.server.network import Server, bind
+from kafka_eos.server.partitions import LeaderRules
+from kafka_eos.transactional_partition import TransactionalPartition
+from kafka_eos_checks.cli import main
+from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.record.brokers import java_command
+from kafka_eos_checks.record.jars import have_jars
+
+confluent = pytest.importorskip("confluent_kafka", reason="the clients are in the extra `record`")
+confluent_admin = pytest.importorskip("confluent_kafka.admin", reason="the clients are in the extra `record`")
+JAVA = pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
+SECONDS = 20.0
+ROWS = 40
+
+
+# --- servers ---------------------------------------------------------------------------------------------------------
+
+
+class Process:
+    """``kafka-eos serve`` as a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "kafka_eos_checks.cli", "serve", "--port", "0", *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert self.process.stdout is not None
+        self.ready = self.process.stdout.readline()
+        found = re.search(r"bootstrap\.servers=(\S+)", self.ready)
+        assert found is not None, self.ready
+        self.bootstrap = found[1]
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def process(*arguments: str) -> Process:
+        started.append(Process(*arguments))
+        return started[-1]
+
+    yield process
+    for each in started:
+        if each.process.poll() is None:
+            each.end(signal.SIGKILL)
+
+
+@contextmanager
+def in_process(machines: Machines) -> Iterator[str]:
+    """A server in a thread, with machines of the test's choice; its bootstrap address."""
+    ready, ended = threading.Event(), asyncio.Event()
+    addresses: list[str] = []
+
+    async def run() -> None:
+        make = partial(make_cluster, machines)
+        async with Server(make, bind("127.0.0.1", [0])) as server:
+            addresses.append(server.bootstrap)
+            loops.append(asyncio.get_running_loop())
+            ready.set()
+            await ended.wait()
+
+    loops: list[asyncio.AbstractEventLoop] = []
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    assert ready.wait(10)
+    yield addresses[0]
+    loops[0].call_soon_threadsafe(ended.set)
+    thread.join(10)
+
+
+def make_cluster(machines: Machines, brokers: list[Any], now: int) -> Cluster:
+    return Cluster(brokers, machines=machines, now=now)
+
+
+# --- librdkafka ------------------------------------------------------------------------------------------------------
+
+
+def create(bootstrap: str, *topics: str, partitions: int = 2) -> None:
+    admin = confluent_admin.AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_topics([confluent_admin.NewTopic(topic, partitions) for topic in topics]).values():
+        made.result(SECONDS)
+
+
+def produce(bootstrap: str, topic: str, rows: int = ROWS) -> None:
+    producer = confluent.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for row in range(rows):
+        producer.produce(topic, str(row).encode(), partition=row % 2)
+    assert producer.flush(SECONDS) == 0
+
+
+def consumer(bootstrap: str, group: str, isolation: str = "read_committed") -> Any:
+    settings = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "enable.partition.eof": True}
+    return confluent.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": isolation, **settings}
+    )
+
+
+def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[str]:
+    """All that a reader is given, in the order of its value."""
+    reader = consumer(bootstrap, "reader", isolation)
+    partitions = reader.list_topics(topic, SECONDS).topics[topic].partitions
+    reader.assign([confluent.TopicPartition(topic, number, 0) for number in partitions])
+    values, open_ends = [], len(partitions)
+    while open_ends:
+        message = reader.poll(SECONDS)
+        assert message is not None, "nothing came"
+        if message.error():
+            assert message.error().code() == confluent.KafkaError._PARTITION_EOF
+            open_ends -= 1
+        else:
+            values.append(message.value().decode())
+    reader.close()
+    return sorted(values, key=lambda value: (len(value), value))
+
+
+def transactional(bootstrap: str, name: str = "x") -> Any:
+    producer = confluent.Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    producer.init_transactions(SECONDS)
+    return producer
+
+
+def copy(bootstrap: str, source: str, target: str, *, aborts: int = 1) -> int:
+    """Copy a topic by transactions, of which the first few are aborted; how many there were."""
+    reader, producer = consumer(bootstrap, "copier"), transactional(bootstrap)
+    reader.subscribe([source])
+    copied = transactions = 0
+    while copied < ROWS:
+        messages = [m for m in reader.consume(10, 1) if not m.error()]
+        if not messages:
+            continue
+        transactions += 1
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(target, message.value(), partition=message.partition())
+        producer.send_offsets_to_transaction(reader.position(reader.assignment()), reader.consumer_group_metadata())
+        if transactions <= aborts:
+            producer.flush(SECONDS)
+            producer.abort_transaction(SECONDS)
+            for committed in reader.committed(reader.assignment(), SECONDS):
+                committed.offset = max(committed.offset, 0)
+                reader.seek(committed)
+        else:
+            producer.commit_transaction(SECONDS)
+            copied += len(messages)
+    reader.close()
+    return transactions
+
+
+def all_once(bootstrap: str) -> None:
+    """The run of librdkafka: produce, copy with an abort, read: everything is there once."""
+    create(bootstrap, "in", "out")
+    produce(bootstrap, "in")
+    copy(bootstrap, "in", "out")
+    assert read(bootstrap, "out") == [str(row) for row in range(ROWS)]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--transaction-version", "2"),
+        ("--transaction-version", "1", "--brokers", "3"),
+        ("--transaction-version", "0", "--verification", "off"),
+    ],
+)
+def test_librdkafka_copies_a_topic_exactly_once(start: Callable[..., Process], arguments: tuple[str, ...]) -> None:
+    server = start(*arguments)
+    all_once(server.bootstrap)
+    assert len(read(server.bootstrap, "out", "read_uncommitted")) > ROWS  # what was aborted is there too
+    assert server.end() == 0
+
+
+def aborted_copy(bootstrap: str) -> tuple[bool, list[str]]:
+    """Copy a topic in a transaction that is aborted: whether the offsets went on, and what a reader is given."""
+    create(bootstrap, "in", "out")
+    produce(bootstrap, "in")
+    reader, producer = consumer(bootstrap, "copier"), transactional(bootstrap)
+    reader.subscribe(["in"])
+    messages: list[Any] = []
+    while not messages:
+        messages = [m for m in reader.consume(ROWS, 1) if not m.error()]
+    producer.begin_transaction()
+    producer.produce("out", b"aborted")
+    producer.send_offsets_to_transaction(reader.position(reader.assignment()), reader.consumer_group_metadata())
+    producer.flush(SECONDS)
+    producer.abort_transaction(SECONDS)
+    went_on = any(place.offset > 0 for place in reader.committed(reader.assignment(), SECONDS))
+    reader.close()
+    return went_on, read(bootstrap, "out")
+
+
+NOTHING_INDEXED = mutated(TransactionalPartition, {"IsIndexed": "NothingIndexed"})
+MATERIALISED = mutated(GroupCoordinator, {"CommittedAtMarker": "MaterialisedOnAbort"})
+
+
+@pytest.mark.parametrize(
+    ("machines", "seen"),
+    [
+        (Machines(), (False, [])),
+        (Machines(leaders=LeaderRules(partition=NOTHING_INDEXED)), (False, ["aborted"])),  # type: ignore[arg-type]
+        (Machines(group=MATERIALISED), (True, [])),  # type: ignore[arg-type]
+    ],
+    ids=["the rules", "no aborted index", "offsets of aborted transactions"],
+)
+def test_librdkafka_sees_when_a_rule_is_another(machines: Machines, seen: tuple[bool, list[str]]) -> None:
+    with in_process(machines) as bootstrap:
+        assert aborted_copy(bootstrap) == seen
+
+
+def test_an_instance_that_was_replaced_is_fenced(start: Callable[..., Process]) -> None:
+    bootstrap = start().bootstrap
+    create(bootstrap, "out")
+    old = transactional(bootstrap)
+    old.begin_transaction()
+    old.produce("out", b"old")
+    old.flush(SECONDS)
+    new = transactional(bootstrap)
+    new.begin_transaction()
+    new.produce("out", b"new")
+    new.commit_transaction(SECONDS)
+    with pytest.raises(confluent.KafkaException) as caught:
+        old.commit_transaction(SECONDS)
+    assert caught.value.args[0].fatal()
+    assert read(bootstrap, "out") == ["new"]
+
+
+def test_a_transaction_outlives_a_kill_of_the_server(start: Callable[..., Process], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    arguments = ("--data", str(tmp_path / "data"), "--port", port)
+    server = start(*arguments)
+    create(server.bootstrap, "out")
+    producer = transactional(server.bootstrap)
+    producer.begin_transaction()
+    producer.produce("out", b"before")
+    assert producer.flush(SECONDS) == 0
+    server.end(signal.SIGKILL)
+    started_again = start(*arguments)
+    producer.produce("out", b"after")
+    producer.commit_transaction(SECONDS)
+    assert read(started_again.bootstrap, "out") == ["after", "before"]  # by length
+    assert main(["audit", str(tmp_path / "data")]) == 0
+
+
+# --- Kafka's own tools -----------------------------------------------------------------------------------------------
+
+
+def java(main_class: str, *arguments: str) -> str:
+    done = subprocess.run(java_command(main_class, *arguments), capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@JAVA
+@pytest.mark.broker
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_kafkas_own_tools_run_and_accept_the_files(start: Callable[..., Process], tmp_path: Path, version: str) -> None:
+    data = tmp_path / "data"
+    server = start("--transaction-version", version, "--data", str(data))
+    produced = java(
+        "org.apache.kafka.tools.VerifiableProducer",
+        *("--bootstrap-server", server.bootstrap, "--topic", "in", "--max-messages", "200", "--acks", "-1"),
+    )
+    assert json.loads(produced.splitlines()[-1])["acked"] == 200
+    java(
+        "org.apache.kafka.tools.TransactionalMessageCopier",
+        *("--broker-list", server.bootstrap, "--input-topic", "in", "--input-partition", "0", "--output-topic", "out"),
+        *("--max-messages", "200", "--consumer-group", "copier", "--transaction-size", "20"),
+        *("--transactional-id", "copier", "--enable-random-aborts", "--group-mode"),
+    )
+    assert read(server.bootstrap, "out") == [str(row) for row in range(200)]
+    command = "org.apache.kafka.tools.TransactionsCommand"
+    assert "CompleteCommit" in java(command, "--bootstrap-server", server.bootstrap, "list")
+    hanging = java(command, "--bootstrap-server", server.bootstrap, "find-hanging", "--topic", "out")
+    assert len(hanging.splitlines()) == 1  # the header
+    server.end(signal.SIGKILL)
+    logs = ",".join(str(log) for log in sorted(data.glob("*/*.log")) if log.stat().st_size)
+    dumped = java("org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files", logs)
+    assert "endTxnMarker: ABORT" in dumped
+    assert "isvalid: true" in dumped
+    assert "isvalid: false" not in dumped
+    states = ",".join(str(log) for log in data.glob("__transaction_state-*/*.log") if log.stat().st_size)
+    decoded = java("org.apache.kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", states)
+    assert ('"clientTransactionVersion":2' in decoded) == (version == "2")
+    assert main(["audit", str(data)]) == 0
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_an_address_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["serve", "--port", str(taken.getsockname()[1])]) == 2
+    assert "choose another --port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--host", "0.0.0.0"), "--any-client allows it"),  # noqa: S104 - is refused
+        (("--brokers", "0"), "--brokers is 1 to 100"),
+        (("--port", "65535", "--brokers", "2"), "--port is 0 to 65535"),
+        (("--max-connections", "0"), "--max-connections is 1 or more"),
+        (("--default-partitions", "-1"), "0 or more"),
+    ],
+)
+def test_a_call_that_cannot_be_used_says_why(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["serve", *arguments])
+    assert left.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_damaged_directory_is_told_and_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "letter.txt").write_text("dear", encoding="ascii")
+    assert main(["serve", "--port", "0", "--data", str(tmp_path)]) == 2
+    assert "no meta.properties" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_the_server_says_where_it_is_and_how_it_is_set(start: Callable[..., Process]) -> None:
+    server = start("--brokers", "2", "--transaction-version", "1")
+    assert re.fullmatch(
+        r"ready: bootstrap\.servers=127\.0\.0\.1:\d+,127\.0\.0\.1:\d+ \(transaction\.version 1, in memory\)\n",
+        server.ready,
+    )
+    assert server.end(signal.SIGINT) == 0

@@ -1,0 +1,286 @@
+"""Consumer groups of the classic protocol, and their offsets."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.group_coordinator import GroupCoordinator
+from kafka_eos.protocol import Message
+from kafka_eos.server.cluster import Machines, Settings
+from kafka_eos.server.storage import Directory
+from kafka_eos_checks.mutants import mutated
+
+from .conftest import Make, Wire
+
+E = ErrorCode
+SESSION, REBALANCE = 10_000, 30_000
+
+
+def join(
+    wire: Wire, member: str = "", *, names: tuple[str, ...] = ("range",), version: int = 5, **more: Any
+) -> Message | None:
+    return wire.send(
+        "JoinGroup",
+        version,
+        GroupId="g",
+        SessionTimeoutMs=SESSION,
+        RebalanceTimeoutMs=REBALANCE,
+        MemberId=member,
+        ProtocolType="consumer",
+        Protocols=[{"Name": name, "Metadata": name.encode()} for name in names],
+        **more,
+    )
+
+
+def named(wire: Wire) -> str:
+    """The id that a new member is given."""
+    row = join(wire)
+    assert row is not None
+    assert row["ErrorCode"] == E.MEMBER_ID_REQUIRED
+    return str(row["MemberId"])
+
+
+def sync(wire: Wire, member: str, generation: int, assigned: dict[str, bytes] | None = None) -> Message | None:
+    rows = [{"MemberId": name, "Assignment": data} for name, data in (assigned or {}).items()]
+    return wire.send("SyncGroup", 3, GroupId="g", GenerationId=generation, MemberId=member, Assignments=rows)
+
+
+def beat(wire: Wire, member: str, generation: int) -> int:
+    return int(wire.ask("Heartbeat", 3, GroupId="g", GenerationId=generation, MemberId=member)["ErrorCode"])
+
+
+def alone(wire: Wire) -> str:
+    """A group with one member in generation 1."""
+    member = named(wire)
+    row = join(wire, member)
+    assert row is not None
+    assert (row["GenerationId"], row["Leader"]) == (1, member)
+    synced = sync(wire, member, 1, {member: b"all"})
+    assert synced is not None
+    assert synced["Assignment"] == b"all"
+    return member
+
+
+def commit(wire: Wire, offset: int, member: str = "", generation: int = -1) -> int:
+    part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": "m"}
+    row = wire.ask(
+        "OffsetCommit",
+        8,
+        GroupId="g",
+        GenerationIdOrMemberEpoch=generation,
+        MemberId=member,
+        Topics=[{"Name": "t", "Partitions": [part]}],
+    )
+    return int(row["Topics"][0]["Partitions"][0]["ErrorCode"])
+
+
+def commit_in_transaction(
+    wire: Wire, producer: tuple[int, int], offset: int, member: str = "", generation: int = -1
+) -> int:
+    part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": ""}
+    row = wire.ask(
+        "TxnOffsetCommit",
+        3,
+        TransactionalId="x",
+        GroupId="g",
+        ProducerId=producer[0],
+        ProducerEpoch=producer[1],
+        GenerationId=generation,
+        MemberId=member,
+        Topics=[{"Name": "t", "Partitions": [part]}],
+    )
+    return int(row["Topics"][0]["Partitions"][0]["ErrorCode"])
+
+
+def committed(wire: Wire, *, stable: bool = True) -> tuple[int, int]:
+    """Error and offset."""
+    asked = [{"GroupId": "g", "Topics": [{"Name": "t", "PartitionIndexes": [0]}]}]
+    row = wire.ask("OffsetFetch", 8, Groups=asked, RequireStable=stable)
+    part = row["Groups"][0]["Topics"][0]["Partitions"][0]
+    return part["ErrorCode"], part["CommittedOffset"]
+
+
+def producing(wire: Wire) -> tuple[int, int]:
+    """A producer whose transaction has the group's offsets."""
+    _, *who = wire.init()
+    row = wire.ask("AddOffsetsToTxn", 3, TransactionalId="x", ProducerId=who[0], ProducerEpoch=who[1], GroupId="g")
+    assert row["ErrorCode"] == E.NONE
+    return who[0], who[1]
+
+
+def test_a_rebalance_waits_for_everybody_and_the_leader_assigns(wire: Wire) -> None:
+    first = alone(wire)
+    second = named(wire)
+    assert join(wire, second) is None
+    assert beat(wire, first, 1) == E.REBALANCE_IN_PROGRESS
+    row = join(wire, first)
+    assert row is not None
+    assert {member["MemberId"] for member in row["Members"]} == {first, second}
+    assert row["GenerationId"] == 2
+    [follower] = wire.late
+    assert (follower["GenerationId"], follower["Members"], follower["Leader"]) == (2, [], first)
+    assert sync(wire, second, 2) is None
+    assert sync(wire, first, 2, {first: b"1", second: b"2"}) is not None
+    assert wire.late[-1]["Assignment"] == b"2"
+    assert beat(wire, first, 1) == E.ILLEGAL_GENERATION
+    assert beat(wire, first, 2) == beat(wire, second, 2) == E.NONE
+
+
+def test_the_protocol_that_most_prefer_is_chosen_among_those_that_all_know(wire: Wire) -> None:
+    one, two = named(wire), named(wire)
+    assert join(wire, one, names=("sticky", "range")) is None
+    row = join(wire, two, names=("range",))
+    assert row is not None
+    assert row["ProtocolName"] == "range"
+    refused = join(wire, "", names=("other",))
+    assert refused is not None
+    assert refused["ErrorCode"] == E.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_who_does_not_come_back_in_time_is_removed(wire: Wire) -> None:
+    first = alone(wire)
+    second = named(wire)
+    assert join(wire, second) is None
+    for _ in range(7):
+        wire.wait(5_000)
+        if not wire.late:
+            beat(wire, first, 1)
+    [row] = wire.late
+    assert (row["GenerationId"], row["Leader"], len(row["Members"])) == (2, second, 1)
+    assert beat(wire, first, 1) == E.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_is_silent_loses_its_session(wire: Wire) -> None:
+    member = alone(wire)
+    wire.wait(SESSION - 1)
+    assert beat(wire, member, 1) == E.NONE
+    wire.wait(SESSION + 1)
+    assert beat(wire, member, 1) == E.UNKNOWN_MEMBER_ID
+    [row] = wire.ask("DescribeGroups", 5, Groups=["g"])["Groups"]
+    assert (row["GroupState"], row["Members"]) == ("Empty", [])
+
+
+def test_a_member_that_leaves_starts_a_rebalance(wire: Wire) -> None:
+    first = alone(wire)
+    second = named(wire)
+    join(wire, second)
+    join(wire, first)
+    row = wire.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": first}])
+    assert row["Members"][0]["ErrorCode"] == E.NONE
+    assert beat(wire, second, 2) == E.REBALANCE_IN_PROGRESS
+    rejoined = join(wire, second)
+    assert rejoined is not None
+    assert (rejoined["GenerationId"], rejoined["Leader"]) == (3, second)
+
+
+def test_a_static_member_that_starts_again_fences_the_one_before_it(wire: Wire) -> None:
+    row = join(wire, GroupInstanceId="i")
+    assert row is not None
+    old = str(row["MemberId"])
+    sync(wire, old, 1, {old: b"all"})
+    again = join(wire, GroupInstanceId="i")
+    assert again is not None
+    assert again["MemberId"] != old
+    answer = wire.ask("Heartbeat", 3, GroupId="g", GenerationId=1, MemberId=old, GroupInstanceId="i")
+    assert answer["ErrorCode"] == E.FENCED_INSTANCE_ID
+
+
+def test_the_first_member_of_a_group_can_be_made_to_wait_for_others(make: Make) -> None:
+    wire = make(settings=Settings(group_initial_delay_ms=3_000))
+    one, two = named(wire), named(wire)
+    assert join(wire, one) is None
+    assert join(wire, two) is None
+    wire.wait(3_001)
+    assert [row["GenerationId"] for row in wire.late] == [1, 1]
+
+
+def test_offsets_are_taken_from_members_of_the_present_generation_alone(wire: Wire) -> None:
+    assert commit(wire, 1) == E.NONE  # no group: a simple consumer
+    member = alone(wire)
+    assert commit(wire, 2, member, 1) == E.NONE
+    assert commit(wire, 3, member, 0) == E.ILLEGAL_GENERATION
+    assert commit(wire, 3, "somebody", 1) == E.UNKNOWN_MEMBER_ID
+    assert commit(wire, 3) == E.UNKNOWN_MEMBER_ID
+    assert committed(wire) == (E.NONE, 2)
+
+
+def test_offsets_of_a_transaction_count_when_it_commits(wire: Wire) -> None:
+    member = alone(wire)
+    commit(wire, 1, member, 1)
+    producer = producing(wire)
+    assert commit_in_transaction(wire, producer, 5, member, 1) == E.NONE
+    assert commit_in_transaction(wire, producer, 5, member, 2) == E.ILLEGAL_GENERATION
+    assert committed(wire) == (E.UNSTABLE_OFFSET_COMMIT, -1)
+    assert committed(wire, stable=False) == (E.NONE, 1)
+    wire.end(producer)
+    assert committed(wire) == (E.NONE, 5)
+
+
+def test_offsets_of_an_aborted_transaction_are_gone(wire: Wire) -> None:
+    producer = producing(wire)
+    commit_in_transaction(wire, producer, 5)
+    wire.end(producer, commit=False)
+    assert committed(wire) == (E.NONE, -1)
+
+
+def test_an_offset_that_was_committed_behind_a_pending_one_stays(wire: Wire) -> None:
+    producer = producing(wire)
+    commit_in_transaction(wire, producer, 5)
+    commit(wire, 7)
+    wire.end(producer)
+    assert committed(wire) == (E.NONE, 7)
+
+
+def test_offsets_need_a_transaction_that_has_them(wire: Wire) -> None:
+    _, *who = wire.init()
+    assert commit_in_transaction(wire, (who[0], who[1]), 5) == E.INVALID_TXN_STATE
+
+
+def test_groups_are_listed_and_deleted_once_they_are_empty(wire: Wire) -> None:
+    member = alone(wire)
+    commit(wire, 2, member, 1)
+    listed = wire.ask("ListGroups", 4, StatesFilter=["Stable"])["Groups"]
+    assert [(group["GroupId"], group["ProtocolType"]) for group in listed] == [("g", "consumer")]
+    assert wire.ask("DeleteGroups", 2, GroupsNames=["g"])["Results"][0]["ErrorCode"] == E.NON_EMPTY_GROUP
+    wire.ask("LeaveGroup", 2, GroupId="g", MemberId=member)
+    assert wire.ask("DeleteGroups", 2, GroupsNames=["g", "h"])["Results"] == [
+        {"GroupId": "g", "ErrorCode": E.NONE},
+        {"GroupId": "h", "ErrorCode": E.GROUP_ID_NOT_FOUND},
+    ]
+    assert committed(wire) == (E.NONE, -1)
+
+
+def test_another_process_knows_the_offsets_and_what_is_pending(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic()
+    member = alone(before)
+    commit(before, 1, member, 1)
+    producer = producing(before)
+    commit_in_transaction(before, producer, 5, member, 1)
+    after = make(storage=Directory(tmp_path))
+    assert committed(after) == (E.UNSTABLE_OFFSET_COMMIT, -1)
+    assert commit_in_transaction(after, producer, 6, member, 1) == E.UNKNOWN_MEMBER_ID
+    after.end(producer)
+    assert committed(after) == (E.NONE, 5)
+    third = make(storage=Directory(tmp_path))
+    assert committed(third) == (E.NONE, 5)
+
+
+@pytest.mark.parametrize(
+    ("rule", "mutant", "found"),
+    [
+        ("CommittedAtMarker", "MaterialisedOnAbort", (E.NONE, 5)),
+        ("CommittedAtWrite", "PendingIsFound", (E.NONE, 5)),
+    ],
+)
+def test_a_mutated_group_coordinator_is_told_apart(
+    make: Make, rule: str, mutant: str, found: tuple[ErrorCode, int]
+) -> None:
+    wire = make(machines=Machines(group=mutated(GroupCoordinator, {rule: mutant})))  # type: ignore[arg-type]
+    wire.topic()
+    producer = producing(wire)
+    commit_in_transaction(wire, producer, 5)
+    wire.end(producer, commit=False)
+    assert committed(wire) == found

@@ -1,0 +1,236 @@
+"""Topics, Fetch, offsets, and every version of every API."""
+
+from uuid import UUID
+
+import pytest
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.protocol import Buffer, MalformedMessage
+from kafka_eos.record_batch import Record, build_batch, decode_batch
+from kafka_eos.server.cluster import Limits, Settings, java_hash
+from kafka_eos.server.handlers import HANDLERS, served_versions
+from kafka_eos.server.schemas import SERVED, served_codec
+
+from .conftest import Make, Wire
+
+E = ErrorCode
+PAIRS = [(api, version) for api in SERVED for version in served_versions(api)]
+
+
+@pytest.mark.parametrize(("api", "version"), PAIRS)
+def test_every_version_of_every_api_is_answered(wire: Wire, api: str, version: int) -> None:
+    wire.send(api, version)
+    wire.send(api, version, 2)  # a broker that leads nothing
+    wire.wait(1)
+
+
+def test_every_api_has_a_handler_and_versions_that_clients_negotiate() -> None:
+    assert set(HANDLERS) == set(SERVED)
+    # Java 4.3 and librdkafka 2.16
+    for pair in (
+        "Produce 13",
+        "Produce 10",
+        "Fetch 18",
+        "Metadata 13",
+        "InitProducerId 5",
+        "EndTxn 5",
+        "OffsetFetch 9",
+    ):
+        api, version = pair.split()
+        assert int(version) in served_versions(api)
+    assert 6 not in served_versions("InitProducerId")
+
+
+def test_an_unknown_topic_is_made_when_a_client_asks_for_it(make: Make) -> None:
+    wire = make(settings=Settings(default_partitions=3))
+    asked = [{"Name": "new"}]
+    row = wire.ask("Metadata", 12, Topics=asked, AllowAutoTopicCreation=False)["Topics"][0]
+    assert row["ErrorCode"] == E.UNKNOWN_TOPIC_OR_PARTITION
+    row = wire.ask("Metadata", 12, Topics=asked)["Topics"][0]
+    assert (row["ErrorCode"], len(row["Partitions"])) == (E.NONE, 3)
+    by_id = wire.ask("Metadata", 12, Topics=[{"Name": None, "TopicId": row["TopicId"]}])["Topics"][0]
+    assert by_id["Name"] == "new"
+    nobody = wire.ask("Metadata", 12, Topics=[{"Name": None, "TopicId": UUID(int=7)}])["Topics"][0]
+    assert nobody["ErrorCode"] == E.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "x" * 250, "ä"])
+def test_a_topic_needs_a_legal_name(wire: Wire, name: str) -> None:
+    row = wire.ask("CreateTopics", 7, Topics=[{"Name": name, "NumPartitions": 1, "ReplicationFactor": 1}])
+    assert row["Topics"][0]["ErrorCode"] == E.INVALID_TOPIC_EXCEPTION
+    assert wire.ask("Metadata", 12, Topics=[{"Name": name}])["Topics"][0]["ErrorCode"] == E.INVALID_TOPIC_EXCEPTION
+
+
+def test_topics_are_made_grown_and_deleted(wire: Wire) -> None:
+    def create(name: str, partitions: int = 2) -> int:
+        row = wire.ask("CreateTopics", 7, Topics=[{"Name": name, "NumPartitions": partitions, "ReplicationFactor": 1}])
+        return int(row["Topics"][0]["ErrorCode"])
+
+    assert (create("n"), create("n"), create("m", 0)) == (E.NONE, E.TOPIC_ALREADY_EXISTS, E.INVALID_PARTITIONS)
+    wire.produce("n", partition=1)
+    grown = wire.ask("CreatePartitions", 3, Topics=[{"Name": "n", "Count": 3}, {"Name": "n", "Count": 1}])
+    assert [row["ErrorCode"] for row in grown["Results"]] == [E.NONE, E.INVALID_PARTITIONS]
+    assert wire.produce("n", partition=2) == (E.NONE, 0)
+    gone = wire.ask("DeleteTopics", 6, Topics=[{"Name": "n"}, {"Name": "__consumer_offsets"}])
+    assert [row["ErrorCode"] for row in gone["Responses"]] == [E.NONE, E.INVALID_TOPIC_EXCEPTION]
+    assert "n" not in wire.cluster.topics
+
+
+def test_a_topic_that_is_deleted_while_its_transaction_ends_needs_no_marker(wire: Wire) -> None:
+    wire.topic("other")
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    wire.add((who[0], who[1]), "other")
+    wire.cluster.delete_topic("other")
+    assert wire.end((who[0], who[1]))[0] == E.NONE
+    [state] = wire.ask("DescribeTransactions", 0, TransactionalIds=["x"])["TransactionStates"]
+    assert state["TransactionState"] == "CompleteCommit"
+
+
+def test_a_partition_is_served_by_its_leader_alone(make: Make) -> None:
+    wire = make(brokers=2)
+    wire.topic(partitions=2)
+    assert wire.produce(partition=1)[0] == E.NOT_LEADER_OR_FOLLOWER
+    assert wire.produce(partition=1, node=2) == (E.NONE, 0)
+    wire.cluster.move_leader("t", 1, 1)
+    assert wire.produce(partition=1, node=2)[0] == E.NOT_LEADER_OR_FOLLOWER
+    assert wire.produce(partition=1) == (E.NONE, 1)
+    rows = wire.ask(
+        "OffsetForLeaderEpoch", 4, Topics=[{"Topic": "t", "Partitions": [{"Partition": 1, "LeaderEpoch": 0}]}]
+    )
+    assert rows["Topics"][0]["Partitions"][0]["EndOffset"] == 1
+
+
+# --- Fetch -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_fetch_waits_for_something_to_come(wire: Wire) -> None:
+    assert wire.fetch_row(wait=500) is None
+    wire.produce()
+    [row] = wire.late
+    [part] = row["Responses"][0]["Partitions"]
+    batch, _ = decode_batch(part["Records"])
+    assert (batch.base_offset, batch.records()[0].value, part["HighWatermark"]) == (0, b"x", 1)
+
+
+def test_a_fetch_that_waits_for_nothing_is_answered_in_the_end(wire: Wire) -> None:
+    assert wire.fetch_row(wait=500) is None
+    wire.wait(499)
+    assert not wire.late
+    wire.wait(1)
+    assert [row["Responses"][0]["Partitions"][0]["Records"] for row in wire.late] == [b""]
+    wire.produce()
+    assert len(wire.late) == 1
+
+
+def test_a_fetch_of_what_is_committed_waits_for_the_marker(wire: Wire) -> None:
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    assert wire.fetch_row(committed=True, wait=500) is None
+    wire.produce(producer=(who[0], who[1]), sequence=0, transactional_id="x")
+    assert not wire.late
+    wire.end((who[0], who[1]))
+    [row] = wire.late
+    assert row["Responses"][0]["Partitions"][0]["LastStableOffset"] == 2
+
+
+def test_a_fetch_ends_when_its_topic_does(wire: Wire) -> None:
+    assert wire.fetch_row(wait=60_000) is None
+    wire.cluster.delete_topic("t")
+    wire.wait(1)
+    assert wire.late[0]["Responses"][0]["Partitions"][0]["ErrorCode"] == E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_response_has_as_many_batches_as_it_may_and_one_at_least(wire: Wire) -> None:
+    for _ in range(3):
+        wire.produce(value=b"x" * 1_000)
+    size = len(wire.fetch()["Records"]) // 3
+
+    def batches(largest: int, offset: int = 0) -> int:
+        part = {"Partition": 0, "FetchOffset": offset, "PartitionMaxBytes": largest}
+        row = wire.ask("Fetch", 12, MaxWaitMs=0, MinBytes=1, Topics=[{"Topic": "t", "Partitions": [part]}])
+        return len(row["Responses"][0]["Partitions"][0]["Records"]) // size
+
+    assert [batches(size * 2), batches(size * 2 - 1), batches(1), batches(1 << 20, 1)] == [2, 1, 1, 2]
+
+
+def test_offsets_outside_of_the_log_are_out_of_range(wire: Wire) -> None:
+    wire.produce()
+    wire.ask("DeleteRecords", 2, Topics=[{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": 1}]}])
+    assert [wire.fetch(offset=offset)["ErrorCode"] for offset in (0, 1, 2)] == [
+        E.OFFSET_OUT_OF_RANGE,
+        E.NONE,
+        E.OFFSET_OUT_OF_RANGE,
+    ]
+
+
+def test_offsets_are_found_by_time(wire: Wire) -> None:
+    start = wire.cluster.now
+    for _ in range(3):
+        wire.produce(count=2)
+        wire.wait(1_000)
+
+    def at(timestamp: int) -> tuple[int, int]:
+        asked = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Timestamp": timestamp}]}]
+        part = wire.ask("ListOffsets", 7, Topics=asked)["Topics"][0]["Partitions"][0]
+        return part["Timestamp"], part["Offset"]
+
+    assert at(-2) == (-1, 0)
+    assert at(-1) == (-1, 6)
+    assert at(-3) == (start + 2_000, 4)
+    assert at(start + 1) == (start + 1_000, 2)
+    assert at(start + 5_000) == (-1, -1)
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def produced(wire: Wire, records: bytes | None, **more: object) -> int:
+    given = {"Acks": -1, "TopicData": [{"Name": "t", "PartitionData": [{"Index": 0, "Records": records}]}]}
+    row = wire.ask("Produce", 9, **(given | more))
+    return int(row["Responses"][0]["PartitionResponses"][0]["ErrorCode"])
+
+
+def test_batches_that_are_none_are_refused(wire: Wire) -> None:
+    good = build_batch([Record(value=b"x")]).encode()
+    assert produced(wire, good) == E.NONE
+    assert produced(wire, good, Acks=2) == E.INVALID_REQUIRED_ACKS
+    assert produced(wire, None) == produced(wire, good[:-1]) == produced(wire, good[:-1] + b"y") == E.CORRUPT_MESSAGE
+    assert produced(wire, good + good) == E.CORRUPT_MESSAGE
+    assert produced(wire, build_batch([Record()], is_control=True).encode()) == E.INVALID_RECORD
+    assert produced(wire, build_batch([Record()], last_offset_delta=3).encode()) == E.INVALID_RECORD
+    assert produced(wire, build_batch([Record()], producer_id=1).encode()) == E.INVALID_RECORD
+    transactional = build_batch([Record()], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    assert produced(wire, transactional.encode()) == E.INVALID_REQUEST
+    assert wire.fetch()["HighWatermark"] == 1
+
+
+def test_what_is_beyond_a_limit_is_refused(make: Make) -> None:
+    wire = make(settings=Settings(limits=Limits(batch_bytes=200, log_bytes=300, partitions=10, groups=1)))
+    wire.topic()
+    assert wire.produce(value=b"x" * 200)[0] == E.MESSAGE_TOO_LARGE
+    errors = [wire.produce(value=b"x" * 100)[0] for _ in range(4)]
+    assert (errors[0], errors[-1]) == (E.NONE, E.POLICY_VIOLATION)
+    row = wire.ask("CreateTopics", 7, Topics=[{"Name": "n", "NumPartitions": 2, "ReplicationFactor": 1}])
+    assert row["Topics"][0]["ErrorCode"] == E.POLICY_VIOLATION
+    for name, error in (("a", E.NONE), ("b", E.COORDINATOR_NOT_AVAILABLE)):
+        part = {"PartitionIndex": 0, "CommittedOffset": 1}
+        row = wire.ask("OffsetCommit", 8, GroupId=name, Topics=[{"Name": "t", "Partitions": [part]}])
+        assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == error
+
+
+def test_a_request_with_too_many_elements_is_refused_while_it_is_read() -> None:
+    data = served_codec().write("MetadataRequest", 9, {"Topics": [{"Name": "t"}] * 10})
+    served_codec().read("MetadataRequest", 9, Buffer(data, 10))
+    with pytest.raises(MalformedMessage, match="more than there may be"):
+        served_codec().read("MetadataRequest", 9, Buffer(data, 9))
+
+
+def test_a_key_belongs_to_the_partition_that_java_gives_it() -> None:
+    assert [java_hash(text) for text in ("", "a", "hello", "polygenelubricants", "😀")] == [
+        0,
+        97,
+        99162322,
+        0,  # Integer.MIN_VALUE
+        1772899,
+    ]

@@ -1,0 +1,264 @@
+"""The server on real sockets: what is no request costs its sender the connection, and nobody else anything."""
+
+import asyncio
+import random
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from kafka_eos.protocol import Message
+from kafka_eos.server import handlers
+from kafka_eos.server.cluster import Cluster, Limits
+from kafka_eos.server.network import Server, bind
+from kafka_eos.server.schemas import SERVED, served_codec
+
+Test = Callable[["Running"], Awaitable[None]]
+CODEC = served_codec()
+LIMITS = Limits()
+
+
+class Running:
+    """A server, and clients of it."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.port = server.cluster.brokers[0].port
+        self.clients: list[Client] = []
+
+    async def connect(self) -> "Client":
+        self.clients.append(Client(*await asyncio.open_connection("127.0.0.1", self.port)))
+        return self.clients[-1]
+
+    async def close(self) -> None:
+        for client in self.clients:
+            client.writer.close()
+            with suppress(ConnectionError):
+                await client.writer.wait_closed()
+
+    async def is_served(self) -> None:
+        """Somebody else gets answers."""
+        other = await self.connect()
+        assert (await other.ask("ApiVersions", 3))["ErrorCode"] == 0
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, api: str, version: int, correlation: int = 1, **row: object) -> None:
+        self.frame(CODEC.write_request(api, version, correlation, "test", row))
+
+    def frame(self, data: bytes) -> None:
+        self.writer.write(struct.pack(">i", len(data)) + data)
+
+    async def receive(self) -> bytes | None:
+        """The next frame, None if the connection was closed."""
+        try:
+            head = await asyncio.wait_for(self.reader.readexactly(4), 10)
+            return await self.reader.readexactly(struct.unpack(">i", head)[0])
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+    async def ask(self, api: str, version: int, **row: object) -> Message:
+        self.send(api, version, **row)
+        data = await self.receive()
+        assert data is not None
+        return CODEC.read_response(api, version, data)[1]
+
+
+def serve(test: Test, limits: Limits = LIMITS, brokers: int = 1) -> None:
+    async def run() -> None:
+        def cluster(addresses: list, now: int) -> Cluster:
+            return Cluster(addresses, now=now, seed=1)
+
+        async with Server(cluster, bind("127.0.0.1", [0] * brokers), limits=limits) as server:
+            running = Running(server)
+            try:
+                await test(running)
+            finally:
+                await running.close()
+
+    asyncio.run(run())
+
+
+def test_requests_are_answered_in_their_order_even_if_one_waits() -> None:
+    async def test(running: Running) -> None:
+        client = await running.connect()
+        await client.ask("Metadata", 9, Topics=[{"Name": "t"}])
+        part = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1000}
+        topics = [{"Topic": "t", "Partitions": [part]}]
+        client.send("Fetch", 12, 7, MaxWaitMs=200, MinBytes=1, Topics=topics)
+        client.send("ApiVersions", 3, 8)
+        answers = [await client.receive(), await client.receive()]
+        assert [int.from_bytes(answer[:4], "big") for answer in answers if answer is not None] == [7, 8]
+
+    serve(test)
+
+
+def test_a_request_may_come_byte_by_byte_and_many_at_once() -> None:
+    async def test(running: Running) -> None:
+        client = await running.connect()
+        data = CODEC.write_request("ApiVersions", 3, 5, "test", {})
+        whole = struct.pack(">i", len(data)) + data
+        for place in range(len(whole)):
+            client.writer.write(whole[place : place + 1])
+            await asyncio.sleep(0)
+        assert await client.receive() is not None
+        client.writer.write(whole * 50)
+        answers = [await client.receive() for _ in range(50)]
+        assert all(answers)
+
+    serve(test)
+
+
+def test_each_logical_broker_has_its_own_port() -> None:
+    async def test(running: Running) -> None:
+        client = await running.connect()
+        brokers = (await client.ask("Metadata", 9, Topics=[]))["Brokers"]
+        assert len({broker["Port"] for broker in brokers}) == 3
+        assert running.server.bootstrap == ",".join(f"127.0.0.1:{broker['Port']}" for broker in brokers)
+
+    serve(test, brokers=3)
+
+
+def test_an_unknown_version_of_the_question_for_versions_is_answered_in_the_oldest_form() -> None:
+    async def test(running: Running) -> None:
+        client = await running.connect()
+        client.frame(struct.pack(">hhih", 18, 99, 4, -1))
+        data = await client.receive()
+        assert data is not None
+        correlation, row = CODEC.read_response("ApiVersions", 0, data)
+        assert (correlation, row["ErrorCode"], row["ApiKeys"]) == (
+            4,
+            35,
+            [{"ApiKey": 18, "MinVersion": 0, "MaxVersion": 4}],
+        )
+        assert (await client.ask("ApiVersions", 0))["ErrorCode"] == 0
+
+    serve(test)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 0),
+        struct.pack(">i", 2**31 - 1),
+        struct.pack(">ihhi", 8, 999, 0, 1),  # no such API
+        struct.pack(">ihhi", 8, 0, 99, 1),  # no such version
+        struct.pack(">ihhi", 8, 22, 6, 1),  # not stable yet
+        struct.pack(">ihhih", 10, 3, 1, 1, 500),  # a client id of 500 bytes
+        struct.pack(">ihhihi", 14, 3, 1, 1, -1, 2**30),  # 2^30 topics
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_what_is_no_request_closes_the_connection_and_nothing_else(data: bytes) -> None:
+    async def test(running: Running) -> None:
+        client, bystander = await running.connect(), await running.connect()
+        client.writer.write(data)
+        assert await client.receive() is None
+        assert (await bystander.ask("ApiVersions", 3))["ErrorCode"] == 0
+
+    serve(test)
+
+
+def test_who_leaves_in_the_middle_of_a_request_or_of_a_wait_leaves_nothing_behind() -> None:
+    async def test(running: Running) -> None:
+        client = await running.connect()
+        await client.ask("Metadata", 9, Topics=[{"Name": "t"}])
+        part = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1000}
+        client.send("Fetch", 12, MaxWaitMs=60_000, MinBytes=1, Topics=[{"Topic": "t", "Partitions": [part]}])
+        client.writer.write(struct.pack(">i", 1_000) + b"x" * 500)
+        await client.writer.drain()
+        await asyncio.sleep(0.05)
+        client.writer.transport.abort()
+        await asyncio.sleep(0.05)
+        await running.is_served()
+        running.server.cluster.wake(running.server.cluster.topics["t"].partitions[0])
+        assert running.server.waiting_bytes == 0
+
+    serve(test)
+
+
+def test_connections_frames_and_unfinished_requests_have_limits() -> None:
+    async def test(running: Running) -> None:
+        first, second = await running.connect(), await running.connect()
+        await first.ask("ApiVersions", 3)
+        await second.ask("ApiVersions", 3)
+        assert await (await running.connect()).receive() is None
+        first.writer.write(struct.pack(">i", 1_001))
+        assert await first.receive() is None
+        second.writer.write(struct.pack(">i", 1_000) + b"x" * 700)
+        assert await second.receive() is None
+        await running.is_served()
+
+    serve(test, replace(Limits(), connections=2, frame_bytes=1_000, waiting_bytes=600))
+
+
+def test_a_connection_of_which_nothing_is_heard_is_closed() -> None:
+    async def test(running: Running) -> None:
+        assert await (await running.connect()).receive() is None
+
+    serve(test, replace(Limits(), idle_ms=100))
+
+
+def test_a_peer_that_reads_nothing_is_not_worked_for() -> None:
+    async def test(running: Running) -> None:
+        client = await running.connect()
+        data = CODEC.write_request("ApiVersions", 3, 1, "test", {})
+        for _ in range(40):
+            client.writer.write((struct.pack(">i", len(data)) + data) * 1_000)
+            await asyncio.sleep(0.005)
+        await running.is_served()
+        assert sum(connection.is_full for connection in running.server.connections) == 1
+        client.writer.transport.abort()
+
+    serve(test)
+
+
+def test_a_failure_of_the_server_closes_the_connection_that_met_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(cluster: object, request: object) -> None:
+        raise ZeroDivisionError
+
+    async def test(running: Running) -> None:
+        client = await running.connect()
+        client.send("ListGroups", 4)
+        assert await client.receive() is None
+        await running.is_served()
+
+    monkeypatch.setitem(handlers.HANDLERS, "ListGroups", fails)  # type: ignore[misc]
+    serve(test)
+
+
+def test_mutated_requests_leave_the_server_alive(request: pytest.FixtureRequest) -> None:
+    seed = int(request.config.option.hypothesis_seed)
+    dice = random.Random(seed)
+    requests = [CODEC.write_request(api, v, 1, "t", {}) for api in SERVED for v in CODEC.versions(f"{api}Request")]
+
+    def mutated() -> bytes:
+        data = bytearray(dice.choice(requests))
+        for _ in range(dice.randint(1, 3)):
+            data[dice.randrange(4, len(data))] = dice.choice((0, 1, 2, 127, 128, 255, dice.randrange(256)))
+        return bytes(data)
+
+    async def test(running: Running) -> None:
+        for _ in range(20):
+            client = await running.connect()
+            for _ in range(20):
+                client.frame(mutated())
+            await client.writer.drain()
+            client.writer.transport.abort()
+            await running.is_served()
+
+    serve(test)
+
+
+def test_an_address_that_is_taken_is_an_error_and_nothing_stays_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            bind("127.0.0.1", [0, port])

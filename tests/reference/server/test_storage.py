@@ -1,0 +1,107 @@
+"""Batches in memory and in files."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_eos.log_directory import find_log_directories
+from kafka_eos.record_batch import Record, RecordBatch, build_batch
+from kafka_eos.server import storage
+from kafka_eos.server.storage import DamagedLog, Directory, FileStore, Memory, Store
+
+SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=12)
+
+
+def batch(offset: int, size: int) -> RecordBatch:
+    return build_batch([Record(value=b"v" * size)], base_offset=offset, base_timestamp=1_000 + size)
+
+
+def fill(store: Store, sizes: list[int]) -> list[bytes]:
+    batches = [batch(offset, size) for offset, size in enumerate(sizes)]
+    for each in batches:
+        store.append(each.encode(), each.base_offset, each.max_timestamp)
+    return [each.encode() for each in batches]
+
+
+@given(sizes=SIZES, data=st.data())
+def test_files_are_read_as_memory_is(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("log")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage, "SEGMENT_BYTES", 250)
+        memory, files = Memory().create("t", 0, UUID(int=1)), FileStore.create(folder / "t-0", UUID(int=1))
+        expected = fill(memory, sizes)
+        fill(files, sizes)
+    offset = data.draw(st.integers(0, len(sizes) - 1))
+    upper = data.draw(st.integers(offset + 1, len(sizes)))
+    largest = data.draw(st.integers(1, 400))
+    whole = memory.read(offset, upper, largest, True)
+    assert b"".join(expected[offset:upper]).startswith(whole)
+    assert whole.startswith(expected[offset])
+    assert whole.startswith(files.read(offset, upper, largest, True))  # of one segment
+    assert files.read(offset, upper, largest, True).startswith(expected[offset])
+    assert len(memory.read(offset, upper, largest, False)) <= largest
+    for timestamp in (0, 1_005, 1_041):
+        assert memory.first_with_timestamp(timestamp) == files.first_with_timestamp(timestamp)
+    assert (memory.latest(), memory.size()) == (files.latest(), files.size())
+    files.delete()
+    assert not list(folder.iterdir())
+
+
+def test_a_partition_is_found_again_with_all_its_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "SEGMENT_BYTES", 100)
+    directory = Directory(tmp_path)
+    assert directory.cluster_id("c") == "c"
+    store = directory.create("t", 0, UUID(int=5))
+    store.epochs([(0, 0), (1, 2)])
+    written = fill(store, [10, 20, 30])
+    assert Directory(tmp_path).cluster_id("other") == "c"
+    [(topic, number, topic_id, found, epochs, batches)] = Directory(tmp_path).recover()
+    assert (topic, number, topic_id, epochs) == ("t", 0, UUID(int=5), [(0, 0), (1, 2)])
+    assert [each.encode() for each in batches] == written
+    assert len(find_log_directories(tmp_path)[0].partitions[0].segments) > 1
+    assert [found.read(offset, 3, 1, True) for offset in range(3)] == written
+
+
+@pytest.mark.parametrize("cut", [1, 30, 70])
+def test_a_batch_that_was_not_written_whole_is_cut_off(tmp_path: Path, cut: int) -> None:
+    directory = Directory(tmp_path)
+    directory.cluster_id("c")
+    written = fill(directory.create("t", 0, UUID(int=5)), [10, 20])
+    log = tmp_path / "t-0" / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[:-cut])
+    [(*_, store, _, batches)] = Directory(tmp_path).recover()
+    assert [each.encode() for each in batches] == written[:1]
+    assert log.read_bytes() == written[0]
+    store.append(written[1], 1, 1_020)
+    assert log.read_bytes() == b"".join(written)
+
+
+def test_other_damage_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
+    directory = Directory(tmp_path)
+    directory.cluster_id("c")
+    fill(directory.create("t", 0, UUID(int=5)), [10, 20])
+    log = tmp_path / "t-0" / f"{0:020}.log"
+    damaged = bytearray(log.read_bytes())
+    damaged[70] ^= 1
+    log.write_bytes(damaged)
+    with pytest.raises(DamagedLog, match=r"00\.log: at byte 0: CRC32C"):
+        list(Directory(tmp_path).recover())
+    assert log.read_bytes() == damaged
+
+
+def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear", encoding="ascii")
+    with pytest.raises(DamagedLog, match=r"no meta\.properties"):
+        Directory(tmp_path).cluster_id("c")
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_producer_ids_are_reserved_before_one_is_given(tmp_path: Path) -> None:
+    assert Directory(tmp_path).reserved_producer_ids() == 0
+    Directory(tmp_path).reserve_producer_ids(1_000)
+    assert Directory(tmp_path).reserved_producer_ids() == 1_000
