@@ -51,6 +51,7 @@ SUBCOMMANDS = {
     "generate": ("kafka_eos_checks.generate", "write logs of any size with planted violations at known places"),
     "sinks": ("kafka_eos_checks.sinks", "kill a consumer at every step of its updates of a real database"),
     "serve": ("kafka_eos_checks.serve_command", "a Kafka cluster for tests: real clients run on the reference"),
+    "costs": ("kafka_eos_checks.costs.command", "what exactly-once costs: bytes, requests, throughput, latency"),
     "record": ("kafka_eos_checks.record.command", "record a real Kafka under faults"),
     "claims": ("kafka_eos_checks.claims_command", "what is said about exactly-once semantics, and what was found"),
     "report": ("kafka_eos_checks.report", "write the HTML report from the verdicts of earlier commands"),

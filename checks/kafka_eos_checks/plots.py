@@ -97,3 +97,151 @@ def _row(bar: Bar, index: int, length: float, unit: str, reference: float | None
 def _text(x: float, y: float, words: str, style: str) -> str:
     attributes: dict[str, str | float] = {"class": style, "font-size": FONT, "fill": "currentColor"}
     return element("text", {**attributes, "x": x, "y": y}, escaped(words))
+
+
+# CSS pixels of a curve plot: the space left of its axes, below them, and right of them for the names of the curves
+LEFT, BELOW, RIGHT = 64, 44, 150
+CURVE_HEIGHT = 230
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 5")  # tell the curves apart, without colour
+MAX_CURVES = len(DASHES)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of a curve, with the interval in which it is believed to be."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A name and its points, from left to right."""
+
+    name: str
+    points: Sequence[Point]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool
+
+    def __call__(self, value: float) -> float:
+        """Pixels."""
+        if self.log:
+            part = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            part = (value - self.low) / (self.high - self.low)
+        return self.start + part * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Round numbers: powers of ten, or up to six steps."""
+        if self.log:
+            first, last = round(math.log10(self.low)), round(math.log10(self.high))
+            return [10.0**power for power in range(first, last + 1)]
+        step = 10.0 ** math.floor(math.log10(self.high - self.low))
+        step = next(step * many for many in (0.2, 0.5, 1, 2, 5) if (self.high - self.low) / (step * many) <= 6)
+        return [step * count for count in range(round(self.low / step), math.floor(self.high / step + 1e-9) + 1)]
+
+
+def _scale(values: Sequence[float], start: float, end: float, *, log: bool) -> _Scale:
+    if log:
+        low, high = 10.0 ** math.floor(math.log10(min(values))), 10.0 ** math.ceil(math.log10(max(values)))
+        return _Scale(low, high if high > low else 10 * low, start, end, log)
+    return _Scale(0.0, max(values) * 1.05 or 1.0, start, end, log)
+
+
+def curve_plot(
+    curves: Sequence[Curve],
+    *,
+    x_label: str,
+    y_label: str,
+    log_y: bool = False,
+    band: tuple[float, float] | None = None,
+) -> str:
+    """Draw curves over a logarithmic x axis, each point with its interval.
+
+    Args:
+        curves: at most ``MAX_CURVES``.
+        x_label: what x is, with its unit.
+        y_label: what y is, with its unit.
+        log_y: whether the y axis is logarithmic too; else it begins at 0.
+        band: a range of y to shade, as one that is claimed.
+
+    Raises:
+        ValueError: when there is no curve, too many, or a value without a place on a scale (:func:`drawable`).
+    """
+    points = [point for curve in curves for point in curve.points]
+    if not points or len(curves) > MAX_CURVES:
+        raise ValueError(f"from 1 to {MAX_CURVES} curves with points, not {len(curves)}")
+    ys = [value for point in points for value in (point.y, point.low, point.high)] + list(band or ())
+    if not (all(drawable(p.x, log=True) for p in points) and all(drawable(value, log_y) for value in ys)):
+        raise ValueError("a value has no place on its scale")
+    across = _scale([point.x for point in points], LEFT, WIDTH + LEFT, log=True)
+    up = _scale(ys, CURVE_HEIGHT, 10, log=log_y)
+    parts = []
+    if band is not None:
+        low, high = band
+        place = {"x": LEFT, "y": up(high), "width": WIDTH, "height": up(low) - up(high)}
+        parts.append(element("rect", {"class": "band", "fill": "currentColor", "fill-opacity": 0.12, **place}))
+    parts += _axes(across, up, x_label, y_label)
+    for curve, dash in zip(curves, DASHES, strict=False):
+        parts.append(_curve(curve, dash, across, up))
+    parts += _names(curves, up)
+    label = f"{y_label} over {x_label}: {', '.join(curve.name for curve in curves)}"
+    return picture(LEFT + WIDTH + RIGHT, CURVE_HEIGHT + BELOW, label, *parts)
+
+
+def _axes(across: _Scale, up: _Scale, x_label: str, y_label: str) -> list[str]:
+    thin: dict[str, str | float] = {"class": "axis", "stroke": "currentColor", "stroke-width": 0.5}
+    bottom = element("line", {**thin, "x1": LEFT, "y1": CURVE_HEIGHT, "x2": LEFT + WIDTH, "y2": CURVE_HEIGHT})
+    side = element("line", {**thin, "x1": LEFT, "y1": 10, "x2": LEFT, "y2": CURVE_HEIGHT})
+    texts = [_text(across(tick) - 8, CURVE_HEIGHT + 16, number(tick), "tick") for tick in across.ticks()]
+    texts += [
+        _text(LEFT - 8 - text_width(number(tick), FONT), up(tick) + 4, number(tick), "tick") for tick in up.ticks()
+    ]
+    return [bottom, side, *texts, _text(LEFT, CURVE_HEIGHT + 36, f"{y_label}, over {x_label}", "note")]
+
+
+def _curve(curve: Curve, dash: str, across: _Scale, up: _Scale) -> str:
+    """The line, a dot a point, and a bar from the low to the high end of its interval."""
+    steps = [f"{across(point.x):.1f} {up(point.y):.1f}" for point in curve.points]
+    line: dict[str, str | float] = {"class": "curve", "d": "M " + " L ".join(steps), "fill": "none"}
+    line |= _stroke(dash)
+    marks = []
+    for point in curve.points:
+        x = across(point.x)
+        ends = {"x1": x, "y1": up(point.low), "x2": x, "y2": up(point.high)}
+        said = f"{curve.name}, {number(point.x)}: {number(point.y)} ({number(point.low)} to {number(point.high)})"
+        marks.append(element("line", {"class": "interval", "stroke": "currentColor", "stroke-width": 1, **ends}))
+        dot: dict[str, str | float] = {"cx": x, "cy": up(point.y), "r": 2.5, "fill": "currentColor"}
+        marks.append(element("circle", dot, element("title", {}, escaped(said))))
+    return element("g", {"class": "series"}, element("path", line), *marks)
+
+
+def _stroke(dash: str) -> dict[str, str | float]:
+    stroke: dict[str, str | float] = {"stroke": "currentColor", "stroke-width": 1.5}
+    return stroke | ({"stroke-dasharray": dash} if dash else {})
+
+
+def _names(curves: Sequence[Curve], up: _Scale) -> list[str]:
+    """Each curve's name with a sample of its line, right of the plot, from the highest end to the lowest."""
+    texts = []
+    at = 0.0
+    order = sorted(range(len(curves)), key=lambda index: up(curves[index].points[-1].y))
+    for index in order:
+        at = max(at + 30, up(curves[index].points[-1].y) - 8) if at else max(14.0, up(curves[index].points[-1].y) - 8)
+        start = LEFT + WIDTH + 10
+        sample: dict[str, str | float] = {"x1": start, "y1": at - 4, "x2": start + 28, "y2": at - 4}
+        texts.append(element("line", sample | _stroke(DASHES[index])))
+        texts += [
+            _text(start, at + 12 + 14 * line, words, "name")
+            for line, words in enumerate(wrapped(curves[index].name, RIGHT - 14, FONT, 1))
+        ]
+    return texts

@@ -3,7 +3,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from kafka_eos_checks.plots import MAX_BARS, Bar, bar_plot, number
+from kafka_eos_checks.plots import MAX_BARS, Bar, Curve, Point, bar_plot, curve_plot, number
 from kafka_eos_checks.svg import NAMESPACE, inert
 
 SVG = f"{{{NAMESPACE}}}"
@@ -77,3 +77,55 @@ def test_a_plot_of_nothing_is_an_error() -> None:
 )
 def test_numbers_are_written_for_people(value: float, written: str) -> None:
     assert number(value) == written
+
+
+def curve(name: str, *ys: float) -> Curve:
+    return Curve(name, [Point(10.0**power, y, y * 0.9, y * 1.1) for power, y in enumerate(ys)])
+
+
+def drawn_curves(curves: list[Curve], **options: object) -> ET.Element:
+    svg = curve_plot(curves, **{"x_label": "records", "y_label": "%", **options})  # type: ignore[arg-type]
+    assert inert(svg) == svg
+    return ET.fromstring(svg)  # noqa: S314 - it passed the gate
+
+
+def dots(root: ET.Element) -> list[tuple[float, float]]:
+    return [(float(dot.get("cx", "")), float(dot.get("cy", ""))) for dot in root.iter(f"{SVG}circle")]
+
+
+def test_points_of_a_curve_are_at_equal_steps_of_a_log_axis_and_at_the_height_of_their_values() -> None:
+    (x1, y1), (x2, y2), (x3, y3) = dots(drawn_curves([curve("a", 10, 20, 30)]))
+    assert x2 - x1 == pytest.approx(x3 - x2, abs=0.2)
+    assert y1 - y2 == pytest.approx(y2 - y3, abs=0.2)
+    assert y3 < y2 < y1
+
+
+def test_a_logarithmic_height_has_equal_ratios_at_equal_steps() -> None:
+    (_, y1), (_, y2), (_, y3) = dots(drawn_curves([curve("a", 1, 10, 100)], log_y=True))
+    assert y1 - y2 == pytest.approx(y2 - y3, abs=0.2)
+
+
+def test_each_curve_has_its_name_its_own_dashes_and_the_interval_of_each_point() -> None:
+    root = drawn_curves([curve("<p50>", 1, 2), curve("p99", 3, 4)])
+    texts = [node.text for node in root.iter(f"{SVG}text")]
+    assert {"<p50>", "p99", "%, over records"} <= set(texts)
+    dashes = [path.get("stroke-dasharray") for path in root.iter(f"{SVG}path")]
+    assert len(set(dashes)) == 2
+    assert sum(line.get("class") == "interval" for line in root.iter(f"{SVG}line")) == 4
+    assert any(node.text == "<p50>, 10: 2 (1.8 to 2.2)" for node in root.iter(f"{SVG}title"))
+
+
+def test_what_is_claimed_is_a_band_behind_the_curves() -> None:
+    root = drawn_curves([curve("a", 50, 100)], band=(60, 80))
+    (band,) = root.iter(f"{SVG}rect")
+    (_, low), (_, high) = dots(drawn_curves([curve("a", 60, 80)], band=(60, 100)))
+    assert low > high
+    assert float(band.get("height", "")) > 0
+
+
+@pytest.mark.parametrize(
+    "curves", [[], [Curve("a", [])], [curve(str(n), 1, 2) for n in range(9)], [curve("a", math.nan)], [curve("a", -1)]]
+)
+def test_curves_without_a_place_are_an_error(curves: list[Curve]) -> None:
+    with pytest.raises(ValueError, match=r"from 1 to|no place"):
+        curve_plot(curves, x_label="x", y_label="y")

@@ -1,0 +1,149 @@
+"""Sides that take turns on one real broker, and what is kept of their runs.
+
+A round runs every side once, each round beginning with another one; the first round warms up and does not count. What
+is kept of each run: the rate, the CPU time of client and broker, and how many cores others used meanwhile.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_eos_checks.costs.client import CostClient, busy_seconds, cpu_seconds
+from kafka_eos_checks.record.brokers import HOST, Cluster
+from kafka_eos_checks.terminal import progress_console
+
+PARTITIONS = 3
+
+Evidence = dict[str, Any]
+Job = dict[str, Any]
+
+# What a job of CostClient.java has where nothing else is said.
+_COMMON: Job = {
+    "partitions": PARTITIONS,
+    "producer": {},
+    "consumer": {},
+    "transaction_size": 0,
+    "flush_every": 0,
+    "abort_every": 0,
+    "spread": False,
+    "records": 1 << 40,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much is measured.
+
+    Attributes:
+        rounds: that count, of a part with many sides.
+        pairs: rounds that count, of a part whose two sides are to be told apart.
+        seconds: of one run whose length is a time.
+        shrink: divides the records of a run whose length is a number of records.
+    """
+
+    rounds: int
+    pairs: int
+    seconds: float
+    shrink: int
+
+
+FULL = Effort(rounds=9, pairs=15, seconds=1.2, shrink=1)
+QUICK = Effort(rounds=3, pairs=5, seconds=0.4, shrink=8)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of those that take turns: its name, and its job without what the stage adds."""
+
+    name: str
+    job: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Stage:
+    """Where the sides run.
+
+    Attributes:
+        cluster: of one broker.
+        client: that does the jobs.
+        effort: how much is measured.
+    """
+
+    cluster: Cluster
+    client: CostClient
+    effort: Effort
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def bootstrap(self) -> str:
+        """The broker's own port: a proxy would be the slowest part."""
+        return f"{HOST}:{self.cluster[1].port}"
+
+    def topic(self, name: str, partitions: int = PARTITIONS) -> str:
+        """A new topic."""
+        number = self._numbers[name] = self._numbers.get(name, 0) + 1
+        made = f"{name.replace(' ', '-')}-{number}"
+        self.cluster.create_topic(made, partitions)
+        return made
+
+    def do(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Do a job; the answer has ``broker_cpu`` (seconds) and ``others`` (cores) beside the client's own fields."""
+        process = self.cluster[1].process
+        assert process is not None, "the broker runs"
+        before = time.monotonic(), busy_seconds(), cpu_seconds(process.pid), cpu_seconds(self.client.pid)
+        answer = self.client.do(_COMMON | {"bootstrap": self.bootstrap} | dict(job))
+        after = time.monotonic(), busy_seconds(), cpu_seconds(process.pid), cpu_seconds(self.client.pid)
+        wall, busy, broker, client = (late - early for early, late in zip(before, after, strict=True))
+        return answer | {"broker_cpu": broker, "others": max(0.0, busy - broker - client) / wall}
+
+
+def take_turns(
+    sides: Sequence[Side], rounds: int, label: str, do: Callable[[Side], dict[str, Any]]
+) -> dict[str, list[dict[str, Any]]]:
+    """Run the sides in turns; the answers by side, one for each round that counts."""
+    answers: dict[str, list[dict[str, Any]]] = {side.name: [] for side in sides}
+    with progress_console.status("") as status:
+        for number in range(-1, rounds):
+            first = number % len(sides)
+            for side in [*sides[first:], *sides[:first]]:
+                said = "warm-up" if number < 0 else f"round {number + 1} of {rounds}"
+                status.update(f"{label}: {said}, {side.name}")
+                answer = do(side)
+                if number >= 0:
+                    answers[side.name].append(answer)
+    progress_console.print(f"{label}: {rounds} rounds of {len(sides)} sides")
+    return answers
+
+
+def _column(answers: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [float(f"{answer[name]:.4g}") for answer in answers]
+
+
+def kept(answers: Mapping[str, Sequence[Mapping[str, Any]]], extra: Sequence[str] = ()) -> dict[str, Any]:
+    """What is written down of the answers of a part: a column a figure, one value a round."""
+    rows: dict[str, Any] = {}
+    for name, given in answers.items():
+        rated = []
+        for answer in given:
+            cpu = answer["client_cpu"] + answer["broker_cpu"]
+            more = {"rate": answer["records"] / answer["seconds"], "cpu_us": cpu / max(1, answer["records"]) * 1e6}
+            rated.append({**answer, **more, "cpu_seconds": cpu})
+        rows[name] = {column: _column(rated, column) for column in ("rate", "cpu_us", "others", *extra)}
+        for column in ("failed", "missing"):
+            if total := sum(answer.get(column, 0) for answer in given):
+                rows[name][column] = total
+    return rows
+
+
+@contextmanager
+def part(evidence: Evidence, name: str, about: str) -> Iterator[dict[str, Any]]:
+    """A part of the evidence, with the load average before and after it and its wall time."""
+    begun, before = time.monotonic(), os.getloadavg()[0]
+    content: dict[str, Any] = {"about": about}
+    yield content
+    content["load_average"] = [round(before, 2), round(os.getloadavg()[0], 2)]
+    content["wall_seconds"] = round(time.monotonic() - begun, 1)
+    evidence["parts"][name] = content
