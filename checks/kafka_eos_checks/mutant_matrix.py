@@ -24,15 +24,18 @@ from kafka_eos_checks.models import MalformedRegistry, Model, Registry
 from kafka_eos_checks.replay.audit import audit
 from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.replay.histories import HISTORY_RULES
+from kafka_eos_checks.replay.offsets import OFFSET_RULES
 from kafka_eos_checks.replay.rules import LOG_RULES
 from kafka_eos_checks.replay.transactions import TRANSACTION_RULES
 from kafka_eos_checks.simulate import Plan, simulate, write_recording
+from kafka_eos_checks.simulate_applications import ApplicationPlan, simulate_application, write_application
 from kafka_eos_checks.simulate_transactions import TransactionsPlan, simulate_transactions, write_transactions
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
 MOST_SEEDS = 200
-RULES = frozenset({*LOG_RULES, *COORDINATOR_RULES, *TRANSACTION_RULES, *HISTORY_RULES})
+RULES = frozenset({*LOG_RULES, *COORDINATOR_RULES, *TRANSACTION_RULES, *OFFSET_RULES, *HISTORY_RULES})
+AnyPlan = Plan | TransactionsPlan | ApplicationPlan
 
 # What brings the most out, within a few milliseconds a run. Where the faults differ, so does what the mutant needs:
 # a late copy of an expired batch, or a replica that loads its snapshot while batches are in flight.
@@ -77,6 +80,27 @@ UPGRADING: dict[str, Any] = {
     "repeats": True,
     "faults": {"HandleEnd": 1.5, "Upgrade": 10.0, "RepeatMarker": 0.0, "TimeOut": 0.0, "Crash": 0.0},
 }
+
+# The same for an application. Some mutants need that the marker of the offsets is late, or that an instance is thought
+# to be dead while it processes.
+LATE: dict[str, Any] = {"faults": 6, "weights": {"PublishOffsets": 0.5, "ExpireSession": 3.0, "TimeOut": 0.1}}
+LEAVING: dict[str, Any] = {
+    "faults": 8,
+    "weights": {"ExpireSession": 8.0, "Commit": 2.0, "SendOffsets": 2.0, "Crash": 0.3, "TimeOut": 0.1, "Abort": 0.1},
+}
+SILENT: dict[str, Any] = {
+    "faults": 8,
+    "inputs": 6,
+    "weights": {**LEAVING["weights"], "Heartbeat": 3.0, "Commit": 10.0},
+}
+APPLICATION_SETTINGS: Mapping[str, dict[str, Any]] = {
+    "OffsetFetchError": LATE,
+    "InitError": LATE,
+    "PresentedGeneration": LEAVING,
+    "IsFree": LEAVING,
+    "InitAborts": LEAVING,
+    "MemberEpochError": LEAVING,
+}
 SETTINGS: Mapping[str, dict[str, Any]] = {
     "IsFenced": EXPIRING,
     "MayExpire": EXPIRING,
@@ -97,8 +121,13 @@ EPILOG = """examples:
 """
 
 
-def plan_of(mutant: Model, seed: int) -> Plan | TransactionsPlan:
+def plan_of(mutant: Model, seed: int) -> AnyPlan:
     """The simulation in which a mutant shows, with a seed."""
+    if mutant.module == "ConsumeTransformProduce":
+        found = next((APPLICATION_SETTINGS[rule] for rule in mutant.overrides if rule in APPLICATION_SETTINGS), {})
+        if "RemovedMemberIsTaken" in mutant.overrides.values():
+            found = SILENT
+        return ApplicationPlan(seed=seed, mutant=mutant.name, **found)
     transactions = mutant.module == "Transactions"
     ordinary = TRANSACTING if transactions else BUSY
     settings = next((SETTINGS[rule] for rule in mutant.overrides if rule in SETTINGS), ordinary)
@@ -114,10 +143,12 @@ def plan_of(mutant: Model, seed: int) -> Plan | TransactionsPlan:
     )
 
 
-def rules_that_fire(plan: Plan | TransactionsPlan, folder: Path, registry: Registry) -> set[str]:
+def rules_that_fire(plan: AnyPlan, folder: Path, registry: Registry) -> set[str]:
     """The rules of the audit that find something in the recording of a simulation."""
     if isinstance(plan, TransactionsPlan):
         write_transactions(simulate_transactions(plan, registry), folder)
+    elif isinstance(plan, ApplicationPlan):
+        write_application(simulate_application(plan, registry), folder)
     else:
         write_recording(simulate(plan, registry), folder)
     return {verdict.name for verdict in audit([folder]) if not verdict.ok} & RULES

@@ -115,6 +115,15 @@ class ReadCommitted:
         return next((entry.kind for entry in log[offset:] if entry.kind != "data"), "") == "commit"
 
 
+    def content(self, entry: Entry, partition: int) -> str:
+        """The content of a record that is delivered."""
+        return value_name(entry.instance, entry.number, partition)
+
+    def position_after(self, start: int, end: int) -> int:
+        """Where it goes on, once it was given what is from one position to the last stable offset."""
+        return max(start, end)
+
+
 @dataclass(kw_only=True)
 class TransactionRecorder:
     """Watches a run.
@@ -409,9 +418,9 @@ class TransactionRecorder:
         for offset in range(start, end):
             entry = log[offset]
             if entry.kind == "data" and self.reader.is_delivered(log, offset):
-                value = value_name(entry.instance, entry.number, partition)
+                value = self.reader.content(entry, partition)
                 self._event(row | {"action": "Poll", "offset": offset, "detail": {"value": value}})
-        self._positions[partition] = max(start, end)
+        self._positions[partition] = self.reader.position_after(start, end)
         self._event(row | {"action": "EndOfPartition", "offset": end})
 
 

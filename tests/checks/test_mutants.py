@@ -15,22 +15,37 @@ from kafka_eos_checks.mutant_matrix import (
     BUSY,
     ELECTING,
     EXPIRING,
+    LATE,
+    LEAVING,
     LOADING,
     MOST_SEEDS,
     ONCE,
     RULES,
+    SILENT,
     SLOW,
     TRANSACTING,
+    AnyPlan,
     plan_of,
     rules_that_fire,
 )
 from kafka_eos_checks.mutants import UnknownRule, mutated
+from kafka_eos_checks.replay.applications import FENCED_GENERATION, OFFSET_ALONE, OUTPUT_ALONE, TWICE
 from kafka_eos_checks.replay.coordinator import DECISION_CHANGED
 from kafka_eos_checks.replay.histories import DUPLICATE_VALUE, REFUSED, UNASKED
-from kafka_eos_checks.replay.readers import ABORTED_DELIVERED, COMMITTED_MISSING, STABLE_WENT_BACK
+from kafka_eos_checks.replay.offsets import WENT_BACK
+from kafka_eos_checks.replay.readers import (
+    ABORTED_DELIVERED,
+    COMMITTED_MISSING,
+    INCONSISTENT,
+    NON_MONOTONIC,
+    POLL_SKIP,
+    PRECOMMITTED,
+    STABLE_WENT_BACK,
+)
 from kafka_eos_checks.replay.rules import DUPLICATE, GAP, ORDER, STALE_EPOCH
 from kafka_eos_checks.replay.transactions import FENCED, HANGING, NO_TRANSACTION, TORN
 from kafka_eos_checks.simulate import Plan
+from kafka_eos_checks.simulate_applications import ApplicationPlan
 from kafka_eos_checks.simulate_transactions import TransactionsPlan
 
 REGISTRY = Registry()
@@ -46,6 +61,10 @@ ALONGSIDE = {
     FENCED: {HANGING, UNASKED, ABORTED_DELIVERED},
     STALE_EPOCH: {HANGING, UNASKED, ABORTED_DELIVERED, NO_TRANSACTION},
     COMMITTED_MISSING: {NO_TRANSACTION},
+    FENCED_GENERATION: {TWICE},
+    WENT_BACK: {TWICE},
+    OUTPUT_ALONE: {TWICE},
+    OFFSET_ALONE: {COMMITTED_MISSING, STALE_EPOCH, OUTPUT_ALONE},
     DECISION_CHANGED: {TORN},
 }
 
@@ -88,10 +107,14 @@ def test_a_mutant_under_the_name_of_another_rule_or_one_that_changes_nothing_is_
         (TransactionsPlan(seed=0, **SLOW), 20),
         (TransactionsPlan(seed=0, **ONCE), 20),
         (TransactionsPlan(seed=0, **SLOW, versions=(1,)), 20),
+        (ApplicationPlan(seed=0), 30),
+        (ApplicationPlan(seed=0, **LATE, model="ConsumeTransformProduceVersion1"), 30),
+        (ApplicationPlan(seed=0, **LEAVING), 30),
+        (ApplicationPlan(seed=0, **SILENT, model="ConsumerGroup"), 30),
     ],
     ids=str,
 )
-def test_the_reference_as_it_is_violates_no_rule(plan: Plan | TransactionsPlan, seeds: int, tmp_path: Path) -> None:
+def test_the_reference_as_it_is_violates_no_rule(plan: AnyPlan, seeds: int, tmp_path: Path) -> None:
     found = {seed: rules_that_fire(replace(plan, seed=seed), tmp_path / str(seed), REGISTRY) for seed in range(seeds)}
     assert {seed: rules for seed, rules in found.items() if rules} == {}
 
@@ -99,7 +122,7 @@ def test_the_reference_as_it_is_violates_no_rule(plan: Plan | TransactionsPlan, 
 def test_every_rule_but_the_order_of_offsets_is_shown_by_a_mutant_a_named_failure_or_a_wrong_reader() -> None:
     by_mutants = {mutant.replay for mutant in VISIBLE}
     by_scenarios = {TORN, ABORTED_DELIVERED}
-    by_a_reader = {STABLE_WENT_BACK}
+    by_a_reader = {STABLE_WENT_BACK, POLL_SKIP, NON_MONOTONIC, INCONSISTENT, PRECOMMITTED}
     assert by_mutants == RULES - by_scenarios - by_a_reader - {ORDER}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos.transaction_history import ReadCommitted
+from kafka_eos.transaction_history import ReadCommitted, value_name
 from kafka_eos.transactions import Entry
 from kafka_eos_checks.cli import main
 from kafka_eos_checks.named_failures import NAMED_FAILURES
@@ -19,7 +19,8 @@ from kafka_eos_checks.replay.audit import run
 from kafka_eos_checks.replay.histories import UNASKED
 from kafka_eos_checks.replay.readers import (
     ABORTED_DELIVERED,
-    COMMITTED_MISSING,
+    INCONSISTENT,
+    NON_MONOTONIC,
     POLL_SKIP,
     PRECOMMITTED,
     STABLE_WENT_BACK,
@@ -114,6 +115,16 @@ class ForgetsMarkers(ReadCommitted):
         return max(data, default=0) if len(log) % 3 else super().last_stable_offset(log)
 
 
+class GoesBack(ReadCommitted):
+    def position_after(self, start: int, end: int) -> int:
+        return max(0, min(start, end - 3))
+
+
+class MixesUp(ReadCommitted):
+    def content(self, entry: Entry, partition: int) -> str:
+        return value_name(entry.instance, entry.number, partition + 1)
+
+
 @pytest.mark.parametrize(
     ("reader", "rule"),
     [
@@ -122,6 +133,8 @@ class ForgetsMarkers(ReadCommitted):
         (DeliversOpen(), PRECOMMITTED),
         (SkipsCommitted(), POLL_SKIP),
         (ForgetsMarkers(), STABLE_WENT_BACK),
+        (GoesBack(), NON_MONOTONIC),
+        (MixesUp(), INCONSISTENT),
     ],
     ids=lambda given: given if isinstance(given, str) else type(given).__name__,
 )

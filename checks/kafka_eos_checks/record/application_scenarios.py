@@ -1,7 +1,6 @@
 """The scenarios of applications that consume, transform and produce: killed and frozen at each step of their loop."""
 
 import random
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -147,7 +146,7 @@ def paused_after(step: str) -> str:
 
 def killed(stage: Stage, kind: str) -> None:
     """Instances are killed at each step in turn; the next one under the transactional id goes on."""
-    records = 4 * len(STEPS)
+    records = 16
     with played(stage, kind, records, transactional_id=f"{stage.name}-t") as play:
         play.feed(records)
         for step in STEPS:
@@ -162,45 +161,39 @@ def killed(stage: Stage, kind: str) -> None:
 
 def frozen(stage: Stage, kind: str) -> None:
     """An instance is frozen at each step in turn while others go on, and wakes up when its partitions are theirs."""
-    each = 4
-    with played(stage, kind, each * len(STEPS)) as play:
+    each = last = 2
+    with played(stage, kind, each * len(STEPS) + last) as play:
         if play.may_share:
             with play.start("steady") as steady:
-                stage.wait_assigned("steady", PARTITIONS, 1)
-                for number, step in enumerate(STEPS, start=2):
-                    _freeze(play, step, each, number)
+                stage.wait_assigned("steady", PARTITIONS)
+                for step in STEPS:
+                    _freeze(play, step, each)
+                play.feed(last)  # without these it would end as soon as all is processed
                 steady.wait()
         else:
             for step in STEPS:
                 _replace(play, step, each)
+            play.feed(last)
+            with play.start("steady") as steady:
+                steady.wait()
         play.settle("steady", *(f"zombie-{step}" for step in STEPS))
 
 
-def _freeze(play: Play, step: str, records: int, number: int) -> None:
+def _freeze(play: Play, step: str, records: int) -> None:
     """A second member of the group is frozen at a step until the first one has all partitions."""
     stage, name = play.stage, f"zombie-{step}"
     with play.start(name, pause_after=paused_after(step)) as zombie:
-        stage.wait_assigned(name, PARTITIONS // 2, 1)
+        stage.wait_assigned(name, PARTITIONS // 2)
         play.feed(records)
         play.reach(zombie, step, withheld=False)
+        before = stage.assignments("steady", PARTITIONS)
         zombie.freeze()
-        stage.wait_assigned("steady", PARTITIONS, number)
+        stage.wait_assigned("steady", PARTITIONS, before + 1)
+        zombie.ask_to_stop()  # once it has seen to what it had in hand
         zombie.resume()
         if step != COMMITTING:
             zombie.go_on()
-        _wait_back(stage, zombie)
-        zombie.ask_to_stop()
         zombie.wait(expected=(0, FATAL_EXIT))
-
-
-def _wait_back(stage: Stage, zombie: ClientProcess) -> None:
-    """Wait until one that woke up has ended, or has partitions again."""
-    seen = stage.journal.count(lambda event: event.process == zombie.name and event.action == "Assign")
-    deadline = time.monotonic() + PROGRESS_SECONDS
-    while zombie.runs() and time.monotonic() < deadline:
-        if stage.journal.count(lambda event: event.process == zombie.name and event.action == "Assign") > seen:
-            return
-        time.sleep(0.05)
 
 
 def _replace(play: Play, step: str, records: int) -> None:
@@ -257,8 +250,8 @@ def mirror_frozen(stage: Stage) -> None:
 @scenario("application-mistakes/polls-on-after-abort")
 def polls_on_after_abort(stage: Stage) -> None:
     """An application aborts some transactions and polls on without a seek to the committed offset."""
-    with played(stage, TRANSFER, 12) as play:
-        play.feed(12)
+    with played(stage, TRANSFER, 8) as play:
+        play.feed(8)
         with play.start("careless", mistake=POLLS_ON, abort_chance=0.4) as careless:
             careless.wait()
         play.settle("careless")
@@ -268,8 +261,8 @@ def polls_on_after_abort(stage: Stage) -> None:
 def offsets_outside(stage: Stage) -> None:
     """An application commits its offsets beside the transaction, and is killed between the two."""
     work = {"mistake": COMMITS_OUTSIDE, "transactional_id": f"{stage.name}-t"}
-    with played(stage, TRANSFER, 8, **work) as play:
-        play.feed(8)
+    with played(stage, TRANSFER, 6, **work) as play:
+        play.feed(6)
         with play.start("first", pause_after="send_offsets") as first:
             stage.wait_paused("first")
             first.kill()

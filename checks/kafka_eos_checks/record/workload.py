@@ -145,17 +145,15 @@ class Client:
         self.send_to(topics[turn % len(topics)], partition, value)
 
     def send_to(self, topic: str, partition: int, value: str, **detail: Any) -> None:
-        """Send a record to a partition; ``detail`` is told with it."""
+        """Send a record to a partition; ``detail`` is told with it, and not again with its outcome."""
         self.sent += 1
-        common = {
+        common: dict[str, Any] = {
             "topic": topic,
             "partition": partition,
             "transactional_id": self.workload.transactional_id,
-            "detail": {"value": value}
-            | ({} if self.transaction is None else {"transaction": self.transaction})
-            | detail,
+            "detail": {"value": value} | ({} if self.transaction is None else {"transaction": self.transaction}),
         }
-        tell("Send", "invoke", **common)
+        tell("Send", "invoke", **(common | {"detail": common["detail"] | detail}))
         try:
             self.producer.produce(
                 topic,

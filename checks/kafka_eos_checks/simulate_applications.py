@@ -1,0 +1,103 @@
+"""Seeded runs of an application on a group, written as recordings."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from kafka_eos.application_history import ApplicationRecorder
+from kafka_eos.consume_transform_produce import Constants, ConsumeTransformProduce
+from kafka_eos.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from kafka_eos.history import Event, write_history
+from kafka_eos.record_batch import RecordBatch
+from kafka_eos.simulator import Simulation
+from kafka_eos_checks.models import Registry
+from kafka_eos_checks.mutants import mutated
+
+# What goes wrong in a run, and how often beside an ordinary action's weight of 10. An abort, an expiry and a timeout
+# also mend the rest, so they go on; how many faults there are in all, the constants say.
+FAULTS: dict[str, float] = {"Abort": 1.0, "Crash": 1.0, "ExpireSession": 1.0, "TimeOut": 1.0}
+REFERENCE = "ConsumeTransformProduceTwoInputs"  # the model whose instances, partitions and group a run has
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationPlan:
+    """What a simulation of an application does; equal plans give equal runs.
+
+    Attributes:
+        seed: of the random choices.
+        steps: steps with faults; the run then comes to rest.
+        inputs: of each partition.
+        faults: how many there are at most.
+        weights: action -> weight, in place of ``FAULTS``; another action is only slower.
+        mutant: a mutant of the registry, or "" for the reference as it is.
+        model: a model of the registry, whose instances, partitions and group protocol are taken; a mutant has its own.
+    """
+
+    seed: int
+    steps: int = 400
+    inputs: int = 4
+    faults: int = 4
+    weights: Mapping[str, float] = field(default_factory=dict)
+    mutant: str = ""
+    model: str = REFERENCE
+
+    def constants(self, registry: Registry) -> Constants:
+        """The constants of the machine."""
+        found: Constants = registry.get(self.mutant or self.model).machine_constants(ConsumeTransformProduce)
+        inputs = frozenset(range(1, self.inputs + 1))
+        return replace(found, inputs=inputs, max_faults=self.faults)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedApplication:
+    """What a simulation left behind: its history, its logs and its last state.
+
+    Attributes:
+        manifest: what was simulated.
+        events: the history.
+        logs: by topic and partition number, its batches.
+        state: the last state.
+    """
+
+    manifest: Mapping[str, Any]
+    events: list[Event]
+    logs: Mapping[tuple[str, int], list[RecordBatch]]
+    state: ConsumeTransformProduce
+
+
+def simulate_application(plan: ApplicationPlan, registry: Registry | None = None) -> SimulatedApplication:
+    """Run a plan.
+
+    Raises:
+        MalformedRegistry: for an unknown mutant.
+        ValueError: for a fault that is no action.
+    """
+    registry = registry or Registry()
+    machine: type[Any] = ConsumeTransformProduce
+    if plan.mutant:
+        machine = mutated(ConsumeTransformProduce, registry.get(plan.mutant).overrides)
+    constants = plan.constants(registry)
+    weights = FAULTS | dict(plan.weights)
+    simulation = Simulation(machine, constants, plan.seed, weights, weights.keys())
+    recorder = ApplicationRecorder(
+        run=f"simulated-application/{plan.mutant or 'reference'}/{plan.seed}", constants=constants
+    )
+    recorder.watch(simulation.run(plan.steps))
+    logs = {**recorder.logs, (OFFSETS_TOPIC, 0): recorder.offsets}
+    manifest = {**asdict(plan), "weights": weights}
+    return SimulatedApplication(manifest=manifest, events=recorder.events, logs=logs, state=simulation.state)
+
+
+def write_application(simulated: SimulatedApplication, folder: Path) -> None:
+    """Write manifest.json, histories/ and brokers/, as a recording of a real cluster has them."""
+    histories = folder / "histories"
+    histories.mkdir(parents=True, exist_ok=True)
+    write_history(histories / "simulated.jsonl", simulated.events)
+    manifest = json.dumps({"cluster": "simulated", **simulated.manifest}, indent=1)
+    (folder / "manifest.json").write_text(manifest + "\n", encoding="utf-8")
+    for (topic, number), batches in simulated.logs.items():
+        partition = folder / "brokers" / "1" / f"{topic}-{number}"
+        partition.mkdir(parents=True, exist_ok=True)
+        (partition / f"{0:020d}.log").write_bytes(b"".join(batch.encode() for batch in batches))
