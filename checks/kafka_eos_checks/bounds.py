@@ -6,11 +6,25 @@ It takes a state and the model's constants by their TLA+ names. Graph equality c
 
 from collections.abc import Mapping
 
+from kafka_eos.consumer import Consumer
 from kafka_eos.mirror import Mirror
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.spec_mapping import SpecValue
 from kafka_eos.transaction_coordinator import TransactionCoordinator
 from kafka_eos.transactions import Transactions
+
+
+def consumer_read_after_election(state: Consumer, constants: Mapping[str, SpecValue]) -> bool:
+    """The log is full, of transactions that markers end, before anything else happens to it.
+
+    Then another replica leads, and the reader begins.
+    """
+    entries = state.log.entries
+    if any(entry.is_marker and not state.batches_ended_by(entry) for entry in entries):
+        return False
+    full = len(entries) + 1 == len(constants["Offsets"])
+    begun = state.high_watermark > 0 or state.leader_epoch > 0
+    return (full or not begun) and (state.leader_epoch > 0 or not any(state.positions.values()))
 
 
 def mirror_bounds(state: Mirror, constants: Mapping[str, SpecValue]) -> bool:

@@ -486,7 +486,7 @@ def nothing_else_open(
 def own_next_counts(
     state: TransactionalPartition, transactions: Iterable[UnstableTransaction], producer_id: int, offset: int
 ) -> int:
-    """For ``stable_offset_after``, with AppendedAtOnce: the producer's own next transaction counts, which mends it."""
+    """For ``stable_offset_after``, together with AppendedAtOnce: the producer's own next transaction counts."""
     open_ones = (t for t in transactions if t.last_offset == NO_OFFSET)
     others = (t.first_offset for t in open_ones if t.producer_id != producer_id or t.first_offset > offset)
     return min(others, default=offset + 1)
@@ -508,10 +508,7 @@ def index_not_rebuilt(state: TransactionalPartition, before: LeaderLog, entries:
 
 
 def appended_at_once(state: TransactionalPartition, before: LeaderLog, entries: Iterable[LogEntry]) -> LeaderLog:
-    """For ``replay``: a follower takes in all that one fetch brought it before it makes the entries of the index.
-
-    As in Kafka.
-    """
+    """For ``replay``: a follower takes in all of a fetch before it makes the entries of the index, as in Kafka."""
     ended = []
     for entry in entries:
         first = before.producers[entry.producer_id].first_offset
@@ -1017,8 +1014,8 @@ def end_overtakes_batches(producer: TransactionalProducer) -> bool:
 
 
 def any_order(producer: TransactionalProducer, request: str) -> int:
-    """For ``rank``: requests are sent in any order."""
-    return 1
+    """For ``rank``: all requests but lookups are sent in any order."""
+    return min(TransactionalProducer.rank(producer, request), 1)
 
 
 def sends_unregistered(producer: TransactionalProducer, partition: str) -> bool:

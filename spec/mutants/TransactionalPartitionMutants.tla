@@ -33,6 +33,12 @@ CommittedIndexed(marker) == TRUE
 (* for StableOffsetAfter: an entry of the index claims that nothing else was open *)
 NothingElseOpen(transactions, producerId, offset) == offset + 1
 
+(* for StableOffsetAfter, together with AppendedAtOnce: the producer's own next transaction counts *)
+OwnNextCounts(transactions, producerId, offset) ==
+    LET open   == {transaction \in transactions : transaction.lastOffset = NoOffset}
+        others == {t.firstOffset : t \in {each \in open : each.producerId # producerId \/ each.firstOffset > offset}}
+    IN  IF others = {} THEN offset + 1 ELSE Least(others)
+
 (* for WithoutIndexEntry: the last stable offset moves on although the index lacks the entry (KAFKA-7866) *)
 CompletedUnindexed(before, given) ==
     LET entry == AtEnd(before, given)
@@ -69,7 +75,7 @@ AllCompleted(before, ended) ==
              first  == Head(ended).firstOffset
          IN  AllCompleted(WithCompleted(WithIndexEntry(before, marker, first), marker, first), Tail(ended))
 
-(* for Replay: a follower takes in all that one fetch brought it before it makes the entries of the index, as in Kafka *)
+(* for Replay: a follower takes in all of a fetch before it makes the entries of the index, as in Kafka *)
 AppendedAtOnce(before, entries) == AllCompleted(TakenIn(before, entries), EndedIn(before, entries))
 
 (* for UnstableOffsets: a marker counts before it is replicated *)
