@@ -52,8 +52,11 @@ report: setup ## write build/report.html and build/report.json from the verdicts
 	$(KAFKA_EOS) report
 
 record: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## record real Kafkas under faults, on loopback (a quarter of an hour)
-	$(KAFKA_EOS) record one-broker three-brokers violations replicated-violations transactions --out build/recording --seed 1
+	$(KAFKA_EOS) record one-broker three-brokers violations replicated-violations transactions applications application-mistakes --out build/recording --seed 1
 	$(KAFKA_EOS) record transactions --kafka 3.9.1 --out build/recording --seed 1
+
+costs: setup $(JARS)/kafka/.copied ## measure anew what exactly-once costs, and keep it (a quarter of an hour)
+	$(KAFKA_EOS) costs --measured checks/costs/measured.json --json $(VERDICTS)/costs.json
 
 bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, replay and graph comparison against their peers
 	$(KAFKA_EOS) bench --json $(VERDICTS)/bench.json
@@ -91,4 +94,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all setup test lint proofs mutants model-check model-check-deep conformance sinks replay report record bench fuzz schemas lock clean help
+.PHONY: all setup test lint proofs mutants model-check model-check-deep conformance sinks replay report record costs bench fuzz schemas lock clean help

@@ -1,7 +1,8 @@
 """``kafka-eos claims``: what is said about exactly-once semantics, and what the checks found.
 
-The verdicts are those of earlier commands, or of the models that ``--check`` runs. With ids each claim is shown with
-its evidence: the properties that hold, or the counterexample as a story, with its sequence diagram in a file.
+The verdicts are those of earlier commands, or of the models that ``--check`` runs and of the kept costs. With ids each
+claim is shown with its evidence: the properties that hold, the counterexample as a story, or the figures, and a diagram
+in a file.
 """
 
 import argparse
@@ -17,6 +18,9 @@ from rich.text import Text
 
 from kafka_eos_checks import model_check, paths
 from kafka_eos_checks.claims import Entry, MalformedClaims, Standing, ledger, read_claims
+from kafka_eos_checks.costs.command import KEPT
+from kafka_eos_checks.costs.verdicts import UnusableEvidence, read_evidence
+from kafka_eos_checks.costs.verdicts import verdicts as cost_verdicts
 from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.report import UnusableVerdicts, load_verdicts
 from kafka_eos_checks.terminal import answer_console, progress_console
@@ -89,7 +93,7 @@ def answer(ids: Sequence[str], verdicts: Sequence[Verdict]) -> Answer:
 
 
 def check(ids: Sequence[str], registry: Registry) -> list[Verdict]:
-    """Check the models and mutants that settle these claims, or all that settle any."""
+    """Check the models and mutants that settle these claims, or all that settle any, and ask the kept costs."""
     chosen = [
         model
         for model in [*registry.models.values(), *registry.mutants.values()]
@@ -99,7 +103,8 @@ def check(ids: Sequence[str], registry: Registry) -> list[Verdict]:
     for outcome in model_check.check_models(chosen):
         progress_console.print(f"{'ok  ' if outcome.ok else 'FAIL'} {outcome.model.name}: {outcome.found}")
         verdicts.append(model_check.to_verdict(outcome))
-    return verdicts
+    costs = cost_verdicts(read_evidence(KEPT))
+    return [*verdicts, *(verdict for verdict in costs if (set(verdict.claims) & set(ids) if ids else verdict.claims))]
 
 
 def ledger_table(shown: Answer) -> Table:
@@ -149,7 +154,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("ids", nargs="*", metavar="ID", help="claims to show with their evidence; default: the ledger")
-    parser.add_argument("--check", action="store_true", help="check the models behind the claims first")
+    parser.add_argument("--check", action="store_true", help="check what is behind the claims first")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the claims with their verdicts")
     parser.add_argument(
         "--verdicts",
@@ -170,7 +175,7 @@ def run(arguments: argparse.Namespace) -> int:
             write_verdicts(folder / "claims.json", check(arguments.ids, Registry()))
         files = arguments.verdicts or sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime)
         shown = answer(arguments.ids, load_verdicts(files))
-    except (UnknownClaim, MalformedClaims, MalformedRegistry, UnusableVerdicts) as error:
+    except (UnknownClaim, MalformedClaims, MalformedRegistry, UnusableEvidence, UnusableVerdicts) as error:
         print(f"kafka-eos claims: {error}", file=sys.stderr)
         return 2
     if arguments.ids:

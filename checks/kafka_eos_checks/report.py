@@ -57,6 +57,11 @@ KINDS = {
     "simulation": ("Simulation", "The reference under seeded faults."),
     "replay": ("Replay", "Recorded logs and histories, audited by the spec's invariants."),
     "fuzz": ("Fuzzing", "Mutated record batches: the codec accepts or refuses them, and never does anything else."),
+    "cost": (
+        "Costs",
+        "What exactly-once costs: bytes by the codec, requests and markers counted, throughput and latency as measured "
+        "on a real broker and kept. The criterion, the machine and its load are in the evidence.",
+    ),
     "bench": ("Benchmarks", "Time and size against others that do the same work."),
 }
 

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kafka_eos_checks import conformance, model_check, trace_check
+from kafka_eos_checks.costs.command import KEPT
+from kafka_eos_checks.costs.verdicts import read_evidence
+from kafka_eos_checks.costs.verdicts import verdicts as cost_verdicts
 from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.paths import CLONE, build_folder
 from kafka_eos_checks.record.recording import kept_recordings
@@ -20,7 +23,7 @@ from kafka_eos_checks.simulate_transactions import scenarios
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
-PARTS = ("models", "mutants", "graphs", "traces", "simulations", "recordings")
+PARTS = ("models", "mutants", "graphs", "traces", "simulations", "costs", "recordings")
 EPILOG = """examples:
   kafka-eos verify                  what `make` runs
   kafka-eos verify --engine local   without Spark
@@ -55,6 +58,11 @@ def graphs(registry: Registry) -> Iterator[Verdict]:
 def traces(registry: Registry) -> Iterator[Verdict]:
     """Recorded, simulated and told runs against the spec."""
     yield from trace_check.check(registry)
+
+
+def costs() -> Iterator[Verdict]:
+    """What the codec and the kept figures of a measurement say about costs."""
+    yield from cost_verdicts(read_evidence(KEPT))
 
 
 def recordings(engine: str) -> Iterator[Verdict]:
@@ -110,6 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         "graphs": lambda: graphs(registry),
         "traces": lambda: traces(registry),
         "simulations": scenarios,
+        "costs": costs,
         "recordings": lambda: recordings(arguments.engine),
     }
     started = time.perf_counter()

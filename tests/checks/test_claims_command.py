@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks.claims import Standing
-from kafka_eos_checks.claims_command import UnknownClaim, answer, newest
+from kafka_eos_checks.claims_command import UnknownClaim, answer, check, newest
 from kafka_eos_checks.cli import main
+from kafka_eos_checks.costs.command import KEPT
+from kafka_eos_checks.costs.verdicts import read_evidence, verdicts
 from kafka_eos_checks.models import Registry
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
@@ -50,8 +52,14 @@ def test_an_unknown_claim_is_named() -> None:
 def test_every_claim_of_the_ledger_has_a_check_behind_it() -> None:
     registry = Registry()
     checked = {claim for model in [*registry.models.values(), *registry.mutants.values()] for claim in model.claims}
+    measured = {claim for verdict in verdicts(read_evidence(KEPT)) for claim in verdict.claims}
     elsewhere = {"C06", "C09", "C24"}  # recorded and told traces settle them too
-    assert {entry.claim.id for entry in answer([], []).entries} <= checked | elsewhere
+    assert {entry.claim.id for entry in answer([], []).entries} <= checked | measured | elsewhere
+
+
+def test_a_claim_about_costs_is_checked_against_the_kept_figures() -> None:
+    (found,) = check(["C40"], Registry())
+    assert (found.check, found.claims) == ("cost", ("C40",))
 
 
 def test_the_command_shows_a_claim_with_its_story_and_writes_its_diagram(
