@@ -28,7 +28,7 @@ from kafka_eos.transaction_coordinator import TransactionCoordinator
 
 TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
-HOUSEKEEPING_MS = 500
+TIMEOUT_CHECK_MS, EXPIRY_CHECK_MS = 500, 10_000
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -164,7 +164,8 @@ class Cluster:
         for name in INTERNAL_TOPICS:
             if name not in self.topics:
                 self.create_topic(name, settings.internal_partitions)
-        self._keep_house()
+        self._abort_timed_out()
+        self._expire()
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -181,7 +182,7 @@ class Cluster:
         self.now = max(self.now, now)
 
     def next_timer(self) -> int:
-        """When there is something to do next; housekeeping always is."""
+        """When there is something to do next, if only to look for what has timed out."""
         return self._timers[0][0]
 
     def settle(self) -> None:
@@ -191,14 +192,16 @@ class Cluster:
         for action in woken:
             action()
 
-    def _keep_house(self) -> None:
+    def _abort_timed_out(self) -> None:
         self.transactions.time_out(self.now)
-        self.transactions.expire(self.now)
-        expired = self.now - self.settings.producer_id_expiration_ms
-        for leader in self.leaders():
-            leader.expire(expired)
         self.settle()
-        self.at(self.now + HOUSEKEEPING_MS, self._keep_house)
+        self.at(self.now + TIMEOUT_CHECK_MS, self._abort_timed_out)
+
+    def _expire(self) -> None:
+        self.transactions.expire(self.now)
+        for leader in self.leaders():
+            leader.expire(self.now - self.settings.producer_id_expiration_ms)
+        self.at(self.now + EXPIRY_CHECK_MS, self._expire)
 
     def new_id(self) -> str:
         """A name that nobody has."""

@@ -28,7 +28,7 @@ from kafka_eos.group_coordinator import (
 )
 from kafka_eos.protocol import Buffer, Codec, Message
 from kafka_eos.record_batch import Record, RecordBatch
-from kafka_eos.server.partitions import Appended, Leader
+from kafka_eos.server.partitions import Appended, Leader, Ticket
 
 OFFSET_KEY, GROUP_KEY = 1, 2
 OFFSET_VALUE_VERSION = GROUP_VALUE_VERSION = 3
@@ -518,12 +518,12 @@ class Groups:
         name: str,
         offsets: Sequence[tuple[str, int, CommittedOffset]],
         producer: tuple[int, int],
-        version: int,
+        ticket: Ticket,
     ) -> Appended:
         """Write offsets that count once the transaction of a producer id and epoch commits."""
         partition = self.cluster.offsets_partition(name)
         records = self._offset_records(name, offsets)
-        written = partition.append_records(records, self.cluster.now, *producer, version=version)
+        written = partition.append_records(records, self.cluster.now, *producer, ticket)
         if written.error is ErrorCode.NONE:
             group = self.known.get(name)
             if group is None:

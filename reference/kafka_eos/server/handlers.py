@@ -742,17 +742,15 @@ def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
     row = request.row
     name, producer = row["GroupId"], (row["ProducerId"], row["ProducerEpoch"])
     error = _group_error(cluster, request, name)
-    partition = cluster.offsets_partition(name)
-    version = request.transaction_version
+    partition, ticket = cluster.offsets_partition(name), None
     if error is ErrorCode.NONE:
         error, ticket = _ticket_for(cluster, request, partition, *producer)
-        del ticket  # the append that follows in this step finds the same guard
     asked = {"GroupId": name, "MemberId": row.get("MemberId", ""), "GroupInstanceId": row.get("GroupInstanceId")}
     if error is ErrorCode.NONE:
         error = cluster.groups.commit_error(asked, transactional=True, generation=row.get("GenerationId", -1))
     offsets, errors = _offsets(cluster, row["Topics"], lambda topic: topic["Name"])
-    if error is ErrorCode.NONE and offsets:
-        error = cluster.groups.commit_in_transaction(name, offsets, producer, version).error
+    if ticket is not None and error is ErrorCode.NONE and offsets:
+        error = cluster.groups.commit_in_transaction(name, offsets, producer, ticket).error
         cluster.wake(partition)
 
     def answer(topic: str, part: Message) -> Message:

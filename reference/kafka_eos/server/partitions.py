@@ -287,33 +287,34 @@ class Leader:
         return Appended(ErrorCode.NONE, offset)
 
     def append_records(
-        self, records: Iterable[Record], now: int, producer_id: int = NO_PRODUCER_ID, epoch: int = -1, version: int = 1
+        self,
+        records: Iterable[Record],
+        now: int,
+        producer_id: int = NO_PRODUCER_ID,
+        epoch: int = -1,
+        ticket: Ticket | None = None,
     ) -> Appended:
-        """Append a coordinator's records; with a producer id they are part of its transaction.
+        """Append a coordinator's records; with a producer id, an epoch and a ticket they are part of a transaction.
 
         Kafka: CoordinatorPartitionWriter, TransactionStateManager.appendTransactionToLog
         """
-        transactional = producer_id != NO_PRODUCER_ID
         given = [replace(record, offset_delta=delta) for delta, record in enumerate(records)]
         offset = self.log_end_offset
         sent = Batch(producer_id=producer_id, epoch=epoch, sequence=NO_SEQUENCE, count=len(given))
-        ticket = None
-        if transactional:
-            ticket = Ticket(version, self._guarded(producer_id).guard)
-            if (error := self.append_error(sent, ticket, from_client=False)) is not ErrorCode.NONE:
-                return Appended(error)
+        if ticket is not None and (error := self.append_error(sent, ticket, from_client=False)) is not ErrorCode.NONE:
+            return Appended(error)
         batch = build_batch(
             given,
             base_offset=offset,
             partition_leader_epoch=self.leader_epoch,
             base_timestamp=now,
-            is_transactional=transactional,
+            is_transactional=ticket is not None,
             producer_id=producer_id,
             producer_epoch=epoch,
         )
         self.store.append(batch.encode(), offset, now)
         self._note(replace(sent, producer_id=NO_PRODUCER_ID), None, offset)
-        if transactional:
+        if ticket is not None:
             self._note_transactional(sent, ticket, offset)
             self._saw(producer_id, now)
         return Appended(ErrorCode.NONE, offset)
@@ -449,7 +450,15 @@ class Leader:
         self._guards = {
             producer_id: TransactionalLog(guard=known.guard + 1) for producer_id, known in self._guards.items()
         }
-        self.epochs.append((self.leader_epoch + 1, self.log_end_offset))
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        """A leader epoch in which nothing was written is replaced by the next one.
+
+        Kafka: LeaderEpochFileCache.assign
+        """
+        before = [(epoch, start) for epoch, start in self.epochs if start < self.log_end_offset]
+        self.epochs = [*before, (self.leader_epoch + 1, self.log_end_offset)]
         self.store.epochs(self.epochs)
 
     def recover(self, batches: Iterable[RecordBatch]) -> None:
@@ -479,5 +488,4 @@ class Leader:
                 self._note_transactional(replace(sent, producer_id=batch.producer_id), ticket, offset)
                 self._replicate()
             self._saw(batch.producer_id, batch.max_timestamp)
-        self.epochs.append((self.leader_epoch + 1, self.log_end_offset))
-        self.store.epochs(self.epochs)
+        self._begin_epoch()

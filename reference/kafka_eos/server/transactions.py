@@ -152,6 +152,7 @@ class Coordinators:
     machine: type[TransactionCoordinator] = ServedCoordinator
     known: dict[str, TransactionalId] = field(default_factory=dict)
     _unfinished: dict[str, None] = field(default_factory=dict)
+    _open: dict[str, None] = field(default_factory=dict)
 
     def _constants(self) -> Constants:
         nothing: frozenset[int] = frozenset()
@@ -225,10 +226,9 @@ class Coordinators:
 
     def time_out(self, now: int) -> None:
         """Begin to abort the transactions that have been open for too long."""
-        for transactional in list(self.known.values()):
-            metadata = transactional.machine.metadata
+        for transactional in [self.known[name] for name in self._open]:
             too_long = transactional.start_ms + transactional.timeout_ms < now
-            if metadata.state is ONGOING and metadata.pending is None and too_long:
+            if too_long and transactional.machine.metadata.pending is None:
                 self.time_out_now(transactional, now)
 
     def time_out_now(self, transactional: TransactionalId, now: int) -> None:
@@ -249,7 +249,7 @@ class Coordinators:
         for transactional in self.known.values():
             if leads(transactional.name):
                 transactional.machine = transactional.machine.failover(0)
-                self._unfinished[transactional.name] = None
+                self._sort(transactional)
 
     def work(self, now: int) -> None:
         """Go on with what clients do not wait for: fences, markers, completions."""
@@ -298,9 +298,17 @@ class Coordinators:
             after = after.append_is_replicated()
             self.known[transactional.name] = transactional
         transactional.machine = after
-        if after.metadata.state in PREPARED_STATES:
-            self._unfinished[transactional.name] = None
+        self._sort(transactional)
         return after.answer
+
+    def _sort(self, transactional: TransactionalId) -> None:
+        """Put it with those that are open, or with those that are not finished."""
+        if transactional.state is ONGOING:
+            self._open[transactional.name] = None
+        else:
+            self._open.pop(transactional.name, None)
+        if transactional.state in PREPARED_STATES:
+            self._unfinished[transactional.name] = None
 
     def _write(self, transactional: TransactionalId, appending: Appending, now: int) -> None:
         record = appending.record
@@ -347,9 +355,9 @@ class Coordinators:
                 if value is None:
                     self.known.pop(name, None)
                     continue
-                transactional = self._loaded(name, value)
-                self.known[name] = transactional
-                self._unfinished[name] = None
+                self.known[name] = self._loaded(name, value)
+        for transactional in self.known.values():
+            self._sort(transactional)
 
     def _loaded(self, name: str, value: TransactionLogValue) -> TransactionalId:
         machine = self.machine.initial(self._constants())

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_eos.protocol import Message
+from kafka_eos.record_batch import Record, build_batch
 from kafka_eos.server import handlers
 from kafka_eos.server.cluster import Cluster, Limits
 from kafka_eos.server.network import Server, bind
@@ -209,12 +210,18 @@ def test_a_connection_of_which_nothing_is_heard_is_closed() -> None:
 def test_a_peer_that_reads_nothing_is_not_worked_for() -> None:
     async def test(running: Running) -> None:
         client = await running.connect()
-        data = CODEC.write_request("ApiVersions", 3, 1, "test", {})
-        for _ in range(40):
-            client.writer.write((struct.pack(">i", len(data)) + data) * 1_000)
-            await asyncio.sleep(0.005)
+        await client.ask("Metadata", 9, Topics=[{"Name": "t"}])
+        batch = build_batch([Record(value=b"x" * 1_000_000)]).encode()
+        data = [{"Name": "t", "PartitionData": [{"Index": 0, "Records": batch}]}]
+        await client.ask("Produce", 9, Acks=-1, TopicData=data)
+        part = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 2_000_000}
+        for _ in range(100):
+            client.send("Fetch", 12, MaxWaitMs=0, MinBytes=1, Topics=[{"Topic": "t", "Partitions": [part]}])
+        await client.writer.drain()
         await running.is_served()
-        assert sum(connection.is_full for connection in running.server.connections) == 1
+        full = [connection for connection in running.server.connections if connection.is_full]
+        assert len(full) == 1
+        assert running.server.waiting_bytes > 0  # the rest of its requests
         client.writer.transport.abort()
 
     serve(test)

@@ -103,7 +103,7 @@ def test_a_transactional_id_is_forgotten_when_it_is_not_used(make: Make) -> None
     wire = make(settings=Settings(transactions=TransactionSettings(id_expiration_ms=1_000)))
     wire.init()
     assert wire.ask("DescribeTransactions", 0, TransactionalIds=["x"])["TransactionStates"][0]["ErrorCode"] == E.NONE
-    wire.wait(2_000)
+    wire.wait(12_000)
     [state] = wire.ask("DescribeTransactions", 0, TransactionalIds=["x"])["TransactionStates"]
     assert state["ErrorCode"] == E.TRANSACTIONAL_ID_NOT_FOUND
 
