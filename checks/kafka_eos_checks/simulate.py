@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,12 @@ from kafka_eos.producer_history import PARTITION, TOPIC, history, value_name
 from kafka_eos.record_batch import Record, build_batch
 from kafka_eos.replicated_log import ReplicaLog
 from kafka_eos.simulator import Simulation
+from kafka_eos_checks import simulate_mirror, simulate_payment, simulate_transfer, simulate_word_count
 from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.named_failures import NAMED_FAILURES
 from kafka_eos_checks.paths import build_folder
+from kafka_eos_checks.schedules import EVERY_STEP, Scenario, first_step, run_scenarios
 from kafka_eos_checks.simulate_transactions import (
     MOST_PARTITIONS,
     TransactionsPlan,
@@ -25,7 +27,6 @@ from kafka_eos_checks.simulate_transactions import (
     simulate_transactions,
     write_transactions,
 )
-from kafka_eos_checks.simulate_word_count import EVERY_STEP, first_step, run_word_count
 
 # What goes wrong in a run, and how often beside an ordinary action's weight of 10. A model's constants decide whether
 # RestartProducer, ExpireProducer, TakeSnapshot and ElectUncleanLeader can happen at all.
@@ -52,6 +53,8 @@ EPILOG = """examples:
   kafka-eos simulate transactions --scenario late-end --transaction-version 2 --out build/cured
   kafka-eos simulate word-count --crash-at every-step
   kafka-eos simulate word-count --crash-at 12 --mutant NoGenerationCheck
+  kafka-eos simulate transfer
+  kafka-eos simulate payment --mutant KeyOfAttempt
 """
 
 
@@ -155,7 +158,14 @@ def write_recording(simulated: Simulated, folder: Path) -> None:
 
 
 DEFAULTS, TRANSACTIONS_DEFAULTS = Plan(seed=0), TransactionsPlan(seed=0)
-PRODUCER, TRANSACTIONS, WORD_COUNT = "producer", "transactions", "word-count"
+PRODUCER, TRANSACTIONS = "producer", "transactions"
+# Applications of which every schedule is tried: what there is to try, without a protection if a mutant is named.
+APPLICATIONS: dict[str, Callable[[str], Sequence[Scenario]]] = {
+    "word-count": simulate_word_count.scenarios,
+    "transfer": simulate_transfer.scenarios,
+    "payment": simulate_payment.scenarios,
+    "mirror": simulate_mirror.scenarios,
+}
 # Options of one machine alone, by their names in the namespace.
 OWN = {
     PRODUCER: ("values", "replicas"),
@@ -168,7 +178,7 @@ OWN = {
         "repeats",
         "scenario",
     ),
-    WORD_COUNT: ("crash_at",),
+    **dict.fromkeys(APPLICATIONS, ("crash_at",)),
 }
 WRITTEN = ("steps", "out")  # what only a run that is written as a recording has
 DRAWN = ("steps", "mutant", "repeats", *OWN[TRANSACTIONS][:3])  # what a scenario leaves no choice of
@@ -189,7 +199,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         nargs="?",
         default=PRODUCER,
         choices=tuple(OWN),
-        help="the idempotent producer (default), transactions, or an application that counts words",
+        help="the idempotent producer (default), transactions, or an application",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the random choices (default 0)")
     parser.add_argument("--steps", type=int, help=f"steps with faults (default {DEFAULTS.steps})")
@@ -233,13 +243,13 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         action=argparse.BooleanOptionalAction,
         help="the network repeats requests and markers (default in version 2, which withstands it)",
     )
-    counting = parser.add_argument_group(WORD_COUNT)
-    counting.add_argument(
+    applications = parser.add_argument_group(", ".join(APPLICATIONS))
+    applications.add_argument(
         "--crash-at",
         type=first_step,
         metavar="STEP",
         help=f"{EVERY_STEP} (default), or the number of the step before which the first fault comes; "
-        "exits with 1 where a count is wrong, with --mutant where none is",
+        "exits with 1 where a schedule is wrong that may not be, with --mutant where none is",
     )
     parser.set_defaults(run=run)
 
@@ -252,11 +262,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the subcommand."""
     folder = arguments.out or build_folder() / "simulated"
     try:
-        for other in OWN.keys() - {arguments.machine}:
-            _refuse(arguments, OWN[other], f"belongs to 'kafka-eos simulate {other}'")
-        if arguments.machine == WORD_COUNT:
-            _refuse(arguments, WRITTEN, "is not for word-count, in which every schedule is tried")
-            return run_word_count(arguments.mutant or "", arguments.crash_at or 0)
+        for other, names in OWN.items():
+            foreign = tuple(name for name in names if name not in OWN[arguments.machine])
+            _refuse(arguments, foreign, f"belongs to 'kafka-eos simulate {other}'")
+        if arguments.machine in APPLICATIONS:
+            _refuse(arguments, WRITTEN, f"is not for {arguments.machine}, in which every schedule is tried")
+            return run_scenarios(APPLICATIONS[arguments.machine](arguments.mutant or ""), arguments.crash_at or 0)
         if arguments.scenario is not None:
             _refuse(arguments, DRAWN, "is not for a scenario, in which nothing is drawn")
         faults = {name: float(weight) for name, _, weight in (fault.partition("=") for fault in arguments.fault)}
