@@ -265,7 +265,13 @@ class Application(Client):
         To the end of the log and not just to the last stable offset: behind the open transaction of a former owner
         there may be outputs that are committed (KAFKA-10167).
         """
-        settings = {"bootstrap.servers": self.task.bootstrap, "group.id": self.task.group, "enable.partition.eof": True}
+        settings = {
+            "bootstrap.servers": self.task.bootstrap,
+            "client.id": self.task.client,
+            "group.id": self.task.group,  # asked for by the library; nothing is committed
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
         place = self.kafka.TopicPartition(self.task.topic, partition, 0)
         unstable = self.kafka.Consumer(settings | {"isolation.level": "read_uncommitted"})
         end = unstable.get_watermark_offsets(place, _CALL_SECONDS)[1]

@@ -145,7 +145,8 @@ class Proxy:
         for route in self._routes:
 
             async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to: Route = route) -> None:
-                await self._serve(to, reader, writer)
+                with suppress(asyncio.CancelledError):  # when the proxy closes; Python 3.11 prints it otherwise
+                    await self._serve(to, reader, writer)
 
             server = await asyncio.start_server(serve, HOST, route.listen)
             self._servers.append(server)

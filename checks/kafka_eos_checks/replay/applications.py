@@ -311,7 +311,7 @@ class Input:
         attempts = self.processed.attempts()
         asked = self.told.commits.get((self.name, covering.offset or 0), set())
         here = (self.name[1], self.offset)
-        behind = f"{self}: offset {covering.offset} was committed"
+        behind = f"group {self.name[0]!r} committed offset {covering.offset}"
         if not self.processed.given and not attempts:
             yield self._finding(SKIPPED, here, f"{behind}, and no member was given it")
         elif not attempts:
