@@ -1,0 +1,222 @@
+"""Each rule over applications finds what a mutated application or group does, at its place, and owns to its limits."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos.application_history import GROUP, INPUTS, OUTPUTS
+from kafka_eos.consumer_offsets import TOPIC as OFFSETS
+from kafka_eos.history import Event
+from kafka_eos_checks.models import Registry
+from kafka_eos_checks.replay.applications import (
+    APPLICATION_RULES,
+    FENCED_GENERATION,
+    INPUT_RULES,
+    OFFSET_ALONE,
+    OUTPUT_ALONE,
+    SKIPPED,
+    TWICE,
+    judge_generations,
+    listen,
+)
+from kafka_eos_checks.replay.findings import Finding
+from kafka_eos_checks.replay.histories import join
+from kafka_eos_checks.replay.splits import PartitionLog, find_logs
+from kafka_eos_checks.simulate_applications import (
+    ApplicationPlan,
+    SimulatedApplication,
+    simulate_application,
+    write_application,
+)
+
+REGISTRY = Registry()
+RIGHT = ApplicationPlan(seed=1)
+
+
+def judged(
+    simulated: SimulatedApplication, folder: Path, keep: Callable[[PartitionLog], bool] = lambda _: True
+) -> tuple[list[Finding], dict[str, int]]:
+    """What the rules over applications find, and how much each does not know."""
+    write_application(simulated, folder)
+    logs = [log for log in find_logs(folder / "brokers") if keep(log)]
+    result = join(simulated.events, logs)
+    findings = [finding for finding in result.findings if finding.rule in APPLICATION_RULES]
+    return findings, {rule: int(result.figures[rule]["unknown"]) for rule in APPLICATION_RULES}
+
+
+def first(rule: str, mutant: str, folder: Path) -> tuple[Finding, SimulatedApplication]:
+    """The first finding of a rule in runs of a mutant, with its run."""
+    for seed in range(60):
+        simulated = simulate_application(ApplicationPlan(seed=seed, mutant=mutant), REGISTRY)
+        for finding in judged(simulated, folder / str(seed))[0]:
+            if finding.rule == rule:
+                return finding, simulated
+    raise AssertionError(f"{mutant} shows no {rule!r}")
+
+
+def told(events: Sequence[Event], action: str, phase: str = "invoke") -> list[Event]:
+    return [event for event in events if (event.action, event.phase) == (action, phase)]
+
+
+def test_an_input_that_is_skipped_is_found_where_it_is_and_its_transaction_was_aborted(tmp_path: Path) -> None:
+    finding, simulated = first(SKIPPED, "NoSeekAfterAbort", tmp_path)
+    place = [finding.topic, finding.partition, finding.offset]
+    sent = [event for event in told(simulated.events, "Send") if event.detail["input"] == place]
+    ended = {(e.process, e.detail["transaction"]) for e in told(simulated.events, "AbortTransaction", "ok")}
+    assert finding.topic == INPUTS
+    assert {(event.process, event.detail["transaction"]) for event in sent} <= ended
+    assert "which did not commit" in finding.evidence
+
+
+def test_an_input_that_is_processed_twice_is_found_at_its_second_output(tmp_path: Path) -> None:
+    finding, simulated = first(TWICE, "GenerationCheckedAtMarker", tmp_path)
+    log = simulated.logs[OUTPUTS, finding.partition]
+    value = log[finding.offset or 0].records()[0].value
+    earlier = [batch for batch in log[: finding.offset] if not batch.is_control and batch.records()[0].value == value]
+    assert finding.topic == OUTPUTS
+    assert earlier
+    assert f"{OUTPUTS}-{finding.partition} offset {earlier[-1].base_offset}" in finding.evidence
+
+
+def test_an_output_without_its_offset_is_found_where_it_is_once_for_its_transaction(tmp_path: Path) -> None:
+    finding, simulated = first(OUTPUT_ALONE, "OffsetWithoutPlusOne", tmp_path)
+    assert finding.topic == OUTPUTS
+    found = [each for each in judged(simulated, tmp_path / "again")[0] if each.rule == OUTPUT_ALONE]
+    commits = {(e.process, e.detail["transaction"]) for e in told(simulated.events, "CommitTransaction", "ok")}
+    assert 0 < len(found) <= len(commits)
+
+
+def test_an_offset_without_its_output_is_found_at_its_input(tmp_path: Path) -> None:
+    finding, _ = first(OFFSET_ALONE, "NeverFenced", tmp_path)
+    assert finding.topic == INPUTS
+    assert "in the transaction of its output, and no output of it appears" in finding.evidence
+
+
+def test_a_commit_of_a_fenced_generation_is_found_at_its_answer(tmp_path: Path) -> None:
+    finding, simulated = first(FENCED_GENERATION, "NoGenerationCheck", tmp_path)
+    number = int(finding.evidence.removeprefix("event ").partition(":")[0])
+    answer = simulated.events[number]
+    assert (answer.action, answer.phase, answer.partition) == ("TxnOffsetCommit", "ok", finding.partition)
+    later = [e.generation or 0 for e in simulated.events[:number] if e.action == "JoinGroup"]
+    assert (answer.generation or 0) < max(later)
+
+
+@pytest.mark.parametrize("model", ["ConsumeTransformProduceTwoInputs", "ConsumeTransformProduceVersion1"])
+def test_the_reference_is_exact_and_everything_about_it_is_known(model: str, tmp_path: Path) -> None:
+    for seed in range(10):
+        found = judged(simulate_application(replace(RIGHT, seed=seed, model=model), REGISTRY), tmp_path / str(seed))
+        assert found == ([], dict.fromkeys(APPLICATION_RULES, 0))
+
+
+def without(simulated: SimulatedApplication, **changes: Any) -> SimulatedApplication:
+    return replace(simulated, **changes)
+
+
+def test_without_the_logs_of_the_outputs_nothing_is_known(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    found, unknown = judged(simulated, tmp_path, lambda log: log.topic != OUTPUTS)
+    inputs = sum(len(own) for own in listen(simulated.events).inputs.values())
+    assert found == []
+    assert {unknown[rule] for rule in INPUT_RULES} == {inputs}
+
+
+def test_without_the_logs_of_offsets_only_what_is_processed_twice_is_known(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    found, unknown = judged(simulated, tmp_path, lambda log: log.topic != OFFSETS)
+    assert found == []
+    assert unknown[TWICE] == 0
+    assert min(unknown[rule] for rule in INPUT_RULES[1:]) > 0
+
+
+def test_an_open_transaction_may_still_be_committed(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    cut = {
+        place: log[: max(n for n, batch in enumerate(log) if batch.is_control)] if place[0] == OUTPUTS else log
+        for place, log in simulated.logs.items()
+    }
+    found, unknown = judged(without(simulated, logs=cut), tmp_path)
+    assert found == []
+    assert unknown[TWICE] > 0
+
+
+def test_an_input_of_which_nothing_was_sent_may_be_one_that_the_application_ignores(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    ignored = told(simulated.events, "Send")[0].detail["input"]
+    value = told(simulated.events, "Send")[0].detail["value"]
+    events = [event for event in simulated.events if event.detail.get("value") != value]
+    found, unknown = judged(without(simulated, events=events), tmp_path)
+    assert ignored[0] == INPUTS
+    assert found == []
+    assert (unknown[SKIPPED], unknown[OFFSET_ALONE], unknown[TWICE], unknown[OUTPUT_ALONE]) == (1, 1, 0, 0)
+
+
+def test_an_input_that_no_member_was_ever_given_is_skipped(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    gone = [INPUTS, 0, 1]
+
+    def about(event: Event) -> bool:
+        polled = event.action == "Poll" and [event.topic, event.partition, event.offset] == gone
+        return polled or (event.action == "Send" and event.detail.get("input") == gone)
+
+    events = [event for event in simulated.events if not about(event)]
+    found, _ = judged(without(simulated, events=events), tmp_path)
+    assert [(finding.rule, finding.offset) for finding in found] == [(SKIPPED, 1)]
+    assert "no member was given it" in found[0].evidence
+
+
+def test_what_was_never_committed_is_no_ones_to_be_found_skipped(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    own = {place: log for place, log in simulated.logs.items() if place[0] != OFFSETS} | {(OFFSETS, 0): []}
+    events = [event for event in simulated.events if event.action not in {"Send", "CommitTransaction"}]
+    assert judged(without(simulated, logs=own, events=events), tmp_path)[0] == []
+
+
+def test_an_output_may_name_its_input_by_having_its_content() -> None:
+    def event(action: str, phase: str, **columns: Any) -> Event:
+        return Event(run="r", process="a", action=action, phase=phase, **columns)
+
+    poll = event("Poll", "ok", topic="in", partition=0, offset=4, group="g", detail={"value": "x"})
+    sent = event("Send", "invoke", topic="out", partition=0, detail={"value": "x", "transaction": 1})
+    other = event("Send", "invoke", topic="out", partition=0, detail={"value": "y", "transaction": 1})
+    told = listen([poll, sent, other])
+    assert told.owners == {("out", "x"): {(("g", ("in", 0)), 4)}}
+    assert listen([sent]).owners == {}, "its process belongs to no group"
+
+
+def generation(action: str, phase: str, number: int | None, request: int = 0, order: int = 0) -> Event:
+    detail = {"request": request, "committed_offset": 3}
+    row: dict[str, Any] = {"run": "r", "order": order, "process": "p", "action": action, "phase": phase}
+    return Event(**row, group=GROUP, topic=INPUTS, partition=0, generation=number, detail=detail)
+
+
+@pytest.mark.parametrize(
+    ("steps", "found", "unknown"),
+    [
+        ([("JoinGroup", "ok", 1), ("OffsetCommit", "invoke", 1), ("OffsetCommit", "ok", 1)], 0, 0),
+        ([("JoinGroup", "ok", 2), ("OffsetCommit", "invoke", 1), ("OffsetCommit", "ok", 1)], 1, 0),
+        ([("JoinGroup", "ok", 2), ("OffsetCommit", "invoke", 1), ("OffsetCommit", "fail", 1)], 0, 0),
+        # the next generation began while the request was on its way, and after it was handled for all we know
+        (
+            [
+                ("JoinGroup", "ok", 1),
+                ("TxnOffsetCommit", "invoke", 1),
+                ("JoinGroup", "ok", 2),
+                ("TxnOffsetCommit", "ok", 1),
+            ],
+            0,
+            0,
+        ),
+        ([("TxnOffsetCommit", "invoke", 1), ("TxnOffsetCommit", "ok", 1)], 0, 1),
+        ([("JoinGroup", "ok", 2), ("TxnOffsetCommit", "invoke", -1), ("TxnOffsetCommit", "ok", -1)], 0, 0),
+    ],
+)
+def test_a_generation_is_fenced_only_if_the_next_had_begun_when_the_request_was_sent(
+    steps: list[tuple[str, str, int]], found: int, unknown: int
+) -> None:
+    figures: dict[str, int | float | str] = {"checked": 0, "unknown": 0}
+    events = [generation(*step, order=order) for order, step in enumerate(steps)]
+    assert len(list(judge_generations(events, figures))) == found
+    assert figures["unknown"] == unknown
