@@ -69,14 +69,14 @@ Commit == "EndTxn(commit)"
 Abort  == "EndTxn(abort)"
 Ends   == {Commit, Abort}
 
-Requests == {"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", Commit, Abort, "InitProducerId"}
-
 CoordinatorTypes == {"TRANSACTION", "GROUP"}
 
 CoordinatorOf(request) == IF request = "TxnOffsetCommit" THEN "GROUP" ELSE "TRANSACTION"
 
 Lookup(type) == IF type = "GROUP" THEN "FindCoordinator(GROUP)" ELSE "FindCoordinator(TRANSACTION)"
 Lookups == {Lookup(type) : type \in CoordinatorTypes}
+
+Requests == {"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", Commit, Abort, "InitProducerId"} \cup Lookups
 
 Calls == {"initTransactions", "beginTransaction", "send", "sendOffsetsToTransaction", "commitTransaction",
           "abortTransaction"}
@@ -175,9 +175,9 @@ Reaction(request, error) == IF error \in RetriableErrors THEN "retry" ELSE React
 
 (* The exception that calls are refused with after an error. *)
 ExceptionOf(request, error) ==
-    IF error = "PRODUCER_FENCED" THEN "ProducerFencedException"
-    ELSE IF error = "INVALID_PRODUCER_EPOCH" /\ request = "Produce" THEN "InvalidProducerEpochException"
-    ELSE IF error = "INVALID_PRODUCER_EPOCH" /\ request \notin Lookups THEN "ProducerFencedException"
+    IF request \in Lookups THEN "KafkaException"
+    ELSE IF request = "Produce" /\ error = "INVALID_PRODUCER_EPOCH" THEN "InvalidProducerEpochException"
+    ELSE IF error \in {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"} THEN "ProducerFencedException"
     ELSE "KafkaException"
 
 (* Brokers say TRANSACTION_ABORTABLE of batches and offsets only, and GROUP_AUTHORIZATION_FAILED of groups; since 2.4 *)
@@ -265,12 +265,16 @@ MayFail == faults < MaxFaults
 Due == queue \cup (IF partitions.new = {} THEN {} ELSE {"AddPartitionsToTxn"})
 
 (* Requests are sent in this order. *)
-Rank(request) == IF request \in Ends THEN 2 ELSE IF request = "InitProducerId" THEN 3 ELSE 1
+Rank(request) ==
+    IF request \in Lookups THEN 0 ELSE IF request \in Ends THEN 2 ELSE IF request = "InitProducerId" THEN 3 ELSE 1
 
 IsIncomplete(partition) == batches[partition].status # "none"
 
 (* The end of a transaction may be sent: it waits until every batch of it is complete. *)
 MaySendEnd == ~\E partition \in Partitions : IsIncomplete(partition)
+
+(* The partitions once the client takes its next request: new ones are in a request then. *)
+Taken == [partitions EXCEPT !.pending = @ \cup partitions.new, !.new = {}]
 
 (* The request is the one that the client takes next. *)
 IsNext(request) ==
@@ -283,6 +287,12 @@ SendsRequests == ~HasError
 
 (* Batches are sent when no request is in flight, nor one that can be sent waits. *)
 RequestsFirst == inFlight = "none" /\ ~\E request \in Requests : IsNext(request)
+
+(* Whoever coordinates is looked for after an error too. *)
+MayBeSent(request) == request \in Lookups \/ SendsRequests
+
+(* The client knows to whom a request goes: a lookup to anybody. *)
+KnowsReceiver(request) == request \in Lookups \/ CoordinatorOf(request) \in coordinators
 
 (* Nothing of the transaction is registered anywhere: there is nothing to end. *)
 NothingToEnd(request) == request \in Ends /\ ~client.started
@@ -322,18 +332,19 @@ Failed(exception, bumps) ==
     IF client.state = "ABORTING_TRANSACTION" THEN [client EXCEPT !.bump = @ \/ bumps]
     ELSE [client EXCEPT !.state = "ABORTABLE_ERROR", !.error = exception, !.bump = @ \/ bumps]
 
-(* Departs from Kafka: a call that waits for offsets is not told, and times out. See TellsNobodyOfOffsets. *)
+(* Departs from Kafka: whoever waits for offsets that are not sent yet is not told, and times out. See *)
+(* TellsNobodyOfOffsets.                                                                               *)
 
-(* The call after a fatal error. *)
-CallAfterFatal == Finished("failed")
+(* The call after an answer with a fatal error. *)
+CallAfterFatal(request) == Finished("failed")
 
 (* The client after a fatal error: it sends nothing more, and every answer is lost on it. *)
-BecomesFatal(exception) ==
+BecomesFatal(request, exception) ==
     /\ client' = [client EXCEPT !.state = "FATAL_ERROR", !.error = exception]
     /\ batches' = [partition \in Partitions |-> NoBatch]
     /\ queue' = {}
     /\ inFlight' = "none"
-    /\ call' = CallAfterFatal
+    /\ call' = CallAfterFatal(request)
     /\ UNCHANGED <<partitions, sequences, coordinators, cluster>>
 
 (* The client after a transaction: it asks for another epoch, has got one, or goes on with the old one. *)
@@ -443,18 +454,20 @@ EndCall ==
 
 (* The client asks who coordinates what its next request is about. *)
 FindCoordinator(type) ==
-    /\ SendsRequests /\ type \notin coordinators
-    /\ \E request \in Requests : IsNext(request) /\ ~NothingToEnd(request) /\ CoordinatorOf(request) = type
+    /\ SendsRequests
+    /\ \E request \in Requests :
+        IsNext(request) /\ ~NothingToEnd(request) /\ ~KnowsReceiver(request) /\ CoordinatorOf(request) = type
     /\ inFlight' = Lookup(type)
-    /\ UNCHANGED <<client, partitions, sequences, batches, queue, coordinators, call, cluster, seen, faults>>
+    /\ queue' = Due
+    /\ partitions' = Taken
+    /\ UNCHANGED <<client, sequences, batches, coordinators, call, cluster, seen, faults>>
 
 (* The client sends its next request. *)
 SendRequest(request) ==
-    /\ SendsRequests /\ IsNext(request) /\ ~NothingToEnd(request) /\ CoordinatorOf(request) \in coordinators
+    /\ MayBeSent(request) /\ IsNext(request) /\ ~NothingToEnd(request) /\ KnowsReceiver(request)
     /\ inFlight' = request
-    /\ queue' = queue \ {request}
-    /\ partitions' = IF request = "AddPartitionsToTxn"
-                     THEN [partitions EXCEPT !.pending = @ \cup partitions.new, !.new = {}] ELSE partitions
+    /\ queue' = Due \ {request}
+    /\ partitions' = Taken
     /\ seen' = IF request \in Ends THEN [seen EXCEPT !.ends = @ \cup {request}] ELSE seen
     /\ UNCHANGED <<client, sequences, batches, coordinators, call, cluster, faults>>
 
@@ -470,9 +483,9 @@ SkipEnd(request) ==
 
 (* The next request fails because of an error before it. *)
 TerminateRequest(request) ==
-    /\ ~SendsRequests /\ IsNext(request)
-    /\ queue' = queue \ {request}
-    /\ partitions' = IF request = "AddPartitionsToTxn" THEN [partitions EXCEPT !.new = {}] ELSE partitions
+    /\ ~MayBeSent(request) /\ IsNext(request)
+    /\ queue' = Due \ {request}
+    /\ partitions' = Taken
     /\ call' = FinishedBy(request, "failed")
     /\ UNCHANGED <<client, sequences, batches, inFlight, coordinators, cluster, seen, faults>>
 
@@ -576,11 +589,11 @@ Answers(request, error, reactions) ==
     /\ request # "none" /\ MayAnswer(request, error) /\ Reaction(request, error) \in reactions
     /\ MayFail /\ faults' = faults + 1
 
-(* A lookup is asked for again as long as somebody needs it. *)
-SendsAgain(forgets) ==
+(* The request waits to be sent again, perhaps after a lookup. *)
+SendsAgain(looksUp) ==
     /\ inFlight' = "none"
-    /\ queue' = IF inFlight \in Lookups THEN queue ELSE queue \cup {inFlight}
-    /\ coordinators' = IF forgets THEN coordinators \ {CoordinatorOf(inFlight)} ELSE coordinators
+    /\ queue' = queue \cup {inFlight} \cup (IF looksUp THEN {Lookup(CoordinatorOf(inFlight))} ELSE {})
+    /\ coordinators' = IF looksUp THEN coordinators \ {CoordinatorOf(inFlight)} ELSE coordinators
     /\ UNCHANGED <<client, partitions, sequences, batches, call, cluster, seen>>
 
 (* A broker answers with an error that goes by: the client sends the same request again. *)
@@ -604,11 +617,10 @@ FailTransaction(error) ==
     /\ Answers(inFlight, error, {"abortable", "abortable with a bump"}) /\ ~CannotGoOn(inFlight, error)
     /\ inFlight' = "none"
     /\ client' = Failed(ExceptionOf(inFlight, error), BumpsByItself /\ BumpsFor(inFlight, error))
-    /\ partitions' = IF inFlight = "AddPartitionsToTxn" THEN [partitions EXCEPT !.pending = {}] ELSE partitions
     /\ call' = FinishedBy(inFlight, "failed")
     /\ seen' = [seen EXCEPT !.failed = @ \/ inFlight \notin Ends, !.ends = @ \ {inFlight},
                             !.fenced = @ \/ Fences(inFlight, error)]
-    /\ UNCHANGED <<sequences, batches, queue, coordinators, cluster>>
+    /\ UNCHANGED <<partitions, sequences, batches, queue, coordinators, cluster>>
 
 (* The coordinator refuses the client's principal. *)
 RefuseInitialization(error) ==
@@ -622,7 +634,7 @@ RefuseInitialization(error) ==
 FailProducer(error) ==
     /\ \/ Answers(inFlight, error, {"fatal"})
        \/ Answers(inFlight, error, {"abortable with a bump"}) /\ CannotGoOn(inFlight, error)
-    /\ BecomesFatal(ExceptionOf(inFlight, error))
+    /\ BecomesFatal(inFlight, ExceptionOf(inFlight, error))
     /\ seen' = [seen EXCEPT !.fenced = @ \/ Fences(inFlight, error)]
 
 (* A leader answers with an error that goes by: the batch is to be sent again. *)
@@ -634,16 +646,23 @@ RetryBatch(partition, error) ==
 (* What becomes of a batch is unknown if the client has given it up, or an earlier copy of it may be on its way. *)
 IsUnknown(batch, expired) == batch.retried \/ (expired /\ batch.status = "in flight")
 
+(* The sequences after a batch has failed: that of a batch that was refused is taken again. *)
+SequencesAfter(partition, expired) ==
+    IF expired \/ sequences[partition].identity # batches[partition].identity THEN sequences
+    ELSE [sequences EXCEPT ![partition].next = batches[partition].sequence]
+
 FailsBatch(partition, exception, expired, fences) ==
     LET batch == batches[partition]
         bumps == BumpsAfter(batch, expired)
     IN
     /\ client' = Failed(exception, bumps)
     /\ batches' = [batches EXCEPT ![partition] = NoBatch]
+    /\ sequences' = SequencesAfter(partition, expired)
     /\ queue' = QueueAfter(bumps)
     /\ seen' = [seen EXCEPT !.failed = TRUE, !.fenced = @ \/ fences,
-                            !.unknown = IF IsUnknown(batch, expired) THEN batch.identity ELSE @]
-    /\ UNCHANGED <<partitions, sequences, inFlight, coordinators, call, cluster>>
+                            !.unknown = IF IsUnknown(batch, expired) THEN batch.identity ELSE @,
+                            !.last[partition].sequence = IF expired THEN @ ELSE batch.sequence - 1]
+    /\ UNCHANGED <<partitions, inFlight, coordinators, call, cluster>>
 
 (* A leader refuses a batch with an error that an abort makes good. *)
 FailBatch(partition, error) ==
@@ -653,7 +672,7 @@ FailBatch(partition, error) ==
 (* A leader refuses a batch with an error that ends the producer. *)
 FailProducerByBatch(partition, error) ==
     /\ batches[partition].status = "in flight" /\ Answers("Produce", error, {"fatal"})
-    /\ BecomesFatal(ExceptionOf("Produce", error))
+    /\ BecomesFatal("Produce", ExceptionOf("Produce", error))
     /\ seen' = [seen EXCEPT !.fenced = @ \/ Fences("Produce", error)]
 
 (* A batch that is given up after a retry leaves a hole in the sequences, which only another epoch closes. *)
@@ -664,7 +683,7 @@ ExpireBatch(partition) ==
     /\ IsIncomplete(partition) /\ MayFail
     /\ faults' = faults + 1
     /\ IF EndsByHole(partition)
-       THEN BecomesFatal("KafkaException") /\ UNCHANGED seen
+       THEN BecomesFatal("Produce", "KafkaException") /\ UNCHANGED seen
        ELSE FailsBatch(partition, "KafkaException", TRUE, FALSE)
 
 (***************************************************************************)

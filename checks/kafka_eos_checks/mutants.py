@@ -879,9 +879,9 @@ def given_before_revoked(state: ConsumeTransformProduce, partition: str, member:
     return True
 
 
-def position_of_lost_is_kept(state: ConsumeTransformProduce, instance: str, partition: str) -> bool:
-    """For ``keeps_position``: an instance that was removed goes on where it was."""
-    return partition in state.processes[instance].assigned
+def position_of_lost_is_kept(state: ConsumeTransformProduce, instance: str) -> bool:
+    """For ``keeps_positions``: an instance that was removed goes on where it was."""
+    return True
 
 
 def no_require_stable(state: ConsumeTransformProduce, partition: str) -> ErrorCode:
@@ -1065,9 +1065,11 @@ def asks_for_no_bump_while_aborting(producer: TransactionalProducer, bumps: bool
     return producer.queue
 
 
-def tells_nobody_of_offsets(producer: TransactionalProducer) -> Call:
-    """For ``call_after_fatal``: what Kafka does: whoever waits for offsets is not told."""
-    return producer.call if producer.call.operation == SEND_OFFSETS else producer.finished(FAILED)
+def tells_nobody_of_offsets(producer: TransactionalProducer, request: str) -> Call:
+    """For ``call_after_fatal``: what Kafka does: whoever waits for offsets is told by the answer to them only."""
+    if producer.call.operation == SEND_OFFSETS:
+        return producer.finished_by(request, FAILED)
+    return producer.finished(FAILED)
 
 
 def end_keeps_epoch(producer: TransactionalProducer, bumped: bool) -> ProducerClient:

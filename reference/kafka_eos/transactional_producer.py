@@ -69,13 +69,13 @@ LEGAL_TRANSITIONS = frozenset((before, after) for after, befores in _PREDECESSOR
 ADD_PARTITIONS, ADD_OFFSETS, COMMIT_OFFSETS = "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit"
 COMMIT, ABORT, INIT_PRODUCER_ID = "EndTxn(commit)", "EndTxn(abort)", "InitProducerId"
 ENDS = frozenset({COMMIT, ABORT})
-REQUESTS = (ADD_OFFSETS, ADD_PARTITIONS, ABORT, COMMIT, INIT_PRODUCER_ID, COMMIT_OFFSETS)
 PRODUCE = "Produce"
 
 TRANSACTION, GROUP = "TRANSACTION", "GROUP"
 LOOKUPS: Mapping[str, str] = MappingProxyType(
     {TRANSACTION: "FindCoordinator(TRANSACTION)", GROUP: "FindCoordinator(GROUP)"}
 )
+REQUESTS = (ADD_PARTITIONS, ADD_OFFSETS, COMMIT_OFFSETS, COMMIT, ABORT, INIT_PRODUCER_ID, *LOOKUPS.values())
 
 INIT, BEGIN, SEND = "initTransactions", "beginTransaction", "send"
 SEND_OFFSETS, COMMIT_CALL, ABORT_CALL = "sendOffsetsToTransaction", "commitTransaction", "abortTransaction"
@@ -424,13 +424,11 @@ class TransactionalProducer:
 
     def exception_of(self, request: str, error: str) -> str:
         """The exception that calls are refused with after an error."""
-        if error == "PRODUCER_FENCED":
-            return FENCED_EXCEPTION
-        if error == "INVALID_PRODUCER_EPOCH" and request == PRODUCE:
+        if request in LOOKUPS.values():
+            return KAFKA_EXCEPTION
+        if request == PRODUCE and error == "INVALID_PRODUCER_EPOCH":
             return INVALID_EPOCH_EXCEPTION
-        if error == "INVALID_PRODUCER_EPOCH" and request not in LOOKUPS.values():
-            return FENCED_EXCEPTION
-        return KAFKA_EXCEPTION
+        return FENCED_EXCEPTION if error in {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"} else KAFKA_EXCEPTION
 
     def may_answer(self, request: str, error: str) -> bool:
         """A broker may answer a request with an error."""
@@ -517,7 +515,8 @@ class TransactionalProducer:
             return frozenset({COMMIT_CALL, ABORT_CALL})
         return frozenset()
 
-    def _finished_by(self, request: str, outcome: str) -> Call:
+    def finished_by(self, request: str, outcome: str) -> Call:
+        """The call after the answer to a request."""
         return self.finished(outcome) if self.call.operation in self.calls_of(request) else self.call
 
     def _fault(self) -> int:
@@ -533,6 +532,8 @@ class TransactionalProducer:
 
     def rank(self, request: str) -> int:
         """Requests are sent in this order."""
+        if request in LOOKUPS.values():
+            return 0
         if request in ENDS:
             return 2
         return 3 if request == INIT_PRODUCER_ID else 1
@@ -544,6 +545,11 @@ class TransactionalProducer:
     def may_send_end(self) -> bool:
         """The end of a transaction may be sent: it waits until every batch of it is complete."""
         return not any(map(self.is_incomplete, self.constants.partitions))
+
+    def taken(self) -> TransactionPartitions:
+        """The partitions once the client takes its next request: new ones are in a request then."""
+        partitions = self.partitions
+        return replace(partitions, pending=partitions.pending | partitions.new, new=frozenset())
 
     def is_next(self, request: str) -> bool:
         """The request is the one that the client takes next."""
@@ -558,6 +564,14 @@ class TransactionalProducer:
     def sends_requests(self) -> bool:
         """Requests are sent; after an error they fail instead."""
         return not self.has_error
+
+    def may_be_sent(self, request: str) -> bool:
+        """Whoever coordinates is looked for after an error too."""
+        return request in LOOKUPS.values() or self.sends_requests()
+
+    def knows_receiver(self, request: str) -> bool:
+        """The client knows to whom a request goes: a lookup to anybody."""
+        return request in LOOKUPS.values() or coordinator_of(request) in self.coordinators
 
     def requests_first(self) -> bool:
         """Batches are sent when no request is in flight, nor one that can be sent waits."""
@@ -606,14 +620,14 @@ class TransactionalProducer:
         client = replace(self.client, bump=self.client.bump or bumps)
         return client if client.state == ABORTING else replace(client, state=ABORTABLE_ERROR, error=exception)
 
-    def call_after_fatal(self) -> Call:
-        """The call after a fatal error.
+    def call_after_fatal(self, request: str) -> Call:  # noqa: ARG002 - what Kafka looks at
+        """The call after an answer with a fatal error.
 
-        Departs from Kafka: a call that waits for offsets is not told, and times out.
+        Departs from Kafka: whoever waits for offsets that are not sent yet is not told, and times out.
         """
         return self.finished(FAILED)
 
-    def becomes_fatal(self, exception: str) -> Self:
+    def becomes_fatal(self, request: str, exception: str) -> Self:
         """The client after a fatal error: it sends nothing more, and every answer is lost on it."""
         return replace(
             self,
@@ -621,7 +635,7 @@ class TransactionalProducer:
             batches=Map(dict.fromkeys(self.batches, NO_BATCH)),
             queue=frozenset(),
             in_flight=NOTHING,
-            call=self.call_after_fatal(),
+            call=self.call_after_fatal(request),
         )
 
     def after_end(self, bumped: bool) -> Client:
@@ -821,13 +835,15 @@ class TransactionalProducer:
         Kafka: TransactionManager.lookupCoordinator
         """
         enabled(self.sends_requests(), "an error")
-        enabled(type not in self.coordinators, "the coordinator is known")
         needs = any(
-            coordinator_of(request) == type and self.is_next(request) and not self.nothing_to_end(request)
+            coordinator_of(request) == type
+            and self.is_next(request)
+            and not self.nothing_to_end(request)
+            and not self.knows_receiver(request)
             for request in REQUESTS
         )
         enabled(needs, "no request needs it")
-        return replace(self, in_flight=LOOKUPS[type])
+        return replace(self, partitions=self.taken(), queue=self.due, in_flight=LOOKUPS[type])
 
     @action("SendRequest", "Requests")
     def send_request(self, request: str) -> Self:
@@ -836,15 +852,11 @@ class TransactionalProducer:
         Spec:  TransactionalProducer!SendRequest
         Kafka: TransactionManager.nextRequest, Sender.maybeSendAndPollTransactionalRequest
         """
-        enabled(self.sends_requests() and self.is_next(request), "an error, or not the next request")
+        enabled(self.may_be_sent(request) and self.is_next(request), "an error, or not the next request")
         enabled(not self.nothing_to_end(request), "nothing to end")
-        enabled(coordinator_of(request) in self.coordinators, "the coordinator is not known")
-        partitions, seen = self.partitions, self.seen
-        if request == ADD_PARTITIONS:
-            partitions = replace(partitions, pending=partitions.pending | partitions.new, new=frozenset())
-        if request in ENDS:
-            seen = replace(seen, ends=seen.ends | {request})
-        return replace(self, partitions=partitions, queue=self.queue - {request}, in_flight=request, seen=seen)
+        enabled(self.knows_receiver(request), "the coordinator is not known")
+        seen = replace(self.seen, ends=self.seen.ends | {request}) if request in ENDS else self.seen
+        return replace(self, partitions=self.taken(), queue=self.due - {request}, in_flight=request, seen=seen)
 
     @action("SkipEnd", "Requests")
     def skip_end(self, request: str) -> Self:
@@ -860,7 +872,7 @@ class TransactionalProducer:
             client=self.after_end(False),
             partitions=TransactionPartitions(),
             queue=self.queue - {request},
-            call=self._finished_by(request, DONE),
+            call=self.finished_by(request, DONE),
             seen=replace(self.seen, ended=request),
         )
 
@@ -871,11 +883,9 @@ class TransactionalProducer:
         Spec:  TransactionalProducer!TerminateRequest
         Kafka: TransactionManager.maybeTerminateRequestWithError
         """
-        enabled(not self.sends_requests() and self.is_next(request), "no error, or not the next request")
-        partitions = replace(self.partitions, new=frozenset()) if request == ADD_PARTITIONS else self.partitions
-        return replace(
-            self, partitions=partitions, queue=self.queue - {request}, call=self._finished_by(request, FAILED)
-        )
+        enabled(not self.may_be_sent(request) and self.is_next(request), "no error, or not the next request")
+        call = self.finished_by(request, FAILED)
+        return replace(self, partitions=self.taken(), queue=self.due - {request}, call=call)
 
     @action("SendBatch", "Partitions")
     def send_batch(self, partition: str) -> Self:
@@ -946,7 +956,7 @@ class TransactionalProducer:
         """
         enabled(self.in_flight == INIT_PRODUCER_ID, "not asked for")
         client = replace(self.client, state=READY, error=NO_ERROR, identity=self.client.identity + 1)
-        return replace(self, client=client, in_flight=NOTHING, call=self._finished_by(INIT_PRODUCER_ID, DONE))
+        return replace(self, client=client, in_flight=NOTHING, call=self.finished_by(INIT_PRODUCER_ID, DONE))
 
     @action("ReceivePartitionsAdded")
     def receive_partitions_added(self) -> Self:
@@ -984,7 +994,7 @@ class TransactionalProducer:
         Kafka: TransactionManager.TxnOffsetCommitHandler
         """
         enabled(self.in_flight == COMMIT_OFFSETS, "not asked for")
-        return replace(self, in_flight=NOTHING, call=self._finished_by(COMMIT_OFFSETS, DONE))
+        return replace(self, in_flight=NOTHING, call=self.finished_by(COMMIT_OFFSETS, DONE))
 
     @action("ReceiveEnd", "Requests")
     def receive_end(self, request: str) -> Self:
@@ -1000,7 +1010,7 @@ class TransactionalProducer:
             client=self.after_end(self.seen.version == 2),
             partitions=TransactionPartitions(),
             in_flight=NOTHING,
-            call=self._finished_by(request, DONE),
+            call=self.finished_by(request, DONE),
             seen=replace(self.seen, ended=request),
         )
 
@@ -1027,15 +1037,13 @@ class TransactionalProducer:
         enabled(self.reaction(request, error) in reactions, "another reaction")
         return self._fault()
 
-    def _sends_again(self, forgets: bool) -> Self:
-        """A lookup is asked for again as long as somebody needs it."""
-        request = self.in_flight
-        return replace(
-            self,
-            in_flight=NOTHING,
-            queue=self.queue if request in LOOKUPS.values() else self.queue | {request},
-            coordinators=self.coordinators - {coordinator_of(request)} if forgets else self.coordinators,
-        )
+    def _sends_again(self, looks_up: bool) -> Self:
+        """The request waits to be sent again, perhaps after a lookup."""
+        queue, coordinators = self.queue | {self.in_flight}, self.coordinators
+        if looks_up:
+            coordinator = coordinator_of(self.in_flight)
+            queue, coordinators = queue | {LOOKUPS[coordinator]}, coordinators - {coordinator}
+        return replace(self, in_flight=NOTHING, queue=queue, coordinators=coordinators)
 
     @action("RetryRequest", "Errors")
     def retry_request(self, error: str) -> Self:
@@ -1046,8 +1054,8 @@ class TransactionalProducer:
         """
         request = self.in_flight
         faults = self._answers(request, error, RETRY)
-        forgets = request not in LOOKUPS.values() and asks_for_coordinator(request, error)
-        return replace(self._sends_again(forgets), faults=faults)
+        looks_up = request not in LOOKUPS.values() and asks_for_coordinator(request, error)
+        return replace(self._sends_again(looks_up), faults=faults)
 
     @action("LoseConnection")
     def lose_connection(self) -> Self:
@@ -1079,17 +1087,13 @@ class TransactionalProducer:
         request = self.in_flight
         faults = self._answers(request, error, ABORTABLE, WITH_BUMP)
         enabled(not self.cannot_go_on(request, error), "the client cannot go on")
-        partitions = self.partitions
-        if request == ADD_PARTITIONS:
-            partitions = replace(partitions, pending=frozenset())
         return replace(
             self,
             client=self.failed(
                 self.exception_of(request, error), self.bumps_by_itself() and self.bumps_for(request, error)
             ),
-            partitions=partitions,
             in_flight=NOTHING,
-            call=self._finished_by(request, FAILED),
+            call=self.finished_by(request, FAILED),
             seen=replace(
                 self.seen,
                 failed=self.seen.failed or request not in ENDS,
@@ -1111,7 +1115,7 @@ class TransactionalProducer:
             self,
             client=replace(self.client, state=ABORTABLE_ERROR, error=UNAUTHORIZED),
             in_flight=NOTHING,
-            call=self._finished_by(self.in_flight, FAILED),
+            call=self.finished_by(self.in_flight, FAILED),
             faults=faults,
         )
 
@@ -1127,7 +1131,7 @@ class TransactionalProducer:
         faults = self._answers(request, error, FATAL, WITH_BUMP)
         enabled(self.reaction(request, error) == FATAL or self.cannot_go_on(request, error), "the client can go on")
         seen = replace(self.seen, fenced=self.seen.fenced or self.fences(request, error))
-        return replace(self.becomes_fatal(self.exception_of(request, error)), seen=seen, faults=faults)
+        return replace(self.becomes_fatal(request, self.exception_of(request, error)), seen=seen, faults=faults)
 
     @action("RetryBatch", "Partitions", "Errors")
     def retry_batch(self, partition: str, error: str) -> Self:
@@ -1141,12 +1145,26 @@ class TransactionalProducer:
         again = replace(batch, status=TO_BE_RETRIED, retried=True)
         return replace(self, batches=self.batches.set(partition, again), faults=faults)
 
+    def sequences_after(self, partition: str, expired: bool) -> Map[str, PartitionSequence]:
+        """The sequences after a batch has failed: that of a batch that was refused is taken again.
+
+        Kafka: TxnPartitionMap.adjustSequencesDueToFailedBatch
+        """
+        batch, last = self.batches[partition], self.sequences[partition]
+        if expired or last.identity != batch.identity:
+            return self.sequences
+        return self.sequences.set(partition, replace(last, next=batch.sequence))
+
     def _fails_batch(self, partition: str, exception: str, expired: bool, fences: bool) -> Self:
         batch = self.batches[partition]
         bumps = self.bumps_after(batch, expired)
+        last = self.seen.last[partition]
+        if not expired:
+            last = replace(last, sequence=batch.sequence - 1)
         return replace(
             self,
             client=self.failed(exception, bumps),
+            sequences=self.sequences_after(partition, expired),
             batches=self.batches.set(partition, NO_BATCH),
             queue=self.queue_after(bumps),
             seen=replace(
@@ -1154,6 +1172,7 @@ class TransactionalProducer:
                 failed=True,
                 fenced=self.seen.fenced or fences,
                 unknown=batch.identity if batch.is_unknown(expired) else self.seen.unknown,
+                last=self.seen.last.set(partition, last),
             ),
         )
 
@@ -1180,7 +1199,7 @@ class TransactionalProducer:
         self._is_in_flight(partition)
         faults = self._answers(PRODUCE, error, FATAL)
         seen = replace(self.seen, fenced=self.seen.fenced or self.fences(PRODUCE, error))
-        return replace(self.becomes_fatal(self.exception_of(PRODUCE, error)), seen=seen, faults=faults)
+        return replace(self.becomes_fatal(PRODUCE, self.exception_of(PRODUCE, error)), seen=seen, faults=faults)
 
     def ends_by_hole(self, partition: str) -> bool:
         """A batch that is given up after a retry leaves a hole in the sequences, which only another epoch closes."""
@@ -1197,7 +1216,7 @@ class TransactionalProducer:
         enabled(self.is_incomplete(partition), "the partition has no batch")
         faults = self._fault()
         if self.ends_by_hole(partition):
-            return replace(self.becomes_fatal(KAFKA_EXCEPTION), faults=faults)
+            return replace(self.becomes_fatal(PRODUCE, KAFKA_EXCEPTION), faults=faults)
         return replace(self._fails_batch(partition, KAFKA_EXCEPTION, True, False), faults=faults)
 
     # --- the cluster                                                                WHO: the operator -------------

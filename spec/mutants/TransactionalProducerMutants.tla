@@ -31,8 +31,8 @@ SendsAfterErrors == client.state # "FATAL_ERROR"
 (* for MaySendEnd: the end of a transaction does not wait for its batches *)
 EndOvertakesBatches == TRUE
 
-(* for Rank: requests are sent in any order *)
-AnyOrder(request) == 1
+(* for Rank: all requests but lookups are sent in any order *)
+AnyOrder(request) == IF request \in Lookups THEN 0 ELSE 1
 
 (* for IsRegistered: batches are sent before their partition is registered *)
 SendsUnregistered(partition) == TRUE
@@ -64,8 +64,9 @@ BumpsNotWhileEnding(batch, expired) == BumpsByItself /\ (~IsEnding \/ (expired /
 (* for QueueAfter: what Kafka does: nobody asks for the epoch that the client waits for after an abort *)
 AsksForNoBumpWhileAborting(bumps) == queue
 
-(* for CallAfterFatal: what Kafka does: whoever waits for offsets is not told *)
-TellsNobodyOfOffsets == IF call.operation = "sendOffsetsToTransaction" THEN call ELSE Finished("failed")
+(* for CallAfterFatal: what Kafka does: whoever waits for offsets is told by the answer to them only *)
+TellsNobodyOfOffsets(request) ==
+    IF call.operation = "sendOffsetsToTransaction" THEN FinishedBy(request, "failed") ELSE Finished("failed")
 
 (* for AfterEnd: the client goes on in its epoch after every end *)
 EndKeepsEpoch(bumped) ==
