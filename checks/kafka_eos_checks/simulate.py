@@ -20,6 +20,7 @@ from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.named_failures import NAMED_FAILURES
 from kafka_eos_checks.paths import build_folder
 from kafka_eos_checks.schedules import EVERY_STEP, Scenario, first_step, run_scenarios
+from kafka_eos_checks.simulate_applications import ApplicationPlan, simulate_application, write_application
 from kafka_eos_checks.simulate_transactions import (
     MOST_PARTITIONS,
     TransactionsPlan,
@@ -51,6 +52,7 @@ EPILOG = """examples:
   kafka-eos simulate transactions --seed 7 --partitions 3
   kafka-eos simulate transactions --scenario late-end --out build/late-end
   kafka-eos simulate transactions --scenario late-end --transaction-version 2 --out build/cured
+  kafka-eos simulate application --seed 1 --mutant NoGenerationCheck --out build/fenced
   kafka-eos simulate word-count --crash-at every-step
   kafka-eos simulate word-count --crash-at 12 --mutant NoGenerationCheck
   kafka-eos simulate transfer
@@ -158,7 +160,7 @@ def write_recording(simulated: Simulated, folder: Path) -> None:
 
 
 DEFAULTS, TRANSACTIONS_DEFAULTS = Plan(seed=0), TransactionsPlan(seed=0)
-PRODUCER, TRANSACTIONS = "producer", "transactions"
+PRODUCER, TRANSACTIONS, APPLICATION = "producer", "transactions", "application"
 # Applications of which every schedule is tried: what there is to try, without a protection if a mutant is named.
 APPLICATIONS: dict[str, Callable[[str], Sequence[Scenario]]] = {
     "word-count": simulate_word_count.scenarios,
@@ -178,6 +180,7 @@ OWN = {
         "repeats",
         "scenario",
     ),
+    APPLICATION: ("inputs",),
     **dict.fromkeys(APPLICATIONS, ("crash_at",)),
 }
 WRITTEN = ("steps", "out")  # what only a run that is written as a recording has
@@ -199,7 +202,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         nargs="?",
         default=PRODUCER,
         choices=tuple(OWN),
-        help="the idempotent producer (default), transactions, or an application",
+        help="the idempotent producer (default), transactions, an application on a group, or every schedule of one",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the random choices (default 0)")
     parser.add_argument("--steps", type=int, help=f"steps with faults (default {DEFAULTS.steps})")
@@ -243,6 +246,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         action=argparse.BooleanOptionalAction,
         help="the network repeats requests and markers (default in version 2, which withstands it)",
     )
+    application = parser.add_argument_group(APPLICATION)
+    application.add_argument("--inputs", type=int, help=f"of each partition (default {ApplicationPlan(seed=0).inputs})")
     applications = parser.add_argument_group(", ".join(APPLICATIONS))
     applications.add_argument(
         "--crash-at",
@@ -271,7 +276,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.scenario is not None:
             _refuse(arguments, DRAWN, "is not for a scenario, in which nothing is drawn")
         faults = {name: float(weight) for name, _, weight in (fault.partition("=") for fault in arguments.fault)}
-        said = (_run_producer if arguments.machine == PRODUCER else _run_transactions)(arguments, faults, folder)
+        runs = {PRODUCER: _run_producer, TRANSACTIONS: _run_transactions, APPLICATION: _run_application}
+        said = runs[arguments.machine](arguments, faults, folder)
     except (MalformedRegistry, ValueError) as error:
         print(f"kafka-eos simulate: {error}", file=sys.stderr)
         return 2
@@ -297,6 +303,14 @@ def _run_producer(arguments: argparse.Namespace, faults: Mapping[str, float], fo
     results = list(simulated.state.outcome.values())
     counts = ", ".join(f"{results.count(name)} {name}" for name in ("acknowledged", "failed", "sent", "unsent"))
     return f"seed {arguments.seed}: {len(simulated.events)} events; values: {counts}"
+
+
+def _run_application(arguments: argparse.Namespace, faults: Mapping[str, float], folder: Path) -> str:
+    given = _given(arguments, "steps", "inputs", "mutant")
+    simulated = simulate_application(ApplicationPlan(seed=arguments.seed, weights=faults, **given))
+    write_application(simulated, folder)
+    committed = ", ".join(f"{offset} of {name}" for name, offset in sorted(simulated.state.committed.items()))
+    return f"seed {arguments.seed}: {len(simulated.events)} events; inputs behind the group: {committed}"
 
 
 def _run_transactions(arguments: argparse.Namespace, faults: Mapping[str, float], folder: Path) -> str:

@@ -12,7 +12,7 @@ from kafka_eos.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.history import Event, write_history
 from kafka_eos.record_batch import RecordBatch
 from kafka_eos.simulator import Simulation
-from kafka_eos_checks.models import Registry
+from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.mutants import mutated
 
 # What goes wrong in a run, and how often beside an ordinary action's weight of 10. An abort, an expiry and a timeout
@@ -44,8 +44,15 @@ class ApplicationPlan:
     model: str = REFERENCE
 
     def constants(self, registry: Registry) -> Constants:
-        """The constants of the machine."""
-        found: Constants = registry.get(self.mutant or self.model).machine_constants(ConsumeTransformProduce)
+        """The constants of the machine.
+
+        Raises:
+            MalformedRegistry: the model or mutant is none of ConsumeTransformProduce.
+        """
+        model = registry.get(self.mutant or self.model)
+        if model.module != ConsumeTransformProduce.MODULE:
+            raise MalformedRegistry(f"{model.source}: of {model.module}; name one of ConsumeTransformProduce")
+        found: Constants = model.machine_constants(ConsumeTransformProduce)
         inputs = frozenset(range(1, self.inputs + 1))
         return replace(found, inputs=inputs, max_faults=self.faults)
 
@@ -71,14 +78,14 @@ def simulate_application(plan: ApplicationPlan, registry: Registry | None = None
     """Run a plan.
 
     Raises:
-        MalformedRegistry: for an unknown mutant.
+        MalformedRegistry: for an unknown mutant, or one of another machine.
         ValueError: for a fault that is no action.
     """
     registry = registry or Registry()
+    constants = plan.constants(registry)
     machine: type[Any] = ConsumeTransformProduce
     if plan.mutant:
         machine = mutated(ConsumeTransformProduce, registry.get(plan.mutant).overrides)
-    constants = plan.constants(registry)
     weights = FAULTS | dict(plan.weights)
     simulation = Simulation(machine, constants, plan.seed, weights, weights.keys())
     recorder = ApplicationRecorder(
