@@ -109,8 +109,8 @@ OffsetsError(instance) ==
 (* An instance was removed since it was given its partitions. *)
 IsLost(instance) == processes[instance].generation < membership.members[instance].since
 
-(* An instance that is given its partitions anew keeps its position in those that it has had all the time. *)
-KeepsPosition(instance, partition) == partition \in processes[instance].assigned /\ ~IsLost(instance)
+(* An instance that is given its partitions anew keeps its positions, unless it was removed in between. *)
+KeepsPositions(instance) == ~IsLost(instance)
 
 (* The coordinator tells an instance that it has to join, or that it is given other partitions. *)
 MustJoin(instance) ==
@@ -165,8 +165,7 @@ Process(instance, partition) ==
     LET producer == IdOf(instance, partition)
         input == processes[instance].positions[partition] + 1
     IN  /\ HasInitialized(instance, producer) /\ ~IsFenced(instance, producer)
-        /\ partition \in processes[instance].assigned
-        /\ processes[instance].positions[partition] # NoOffset /\ input \in Inputs
+        /\ input \in Inputs
         /\ transactions[producer].state \in {"none", "open"}
         /\ transactions' = [transactions EXCEPT ![producer].state = "open", ![producer].written[partition][input] = @ + 1]
         /\ processes' = [processes EXCEPT ![instance].positions[partition] = input]
@@ -254,7 +253,7 @@ LearnAssignment(instance) ==
     /\ HasNothingOpen(instance)
     /\ processes' = [processes EXCEPT ![instance].generation = member.epoch, ![instance].assigned = member.assigned,
                                       ![instance].positions = [partition \in Partitions |->
-          IF partition \in member.assigned /\ KeepsPosition(instance, partition) THEN processes[instance].positions[partition]
+          IF partition \in member.assigned /\ KeepsPositions(instance) THEN processes[instance].positions[partition]
           ELSE NoOffset]]
     /\ UNCHANGED <<groupVars, pending, committed, transactions, outputs, faults>>
 

@@ -28,6 +28,7 @@ from kafka_eos.mirror import Mirror
 from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Limits, Log, Producers, ProducerState
 from kafka_eos.read_committed import AbortedTransaction, IndexedTransaction, ReadCommitted
 from kafka_eos.spec_mapping import snake_case
+from kafka_eos.stateful_processor import Change, StatefulProcessor, Store, StoreProcess
 from kafka_eos.transaction_coordinator import Appending, Rules, TransactionCoordinator, TransactionMetadata
 from kafka_eos.transaction_log import TransactionState
 from kafka_eos.transactional_partition import (
@@ -1086,3 +1087,31 @@ def upgrades_in_epoch(producer: TransactionalProducer) -> bool:
 def another_thread_sends(producer: TransactionalProducer) -> bool:
     """For ``may_fail_send``: another thread sends while the transaction ends."""
     return producer.client.state in {IN_TRANSACTION, COMMITTING}
+
+
+# --- rules of StatefulProcessor -------------------------------------------------------------------------------------
+
+
+def restores_uncommitted(state: StatefulProcessor, entry: Change) -> bool:
+    """For ``is_restored``: the changelog is read with read_uncommitted."""
+    return True
+
+
+def store_is_kept_after_abort(state: StatefulProcessor, instance: str) -> StoreProcess:
+    """For ``after_abort``: the store stays as it is, with what was aborted."""
+    return replace(state.processes[instance], position=state.committed, batch=())
+
+
+def store_on_disk_is_used(state: StatefulProcessor, instance: str) -> Store:
+    """For ``store_at_start``: the store that an earlier process has left on disk is taken for what it is."""
+    return state.processes[instance].store
+
+
+def changes_are_written_apart(state: StatefulProcessor) -> str:
+    """For ``fate_at_write``: changes are written in no transaction."""
+    return "committed"
+
+
+def former_owner_writes(state: StatefulProcessor, instance: str) -> bool:
+    """For ``may_write``: nobody fences the instance that had the partition before."""
+    return True

@@ -204,6 +204,16 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "Crash": (INSTANCE, "", Kind.CRASH),
         "WriteMarker": (COORDINATOR, "partition {0}", Kind.MESSAGE),
     },
+    "StatefulProcessor": {
+        "Initialize": (INSTANCE, COORDINATOR, Kind.MESSAGE),
+        "Restore": ("partition changelog", INSTANCE, Kind.REPLY),
+        "Start": (INSTANCE, "", Kind.EVENT),
+        "Process": (INSTANCE, "partition changelog", Kind.MESSAGE),
+        "Commit": (INSTANCE, COORDINATOR, Kind.MESSAGE),
+        "Abort": (INSTANCE, COORDINATOR, Kind.MESSAGE),
+        "LearnFencing": (COORDINATOR, INSTANCE, Kind.REFUSED),
+        "Crash": (INSTANCE, "", Kind.CRASH),
+    },
     "ConsumeTransformProduce": {
         "Initialize": (INSTANCE, COORDINATOR, Kind.MESSAGE),
         "FetchOffset": (GROUP, INSTANCE, Kind.REPLY),

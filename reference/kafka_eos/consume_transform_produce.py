@@ -225,9 +225,9 @@ class ConsumeTransformProduce(ConsumerGroup):
         """An instance was removed since it was given its partitions."""
         return self.processes[instance].generation < self.membership.members[instance].since
 
-    def keeps_position(self, instance: str, partition: str) -> bool:
-        """An instance that is given its partitions anew keeps its position in those that it has had all the time."""
-        return partition in self.processes[instance].assigned and not self.is_lost(instance)
+    def keeps_positions(self, instance: str) -> bool:
+        """An instance that is given its partitions anew keeps its positions, unless it was removed in between."""
+        return not self.is_lost(instance)
 
     def must_join(self, instance: str) -> bool:
         """The coordinator tells an instance that it has to join, or that it is given other partitions."""
@@ -341,8 +341,7 @@ class ConsumeTransformProduce(ConsumerGroup):
         enabled(self._may_write(instance, producer), "no epoch, or fenced")
         process, transaction = self.processes[instance], self.transactions[producer]
         position = process.positions[partition]
-        enabled(partition in process.assigned, "not its partition")
-        enabled(position != NO_OFFSET and position + 1 in self.constants.inputs, "no position, or nothing to read")
+        enabled(position + 1 in self.constants.inputs, "no position, or nothing to read")
         enabled(transaction.state in {NO_TRANSACTION, OPEN}, "the transaction takes no more")
         written = transaction.written[partition]
         after = written.set(position + 1, written[position + 1] + 1)
@@ -489,9 +488,7 @@ class ConsumeTransformProduce(ConsumerGroup):
         enabled(self.has_nothing_open(instance), "it has a transaction open")
         positions: Offsets = Map(
             {
-                partition: position
-                if partition in member.assigned and self.keeps_position(instance, partition)
-                else NO_OFFSET
+                partition: position if partition in member.assigned and self.keeps_positions(instance) else NO_OFFSET
                 for partition, position in process.positions.items()
             }
         )

@@ -27,8 +27,8 @@ PresentsLatestEpoch(instance) == membership.members[instance].epoch
 (* for IsFree: a partition is given to its next owner before the one that has it gives it up *)
 GivenBeforeRevoked(partition, member) == TRUE
 
-(* for KeepsPosition: an instance that was removed goes on where it was *)
-PositionOfLostIsKept(instance, partition) == partition \in processes[instance].assigned
+(* for KeepsPositions: an instance that was removed goes on where it was *)
+PositionOfLostIsKept(instance) == TRUE
 
 (* for OffsetFetchError: a fetch does not ask for stable offsets *)
 NoRequireStable(partition) == "NONE"
