@@ -113,10 +113,16 @@ def produce(bootstrap: str, topic: str, rows: int = ROWS) -> None:
     assert producer.flush(SECONDS) == 0
 
 
-def consumer(bootstrap: str, group: str, isolation: str = "read_committed") -> Any:
+def consumer(bootstrap: str, group: str, isolation: str = "read_committed", protocol: str = "classic") -> Any:
     settings = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "enable.partition.eof": True}
     return confluent.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": isolation, **settings}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "isolation.level": isolation,
+            "group.protocol": protocol,
+            **settings,
+        }
     )
 
 
@@ -144,9 +150,9 @@ def transactional(bootstrap: str, name: str = "x") -> Any:
     return producer
 
 
-def copy(bootstrap: str, source: str, target: str, *, aborts: int = 1) -> int:
+def copy(bootstrap: str, source: str, target: str, *, aborts: int = 1, protocol: str = "classic") -> int:
     """Copy a topic by transactions, of which the first few are aborted; how many there were."""
-    reader, producer = consumer(bootstrap, "copier"), transactional(bootstrap)
+    reader, producer = consumer(bootstrap, "copier", protocol=protocol), transactional(bootstrap)
     reader.subscribe([source])
     copied = transactions = 0
     while copied < ROWS:
@@ -171,11 +177,11 @@ def copy(bootstrap: str, source: str, target: str, *, aborts: int = 1) -> int:
     return transactions
 
 
-def all_once(bootstrap: str) -> None:
+def all_once(bootstrap: str, protocol: str = "classic") -> None:
     """The run of librdkafka: produce, copy with an abort, read: everything is there once."""
     create(bootstrap, "in", "out")
     produce(bootstrap, "in")
-    copy(bootstrap, "in", "out")
+    copy(bootstrap, "in", "out", protocol=protocol)
     assert read(bootstrap, "out") == [str(row) for row in range(ROWS)]
 
 
@@ -211,6 +217,12 @@ def aborted_copy(bootstrap: str) -> tuple[bool, list[str]]:
     went_on = any(place.offset > 0 for place in reader.committed(reader.assignment(), SECONDS))
     reader.close()
     return went_on, read(bootstrap, "out")
+
+
+def test_librdkafka_copies_a_topic_exactly_once_in_a_group_of_kip_848(start: Callable[..., Process]) -> None:
+    server = start("--brokers", "2")
+    all_once(server.bootstrap, "consumer")
+    assert server.end() == 0
 
 
 NOTHING_INDEXED = mutated(TransactionalPartition, {"IsIndexed": "NothingIndexed"})

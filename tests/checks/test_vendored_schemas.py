@@ -40,4 +40,4 @@ def test_the_command_writes_the_file_anew(
     monkeypatch.setattr(vendored_schemas, "TARGET", tmp_path / "schemas.json")
     vendored_schemas.main()
     assert (tmp_path / "schemas.json").stat().st_size > 50_000
-    assert "72 messages of Kafka 4.3.0" in capsys.readouterr().out
+    assert "76 messages of Kafka 4.3.0" in capsys.readouterr().out

@@ -16,9 +16,11 @@ from itertools import count
 from random import Random
 from uuid import UUID
 
+from kafka_eos.consumer_group import ConsumerGroup
 from kafka_eos.errors import ErrorCode
 from kafka_eos.group_coordinator import GroupCoordinator
 from kafka_eos.record_batch import RecordBatch
+from kafka_eos.server.consumer_groups import ConsumerGroups
 from kafka_eos.server.groups import Groups
 from kafka_eos.server.partitions import Leader, LeaderRules
 from kafka_eos.server.schemas import served_codec
@@ -83,6 +85,8 @@ class Settings:
         default_partitions: of a topic that a client brings into being by asking for it; 0: none does.
         producer_id_expiration_ms: producer.id.expiration.ms.
         group_initial_delay_ms: group.initial.rebalance.delay.ms.
+        consumer_heartbeat_ms: group.consumer.heartbeat.interval.ms; 5000 in Kafka.
+        consumer_session_ms: group.consumer.session.timeout.ms.
     """
 
     transactions: TransactionSettings = field(default=TransactionSettings())
@@ -91,6 +95,8 @@ class Settings:
     default_partitions: int = 1
     producer_id_expiration_ms: int = 86_400_000
     group_initial_delay_ms: int = 0
+    consumer_heartbeat_ms: int = 1_000
+    consumer_session_ms: int = 45_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +106,7 @@ class Machines:
     leaders: LeaderRules = field(default=LeaderRules())
     coordinator: type[TransactionCoordinator] = ServedCoordinator
     group: type[GroupCoordinator] = GroupCoordinator
+    consumer_group: type[ConsumerGroup] = ConsumerGroup
 
 
 @dataclass(slots=True)
@@ -154,6 +161,12 @@ class Cluster:
             machine=machines.group,
             initial_delay_ms=settings.group_initial_delay_ms,
         )
+        self.consumer_groups = ConsumerGroups(
+            groups=self.groups,
+            machine=machines.consumer_group,
+            heartbeat_ms=settings.consumer_heartbeat_ms,
+            session_ms=settings.consumer_session_ms,
+        )
         self.transactions = Coordinators(
             settings=settings.transactions,
             partitions=self,
@@ -206,6 +219,10 @@ class Cluster:
     def new_id(self) -> str:
         """A name that nobody has."""
         return str(UUID(bytes=self._random.randbytes(16), version=4))
+
+    def partition_counts(self) -> dict[str, int]:
+        """Of each topic how many partitions it has, but for the internal ones."""
+        return {name: len(t.partitions) for name, t in self.topics.items() if name not in INTERNAL_TOPICS}
 
     # --- brokers and topics ------------------------------------------------------------------------------------------
 

@@ -8,11 +8,12 @@ offset.
 Kafka: GroupMetadataManager, ClassicGroup, OffsetMetadataManager
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from immutables import Map
 
@@ -41,13 +42,13 @@ MIN_SESSION_MS, MAX_SESSION_MS = 10, 1_800_000
 
 
 class State(StrEnum):
-    """Of a group.    Kafka: ClassicGroupState."""
+    """Of a group.    Kafka: GroupState."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
+    RECONCILING = "Reconciling"
     STABLE = "Stable"
-    DEAD = "Dead"
 
 
 class CommittedOffset(NamedTuple):
@@ -97,43 +98,74 @@ class Member:
         return dict(self.protocols)[protocol]
 
 
+MachineT = TypeVar("MachineT", bound=GroupCoordinator)
+
+
 @dataclass(slots=True, kw_only=True)
-class ClassicGroup:
-    """A group.
+class ServedGroup(ABC, Generic[MachineT]):
+    """A group of either protocol.
 
     Attributes:
         name: its id.
-        machine: generation, members, committed and pending offsets.
-        state: which of the phases of a rebalance it is in.
-        members: by id.
-        expected: member ids that were given and did not come back yet, with the time until which they may.
-        leader: the member that assigns.
-        protocol_type: "consumer" for consumers.
-        protocol: the assignor of this generation.
+        machine: members, committed and pending offsets.
         values: the offsets behind the machine's places.
-        rebalances: counts the rebalances that have begun, so that a timer knows its own.
+        protocol_type: "consumer" for consumers.
     """
 
     name: str
-    machine: GroupCoordinator
-    state: State = State.EMPTY
-    members: dict[str, Member] = field(default_factory=dict)
-    expected: dict[str, int] = field(default_factory=dict)
-    leader: str = ""
-    protocol_type: str = ""
-    protocol: str | None = None
+    machine: MachineT
     values: dict[int, CommittedOffset] = field(default_factory=dict)
-    rebalances: int = 0
+
+    group_type: ClassVar[str]
+    protocol_type: str = ""
 
     @property
-    def generation(self) -> int:
-        """The present one."""
-        return self.machine.group.generation
+    @abstractmethod
+    def state(self) -> State:
+        """Which phase it is in."""
+
+    @property
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Nobody is a member."""
 
     def committed(self, partition: str) -> CommittedOffset | None:
         """What is committed for a partition."""
         place = self.machine.committed.get(partition)
         return None if place is None else self.values[place]
+
+
+@dataclass(slots=True, kw_only=True)
+class ClassicGroup(ServedGroup[GroupCoordinator]):
+    """A group of the classic protocol.
+
+    Attributes:
+        state: which of the phases of a rebalance it is in.
+        members: by id.
+        expected: member ids that were given and did not come back yet, with the time until which they may.
+        leader: the member that assigns.
+        protocol: the assignor of this generation.
+        rebalances: counts the rebalances that have begun, so that a timer knows its own.
+    """
+
+    state: State = State.EMPTY
+    members: dict[str, Member] = field(default_factory=dict)
+    expected: dict[str, int] = field(default_factory=dict)
+    leader: str = ""
+    protocol: str | None = None
+    rebalances: int = 0
+
+    group_type = "classic"
+
+    @property
+    def is_empty(self) -> bool:
+        """Nobody is a member."""
+        return not self.members
+
+    @property
+    def generation(self) -> int:
+        """The present one."""
+        return self.machine.group.generation
 
     def static_member(self, instance_id: str | None) -> Member | None:
         """The member with this instance id."""
@@ -173,9 +205,10 @@ class Groups:
     codec: Codec
     machine: type[GroupCoordinator] = GroupCoordinator
     initial_delay_ms: int = 0
-    known: dict[str, ClassicGroup] = field(default_factory=dict)
+    known: dict[str, ServedGroup[Any]] = field(default_factory=dict)
 
-    def _new(self, name: str) -> ClassicGroup:
+    def new(self, name: str) -> ClassicGroup:
+        """A group that nobody knows yet."""
         nothing: frozenset[str] = frozenset()
         constants = GroupConstants(instances=nothing, partitions=nothing, transactional_ids=nothing, preferred=Map())
         machine = self.machine(
@@ -186,6 +219,11 @@ class Groups:
         )
         return ClassicGroup(name=name, machine=machine)
 
+    def classic(self, name: str) -> ClassicGroup | None:
+        """The group of this name if it is of the classic protocol."""
+        group = self.known.get(name)
+        return group if isinstance(group, ClassicGroup) else None
+
     # --- members -----------------------------------------------------------------------------------------------------
 
     def join(self, row: Message, version: int, client: tuple[str, str], reply: Reply) -> None:
@@ -194,7 +232,8 @@ class Groups:
         if error is not ErrorCode.NONE:
             reply({"ErrorCode": error, "MemberId": member_id, "ProtocolName": None if version >= 7 else ""})
             return
-        group = self.known[row["GroupId"]]
+        group = self.classic(row["GroupId"])
+        assert group is not None
         offered = [(p["Name"], p["Metadata"]) for p in row["Protocols"]]
         known = group.members.get(member_id)
         changed = known is None or known.protocols != offered
@@ -234,7 +273,9 @@ class Groups:
             return ErrorCode.INVALID_SESSION_TIMEOUT, member_id
         if name not in self.known and member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID, member_id
-        group = self.known.setdefault(name, self._new(name))
+        group = self._classic_for(name)
+        if group is None:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id
         if not self._fits(group, row["ProtocolType"], [(p["Name"], p["Metadata"]) for p in row["Protocols"]]):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id
         if not member_id:
@@ -246,6 +287,20 @@ class Groups:
         if instance_id == known.instance_id:
             return ErrorCode.NONE, member_id
         return ErrorCode.FENCED_INSTANCE_ID if instance_id is not None else ErrorCode.UNKNOWN_MEMBER_ID, member_id
+
+    def _classic_for(self, name: str) -> ClassicGroup | None:
+        """The classic group of this name, which is made if there is none with members; None if one of KIP-848 has."""
+        known = self.known.get(name)
+        if isinstance(known, ClassicGroup):
+            return known
+        if known is not None and not known.is_empty:
+            return None
+        group = self.new(name)
+        if known is not None:
+            group.values = known.values
+            group.machine = replace(group.machine, committed=known.machine.committed, pending=known.machine.pending)
+        self.known[name] = group
+        return group
 
     def _new_member(
         self, group: ClassicGroup, instance_id: str | None, session_ms: int, version: int, client_id: str
@@ -273,7 +328,7 @@ class Groups:
 
     def sync(self, row: Message, reply: Reply) -> None:
         """Answer SyncGroup, at once or when the leader has sent the assignment."""
-        group = self.known.get(row["GroupId"])
+        group = self.classic(row["GroupId"])
         error = self._member_error(group, row["MemberId"], row["GenerationId"], row.get("GroupInstanceId"))
         if error is not ErrorCode.NONE:
             reply({"ErrorCode": error})
@@ -311,7 +366,7 @@ class Groups:
 
     def heartbeat(self, row: Message) -> ErrorCode:
         """A member is alive."""
-        group = self.known.get(row["GroupId"])
+        group = self.classic(row["GroupId"])
         error = self._member_error(group, row["MemberId"], row["GenerationId"], row.get("GroupInstanceId"))
         if error is not ErrorCode.NONE:
             return error
@@ -321,7 +376,7 @@ class Groups:
 
     def leave(self, name: str, member_id: str, instance_id: str | None) -> ErrorCode:
         """A member leaves."""
-        group = self.known.get(name)
+        group = self.classic(name)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if group.expected.pop(member_id, None) is not None:
@@ -474,7 +529,7 @@ class Groups:
 
     def commit_error(self, row: Message, transactional: bool, generation: int) -> ErrorCode:
         """Why offsets are refused; ``NONE`` if they are not.    Kafka: ClassicGroup.validateOffsetCommit."""
-        group = self.known.get(row["GroupId"])
+        group = self.classic(row["GroupId"])
         member_id, instance_id = row["MemberId"], row.get("GroupInstanceId")
         is_anonymous = generation < 0 and not member_id and instance_id is None
         if group is None:
@@ -498,13 +553,13 @@ class Groups:
         """Commit offsets: of each partition its topic, number and offset."""
         group = self.known.get(name)
         if group is None:
-            group = self.known[name] = self._new(name)
+            group = self.known[name] = self.new(name)
         partition = self.cluster.offsets_partition(name)
         place = partition.append_records(self._offset_records(name, offsets), self.cluster.now).base_offset
         self._committed(group, offsets, place)
 
     @staticmethod
-    def _committed(group: ClassicGroup, offsets: Sequence[tuple[str, int, CommittedOffset]], place: int) -> None:
+    def _committed(group: ServedGroup[Any], offsets: Sequence[tuple[str, int, CommittedOffset]], place: int) -> None:
         committed = group.machine.committed
         for number, (topic, partition, value) in enumerate(offsets):
             key = f"{topic}-{partition}"
@@ -527,13 +582,13 @@ class Groups:
         if written.error is ErrorCode.NONE:
             group = self.known.get(name)
             if group is None:
-                group = self.known[name] = self._new(name)
+                group = self.known[name] = self.new(name)
             self._pending(group, offsets, str(producer[0]), written.base_offset)
         return written
 
     @staticmethod
     def _pending(
-        group: ClassicGroup, offsets: Sequence[tuple[str, int, CommittedOffset]], producer: str, place: int
+        group: ServedGroup[Any], offsets: Sequence[tuple[str, int, CommittedOffset]], producer: str, place: int
     ) -> None:
         """Spec: ConsumeTransformProduce!CommitOffsets."""
         pending: Map[str, int] = group.machine.pending.get(producer, Map())
@@ -579,7 +634,7 @@ class Groups:
         group = self.known.get(name)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.members or group.machine.pending:
+        if not group.is_empty or group.machine.pending:
             return ErrorCode.NON_EMPTY_GROUP
         self.delete_offsets(name, list(group.machine.committed))
         self._append(name, [Record(key=self._key("GroupMetadataKey", GROUP_KEY, {"group": name}))])
@@ -684,7 +739,7 @@ class Groups:
         if kind == GROUP_KEY and value is None:
             self.known.pop(name, None)
             return
-        group = self.known.setdefault(name, self._new(name))
+        group = self.known.setdefault(name, self.new(name))
         if value is None:
             group.machine = replace(
                 group.machine, committed=group.machine.committed.delete(f"{row['topic']}-{row['partition']}")
@@ -692,6 +747,7 @@ class Groups:
             return
         content = self.codec.read(f"{message}Value", int.from_bytes(value[:2], "big"), Buffer(value[2:]))
         if kind == GROUP_KEY:
+            assert isinstance(group, ClassicGroup), "the records of consumer groups have other keys"
             group.protocol_type = content["protocolType"]
             present = replace(group.machine.group, generation=content["generation"])
             group.machine = replace(group.machine, group=present)

@@ -17,6 +17,7 @@ from kafka_eos.errors import ErrorCode, MalformedBatch
 from kafka_eos.protocol import Message
 from kafka_eos.record_batch import NO_PRODUCER_ID, RecordBatch, decode_batch
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster, Topic
+from kafka_eos.server.consumer_groups import Follower, FollowingGroup, by_topic
 from kafka_eos.server.groups import MAX_METADATA_BYTES, CommittedOffset
 from kafka_eos.server.partitions import Leader, Ticket
 from kafka_eos.server.schemas import SERVED, served_codec
@@ -98,17 +99,20 @@ def api_versions(cluster: Cluster, request: Request) -> Message:  # noqa: ARG001
     """Which APIs in which versions are served, and which transaction version is in force."""
     codec = served_codec()
     served = [(codec.keys[api], served_versions(api)) for api in SERVED]
-    level = cluster.settings.transactions.version
-    feature = {"Name": "transaction.version"}
-    finalized = [{**feature, "MaxVersionLevel": level, "MinVersionLevel": level}] if level else []
+    levels = {"group.version": 1, "transaction.version": cluster.settings.transactions.version}
+    newest = {"group.version": 1, "transaction.version": TRANSACTION_VERSION_2}
     return {
         "ApiKeys": [
             {"ApiKey": key, "MinVersion": versions.start, "MaxVersion": versions.stop - 1}
             for key, versions in sorted(served)
         ],
-        "SupportedFeatures": [{**feature, "MinVersion": 0, "MaxVersion": TRANSACTION_VERSION_2}],
+        "SupportedFeatures": [{"Name": name, "MinVersion": 0, "MaxVersion": top} for name, top in newest.items()],
         "FinalizedFeaturesEpoch": 1,
-        "FinalizedFeatures": finalized,
+        "FinalizedFeatures": [
+            {"Name": name, "MaxVersionLevel": level, "MinVersionLevel": level}
+            for name, level in levels.items()
+            if level
+        ],
     }
 
 
@@ -747,7 +751,8 @@ def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
         error, ticket = _ticket_for(cluster, request, partition, *producer)
     asked = {"GroupId": name, "MemberId": row.get("MemberId", ""), "GroupInstanceId": row.get("GroupInstanceId")}
     if error is ErrorCode.NONE:
-        error = cluster.groups.commit_error(asked, transactional=True, generation=row.get("GenerationId", -1))
+        error = _commit_error(cluster, asked, transactional=True, generation=row.get("GenerationId", -1))
+        error = ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
     offsets, errors = _offsets(cluster, row["Topics"], lambda topic: topic["Name"])
     if ticket is not None and error is ErrorCode.NONE and offsets:
         error = cluster.groups.commit_in_transaction(name, offsets, producer, ticket).error
@@ -758,6 +763,14 @@ def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
         return {"PartitionIndex": part["PartitionIndex"], "ErrorCode": error or found}
 
     return {"Topics": _by_topic(row["Topics"], answer)}
+
+
+def _commit_error(cluster: Cluster, row: Message, transactional: bool, generation: int) -> ErrorCode:
+    """Why offsets are refused; ``NONE`` if they are not. A member of a consumer group gives its epoch."""
+    group = cluster.consumer_groups.find(row["GroupId"])
+    if group is not None:
+        return group.commit_error(row["MemberId"], generation, transactional)
+    return cluster.groups.commit_error(row, transactional, generation)
 
 
 def _offsets(
@@ -850,10 +863,6 @@ def describe_transactions(cluster: Cluster, request: Request) -> Message:
         if error is not ErrorCode.NONE or known is None:
             rows.append({"ErrorCode": error, "TransactionalId": name, "Topics": []})
             continue
-        topics: dict[str, list[int]] = {}
-        for partition in sorted(known.machine.metadata.partitions):
-            topic, _, number = partition.rpartition("-")
-            topics.setdefault(topic, []).append(int(number))
         rows.append(
             {
                 "ErrorCode": ErrorCode.NONE,
@@ -863,7 +872,10 @@ def describe_transactions(cluster: Cluster, request: Request) -> Message:
                 "TransactionStartTimeMs": known.start_ms,
                 "ProducerId": known.machine.metadata.producer_id,
                 "ProducerEpoch": known.machine.metadata.epoch,
-                "Topics": [{"Topic": topic, "Partitions": numbers} for topic, numbers in topics.items()],
+                "Topics": [
+                    {"Topic": topic, "Partitions": numbers}
+                    for topic, numbers in by_topic(known.machine.metadata.partitions).items()
+                ],
             }
         )
     return {"TransactionStates": rows}
@@ -949,7 +961,7 @@ def offset_commit(cluster: Cluster, request: Request) -> Message:
     error = _group_error(cluster, request, row["GroupId"])
     if error is ErrorCode.NONE:
         generation = row.get("GenerationIdOrMemberEpoch", -1)
-        error = cluster.groups.commit_error(row, transactional=False, generation=generation)
+        error = _commit_error(cluster, row, transactional=False, generation=generation)
 
     def name_of(topic: Message) -> str:
         return cluster.names.get(topic["TopicId"], "") if request.version >= 10 else str(topic["Name"])
@@ -990,6 +1002,11 @@ def _fetch_offsets(cluster: Cluster, request: Request, group: Message, stable: b
     error = _group_error(cluster, request, name)
     if error is not ErrorCode.NONE:
         return {"GroupId": name, "ErrorCode": error, "Topics": []}
+    consumers = cluster.consumer_groups.find(name)
+    if consumers is not None:
+        error = consumers.fetch_error(group.get("MemberId"), group.get("MemberEpoch", -1))
+        if error is not ErrorCode.NONE:
+            return {"GroupId": name, "ErrorCode": error, "Topics": []}
     if topics is None:
         topics = _committed_topics(cluster, name)
     rows = []
@@ -1016,14 +1033,10 @@ def _fetch_offsets(cluster: Cluster, request: Request, group: Message, stable: b
 
 def _committed_topics(cluster: Cluster, group: str) -> list[Message]:
     """All partitions for which a group has committed an offset."""
-    topics: dict[str, list[int]] = {}
     known = cluster.groups.known.get(group)
-    for partition in sorted(known.machine.committed) if known is not None else ():
-        topic, _, number = partition.rpartition("-")
-        topics.setdefault(topic, []).append(int(number))
     return [
-        {"Name": topic, "TopicId": cluster.topics[topic].topic_id, "PartitionIndexes": sorted(numbers)}
-        for topic, numbers in topics.items()
+        {"Name": topic, "TopicId": cluster.topics[topic].topic_id, "PartitionIndexes": numbers}
+        for topic, numbers in by_topic(known.machine.committed if known is not None else ()).items()
     ]
 
 
@@ -1032,7 +1045,7 @@ def describe_groups(cluster: Cluster, request: Request) -> Message:
     rows = []
     for name in request.row["Groups"]:
         error = _group_error(cluster, request, name)
-        group = cluster.groups.known.get(name)
+        group = cluster.groups.classic(name)
         row: Message = {"GroupId": name, "ErrorCode": error, "GroupState": "", "Members": []}
         if group is None and error is ErrorCode.NONE:
             row["GroupState"] = "Dead"
@@ -1069,13 +1082,86 @@ def list_groups(cluster: Cluster, request: Request) -> Message:
                 "GroupId": group.name,
                 "ProtocolType": group.protocol_type,
                 "GroupState": group.state,
-                "GroupType": "classic",
+                "GroupType": group.group_type,
             }
             for group in cluster.groups.known.values()
             if cluster.offsets_partition(group.name).node == request.node
             and (not states or group.state.lower() in states)
-            and (not types or "classic" in types)
+            and (not types or group.group_type in types)
         ]
+    }
+
+
+def consumer_group_heartbeat(cluster: Cluster, request: Request) -> Message:
+    """A member of a consumer group (KIP-848) is there, joins or leaves."""
+    row = request.row
+    error = _group_error(cluster, request, row["GroupId"])
+    if error is not ErrorCode.NONE:
+        return {"ErrorCode": error, "MemberId": row["MemberId"], "MemberEpoch": row["MemberEpoch"]}
+    owned = None
+    if row["TopicPartitions"] is not None:
+        owned = frozenset(
+            f"{cluster.names[topic['TopicId']]}-{number}"
+            for topic in row["TopicPartitions"]
+            if topic["TopicId"] in cluster.names
+            for number in topic["Partitions"]
+        )
+    client = request.client_id, request.client_host
+    error, member_id, epoch, given = cluster.consumer_groups.heartbeat(row, client, owned, cluster.partition_counts())
+    assignment = None if given is None else {"TopicPartitions": _topic_partitions(cluster, given)}
+    return {
+        "ErrorCode": error,
+        "MemberId": member_id,
+        "MemberEpoch": epoch,
+        "HeartbeatIntervalMs": cluster.consumer_groups.heartbeat_ms,
+        "Assignment": assignment,
+    }
+
+
+def _topic_partitions(cluster: Cluster, partitions: Iterable[str]) -> list[Message]:
+    return [
+        {"TopicId": cluster.topics[topic].topic_id, "TopicName": topic, "Partitions": numbers}
+        for topic, numbers in by_topic(partitions).items()
+        if topic in cluster.topics
+    ]
+
+
+def consumer_group_describe(cluster: Cluster, request: Request) -> Message:
+    """States and members of consumer groups (KIP-848)."""
+    rows = []
+    for name in request.row["GroupIds"]:
+        error = _group_error(cluster, request, name)
+        group = cluster.consumer_groups.find(name)
+        if error is ErrorCode.NONE and group is None:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        row: Message = {"GroupId": name, "ErrorCode": error, "GroupState": "", "AssignorName": "", "Members": []}
+        if group is not None and error is ErrorCode.NONE:
+            machine = group.machine
+            row |= {
+                "GroupState": group.state,
+                "GroupEpoch": machine.membership.epoch,
+                "AssignmentEpoch": machine.membership.epoch,
+                "AssignorName": "uniform",
+                "Members": [_described_follower(cluster, group, follower) for follower in group.followers.values()],
+            }
+        rows.append(row)
+    return {"Groups": rows}
+
+
+def _described_follower(cluster: Cluster, group: FollowingGroup, follower: Follower) -> Message:
+    current = group.machine.membership.members[follower.member_id]
+    target = group.machine.target_of(group.machine.members(), follower.member_id)
+    return {
+        "MemberId": follower.member_id,
+        "InstanceId": follower.instance_id,
+        "MemberEpoch": current.epoch,
+        "ClientId": follower.client_id,
+        "ClientHost": follower.client_host,
+        "SubscribedTopicNames": sorted(follower.topics),
+        "SubscribedTopicRegex": follower.pattern,
+        "Assignment": {"TopicPartitions": _topic_partitions(cluster, current.assigned)},
+        "TargetAssignment": {"TopicPartitions": _topic_partitions(cluster, target)},
+        "MemberType": 1,
     }
 
 
@@ -1095,7 +1181,7 @@ def offset_delete(cluster: Cluster, request: Request) -> Message:
     group = cluster.groups.known.get(name)
     if error is ErrorCode.NONE and group is None:
         error = ErrorCode.GROUP_ID_NOT_FOUND
-    elif error is ErrorCode.NONE and group is not None and group.members:
+    elif error is ErrorCode.NONE and group is not None and not group.is_empty:
         error = ErrorCode.NON_EMPTY_GROUP
     if error is not ErrorCode.NONE:
         return {"ErrorCode": error}

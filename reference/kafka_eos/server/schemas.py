@@ -46,6 +46,8 @@ SERVED = (
     "DescribeTransactions",
     "ListTransactions",
     "DescribeTopicPartitions",
+    "ConsumerGroupHeartbeat",
+    "ConsumerGroupDescribe",
 )
 """The APIs, by the names of their requests."""
 

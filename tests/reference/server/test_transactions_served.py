@@ -134,7 +134,7 @@ def test_operators_see_open_transactions_and_can_end_one_that_hangs(make: Make) 
 def test_clients_are_told_the_transaction_version(make: Make, level: int) -> None:
     wire = make(settings=Settings(transactions=TransactionSettings(version=level)))
     told = {f["Name"]: f["MaxVersionLevel"] for f in wire.ask("ApiVersions", 3)["FinalizedFeatures"]}
-    assert told == ({"transaction.version": level} if level else {})
+    assert told == {"group.version": 1} | ({"transaction.version": level} if level else {})
 
 
 def test_a_coordinator_that_moves_goes_on_where_the_other_one_was(make: Make) -> None:
