@@ -931,6 +931,11 @@ def fetches_before_init(state: ConsumeTransformProduce, instance: str, partition
     return True
 
 
+def abandoned_stays_open(state: ConsumeTransformProduce, producer: str) -> bool:
+    """For ``is_abandoned``: the coordinator ends no transaction of an instance that is gone."""
+    return False
+
+
 def no_seek_after_abort(state: ConsumeTransformProduce, instance: str, partition: str) -> int:
     """For ``position_after_abort``: the application goes on where it was."""
     return state.processes[instance].positions[partition]

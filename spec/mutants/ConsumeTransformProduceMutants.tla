@@ -59,6 +59,9 @@ InitDoesNotWait(producer) == "NONE"
 (* for MayFetch: the offset is fetched before the transactional id is initialized *)
 FetchesBeforeInit(instance, partition) == TRUE
 
+(* for IsAbandoned: the coordinator ends no transaction of an instance that is gone *)
+AbandonedStaysOpen(producer) == FALSE
+
 (* for PositionAfterAbort: the application goes on where it was *)
 NoSeekAfterAbort(instance, partition) == processes[instance].positions[partition]
 
