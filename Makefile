@@ -42,6 +42,9 @@ conformance: setup ## compare the reference's state graphs with TLC's, and valid
 	$(KAFKA_EOS) conformance --json $(VERDICTS)/graphs.json
 	$(KAFKA_EOS) traces --json $(VERDICTS)/traces.json
 
+findings: setup ## what checking found in Kafka: run the models and audit the recordings behind it
+	$(KAFKA_EOS) findings --check
+
 sinks: setup ## effects outside of Kafka, on SQLite, killed at every step
 	$(KAFKA_EOS) sinks --json $(VERDICTS)/sinks.json
 
@@ -94,4 +97,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all setup test lint proofs mutants model-check model-check-deep conformance sinks replay report record costs bench fuzz schemas lock clean help
+.PHONY: all setup test lint proofs mutants model-check model-check-deep conformance findings sinks replay report record costs bench fuzz schemas lock clean help

@@ -54,6 +54,10 @@ SUBCOMMANDS = {
     "costs": ("kafka_eos_checks.costs.command", "what exactly-once costs: bytes, requests, throughput, latency"),
     "record": ("kafka_eos_checks.record.command", "record a real Kafka under faults"),
     "claims": ("kafka_eos_checks.claims_command", "what is said about exactly-once semantics, and what was found"),
+    "findings": (
+        "kafka_eos_checks.findings_command",
+        "what checking found in Apache Kafka, with the run that shows it",
+    ),
     "report": ("kafka_eos_checks.report", "write the HTML report from the verdicts of earlier commands"),
     "bench": (
         "kafka_eos_checks.bench.command",

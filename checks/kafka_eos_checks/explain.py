@@ -130,14 +130,19 @@ def of_finding(finding: Finding, runs: dict[str, list[Event]]) -> Moment:
 
 
 def _first_seen(finding: Finding, events: Sequence[Event]) -> int | None:
-    """The place of the event that carries the batch of a finding, or its last one where only the producer is known."""
+    """The place of the event that carries the batch of a finding, or its last one where only the producer is known.
+
+    Of a record that a reader should not have been given it is the reader's.
+    """
     here = [
         (place, event)
         for place, event in enumerate(events)
         if event.topic == finding.topic and event.partition == finding.partition and event.phase != "invoke"
     ]
     if finding.offset is not None:
-        return next((place for place, event in here if _holds(event, finding.offset)), None)
+        holding = [(place, event) for place, event in here if _holds(event, finding.offset)]
+        given = [place for place, event in holding if event.action == "Poll" and event.process in finding.evidence]
+        return next(iter([*given, *(place for place, _ in holding)]), None)
     batch = ("producer_id", "producer_epoch", "base_sequence")
     same = [place for place, event in here if all(getattr(event, c) == getattr(finding, c) for c in batch)]
     return same[-1] if same else None

@@ -31,6 +31,11 @@ MAX_SECONDS = 10_000_000  # four months
 
 # kind of check -> (title, what it is), in the order of the page; other kinds follow under their own name
 KINDS = {
+    "finding": (
+        "Findings",
+        "What checking found in Apache Kafka: TLC finds it in a model of Kafka's rules, and, where it is said so, the "
+        "audit finds it in what a real broker wrote.",
+    ),
     "claim": ("Claims", "A statement from the literature, put as a property and given to the checker."),
     "model": (
         "Models",

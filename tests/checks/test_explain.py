@@ -52,8 +52,8 @@ def test_a_history_alone_is_drawn_around_an_event(tmp_path: Path, capsys: pytest
     write_history(history, [produce(0, "invoke"), produce(1, "ok", offset=0), produce(2, "invoke", partition=1)])
     assert run(str(history), "--around", "1", "--partition", "0", "--out", str(tmp_path / "h.svg")) == 0
     told = capsys.readouterr().out
-    assert "Produce @ 0" in told
-    assert "t-1" not in told
+    assert "-> t-0: Produce" in told
+    assert "-> t-1: Produce" not in told
     assert run(str(history), "--around", "5", "--out", str(tmp_path / "h.svg")) == 2
     assert "no event 5; the run has events 0 to 2" in capsys.readouterr().err
 

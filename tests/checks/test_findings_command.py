@@ -1,0 +1,89 @@
+"""What checking found in Kafka: each finding has its models and, if it was seen, its recording; none is just said."""
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks import findings_command
+from kafka_eos_checks.cli import main
+from kafka_eos_checks.findings_command import KafkaFinding, MalformedFindings, Standing, judged, read_findings
+from kafka_eos_checks.model_check import Outcome
+from kafka_eos_checks.models import Registry
+from kafka_eos_checks.paths import CLONE
+from kafka_eos_checks.tlc import Result
+
+FINDINGS = read_findings()
+
+
+def outcome(name: str, *, as_expected: bool = True) -> Outcome:
+    """What TLC would have said of a model, with or against the registry."""
+    model = Registry().get(name)
+    violates = model.expect.violates if as_expected else ""
+    found = f"violates {violates}" if violates else "holds"
+    problems = () if as_expected else ("it differs",)
+    return Outcome(model=model, result=Result(verdict=found), found=found, problems=problems)
+
+
+def outcomes(finding: KafkaFinding) -> dict[str, Outcome]:
+    return {name: outcome(name) for name in (*finding.models, *finding.mended)}
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.id)
+def test_models_violate_what_is_mended_holds_and_recordings_have_it(finding: KafkaFinding) -> None:
+    registry = Registry()
+    assert all(registry.get(name).expect.violates for name in finding.models)
+    assert not any(registry.get(name).expect.violates for name in finding.mended)
+    assert bool(finding.recording) == bool(finding.rule)
+    if finding.recording:
+        expected = tomllib.loads((CLONE / "checks" / "recordings" / "expected.toml").read_text(encoding="utf-8"))
+        assert expected[finding.recording][finding.rule] > 0
+
+
+def test_a_finding_of_a_recording_is_shown_there_and_drawn() -> None:
+    finding = FINDINGS[0]
+    verdict = judged(finding, outcomes(finding))
+    assert verdict.ok
+    assert verdict.found == Standing.REAL
+    assert "^  aborted record delivered" in verdict.evidence
+    assert verdict.evidence.index("read-committed -> follower-catches-up-0: Poll @ 2") < verdict.evidence.index("^  ")
+    assert 'class="violation"' in verdict.diagram
+
+
+def test_a_finding_that_the_recording_does_not_have_differs() -> None:
+    finding = replace(FINDINGS[0], rule="gap")
+    verdict = judged(finding, outcomes(finding))
+    assert (verdict.ok, verdict.found) == (False, Standing.MODEL)
+
+
+def test_a_finding_whose_model_says_something_else_differs() -> None:
+    finding = next(each for each in FINDINGS if not each.recording)
+    wrong = outcomes(finding) | {finding.models[0]: outcome(finding.models[0], as_expected=False)}
+    verdict = judged(finding, wrong)
+    assert not verdict.ok
+    assert finding.models[0] in verdict.found
+    backwards = replace(finding, models=finding.mended)
+    assert "violates nothing" in judged(backwards, outcomes(backwards)).found
+
+
+def test_without_a_check_nothing_is_said_to_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(findings_command.paths, "build_folder", lambda: tmp_path)
+    assert main(["findings"]) == 1
+    said = capsys.readouterr()
+    assert "not checked" in said.out
+    assert "kafka-eos findings --check" in said.err
+
+
+def test_an_unknown_finding_or_a_spoiled_file_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["findings", "nothing"]) == 2
+    assert "no finding 'nothing'; there are aborted-records-delivered" in capsys.readouterr().err
+    file = tmp_path / "findings.toml"
+    file.write_text('[[finding]]\nid = "a"\n', encoding="utf-8")
+    with pytest.raises(MalformedFindings, match="finding 1: expected"):
+        read_findings(file)
+    file.write_text("[[finding", encoding="utf-8")
+    with pytest.raises(MalformedFindings, match="no TOML"):
+        read_findings(file)
