@@ -16,15 +16,21 @@ from typing import Any
 
 import pytest
 
+from kafka_eos.consumer import Consumer
 from kafka_eos.group_coordinator import GroupCoordinator
 from kafka_eos.server.cluster import Cluster, Machines
 from kafka_eos.server.network import Server, bind
 from kafka_eos.server.partitions import LeaderRules
+from kafka_eos.transaction_coordinator import TransactionCoordinator
 from kafka_eos.transactional_partition import TransactionalPartition
+from kafka_eos_checks import coordinator_traces as coordinators
+from kafka_eos_checks import leader_traces as leaders
 from kafka_eos_checks.cli import main
+from kafka_eos_checks.models import Registry
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.record.brokers import java_command
 from kafka_eos_checks.record.jars import have_jars
+from kafka_eos_checks.traces import replay
 
 confluent = pytest.importorskip("confluent_kafka", reason="the clients are in the extra `record`")
 confluent_admin = pytest.importorskip("confluent_kafka.admin", reason="the clients are in the extra `record`")
@@ -225,6 +231,36 @@ def test_librdkafka_copies_a_topic_exactly_once_in_a_group_of_kip_848(start: Cal
     assert server.end() == 0
 
 
+def judged(data: Path) -> list[str]:
+    """What the reference says of the coordinators' and the partitions' logs, as traces of the spec."""
+    logs = coordinators.read_recorded(data)
+    assert logs.transactions > 0
+    registry = Registry()
+    base = registry.get("CoordinatorOfTraces")
+    traces = coordinators.coordinator_traces(logs)
+    model = coordinators.coordinator_model(base, traces, versions=frozenset({1, 2}))
+    machine = mutated(TransactionCoordinator, base.overrides)
+    found = [replay(model, machine, trace).found for trace in traces]
+    for version, entries in leaders.leader_traces(logs).items():
+        rules = leaders.leader_model(registry.get("MarkersVersion2"), entries, version)
+        found += [replay(rules, Consumer, trace).found for trace in entries]
+    return found
+
+
+def test_what_is_in_the_files_is_a_behaviour_of_the_spec(start: Callable[..., Process], tmp_path: Path) -> None:
+    server = start("--data", str(tmp_path))
+    all_once(server.bootstrap)
+    server.end()
+    assert set(judged(tmp_path)) == {"accepted"}
+    wrong = coordinators.spoiled(coordinators.read_recorded(tmp_path))
+    assert wrong
+    base = Registry().get("CoordinatorOfTraces")
+    for trace, place in wrong.values():
+        model = coordinators.coordinator_model(base, [trace], versions=frozenset({1, 2}))
+        judgement = replay(model, mutated(TransactionCoordinator, base.overrides), trace)
+        assert judgement.found == f"rejected at event {place}"
+
+
 NOTHING_INDEXED = mutated(TransactionalPartition, {"IsIndexed": "NothingIndexed"})
 MATERIALISED = mutated(GroupCoordinator, {"CommittedAtMarker": "MaterialisedOnAbort"})
 
@@ -318,6 +354,7 @@ def test_kafkas_own_tools_run_and_accept_the_files(start: Callable[..., Process]
     states = ",".join(str(log) for log in data.glob("__transaction_state-*/*.log") if log.stat().st_size)
     decoded = java("org.apache.kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", states)
     assert ('"clientTransactionVersion":2' in decoded) == (version == "2")
+    assert set(judged(data)) == {"accepted"}
     assert main(["audit", str(data)]) == 0
 
 
