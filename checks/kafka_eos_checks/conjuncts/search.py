@@ -189,8 +189,10 @@ class Search:
             return Means.GRAPH, f"{run.states:,} states, the spec has {reference.states:,}"
         if told_apart or run.generated == reference.generated:
             return Means.NONE, ""
-        same = self._edges_of(model, subject) == self._edges_of(model)
-        return (Means.NONE, "") if same else (Means.GRAPH, "the same states, other edges")
+        edges, own = self._edges_of(model, subject), self._edges_of(model)
+        if edges is None or own is None:
+            return Means.UNDECIDED, "TLC does not write the graph in time"
+        return (Means.NONE, "") if edges == own else (Means.GRAPH, "the same states, other edges")
 
     def reference(self, model: Model) -> _Run:
         """The run of the unchanged model.
@@ -234,8 +236,11 @@ class Search:
             self.cache.put(key, {name: getattr(run, name) for name in _Run.__slots__})
         return run
 
-    def _edges_of(self, model: Model, subject: Subject | None = None) -> str:
-        """A hash of all labelled edges, for TLC counts one twice where a guard is true for two reasons."""
+    def _edges_of(self, model: Model, subject: Subject | None = None) -> str | None:
+        """A hash of all labelled edges, for TLC counts one twice where a guard is true for two reasons.
+
+        None when TLC does not write them in time.
+        """
         configuration = Configuration(specification=model.specification, constraint=model.bounds)
         with tempfile.TemporaryDirectory(prefix="kafka-eos-conjunct-") as name:
             folder = Path(name)
@@ -255,6 +260,8 @@ class Search:
                 short=_is_short(model),
             )
             result = tlc.run(job)
+            if result.verdict == "times out":
+                return None
             if result.verdict != "holds":
                 raise UnusableMutant(f"{model.name}: TLC {result.verdict} while it writes the graph\n{result.error}")
             lines = {

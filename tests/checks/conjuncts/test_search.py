@@ -87,6 +87,18 @@ def test_a_run_that_takes_too_long_is_not_decided_and_not_kept(registry: Registr
     assert judged(registry, patient, "AddError", "total + amount > Limit -> FALSE").means is Means.PROPERTY
 
 
+def test_edges_that_are_not_written_in_time_decide_nothing(
+    registry: Registry, search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_time = tlc.run
+
+    def late(job: tlc.Job) -> tlc.Result:
+        return tlc.Result(verdict="times out") if job.dump is not None else in_time(job)
+
+    monkeypatch.setattr(tlc, "run", late)
+    assert search.judge(subject(registry, "Reset", "total = Limit -> FALSE")).means is Means.UNDECIDED
+
+
 def test_what_is_unchanged_is_not_run_again(
     registry: Registry, search: Search, monkeypatch: pytest.MonkeyPatch
 ) -> None:
