@@ -12,21 +12,24 @@ import logging
 import signal
 import socket
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from kafka_eos.server.cluster import Broker, Cluster, Limits, Machines, Settings
 from kafka_eos.server.network import Server, bind
 from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.storage import DamagedLog, Directory, Memory
 from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos_checks.serve_history import HistoryFile
 
 EPILOG = """examples:
   kafka-eos serve                                        127.0.0.1:9092, in memory
   kafka-eos serve --port 0 --brokers 3                   three logical brokers on free ports
   kafka-eos serve --transaction-version 1 --verification off
+  kafka-eos serve --record build/served.jsonl            `kafka-eos audit build/served.jsonl` reads it
   kafka-eos serve --data build/served                    kept in files; `kafka-eos audit build/served` reads them
 
 exit codes: 0 ended by SIGINT or SIGTERM, 2 the call cannot be used: an address that is taken, a damaged directory
@@ -67,6 +70,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="leaders ask coordinators about old clients' transactions, KIP-890 part 1 (default on)",
     )
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep everything in a log directory of Kafka's layout")
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="write what was asked and answered as a .jsonl history"
+    )
     parser.add_argument(
         "--default-partitions",
         type=int,
@@ -145,7 +151,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.INFO)
     try:
-        return asyncio.run(serve(arguments, sockets))
+        with arguments.record.open("w", buffering=1, encoding="utf-8") if arguments.record else nullcontext() as record:
+            return asyncio.run(serve(arguments, sockets, record))
     except (DamagedLog, OSError) as error:
         print(f"kafka-eos serve: {error}", file=sys.stderr)
         return 2
@@ -169,7 +176,7 @@ def _check(arguments: argparse.Namespace) -> None:
         parser.error("--default-partitions is 0 or more")
 
 
-async def serve(arguments: argparse.Namespace, sockets: list[socket.socket]) -> int:
+async def serve(arguments: argparse.Namespace, sockets: list[socket.socket], record: TextIO | None) -> int:
     """Serve until a signal comes."""
     machines = Machines(leaders=LeaderRules(verification=arguments.verification == "on"))
     stopped = asyncio.Event()
@@ -178,7 +185,14 @@ async def serve(arguments: argparse.Namespace, sockets: list[socket.socket]) -> 
         loop.add_signal_handler(number, stopped.set)
     make = partial(_cluster, arguments, machines)
     settings = settings_of(arguments)
-    async with Server(make, sockets, advertised_host=arguments.advertised_host, limits=settings.limits) as server:
+    server = Server(
+        make,
+        sockets,
+        advertised_host=arguments.advertised_host,
+        limits=settings.limits,
+        observer=HistoryFile(record, "serve") if record is not None else None,
+    )
+    async with server:
         place = f"data in {arguments.data}" if arguments.data else "in memory"
         version = arguments.transaction_version
         print(f"ready: bootstrap.servers={server.bootstrap} (transaction.version {version}, {place})", flush=True)

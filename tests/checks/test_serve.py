@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,6 +19,8 @@ import pytest
 
 from kafka_eos.consumer import Consumer
 from kafka_eos.group_coordinator import GroupCoordinator
+from kafka_eos.history import read_history
+from kafka_eos.segment import StoredBatch, read_segment
 from kafka_eos.server.cluster import Cluster, Machines
 from kafka_eos.server.network import Server, bind
 from kafka_eos.server.partitions import LeaderRules
@@ -223,6 +226,28 @@ def aborted_copy(bootstrap: str) -> tuple[bool, list[str]]:
     went_on = any(place.offset > 0 for place in reader.committed(reader.assignment(), SECONDS))
     reader.close()
     return went_on, read(bootstrap, "out")
+
+
+def test_what_was_asked_and_answered_is_written_down(start: Callable[..., Process], tmp_path: Path) -> None:
+    data, record = tmp_path / "data", tmp_path / "served.jsonl"
+    server = start("--data", str(data), "--record", str(record))
+    all_once(server.bootstrap)
+    server.end(signal.SIGKILL)
+    events = list(read_history(record))
+    asked = Counter(event.detail["request"] for event in events if event.phase == "invoke")
+    assert asked == Counter(event.detail["request"] for event in events if event.phase != "invoke")
+    ends = [event.detail["committed"] for event in events if (event.action, event.phase) == ("EndTxn", "ok")]
+    assert (ends[0], set(ends[1:])) == (False, {True})
+    offsets = {(e.topic, e.partition, e.offset) for e in events if (e.action, e.phase) == ("Produce", "ok")}
+    batches = {
+        (log.parent.name[:-2], int(log.parent.name[-1]), each.batch.base_offset)
+        for name in ("in", "out")
+        for log in data.glob(f"{name}-?/*.log")
+        for each in read_segment(log)
+        if isinstance(each, StoredBatch) and not each.batch.is_control
+    }
+    assert offsets == batches
+    assert main(["audit", str(data), "--history", str(record)]) == 0
 
 
 def test_librdkafka_copies_a_topic_exactly_once_in_a_group_of_kip_848(start: Callable[..., Process]) -> None:

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Self
+from itertools import count
+from typing import Any, Protocol, Self
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.protocol import Buffer, MalformedMessage, Message
@@ -36,12 +37,23 @@ def wall_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
+class Observer(Protocol):
+    """Who is told of every request before it is handled, and of every answer before it is sent."""
+
+    def asked(self, connection: int, node: int, frame: bytes) -> Any:
+        """A request, by the number of its connection and the broker; what is returned belongs to the answer."""
+
+    def answered(self, request: Any, frame: bytes) -> None:
+        """The answer to a request for which ``asked`` has returned something else than None."""
+
+
 class Connection(asyncio.Protocol):
     """A client's connection to a logical broker."""
 
     def __init__(self, server: "Server", node: int) -> None:
         self._server = server
         self._node = node
+        self._number = next(server.numbers)
         self._buffer = bytearray()
         self._answering = self._writable = False
         self._transport: asyncio.Transport | None = None
@@ -150,6 +162,9 @@ class Connection(asyncio.Protocol):
             self.close(f"{api} version {version}: {error}")
             return
         self._answering = True
+        seen = None
+        if self._server.observer is not None:
+            seen = self._server.observer.asked(self._number, self._node, frame)
         request = Request(
             api=api,
             version=version,
@@ -157,7 +172,7 @@ class Connection(asyncio.Protocol):
             node=self._node,
             client_id=header["ClientId"] or "",
             client_host=f"/{self._peer}",
-            reply=partial(self._reply, correlation, api, version),
+            reply=partial(self._reply, correlation, api, version, seen),
         )
         is_silent = api == "Produce" and row["Acks"] == 0
         try:
@@ -168,21 +183,23 @@ class Connection(asyncio.Protocol):
             return
         if answer is not None:
             self._answering = False
-            self._write(correlation, api, version, answer)
+            self._write(correlation, api, version, answer, seen)
         elif is_silent:
             self._answering = False
         self._server.settle()
 
-    def _reply(self, correlation: int, api: str, version: int, row: Message) -> None:
+    def _reply(self, correlation: int, api: str, version: int, seen: Any, row: Message) -> None:
         """Answer a request that had to wait, and go on with the next one."""
         self._answering = False
-        self._write(correlation, api, version, row)
+        self._write(correlation, api, version, row, seen)
         self._server.soon(self._process)
 
-    def _write(self, correlation: int, api: str, version: int, row: Message) -> None:
+    def _write(self, correlation: int, api: str, version: int, row: Message, seen: Any = None) -> None:
         if self._transport is None:
             return
         answer = served_codec().write_response(api, version, correlation, row)
+        if seen is not None and self._server.observer is not None:
+            self._server.observer.answered(seen, answer)
         self._transport.write(len(answer).to_bytes(4, "big") + answer)
 
 
@@ -202,8 +219,10 @@ class Server:
         advertised_host: where clients are told to connect; None for where the sockets are.
         limits: what clients may ask for at most.
         clock: milliseconds since the epoch.
+        observer: who is told of requests and answers.
 
     Attributes:
+        numbers: of connections.
         cluster: what is served.
         connections: that are open.
         waiting_bytes: of requests that have not arrived whole.
@@ -217,8 +236,11 @@ class Server:
         advertised_host: str | None = None,
         limits: Limits = Limits(),  # noqa: B008 - frozen
         clock: Callable[[], int] = wall_clock,
+        observer: Observer | None = None,
     ) -> None:
         self.clock = clock
+        self.observer = observer
+        self.numbers = count()
         self.limits = limits
         self._sockets = sockets
         brokers = [

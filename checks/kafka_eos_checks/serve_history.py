@@ -1,0 +1,73 @@
+"""The history of a served cluster: what was asked and answered, in the events that the recorder's proxy writes too."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, TextIO
+
+from kafka_eos.errors import MalformedBatch
+from kafka_eos.history import Event
+from kafka_eos.protocol import MalformedMessage
+from kafka_eos.server.network import wall_clock
+from kafka_eos.server.schemas import served_codec
+from kafka_eos_checks.record.wire_events import Columns, Interpreter, Request, phase_of
+
+
+class HistoryFile:
+    """Writes events as they happen: what is asked before it has any effect, what is answered before it is sent.
+
+    Args:
+        file: of JSON Lines.
+        run: the name of the run.
+        clock: milliseconds since the epoch.
+    """
+
+    def __init__(self, file: TextIO, run: str, clock: Callable[[], int] = wall_clock) -> None:
+        self._file = file
+        self._run = run
+        self._clock = clock
+        self._codec = served_codec()
+        self._interpreter = Interpreter(self._codec)
+        self._requests, self._events = count(), count()
+
+    def asked(self, connection: int, node: int, frame: bytes) -> Request | None:
+        """A request has come; None if it is none that a history tells of."""
+        header, body = self._codec.read_request_header(frame)
+        api, version = self._codec.names[header["RequestApiKey"]], header["RequestApiVersion"]
+        try:
+            subjects, answered = self._interpreter.subjects(api, version, body)
+        except (MalformedMessage, MalformedBatch):
+            return None
+        request = Request(
+            number=next(self._requests),
+            connection=connection,
+            broker=str(node),
+            client=header["ClientId"] or "unknown",
+            api=api,
+            version=version,
+            correlation=header["CorrelationId"],
+            frame=b"",
+            subjects=subjects,
+            answered=answered,
+        )
+        self._write(request, "invoke", list(subjects))
+        return request
+
+    def answered(self, request: Request, frame: bytes) -> None:
+        """A request is answered."""
+        self._write(request, None, self._interpreter.answer(request, frame))
+
+    def _write(self, request: Request, phase: str | None, subjects: list[Columns]) -> None:
+        for subject in subjects:
+            columns: dict[str, Any] = dict(subject)
+            detail = request.detail(**columns.pop("detail", {}))
+            event = Event(
+                run=self._run,
+                order=next(self._events),
+                time_us=self._clock() * 1000,
+                process=f"proxy/{request.client}",
+                action=request.api,
+                phase=phase or phase_of(columns["error"]),
+                **columns,
+                detail=detail,
+            )
+            self._file.write(event.to_json() + "\n")
