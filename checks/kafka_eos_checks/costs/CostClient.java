@@ -1,5 +1,6 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.FileDescriptor;
@@ -76,10 +77,14 @@ public final class CostClient {
     }
 
     private KafkaProducer<byte[], byte[]> producer() {
+        return producer("producer", job.get("topic").asText());
+    }
+
+    private KafkaProducer<byte[], byte[]> producer(String name, String topic) {
         KafkaProducer<byte[], byte[]> producer =
-                new KafkaProducer<>(settings("producer"), new ByteArraySerializer(), new ByteArraySerializer());
-        producer.partitionsFor(job.get("topic").asText());
-        if (job.get("producer").has("transactional.id")) {
+                new KafkaProducer<>(settings(name), new ByteArraySerializer(), new ByteArraySerializer());
+        producer.partitionsFor(topic);
+        if (job.get(name).has("transactional.id")) {
             producer.initTransactions();
         }
         return producer;
@@ -162,27 +167,78 @@ public final class CostClient {
         }
     }
 
-    /** Read a topic from its beginning to its end, some times. */
-    private void consume() {
-        Map<String, Object> settings = settings("consumer");
-        settings.put("fetch.max.wait.ms", 1); // the fetch under way at the end must not delay the next time
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer(settings, places)) {
-            Map<TopicPartition, Long> ends = consumer.endOffsets(places);
-            long records = 0;
-            long bytes = 0;
-            begin();
-            for (int time = 0; time < job.get("times").asInt(); time++) {
-                consumer.seekToBeginning(places);
-                while (places.stream().anyMatch(place -> consumer.position(place) < ends.get(place))) {
-                    for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofSeconds(1))) {
-                        records++;
-                        bytes += record.serializedValueSize();
-                    }
+    /** What two sides do in slices that follow each other at once; each round begins with the other side. */
+    private interface Slice {
+        long run(int side);
+    }
+
+    private void takeTurns(Slice slice) {
+        List<ArrayNode> seconds = List.of(answer.putArray("seconds_0"), answer.putArray("seconds_1"));
+        List<ArrayNode> records = List.of(answer.putArray("records_0"), answer.putArray("records_1"));
+        List<ArrayNode> cpus = List.of(answer.putArray("cpu_0"), answer.putArray("cpu_1"));
+        int slices = job.get("slices").asInt();
+        int warmUp = slices / 5;
+        for (int number = -warmUp; number < slices; number++) {
+            for (int turn = 0; turn < 2; turn++) {
+                int side = (number + turn) & 1;
+                begin();
+                long done = slice.run(side);
+                double wall = (System.nanoTime() - begun) / 1e9;
+                double used = (cpuNanos() - cpu) / 1e9;
+                if (number >= 0) {
+                    seconds.get(side).add(wall);
+                    records.get(side).add(done);
+                    cpus.get(side).add(used);
                 }
             }
-            end("seconds");
-            answer.put("records", records).put("bytes", bytes);
         }
+    }
+
+    /** Two producers with settings of their own, each to its own topic. */
+    private void producePairs() {
+        List<String> topics = List.of(job.get("topic").asText(), job.get("topic_1").asText());
+        byte[] value = new byte[job.get("value_bytes").asInt()];
+        Arrays.fill(value, (byte) 'v');
+        long nanos = (long) (job.get("seconds").asDouble() * 1e9);
+        try (KafkaProducer<byte[], byte[]> first = producer("producer", topics.get(0));
+                KafkaProducer<byte[], byte[]> second = producer("producer_1", topics.get(1))) {
+            List<KafkaProducer<byte[], byte[]>> producers = List.of(first, second);
+            takeTurns(side -> {
+                long sent = 0;
+                while (System.nanoTime() < begun + nanos) {
+                    send(producers.get(side), new ProducerRecord<>(topics.get(side), value));
+                    sent++;
+                }
+                producers.get(side).flush();
+                return sent;
+            });
+        }
+        answer.put("failed", failed.get());
+    }
+
+    /** Two consumers with settings of their own; a slice is the whole topic. */
+    private void consumePairs() {
+        try (KafkaConsumer<byte[], byte[]> first = reader("consumer");
+                KafkaConsumer<byte[], byte[]> second = reader("consumer_1")) {
+            List<KafkaConsumer<byte[], byte[]>> consumers = List.of(first, second);
+            takeTurns(side -> readAll(consumers.get(side)));
+        }
+    }
+
+    private KafkaConsumer<byte[], byte[]> reader(String name) {
+        Map<String, Object> settings = settings(name);
+        settings.put("fetch.max.wait.ms", 1); // the fetch under way at the end must not delay the next time
+        return consumer(settings, places);
+    }
+
+    private long readAll(KafkaConsumer<byte[], byte[]> consumer) {
+        Map<TopicPartition, Long> ends = consumer.endOffsets(places);
+        long records = 0;
+        consumer.seekToBeginning(places);
+        while (places.stream().anyMatch(place -> consumer.position(place) < ends.get(place))) {
+            records += consumer.poll(Duration.ofSeconds(1)).count();
+        }
+        return records;
     }
 
     /** Read, write, commit: by mode before the writes, after them, or with them in a transaction. */
@@ -309,7 +365,8 @@ public final class CostClient {
     private ObjectNode run() throws InterruptedException {
         switch (job.get("job").asText()) {
             case "produce" -> produce();
-            case "consume" -> consume();
+            case "produce pairs" -> producePairs();
+            case "consume pairs" -> consumePairs();
             case "copy" -> copy();
             case "latency" -> latency();
             default -> throw new IllegalArgumentException(job.get("job").asText());

@@ -50,7 +50,12 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rounds, shorter runs, fewer records")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--kept", action="store_true", help=f"read the figures of {KEPT.name}, and measure nothing")
-    parser.add_argument("--measured", type=Path, metavar="FILE", help="write the figures, or with --kept read them")
+    parser.add_argument(
+        "--measured",
+        type=Path,
+        metavar="FILE",
+        help="write the figures, or with --kept read them; with --only the other parts of FILE stay",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
     parser.set_defaults(run=run)
 
@@ -82,6 +87,8 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
         evidence = measure(Path(folder), quick=arguments.quick, only=arguments.only)
     progress_console.print(f"measured in {time.monotonic() - began:.0f} s")
     if arguments.measured:
+        if set(arguments.only) != set(PARTS) and arguments.measured.exists():
+            evidence["parts"] = read_evidence(arguments.measured)["parts"] | evidence["parts"]
         arguments.measured.parent.mkdir(parents=True, exist_ok=True)
         arguments.measured.write_text(to_text(evidence), encoding="utf-8")
     return evidence

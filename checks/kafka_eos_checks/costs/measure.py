@@ -20,6 +20,7 @@ from kafka_eos_checks.costs.turns import (
     Side,
     Stage,
     kept,
+    kept_pairs,
     part,
     take_turns,
 )
@@ -80,58 +81,62 @@ def produce(stage: Stage, evidence: Evidence) -> None:
 
 
 def idempotence(stage: Stage, evidence: Evidence) -> None:
-    """The pair alone, more often: acks=all with and without idempotence."""
+    """The pair alone, in many short turns: acks=all with and without idempotence."""
     for size in VALUE_BYTES:
-        about = f"acks=all, values of {size} bytes, {PARTITIONS} partitions"
+        about = f"acks=all, values of {size} bytes, {PARTITIONS} partitions, both producers in turns of 0.1 s"
         with part(evidence, f"idempotence {size}", about) as content:
-            common: Job = {"job": "produce", "value_bytes": size, "seconds": stage.effort.seconds}
-            sides = [
-                Side("acks=all", common | {"producer": ACKS_ALL, "topic": stage.topic(f"plain {size}")}),
-                Side("acks=all, idempotent", common | {"producer": IDEMPOTENT, "topic": stage.topic(f"idem {size}")}),
-            ]
-            rounds = 2 * stage.effort.pairs + 1
-            label = f"idempotence, {size} bytes"
-            content["sides"] = kept(take_turns(sides, rounds, label, lambda side: stage.do(side.job)))
+            progress_console.print(f"idempotence, {size} bytes: {stage.effort.slices} turns of 2 sides")
+            answer = stage.do({
+                "job": "produce pairs", "value_bytes": size, "seconds": 0.1, "slices": stage.effort.slices,
+                "topic": stage.topic("idempotence"), "producer": ACKS_ALL,
+                "topic_1": stage.topic("idempotence"), "producer_1": IDEMPOTENT,
+            })  # fmt: skip
+            content["sides"] = kept_pairs(("acks=all", "acks=all, idempotent"), answer)
 
 
-# name of the topic -> records, records in a transaction, which transactions are aborted (each so-many-th), times read
+# name of the topic -> records, records in a transaction, which transactions are aborted (each so-many-th)
 READ_TOPICS = {
-    "no transactions": (1_000_000, 0, 0, 2),
-    "transactions of 1000": (1_000_000, 1000, 0, 2),
-    "transactions of 100": (400_000, 100, 0, 5),
-    "transactions of 100, a fifth aborted": (400_000, 100, 5, 5),
-    "transactions of 10": (80_000, 10, 0, 20),
+    "no transactions": (100_000, 0, 0),
+    "transactions of 1000": (100_000, 1000, 0),
+    "transactions of 100": (100_000, 100, 0),
+    "transactions of 100, a fifth aborted": (100_000, 100, 5),
+    "transactions of 10": (80_000, 10, 0),
 }
 
 
-def read(stage: Stage, evidence: Evidence) -> str:
-    """Both isolation levels on the same topics; returns the topic without transactions."""
-    plain = ""
-    for name, (records, size, abort_every, times) in READ_TOPICS.items():
-        with part(evidence, f"read, {name}", "values of 100 bytes; the whole topic, from beginning to end") as content:
-            topic = stage.topic("read")
-            plain = plain or topic
-            count = records // stage.effort.shrink
-            progress_console.print(f"writing {count:,} records, {name}")
-            settings = IDEMPOTENT if not size else {"transactional.id": topic}
-            written = stage.do({
-                "job": "produce", "topic": topic, "value_bytes": 100, "seconds": 150, "records": count,
-                "producer": settings, "transaction_size": size, "abort_every": abort_every,
+def read(stage: Stage, evidence: Evidence) -> None:
+    """Both isolation levels on the same topics, each read again and again in turns."""
+    levels = ("read_uncommitted", "read_committed")
+    for name, (records, size, abort_every) in READ_TOPICS.items():
+        about = "values of 100 bytes; the whole topic, from beginning to end, both consumers in turns"
+        with part(evidence, f"read, {name}", about) as content:
+            written = _write(stage, stage.topic("read"), records, size, abort_every)
+            content |= {column: written[column] for column in ("records", "transactions")}
+            progress_console.print(f"reading, {name}: {stage.effort.slices} turns of 2 sides")
+            consumers = [{"isolation.level": level} for level in levels]
+            answer = stage.do({
+                "job": "consume pairs", "topic": written["topic"], "slices": stage.effort.slices,
+                "consumer": consumers[0], "consumer_1": consumers[1],
             })  # fmt: skip
-            job: Job = {"job": "consume", "topic": topic, "times": times}
-            levels = ("read_uncommitted", "read_committed")
-            sides = [Side(level, job | {"consumer": {"isolation.level": level}}) for level in levels]
-            answers = take_turns(sides, stage.effort.pairs, f"reading, {name}", lambda side: stage.do(side.job))
-            content["records"] = written["records"]
-            content["transactions"] = written["transactions"]
-            content["sides"] = kept(answers, ["seconds", "cpu_seconds"])
-    return plain
+            content["sides"] = kept_pairs(levels, answer, ("rate", "seconds"))
 
 
-def copy(stage: Stage, evidence: Evidence, source: str) -> None:
+def _write(stage: Stage, topic: str, records: int, size: int = 0, abort_every: int = 0) -> dict[str, Any]:
+    count = records // stage.effort.shrink
+    progress_console.print(f"writing {count:,} records, {size or 'no'} in a transaction")
+    written = stage.do({
+        "job": "produce", "topic": topic, "value_bytes": 100, "seconds": 150, "records": count,
+        "producer": {"transactional.id": topic} if size else IDEMPOTENT,
+        "transaction_size": size, "abort_every": abort_every,
+    })  # fmt: skip
+    return written | {"topic": topic}
+
+
+def copy(stage: Stage, evidence: Evidence) -> None:
     """An application that reads, writes and commits offsets, in three ways, as a curve over records a commit."""
     about = f"values of 100 bytes, {PARTITIONS} partitions, offsets committed with every so many records"
     with part(evidence, "copy", about) as content:
+        source = _write(stage, stage.topic("source"), 1_000_000)["topic"]
         sides = []
         for mode, settings in (
             ("at-most-once", AT_MOST_ONCE),
@@ -189,7 +194,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-PARTS = ("wire", "produce", "idempotence", "read", "latency")
+PARTS = ("wire", "produce", "idempotence", "read", "copy", "latency")
 
 
 def measure(folder: Path, *, quick: bool, only: Sequence[str] = PARTS) -> Evidence:
@@ -198,7 +203,7 @@ def measure(folder: Path, *, quick: bool, only: Sequence[str] = PARTS) -> Eviden
     Args:
         folder: for the broker's and the client's files.
         quick: fewer rounds, shorter runs, fewer records.
-        only: some of ``PARTS``; ``read`` has the copying application too.
+        only: some of ``PARTS``.
 
     Raises:
         BrokerFailed, JobFailed: when the broker or the client does not do what it should.
@@ -231,7 +236,9 @@ def measure(folder: Path, *, quick: bool, only: Sequence[str] = PARTS) -> Eviden
         if "idempotence" in only:
             idempotence(stage, evidence)
         if "read" in only:
-            copy(stage, evidence, read(stage, evidence))
+            read(stage, evidence)
+        if "copy" in only:
+            copy(stage, evidence)
         if "latency" in only:
             latency(stage, evidence)
         cluster.stop_all()

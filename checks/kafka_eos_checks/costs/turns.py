@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from kafka_eos_checks.costs.client import CostClient, busy_seconds, cpu_seconds
@@ -39,19 +40,19 @@ class Effort:
 
     Attributes:
         rounds: that count, of a part with many sides.
-        pairs: rounds that count, of a part whose two sides are to be told apart.
+        slices: of each side that count, of a part whose two sides are to be told apart.
         seconds: of one run whose length is a time.
         shrink: divides the records of a run whose length is a number of records.
     """
 
     rounds: int
-    pairs: int
+    slices: int
     seconds: float
     shrink: int
 
 
-FULL = Effort(rounds=9, pairs=15, seconds=1.2, shrink=1)
-QUICK = Effort(rounds=3, pairs=5, seconds=0.4, shrink=8)
+FULL = Effort(rounds=9, slices=240, seconds=1.2, shrink=1)
+QUICK = Effort(rounds=3, slices=30, seconds=0.4, shrink=8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +119,8 @@ def take_turns(
     return answers
 
 
-def _column(answers: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    return [float(f"{answer[name]:.4g}") for answer in answers]
+def _column(answers: Sequence[Mapping[str, Any]], name: str, digits: int = 4) -> list[float]:
+    return [float(f"{answer[name]:.{digits}g}") for answer in answers]
 
 
 def kept(answers: Mapping[str, Sequence[Mapping[str, Any]]], extra: Sequence[str] = ()) -> dict[str, Any]:
@@ -138,11 +139,29 @@ def kept(answers: Mapping[str, Sequence[Mapping[str, Any]]], extra: Sequence[str
     return rows
 
 
+def kept_pairs(names: tuple[str, str], answer: Mapping[str, Any], columns: Sequence[str] = ("rate",)) -> dict[str, Any]:
+    """What is written down of two sides that took turns within one job.
+
+    A value a slice; of CPU time, which is the client's and comes in ticks longer than some slices, the whole.
+    """
+    rows: dict[str, Any] = {}
+    for number, name in enumerate(names):
+        records, seconds, cpu = (answer[f"{column}_{number}"] for column in ("records", "seconds", "cpu"))
+        slices = [{"rate": n / wall, "seconds": wall} for n, wall in zip(records, seconds, strict=True)]
+        whole = {"cpu_seconds": sum(cpu), "cpu_us": sum(cpu) / max(1, sum(records)) * 1e6, "others": answer["others"]}
+        rows[name] = {column: _column(slices, column, 3) for column in columns}
+        rows[name] |= {column: _column([whole], column) for column in whole}
+    if answer.get("failed"):
+        rows[names[0]]["failed"] = answer["failed"]
+    return rows
+
+
 @contextmanager
 def part(evidence: Evidence, name: str, about: str) -> Iterator[dict[str, Any]]:
-    """A part of the evidence, with the load average before and after it and its wall time."""
+    """A part of the evidence, with its date, the load average before and after it and its wall time."""
     begun, before = time.monotonic(), os.getloadavg()[0]
-    content: dict[str, Any] = {"about": about}
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    content: dict[str, Any] = {"about": about, "date": now, "niceness": os.getpriority(os.PRIO_PROCESS, 0)}
     yield content
     content["load_average"] = [round(before, 2), round(os.getloadavg()[0], 2)]
     content["wall_seconds"] = round(time.monotonic() - begun, 1)

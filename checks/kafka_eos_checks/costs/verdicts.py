@@ -100,8 +100,8 @@ def circumstances(evidence: Evidence, part: Part) -> list[str]:
     machine = evidence["machine"]
     java = evidence["java"]
     lines = [
-        f"measured {evidence['date']}{' with --quick' if evidence['quick'] else ''} on {machine['cores']} cores "
-        f"({machine['processor'] or machine['architecture']}), niceness {machine['niceness']}; one broker of Kafka "
+        f"measured {part['date']}{' with --quick' if evidence['quick'] else ''} on {machine['cores']} cores "
+        f"({machine['processor'] or machine['architecture']}), niceness {part['niceness']}; one broker of Kafka "
         f"{evidence['kafka']} on loopback, replication factor 1",
         f"broker: {java['broker']}; client: {java['client']}",
         f"load average before and after: {part['load_average'][0]} and {part['load_average'][1]}",
@@ -297,7 +297,7 @@ def _no_difference(
     name: str,
     claims: tuple[str, ...],
     ratios: Mapping[str, Ratio],
-    cpu: Mapping[str, Ratio],
+    cpu: Mapping[str, float],
     lines: Sequence[str],
     title: str,
 ) -> Verdict:
@@ -323,7 +323,7 @@ def _no_difference(
         figures={f"percent, {what}": float(f"{100 * r.median:.3g}") for what, r in ratios.items()},
         evidence="\n".join([
             *(f"throughput, {what}: {r}" for what, r in ratios.items()),
-            *(f"CPU time of client and broker, {what}: {r}" for what, r in cpu.items()),
+            *(f"CPU time of the client, {what}: {100 * part:.3g} %" for what, part in cpu.items()),
             "",
             *lines,
             "",
@@ -340,7 +340,7 @@ def reading(parts: Mapping[str, Part], evidence: Evidence) -> Verdict:
         part = parts[f"read, {name}"]
         # Of the whole topic: of aborted transactions one side has fewer records to give than the other.
         ratios[name] = ratio(part, "read_uncommitted", "read_committed", "seconds")
-        cpu[name] = ratio(part, "read_committed", "read_uncommitted", "cpu_seconds")
+        cpu[name] = ratio(part, "read_committed", "read_uncommitted", "cpu_seconds").median
         lines += [f"{name}: {part['records']:,} records, {part['transactions']:,} transactions"]
         lines += side_lines(part, dict.fromkeys(part["sides"], "read_uncommitted"))
     last = parts[f"read, {list(READ_TOPICS)[-1]}"]
@@ -360,7 +360,7 @@ def idempotence(parts: Mapping[str, Part], evidence: Evidence) -> Verdict:
     for size in VALUE_BYTES:
         part = parts[f"idempotence {size}"]
         ratios[f"values of {size} bytes"] = ratio(part, "acks=all, idempotent", "acks=all")
-        cpu[f"values of {size} bytes"] = ratio(part, "acks=all, idempotent", "acks=all", "cpu_us")
+        cpu[f"values of {size} bytes"] = ratio(part, "acks=all, idempotent", "acks=all", "cpu_us").median
         lines += [f"values of {size} bytes", *side_lines(part, dict.fromkeys(part["sides"], "acks=all"))]
         lines += circumstances(evidence, part)
     return _no_difference(

@@ -7,6 +7,7 @@ writes the same events and batches.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,7 @@ def batch_sizes(stage: Stage) -> dict[str, dict[str, list[int]]]:
     return found
 
 
+@cache
 def of_reference(version: int, partitions: int, transactions: int = TRANSACTIONS) -> Mapping[str, Any]:
     """The same counts of the reference, whose transactions have a message for each partition."""
     plan = TransactionsPlan(

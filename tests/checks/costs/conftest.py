@@ -79,12 +79,13 @@ def evidence() -> Callable[[], Evidence]:
             rows = {level: side(5000.0, seconds=2, cpu_seconds=1) for level in levels}
             parts[f"read, {name}"] = {"records": 10_000, "transactions": 10, "sides": rows}
         for part in parts.values():
-            part |= {"about": "made up", "load_average": [1.0, 1.5], "wall_seconds": 2.0}
+            part |= {"about": "made up", "date": "2026-01-01 00:00 UTC", "niceness": 0}
+            part |= {"load_average": [1.0, 1.5], "wall_seconds": 2.0}
         return {
             "format": FORMAT,
             "date": "2026-01-01 00:00 UTC",
             "quick": False,
-            "machine": {"cores": 2, "architecture": "x86_64", "processor": "", "niceness": 0},
+            "machine": {"cores": 2, "architecture": "x86_64", "processor": ""},
             "kafka": "4.3.0",
             "java": {"broker": "java", "client": "java"},
             "features": {"transaction.version": 2},

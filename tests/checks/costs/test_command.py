@@ -33,6 +33,24 @@ def test_kept_figures_are_shown_and_their_verdicts_written(
     assert len(read_verdicts(written)) == 3 + len(of_evidence(evidence()))
 
 
+def test_parts_that_are_measured_anew_replace_those_of_the_file_and_others_stay(
+    tmp_path: Path, evidence: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured_anew(folder: Path, *, quick: bool, only: list[str]) -> dict[str, Any]:
+        made = evidence()
+        made["parts"] = {name: part | {"about": "anew"} for name, part in made["parts"].items() if name in only}
+        return made
+
+    file = tmp_path / "measured.json"
+    file.write_text(to_text(evidence()), encoding="utf-8")
+    monkeypatch.setattr("kafka_eos_checks.costs.command.measure", measured_anew)
+    main(["costs", "--only", "latency", "--measured", str(file)])
+    parts = read_evidence(file)["parts"]
+    assert parts["latency"]["about"] == "anew"
+    assert parts.keys() == evidence()["parts"].keys()
+    assert parts["wire"] == evidence()["parts"]["wire"]
+
+
 def test_figures_that_cannot_be_read_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["costs", "--kept", "--measured", str(tmp_path / "absent.json")]) == 2
     assert "absent.json: No such file" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from kafka_eos_checks.record.brokers import Cluster
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("costs")
-    effort = Effort(rounds=1, pairs=1, seconds=0.1, shrink=1)
+    effort = Effort(rounds=1, slices=1, seconds=0.1, shrink=1)
     with Cluster(folder / "broker") as cluster, CostClient(folder) as client:
         yield Stage(cluster, client, effort)
 
@@ -29,10 +29,27 @@ def test_what_the_client_says_it_wrote_is_in_the_log_and_is_read(stage: Stage) -
     assert (wrote["records"], wrote["transactions"], wrote["failed"], wrote["missing"]) == (60, 3, 0, 0)
     batches = stored(stage.cluster[1].data / f"{topic}-0")
     assert sum(batch.record_count for batch in batches if not batch.is_control) == 60
-    for isolation, records in (("read_uncommitted", 120), ("read_committed", 80)):
-        reading = {"job": "consume", "topic": topic, "partitions": 1, "times": 2}
-        read = stage.do({**reading, "consumer": {"isolation.level": isolation}})
-        assert (read["records"], read["bytes"]) == (records, 10 * records)
+    read = stage.do({
+        "job": "consume pairs", "topic": topic, "partitions": 1, "slices": 3,
+        "consumer": {"isolation.level": "read_uncommitted"}, "consumer_1": {"isolation.level": "read_committed"},
+    })  # fmt: skip
+    assert (read["records_0"], read["records_1"]) == ([60] * 3, [40] * 3)
+    assert all(seconds > 0 for seconds in read["seconds_0"] + read["seconds_1"])
+
+
+@pytest.mark.broker
+def test_two_producers_take_turns_and_write_to_their_own_topics(stage: Stage) -> None:
+    topics = stage.topic("pair", 1), stage.topic("pair", 1)
+    wrote = stage.do({
+        "job": "produce pairs", "partitions": 1, "value_bytes": 10, "seconds": 0.02, "slices": 5,
+        "topic": topics[0], "producer": ACKS_ALL, "topic_1": topics[1], "producer_1": IDEMPOTENT,
+    })  # fmt: skip
+    for number, topic in enumerate(topics):
+        batches = stored(stage.cluster[1].data / f"{topic}-0")
+        assert all((batch.producer_id >= 0) is (number == 1) for batch in batches)
+        counted = sum(wrote[f"records_{number}"])
+        assert 0 < counted < sum(batch.record_count for batch in batches)  # those of the warm-up are not counted
+        assert len(wrote[f"seconds_{number}"]) == 5
 
 
 @pytest.mark.broker

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from kafka_eos_checks.costs.turns import Evidence, Side, kept, part, take_turns
+from kafka_eos_checks.costs.turns import Evidence, Side, kept, kept_pairs, part, take_turns
 
 
 def test_sides_take_turns_and_each_round_begins_with_another() -> None:
@@ -31,11 +31,27 @@ def test_what_is_kept_of_a_run_is_its_rate_its_cpu_time_and_what_others_used() -
     assert kept({"lossy": [lossy]}, ["p50_ms", "cpu_seconds"])["lossy"]["p50_ms"] == [7.0]
 
 
+def test_of_a_pair_each_slice_is_kept_and_the_cpu_time_as_a_whole() -> None:
+    answer = {
+        "records_0": [100, 300], "seconds_0": [0.5, 1.0], "cpu_0": [0.0, 0.02],
+        "records_1": [200, 200], "seconds_1": [1.0, 1.0], "cpu_1": [0.01, 0.01],
+        "others": 1.5, "failed": 1,
+    }  # fmt: skip
+    rows = kept_pairs(("a", "b"), answer, ("rate", "seconds"))
+    assert rows["a"]["rate"] == [200.0, 300.0]
+    assert rows["a"]["seconds"] == [0.5, 1.0]
+    assert rows["b"] == {
+        "rate": [200.0, 200.0], "seconds": [1.0, 1.0], "cpu_seconds": [0.02], "cpu_us": [50.0], "others": [1.5],
+    }  # fmt: skip
+    assert rows["a"]["failed"] == 1
+
+
 def test_a_part_says_the_load_before_and_after_it() -> None:
     evidence: Evidence = {"parts": {}}
     with part(evidence, "p", "about it") as content:
         content["sides"] = {}
     assert evidence["parts"]["p"]["about"] == "about it"
+    assert evidence["parts"]["p"]["date"].endswith("UTC")
     assert len(evidence["parts"]["p"]["load_average"]) == 2
     assert evidence["parts"]["p"]["wall_seconds"] >= 0
 
