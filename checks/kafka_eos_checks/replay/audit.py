@@ -95,13 +95,16 @@ def run(
 def of_inputs(
     inputs: Inputs, engine: str = "local", *, check_crc: bool = True, spark: "SparkSession | None" = None
 ) -> Audit:
-    """As :func:`run`, of inputs that are open already.
+    """As :func:`run`, of inputs that are open already. Histories alone are judged by what clients and readers tell.
 
     Raises:
-        UnusableInput: there is no log among them.
+        UnusableInput: there is neither a log nor a history among them.
     """
     if not inputs.logs:
-        raise UnusableInput("no log to audit; give a broker's log directory or a recording")
+        if not inputs.histories:
+            raise UnusableInput("nothing to audit; give a broker's log directory, a recording or a history")
+        verdicts, findings = history_verdicts(inputs)
+        return Audit(verdicts=tuple(verdicts), findings=tuple(sorted(findings, key=Finding.sort_key)))
     started = time.perf_counter()
     if engine == "local":
         audits = local.audit_logs(inputs.logs, check_crc=check_crc)

@@ -10,6 +10,7 @@ EPILOG = """examples:
   kafka-eos audit broker-1 broker-2 broker-3 --spark --findings findings.parquet
   kafka-eos audit recording.tar.xz --json verdicts.json
   kafka-eos audit /var/lib/kafka/data --history sends.jsonl
+  kafka-eos audit clients.jsonl
 
 rules over logs: order, stale epoch, duplicate, gap
 rules over __transaction_state: illegal coordinator transition, decision changed
@@ -24,7 +25,8 @@ rules over readers: aborted record delivered, precommitted read, poll skip, non-
 rules over applications: input processed twice, input skipped, output without its offset, offset without its output,
   fenced generation committed
 
-Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster.
+Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster. A history
+alone is judged by what clients and readers tell; what only a log could tell is counted as unknown.
 The files are only read. Of a running broker audit a copy, or expect an unfinished tail. Compacted topics have holes in
 their offsets; a sequence that is missing there is not reported.
 
@@ -85,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafka-eos audit: {error}", file=sys.stderr)
         return 2
     print_verdicts(result.verdicts)
-    if not sum(log.batches for log in result.logs):
+    if result.logs and not sum(log.batches for log in result.logs):
         print("kafka-eos audit: no batch could be read", file=sys.stderr)
         return 2
     return 0 if all(verdict.ok for verdict in result.verdicts) else 1

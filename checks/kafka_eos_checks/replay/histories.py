@@ -2,14 +2,17 @@
 
 ``acknowledged but lost``
     A ``Send`` that was answered ``ok`` for an offset at which no replica of the partition has its value. *Unknown*,
-    and no finding: an offset below the beginning of a log, in a hole or in a damaged region of it, or of a partition
-    that is not given; no offset, and the value nowhere in the logs. Of a replicated partition give all replicas: one
-    alone may lag behind.
+    and no finding: an offset below the beginning of a log, in a hole or in a damaged region of it; no offset, and the
+    value nowhere in the logs. Of a replicated partition give all replicas: one alone may lag behind.
+
+    Where no log of the partition is given readers decide: one has passed over the offset, and none was ever given the
+    value. *Unknown*: no reader passed it; a ``Send`` of a transaction that its application does not know as committed.
 
 ``duplicate value``
     A value that clients sent n times to a topic and that one broker's logs of the topic have at more than n offsets. A
     client that leaves the partition to its library does not know it when it sends. Values of aborted transactions, or
-    of ones that are still open at the log's end, do not count, for a client sends them again.
+    of ones that are still open at the log's end, do not count, for a client sends them again. Where no log of the topic
+    is given, the offsets count at which readers were given the value, but for those of uncommitted data.
 
 ``refused without cause``
     A fatal refusal of a producer that nobody fenced and that did nothing wrong:
@@ -19,8 +22,8 @@
       the same transactional id was invoked since the one that gave (producer id, epoch). An answer to ``EndTxn`` may
       give the next epoch too (KIP-890; ``next_producer_id`` and ``next_producer_epoch`` in the event's detail).
       *Unknown*: the history does not show who gave the epoch; an ``EndTxn`` of the producer is not answered yet; or
-      the log has an ABORT marker of a higher epoch, for the coordinator may have fenced the producer when its
-      transaction timed out, and a log has no common order with a history.
+      the log has an ABORT marker of a higher epoch, or no log is given and a transaction has begun, for the coordinator
+      may have fenced the producer when its transaction timed out, and a log has no common order with a history.
     - INVALID_TXN_STATE in the answer to a ``Produce`` of a transaction that nobody ended: with the same conditions, and
       since the last ``EndTxn`` of (producer id, epoch) was invoked the partition was registered by an
       ``AddPartitionsToTxn``; a producer that sends none of these (KIP-890 part 2) has not ended this epoch at all.
@@ -46,6 +49,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from kafka_eos.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.errors import ErrorCode
@@ -70,7 +74,9 @@ from kafka_eos_checks.replay.readers import (
     READER_RULES,
     STABLE_WENT_BACK,
     delivered,
+    given,
     inconsistent,
+    passed_over,
     polled,
     precommitted,
     undone,
@@ -138,18 +144,19 @@ def _figures() -> Figures:
     return {"checked": 0, "unknown": 0}
 
 
-def lost(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
-    """Acknowledged sends whose value no replica has at the acknowledged offset."""
+def lost(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+    """Acknowledged sends whose value no replica has at the acknowledged offset, or no reader was given."""
+    read = _Read.of(run)
     for event in run:
         if (event.action, event.phase) != ("Send", "ok"):
             continue
         count(figures, "checked")
         value, place = event.detail.get("value"), place_of(event)
-        own = replicas.get(place) if place is not None else None
-        if value is None or place is None or not own:
+        if value is None or place is None:
             count(figures, "unknown")
             continue
-        states = [_look(contents, event.offset, str(value)) for _, contents in own]
+        own = replicas.get(place, ())
+        states = [_look(contents, event.offset, str(value)) for _, contents in own] or [read.look(event, place)]
         if "there" in states:
             continue
         if "unknown" in states:
@@ -163,6 +170,44 @@ def lost(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator
             run=event.run,
             evidence=f"{event.process} was told that {str(value)!r} is at offset {event.offset}; there is {states[0]}",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What readers tell of partitions whose logs are not given.
+
+    Attributes:
+        values: by topic, the values that readers were given.
+        passed: the offsets that they passed over.
+        committed: transactions that their applications know as committed.
+    """
+
+    values: dict[str, set[str]]
+    passed: dict[Place, list[range]]
+    committed: set[tuple[str, object]]
+
+    @classmethod
+    def of(cls, run: Sequence[Event]) -> Self:
+        """What the readers of a run tell."""
+        values: dict[str, set[str]] = defaultdict(set)
+        for (topic, _), own in given(run).items():
+            values[topic].update(own.values())
+        committed = {
+            (event.process, event.detail.get("transaction"))
+            for event in run
+            if (event.action, event.phase) == ("CommitTransaction", "ok")
+        }
+        return cls(values, passed_over(run), committed)
+
+    def look(self, event: Event, place: Place) -> str:
+        """``there``, ``unknown``, or what became of a record that was acknowledged."""
+        transaction = event.detail.get("transaction")
+        if str(event.detail.get("value")) in self.values[place[0]]:
+            return "there"
+        if transaction is not None and (event.process, transaction) not in self.committed:
+            return "unknown"
+        is_passed = event.offset is not None and any(event.offset in passed for passed in self.passed.get(place, ()))
+        return "nothing: readers went on behind it, and none was given it" if is_passed else "unknown"
 
 
 def _look(contents: Contents, offset: int | None, value: str) -> str:
@@ -182,7 +227,7 @@ def _look(contents: Contents, offset: int | None, value: str) -> str:
 
 
 def duplicate_values(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
-    """Values that a broker's logs of a topic have more often than clients sent them."""
+    """Values that a broker's logs of a topic have, or readers were given, more often than clients sent them."""
     sends: Counter[tuple[str, str]] = Counter()  # topic, value
     for event in run:
         value = event.detail.get("value")
@@ -196,6 +241,10 @@ def duplicate_values(run: Sequence[Event], replicas: Replicas, figures: Figures)
             for offset, value in contents.values.items():
                 if value is not None and offset not in contents.hidden:
                     stored[log.broker, topic, value.decode(errors="replace")].append((partition, offset))
+    with_logs = {topic for topic, _ in replicas}
+    for (topic, partition), values in sorted(given(run).items()):
+        for offset, text in sorted(values.items()) if topic in topics - with_logs else ():
+            stored["", topic, text].append((partition, offset))
     for (broker, topic, value), at in stored.items():
         if 0 < (sent := sends[topic, value]) < len(at):
             partition, offset = at[sent]
@@ -310,7 +359,8 @@ def refused(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Itera
             aborts = (contents.highest_abort.get(pid, -1) for own in replicas.values() for _, contents in own)
             rewritten = any(pid in contents.rewritten for _, contents in replicas.get(place or ("", -1), ()))
             unsure = rewritten and event.error == ErrorCode.INVALID_TXN_STATE
-            evidence = UNKNOWN if unsure else fencing.judge(event, pid, epoch, max(aborts, default=-1))
+            highest = max(aborts, default=-1) if replicas else None
+            evidence = UNKNOWN if unsure else fencing.judge(event, pid, epoch, highest)
         elif event.action == "Produce" and place is not None and event.base_sequence is not None:
             evidence = _out_of_order(event, event.base_sequence, sequences[place, pid, epoch], figures)
         if evidence == UNKNOWN:
@@ -329,6 +379,7 @@ def refused(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Itera
 
 
 UNKNOWN = "unknown"
+_BEGIN = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffsetCommit"})
 
 
 @dataclass(slots=True)
@@ -344,6 +395,7 @@ class _Fencing:
         ended: producer ids and epochs with any ``EndTxn``.
         registering: producer ids with any ``AddPartitionsToTxn``.
         registered: by producer id and epoch, the partitions that are registered since the last ``EndTxn``.
+        open: producer ids and epochs with a request that begins a transaction since the last ``EndTxn`` that succeeded.
     """
 
     highest: dict[int, int] = field(default_factory=dict)
@@ -354,6 +406,7 @@ class _Fencing:
     ended: set[tuple[int, int]] = field(default_factory=set)
     registering: set[int] = field(default_factory=set)
     registered: dict[tuple[int, int], set[Place | None]] = field(default_factory=lambda: defaultdict(set))
+    open: set[tuple[int, int]] = field(default_factory=set)
 
     def follow(self, event: Event) -> None:
         """Take one event in."""
@@ -364,6 +417,8 @@ class _Fencing:
         if pid is None or epoch is None or pid < 0 or epoch < 0:
             return
         self._saw(pid, epoch)
+        if event.action in _BEGIN and event.phase in {"ok", "info"}:
+            self.open.add((pid, epoch))
         if event.action == "InitProducerId" and event.phase == "ok":
             self.grants[pid, epoch] = (name, self.asking.get((event.process, name), 0))
         elif event.action == "AddPartitionsToTxn":
@@ -376,6 +431,7 @@ class _Fencing:
             self.registered.pop((pid, epoch), None)
         elif event.action == "EndTxn" and event.phase in {"ok", "fail"}:
             self.ending.discard((pid, epoch))
+            self.open -= {(pid, epoch)} if event.phase == "ok" else set()
             self._ended(event, pid, epoch)
 
     def _saw(self, pid: int, epoch: int) -> None:
@@ -400,8 +456,15 @@ class _Fencing:
             return place_of(event) in self.registered.get((pid, epoch), ())
         return (pid, epoch) not in self.ended
 
-    def judge(self, event: Event, pid: int, epoch: int, highest_abort: int) -> str:
-        """Evidence that nobody fenced a refused producer, "" when somebody did, or :data:`UNKNOWN`."""
+    def judge(self, event: Event, pid: int, epoch: int, highest_abort: int | None) -> str:
+        """Evidence that nobody fenced a refused producer, "" when somebody did, or :data:`UNKNOWN`.
+
+        Args:
+            event: the refusal.
+            pid: of the producer.
+            epoch: of the producer.
+            highest_abort: the highest epoch of the producer id's ABORT markers; None if no log is given.
+        """
         if self.highest[pid] > epoch:
             return ""
         if (pid, epoch) not in self.grants or (pid, epoch) in self.ending:
@@ -409,7 +472,9 @@ class _Fencing:
         transactional_id, number = self.grants[pid, epoch]
         if transactional_id is not None and self.requests[transactional_id] > number:
             return ""
-        if highest_abort > epoch:
+        if highest_abort is None and (pid, epoch) in self.open:
+            return UNKNOWN
+        if highest_abort is not None and highest_abort > epoch:
             return UNKNOWN
         name = ErrorCode(event.error or 0).name
         return f"{event.action} refused with {name}, but nothing has a higher epoch and nobody asked for a new one"

@@ -10,7 +10,8 @@
     A reader passed over a record that the log has, and that was not in an aborted transaction unless the reader reads
     uncommitted data. A ``Poll`` has a record's offset, an ``EndOfPartition`` the offset at which the reader waits;
     what lies between two of these was passed over. A ``Seek`` moves the reader; across its ``Assign``, ``Revoke`` and
-    ``Crash`` it is not judged. *Unknown*: no log of the partition is given, and offsets were passed over.
+    ``Crash`` it is not judged. Where no log of the partition is given, what other readers were given there counts.
+    *Unknown*: no log, and nobody was given what was passed over.
 
 ``non-monotonic poll``
     A reader was given a record at or below the last one that it was given of the partition, with no ``Seek``,
@@ -44,7 +45,7 @@ Kafka: UnifiedLog.lastStableOffset, CompletedFetch.nextFetchedRecord
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -172,39 +173,78 @@ class _Reader:
             self.aborted.update(self.next)
 
 
-def polled(run: Iterable[Event], replicas: Replicas, skips: Figures, backward: Figures) -> Iterator[Finding]:
-    """Records that a reader passed over, and those that it was given again."""
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A reader goes from one offset of a partition to another; back, if it may, after an abort."""
+
+    event: Event
+    place: Place
+    start: int
+    offset: int
+    may_go_back: bool
+
+
+def _steps(run: Iterable[Event]) -> Iterator[_Step]:
+    """What readers tell of their positions, each with the one before."""
     readers: dict[str, _Reader] = defaultdict(_Reader)
-    visible: dict[tuple[Place, bool], list[int]] = {}
     for told in run:
         reader = readers[told.process]
         reader.follow(told)
         for event, place, offset in _positions([told]):
-            log, contents = longest(replicas, place)
             start = reader.next.get(place, offset)
-            went_back_rightly = place in reader.aborted
+            yield _Step(event, place, start, offset, place in reader.aborted)
             reader.aborted.discard(place)
             reader.next[place] = offset + (event.action == "Poll")
-            count(skips, "checked")
-            count(backward, "checked")
-            if offset < start and event.action == "Poll" and not went_back_rightly:
-                evidence = f"event {event.order} of {event.process}: it had been given offset {start - 1} before"
-                yield _finding(NON_MONOTONIC, event, place, log, offset, evidence)
-            if offset <= start or log is None:
-                count(skips, UNKNOWN) if offset > start else None
-                continue
-            everything = event.isolation == "read_uncommitted"
-            if (place, everything) not in visible:
-                visible[place, everything] = sorted(
-                    offset for offset in contents.values if everything or offset not in contents.hidden
-                )
-            own = visible[place, everything]
-            missing = own[bisect_left(own, start) : bisect_left(own, offset)]
-            if missing:
-                value = (contents.values[missing[0]] or b"").decode(errors="replace")
-                more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-                evidence = f"{event.process} went from offset {start} to {offset} and was not given {value!r}{more}"
-                yield _finding(POLL_SKIP, event, place, log, missing[0], evidence)
+
+
+def passed_over(run: Iterable[Event]) -> dict[Place, list[range]]:
+    """The offsets that readers passed over, whatever was there."""
+    passed: dict[Place, list[range]] = defaultdict(list)
+    for step in _steps(run):
+        if step.start < step.offset:
+            passed[step.place].append(range(step.start, step.offset))
+    return passed
+
+
+def given(run: Iterable[Event]) -> dict[Place, dict[int, str]]:
+    """By offset, the values that readers were given, but for those that read uncommitted data."""
+    found: dict[Place, dict[int, str]] = defaultdict(dict)
+    for event, place, offset in _positions(run):
+        if event.action == "Poll" and event.isolation != "read_uncommitted":
+            found[place][offset] = _value(event)
+    return found
+
+
+def polled(run: Sequence[Event], replicas: Replicas, skips: Figures, backward: Figures) -> Iterator[Finding]:
+    """Records that a reader passed over, and those that it was given again."""
+    others = given(run)
+    visible: dict[tuple[Place, bool], tuple[list[int], Mapping[int, bytes | str | None]]] = {}
+    for step in _steps(run):
+        event, place = step.event, step.place
+        log, contents = longest(replicas, place)
+        count(skips, "checked")
+        count(backward, "checked")
+        if step.offset < step.start and event.action == "Poll" and not step.may_go_back:
+            evidence = f"event {event.order} of {event.process}: it had been given offset {step.start - 1} before"
+            yield _finding(NON_MONOTONIC, event, place, log, step.offset, evidence)
+        if step.offset <= step.start:
+            continue
+        key = place, log is not None and event.isolation == "read_uncommitted"
+        if key not in visible:
+            values: Mapping[int, bytes | str | None] = others[place] if log is None else contents.values
+            visible[key] = sorted(offset for offset in values if key[1] or offset not in contents.hidden), values
+        own, values = visible[key]
+        missing = own[bisect_left(own, step.start) : bisect_left(own, step.offset)]
+        if missing:
+            value = values[missing[0]]
+            text = value if isinstance(value, str) else (value or b"").decode(errors="replace")
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            evidence = (
+                f"{event.process} went from offset {step.start} to {step.offset} and was not given {text!r}{more}"
+            )
+            yield _finding(POLL_SKIP, event, place, log, missing[0], evidence)
+        elif log is None:
+            count(skips, UNKNOWN)
 
 
 def inconsistent(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:

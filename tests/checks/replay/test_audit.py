@@ -10,9 +10,11 @@ import pytest
 from google_crc32c import value as crc32c
 
 from kafka_eos.segment import StoredBatch, read_segment
+from kafka_eos_checks.record.recording import kept_recordings, unpack
 from kafka_eos_checks.replay import local
 from kafka_eos_checks.replay import spark as engine
-from kafka_eos_checks.replay.inputs import UnusableInput
+from kafka_eos_checks.replay.audit import of_inputs, run
+from kafka_eos_checks.replay.inputs import Inputs, UnusableInput
 from kafka_eos_checks.replay.rules import DUPLICATE, SEQUENCE_MASK, STALE_EPOCH, Batch, audit_log
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs, plan
 from kafka_eos_checks.replay.synthetic import faulty_log, write_log, write_segment
@@ -124,3 +126,20 @@ def test_spark_finds_what_the_local_engine_finds(tmp_path: Path, spark: Any) -> 
     assert [region.kind for _, region in expected[0].damage] == ["torn tail"]
     assert sum(len(audit.findings) for audit in expected) > 20
     assert engine.audit_logs(logs, spark=spark, split_bytes=20_000) == expected
+
+
+def test_a_history_alone_is_judged_by_what_clients_and_readers_tell(tmp_path: Path) -> None:
+    for archive in kept_recordings():
+        folder = tmp_path / archive.name
+        unpack(archive, folder)
+        recording, alone = run([folder]), run(sorted((folder / "histories").glob("*.jsonl")))
+        assert alone.logs == ()
+        found = {(finding.rule, finding.topic, finding.offset) for finding in alone.findings}
+        assert found <= {(finding.rule, finding.topic, finding.offset) for finding in recording.findings}
+        figures = {verdict.name: verdict.figures for verdict in alone.verdicts}
+        assert figures["input skipped"]["checked"] == figures["input skipped"]["unknown"]
+
+
+def test_nothing_at_all_is_no_input() -> None:
+    with pytest.raises(UnusableInput, match="nothing to audit"):
+        of_inputs(Inputs((), ()))

@@ -9,7 +9,7 @@ from kafka_eos.history import Event
 from kafka_eos.record_batch import ControlRecord, ControlType, Record, RecordBatch, build_batch, build_control_batch
 from kafka_eos_checks.named_failures import NAMED_FAILURES
 from kafka_eos_checks.replay.audit import run
-from kafka_eos_checks.replay.histories import LOST, UNASKED, join
+from kafka_eos_checks.replay.histories import DUPLICATE_VALUE, LOST, UNASKED, join
 from kafka_eos_checks.replay.readers import (
     ABORTED_DELIVERED,
     COMMITTED_MISSING,
@@ -240,3 +240,36 @@ def test_spark_gives_the_same_verdicts_and_findings_for_simulated_transactions(t
         assert [(v.name, v.ok) for v in here.verdicts] == [(v.name, v.ok) for v in there.verdicts]
         some += len(here.findings)
     assert some > 3
+
+
+def sent(value: str, offset: int, **detail: Any) -> list[Event]:
+    return [event("Send", "invoke", value=value, **detail), event("Send", "ok", offset=offset, value=value, **detail)]
+
+
+def test_without_logs_an_acknowledged_record_that_readers_passed_and_none_was_given_is_lost() -> None:
+    a, b, c = sent("a", 0), sent("b", 1), sent("c", 2)
+    assert found([*a, *b, *c, poll(0, "a"), poll(2, "c")]) == [(LOST, 1)]
+    assert found([*a, *b, *c, poll(0, "a"), poll(1, "b"), poll(2, "c")]) == []
+    assert found([*a, *b, *c, poll(0, "a")]) == [], "no reader has gone that far"
+    assert found([*a, *b, *c, poll(2, "c")]) == [], "nobody knows where it began"
+
+
+def test_without_logs_a_record_of_a_transaction_is_lost_only_if_it_was_committed() -> None:
+    inside = sent("b", 1, transaction=1)
+    commit = [event("CommitTransaction", "invoke", transaction=1), event("CommitTransaction", "ok", transaction=1)]
+    passed = [poll(0, "a"), poll(3, "d")]
+    assert found([*inside, *commit, *passed]) == [(LOST, 1)]
+    assert found([*inside, *passed]) == []
+
+
+def test_without_logs_what_one_reader_passed_over_and_another_was_given_is_skipped() -> None:
+    other = [replace(poll(offset, value), process="other") for offset, value in ((0, "a"), (1, "b"), (2, "c"))]
+    assert found([*other, poll(0, "a"), poll(2, "c")]) == [(POLL_SKIP, 1)]
+
+
+def test_without_logs_a_value_that_was_given_at_more_offsets_than_it_was_sent_is_a_duplicate() -> None:
+    once = event("Send", "invoke", value="a")
+    assert found([once, poll(0, "a"), poll(1, "a")]) == [(DUPLICATE_VALUE, 1)]
+    assert found([once, once, poll(0, "a"), poll(1, "a")]) == []
+    unsure = [replace(each, isolation="read_uncommitted") for each in (poll(0, "a"), poll(1, "a"))]
+    assert found([once, *unsure]) == [], "one of them may be aborted"
