@@ -59,7 +59,7 @@ record: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## record real Kaf
 	$(KAFKA_EOS) record transactions --kafka 3.9.1 --out build/recording --seed 1
 
 costs: setup $(JARS)/kafka/.copied ## measure anew what exactly-once costs, and keep it (a quarter of an hour)
-	$(KAFKA_EOS) costs --measured checks/costs/measured.json --json $(VERDICTS)/costs.json
+	$(KAFKA_EOS) costs --measured checks/kafka_eos_checks/costs/measured.json --json $(VERDICTS)/costs.json
 
 bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, replay and graph comparison against their peers
 	$(KAFKA_EOS) bench --json $(VERDICTS)/bench.json

@@ -18,21 +18,20 @@ from kafka_eos_checks.costs.client import JobFailed
 from kafka_eos_checks.costs.measure import PARTS, measure
 from kafka_eos_checks.costs.verdicts import UnusableEvidence, read_evidence, verdicts
 from kafka_eos_checks.missing import MissingExtra
-from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.record.brokers import BrokerFailed
 from kafka_eos_checks.record.jars import NoJars
 from kafka_eos_checks.record.journal import StillWaiting
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import write_verdicts
 
-KEPT = CLONE / "checks" / "costs" / "measured.json"
+KEPT = Path(__file__).with_name("measured.json")
 
 EPILOG = f"""examples:
-  kafka-eos costs                              measure anew: a quarter of an hour on two cores
+  kafka-eos costs                              measure anew: a quarter of an hour on two cores, more on busy ones
   kafka-eos costs --quick                      fewer rounds: about four minutes
   kafka-eos costs --only wire                  some of: {", ".join(PARTS)}
   kafka-eos costs --kept                       what the kept figures say, without measuring
-  nice -n -5 kafka-eos costs --measured checks/costs/measured.json --json build/verdicts/costs.json
+  nice -n -5 kafka-eos costs --measured measured.json --json build/verdicts/costs.json
 
 exit codes: 0 all as expected, 1 a verdict differs or the broker failed, 2 the call or the input cannot be used
 """
