@@ -90,7 +90,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         ("log_bytes", "of all partitions, in memory"),
         ("partitions", "of all topics"),
         ("groups", "of consumers"),
+        ("members", "of a group"),
         ("transactional_ids", "of producers"),
+        ("producers", "that a partition remembers"),
     ):
         default = getattr(defaults, name)
         option = f"--max-{name.replace('_', '-')}"
@@ -119,7 +121,9 @@ _LIMITS = (
     "log_bytes",
     "partitions",
     "groups",
+    "members",
     "transactional_ids",
+    "producers",
 )
 
 

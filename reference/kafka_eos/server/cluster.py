@@ -56,9 +56,12 @@ class Limits:
         batch_bytes: of one batch.    Kafka: message.max.bytes.
         log_bytes: of all partitions together, where they are kept in memory.
         fetch_bytes: of one Fetch response.    Kafka: fetch.max.bytes.
+        fetch_wait_ms: for which a Fetch request may wait.
         partitions: of all topics together.
         groups: of consumers.
+        members: of one group, those included that were given an id and have not come back with it.
         transactional_ids: of producers.
+        producers: that one partition remembers.
     """
 
     connections: int = 1000
@@ -69,9 +72,12 @@ class Limits:
     batch_bytes: int = (1 << 20) + 12
     log_bytes: int = 1 << 30
     fetch_bytes: int = 55 << 20
+    fetch_wait_ms: int = 60_000
     partitions: int = 10_000
     groups: int = 10_000
+    members: int = 1_000
     transactional_ids: int = 100_000
+    producers: int = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +166,7 @@ class Cluster:
             codec=served_codec(),
             machine=machines.group,
             initial_delay_ms=settings.group_initial_delay_ms,
+            max_members=settings.limits.members,
         )
         self.consumer_groups = ConsumerGroups(
             groups=self.groups,
@@ -335,18 +342,6 @@ class Cluster:
         return error
 
     # --- Fetch requests that wait ------------------------------------------------------------------------------------
-
-    def wait_for(self, leaders: list[Leader], action: Callable[[], None]) -> Callable[[], None]:
-        """Do something whenever one of some partitions has changed, until the function that is returned is called."""
-        for leader in leaders:
-            leader.watchers[action] = None
-
-        def stop() -> None:
-            for leader in leaders:
-                leader.watchers.pop(action, None)
-            self._woken.pop(action, None)
-
-        return stop
 
     def wake(self, leader: Leader) -> None:
         """A partition has changed."""

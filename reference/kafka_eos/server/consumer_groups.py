@@ -278,6 +278,8 @@ class ConsumerGroups:
         if epoch < JOIN:
             return self._leave(group, row, partitions), member_id, epoch, None
         error = group.epoch_error(member_id, epoch, owned)
+        if member_id not in group.followers and len(group.followers) >= self.groups.max_members:
+            error = ErrorCode.GROUP_MAX_SIZE_REACHED
         if error is not ErrorCode.NONE:
             return error, member_id, epoch, None
         member_id = member_id or self.groups.cluster.new_id()

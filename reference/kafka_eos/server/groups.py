@@ -198,6 +198,7 @@ class Groups:
         codec: of the records of ``__consumer_offsets``.
         machine: the class of the machines.
         initial_delay_ms: how long the first member of an empty group waits for others.
+        max_members: of one group.
         known: by id.
     """
 
@@ -205,6 +206,7 @@ class Groups:
     codec: Codec
     machine: type[GroupCoordinator] = GroupCoordinator
     initial_delay_ms: int = 0
+    max_members: int = 1_000
     known: dict[str, ServedGroup[Any]] = field(default_factory=dict)
 
     def new(self, name: str) -> ClassicGroup:
@@ -306,6 +308,8 @@ class Groups:
         self, group: ClassicGroup, instance_id: str | None, session_ms: int, version: int, client_id: str
     ) -> tuple[ErrorCode, str]:
         """A member without an id gets one; a dynamic one has to come back with it (KIP-394)."""
+        if len(group.members) + len(group.expected) >= self.max_members:
+            return ErrorCode.GROUP_MAX_SIZE_REACHED, ""
         member_id = f"{instance_id or client_id}-{self.cluster.new_id()}"
         static = group.static_member(instance_id)
         if static is not None:

@@ -71,6 +71,7 @@ class Request:
         client_id: as the client calls itself.
         client_host: where it comes from.
         reply: answers it, for those that are not answered at once.
+        cancel: forgets it, when its client is gone before it is answered.
     """
 
     api: str
@@ -80,6 +81,7 @@ class Request:
     client_id: str
     client_host: str
     reply: Callable[[Message], None]
+    cancel: Callable[[], None] | None = None
 
     @property
     def transaction_version(self) -> int:
@@ -376,6 +378,9 @@ def _append(
         return ErrorCode.INVALID_RECORD, -1, "a control batch, or one whose offsets have gaps"
     if (batch.base_sequence >= 0) != (batch.producer_id != NO_PRODUCER_ID):
         return ErrorCode.INVALID_RECORD, -1, "a sequence without a producer, or a producer without a sequence"
+    is_new = batch.producer_id != NO_PRODUCER_ID and batch.producer_id not in leader.last_timestamps
+    if is_new and len(leader.last_timestamps) >= limits.producers:
+        return ErrorCode.POLICY_VIOLATION, -1, f"{limits.producers} producers are known already"
     if not cluster.has_room():
         return ErrorCode.POLICY_VIOLATION, -1, f"all partitions together hold {limits.log_bytes} bytes"
     ticket = None
@@ -423,6 +428,8 @@ def _ticket_for(
         error = coordinators.add_partitions(name, producer_id, epoch, [leader.name], version, cluster.now)
     else:
         error = coordinators.verify(name, producer_id, epoch, leader.name)
+    if error is not ErrorCode.NONE:
+        leader.drop_guard(producer_id)
     return _told_to_producer(error, request), ticket
 
 
@@ -447,21 +454,43 @@ def fetch(cluster: Cluster, request: Request) -> Message | None:
     response, size, at_once = _fetched(cluster, request, wanted)
     if at_once or size >= row["MinBytes"] or row["MaxWaitMs"] <= 0:
         return response
-    leaders = [leader for _, _, leader in wanted if not isinstance(leader, ErrorCode)]
-    deadline = cluster.now + row["MaxWaitMs"]
-    waits = True
-
-    def look() -> None:
-        nonlocal waits
-        found, enough, changed = _fetched(cluster, request, _wanted(cluster, request))
-        if waits and (changed or enough >= row["MinBytes"] or cluster.now >= deadline):
-            waits = False
-            stop()
-            request.reply(found)
-
-    stop = cluster.wait_for(leaders, look)
-    cluster.at(deadline, lambda: look() if waits else None)
+    poll = _LongPoll(cluster, request)
+    request.cancel = poll.stop
+    poll.start([leader for _, _, leader in wanted if not isinstance(leader, ErrorCode)])
     return None
+
+
+class _LongPoll:
+    """A Fetch request that waits. Once it is answered or its client is gone, nothing of it is kept."""
+
+    def __init__(self, cluster: Cluster, request: Request) -> None:
+        self._cluster = cluster
+        self._request: Request | None = request
+        self._leaders: list[Leader] = []
+        self._deadline = cluster.now + min(request.row["MaxWaitMs"], cluster.settings.limits.fetch_wait_ms)
+
+    def start(self, leaders: list[Leader]) -> None:
+        """Look again when one of the partitions has changed, and when time is up."""
+        self._leaders = leaders
+        for leader in leaders:
+            leader.watchers[self.look] = None
+        self._cluster.at(self._deadline, self.look)
+
+    def stop(self) -> None:
+        """Wait no longer."""
+        for leader in self._leaders:
+            leader.watchers.pop(self.look, None)
+        self._request, self._leaders = None, []
+
+    def look(self) -> None:
+        """Answer if there is enough, or time is up."""
+        request = self._request
+        if request is None:
+            return
+        found, size, at_once = _fetched(self._cluster, request, _wanted(self._cluster, request))
+        if at_once or size >= request.row["MinBytes"] or self._cluster.now >= self._deadline:
+            self.stop()
+            request.reply(found)
 
 
 _Wanted = list[tuple[Message, Message, Leader | ErrorCode]]

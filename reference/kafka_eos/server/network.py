@@ -58,6 +58,7 @@ class Connection(asyncio.Protocol):
         self._answering = self._writable = False
         self._transport: asyncio.Transport | None = None
         self._peer = ""
+        self._request: Request | None = None  # that waits for its answer
         self.last_heard = server.clock()
 
     # --- what asyncio calls ------------------------------------------------------------------------------------------
@@ -77,6 +78,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         """It is gone."""
         self._transport = None
+        if self._request is not None and self._request.cancel is not None:
+            self._request.cancel()
+        self._request = None
         self._server.forget(self, len(self._buffer))
         self._buffer.clear()
 
@@ -174,6 +178,7 @@ class Connection(asyncio.Protocol):
             client_host=f"/{self._peer}",
             reply=partial(self._reply, correlation, api, version, seen),
         )
+        self._request = request
         is_silent = api == "Produce" and row["Acks"] == 0
         try:
             answer = self._server.handle(request)
@@ -182,15 +187,15 @@ class Connection(asyncio.Protocol):
             self.close("the server failed at its request")
             return
         if answer is not None:
-            self._answering = False
+            self._answering, self._request = False, None
             self._write(correlation, api, version, answer, seen)
         elif is_silent:
-            self._answering = False
+            self._answering, self._request = False, None
         self._server.settle()
 
     def _reply(self, correlation: int, api: str, version: int, seen: Any, row: Message) -> None:
         """Answer a request that had to wait, and go on with the next one."""
-        self._answering = False
+        self._answering, self._request = False, None
         self._write(correlation, api, version, row, seen)
         self._server.soon(self._process)
 

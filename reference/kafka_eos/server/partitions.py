@@ -234,6 +234,16 @@ class Leader:
         self._guards[producer_id] = self._guard_rules.with_guard(guarded, request)
         return Ticket(version, guarded.guard)
 
+    @property
+    def guarded_producers(self) -> int:
+        """How many producers there are guards for."""
+        return len(self._guards)
+
+    def drop_guard(self, producer_id: int) -> None:
+        """Keep nothing of a producer that was not vouched for and has never written anything."""
+        if producer_id not in self.last_timestamps:
+            self._guards.pop(producer_id, None)
+
     # --- appending ---------------------------------------------------------------------------------------------------
 
     def append_error(self, batch: Batch, ticket: Ticket | None, from_client: bool) -> ErrorCode:

@@ -8,7 +8,7 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.group_coordinator import GroupCoordinator
 from kafka_eos.protocol import Message
-from kafka_eos.server.cluster import Machines, Settings
+from kafka_eos.server.cluster import Limits, Machines, Settings
 from kafka_eos.server.storage import Directory
 from kafka_eos_checks.mutants import mutated
 
@@ -236,6 +236,18 @@ def test_an_offset_that_was_committed_behind_a_pending_one_stays(wire: Wire) -> 
 def test_offsets_need_a_transaction_that_has_them(wire: Wire) -> None:
     _, *who = wire.init()
     assert commit_in_transaction(wire, (who[0], who[1]), 5) == E.INVALID_TXN_STATE
+
+
+def test_a_group_has_so_many_members_those_included_that_are_expected(make: Make) -> None:
+    wire = make(settings=Settings(limits=Limits(members=2)))
+    one = named(wire)
+    named(wire)
+    refused = join(wire)
+    assert refused is not None
+    assert refused["ErrorCode"] == E.GROUP_MAX_SIZE_REACHED
+    wire.wait(SESSION + 1)  # they did not come back
+    assert join(wire, one, version=3) == {**refused, "ErrorCode": E.UNKNOWN_MEMBER_ID, "MemberId": one}
+    named(wire)
 
 
 def test_groups_are_listed_and_deleted_once_they_are_empty(wire: Wire) -> None:

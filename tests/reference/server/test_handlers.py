@@ -219,6 +219,21 @@ def test_what_is_beyond_a_limit_is_refused(make: Make) -> None:
         assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == error
 
 
+def test_a_partition_remembers_so_many_producers_and_none_that_nobody_vouches_for(make: Make) -> None:
+    wire = make(settings=Settings(limits=Limits(producers=2)))
+    wire.topic()
+    leader = wire.cluster.topics["t"].partitions[0]
+    for producer_id in range(5):
+        assert (
+            wire.produce(producer=(producer_id, 0), sequence=0, transactional_id="x")[0]
+            == E.INVALID_PRODUCER_ID_MAPPING
+        )
+    assert leader.guarded_producers == 0
+    errors = [wire.produce(producer=(producer_id, 0), sequence=0)[0] for producer_id in range(3)]
+    assert errors == [E.NONE, E.NONE, E.POLICY_VIOLATION]
+    assert wire.produce(producer=(0, 0), sequence=1)[0] == E.NONE
+
+
 def test_a_request_with_too_many_elements_is_refused_while_it_is_read() -> None:
     data = served_codec().write("MetadataRequest", 9, {"Topics": [{"Name": "t"}] * 10})
     served_codec().read("MetadataRequest", 9, Buffer(data, 10))

@@ -179,7 +179,7 @@ def test_who_leaves_in_the_middle_of_a_request_or_of_a_wait_leaves_nothing_behin
         client.writer.transport.abort()
         await asyncio.sleep(0.05)
         await running.is_served()
-        running.server.cluster.wake(running.server.cluster.topics["t"].partitions[0])
+        assert not running.server.cluster.topics["t"].partitions[0].watchers
         assert running.server.waiting_bytes == 0
 
     serve(test)
