@@ -38,10 +38,11 @@ KIP:   KIP-98, KIP-447
 Kafka: KafkaProducer.sendOffsetsToTransaction, ClassicGroup.validateOffsetCommit
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from kafka_eos.history import Event
 from kafka_eos_checks.replay.contents import Figures, Place, Replicas, count, longest, place_of
@@ -177,6 +178,7 @@ class Offsets:
     """What groups have committed, by the logs of ``__consumer_offsets``."""
 
     logs: Sequence[GroupLog]
+    _highest: dict[Name, list[int]] = field(default_factory=dict)  # by commit, the highest offset so far
 
     def covering(self, name: Name, offset: int) -> Commit | str | None:
         """The first commit behind an input; None if there is none, or :data:`UNKNOWN`."""
@@ -184,7 +186,11 @@ class Offsets:
         if len(own) > 1 or not all(each.whole for each in own or self.logs) or not self.logs:
             return UNKNOWN
         commits = own[0].commits[name] if own else []
-        return next((commit for commit in commits if commit.offset is not None and commit.offset > offset), None)
+        if name not in self._highest:
+            offsets = (-1 if commit.offset is None else commit.offset for commit in commits)
+            self._highest[name] = list(accumulate(offsets, max))
+        first = bisect_right(self._highest[name], offset)
+        return commits[first] if first < len(commits) else None
 
     def last(self, name: Name) -> int:
         """The offset that a group has in the end, 0 for none."""

@@ -15,9 +15,14 @@ from kafka_eos.history import Event, write_history
 from kafka_eos_checks import cli
 from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.replay.audit import audit, run
+from kafka_eos_checks.replay.beside import BESIDE_RULES
+from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.replay.findings import COLUMNS, Finding, write_findings
-from kafka_eos_checks.replay.rules import Batch
+from kafka_eos_checks.replay.histories import HISTORY_RULES
+from kafka_eos_checks.replay.offsets import OFFSET_RULES
+from kafka_eos_checks.replay.rules import LOG_RULES, Batch
 from kafka_eos_checks.replay.synthetic import write_log
+from kafka_eos_checks.replay.transactions import TRANSACTION_RULES
 from kafka_eos_checks.verdict import read_verdicts
 
 RECORDING = CLONE / "checks" / "recordings" / "one-broker.tar.xz"
@@ -35,6 +40,15 @@ def test_a_clean_log_directory_exits_with_0(tmp_path: Path, capsys: pytest.Captu
     write_log(tmp_path / "orders-0", clean())
     assert cli.main(["audit", str(tmp_path)]) == 0
     assert "0 findings" in capsys.readouterr().out
+
+
+def test_help_names_every_rule_and_no_two_have_one_name(capsys: pytest.CaptureFixture[str]) -> None:
+    rules = [*LOG_RULES, *COORDINATOR_RULES, *TRANSACTION_RULES, *OFFSET_RULES, *BESIDE_RULES, *HISTORY_RULES]
+    with pytest.raises(SystemExit):
+        cli.main(["audit", "--help"])
+    listed = " ".join(capsys.readouterr().out.split())
+    assert [rule for rule in rules if rule not in listed] == []
+    assert len(set(rules)) == len(rules)
 
 
 def test_a_violation_exits_with_1_and_says_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
