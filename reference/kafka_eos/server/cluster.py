@@ -276,6 +276,8 @@ class Cluster:
             leader.store.delete()
             self.partition_count -= 1
             self.wake(leader)
+        if any(leader.log_start_offset for leader in topic.partitions):
+            self._note_start_offsets()
         for group in list(self.groups.known.values()):
             keys = [leader.name for leader in topic.partitions if leader.name in group.machine.committed]
             self.groups.delete_offsets(group.name, keys)
@@ -311,6 +313,15 @@ class Cluster:
         if topic == TRANSACTION_STATE:
             self.transactions.fail_over(lambda name: self.state_partition(name) is leader)
         self.wake(leader)
+
+    def delete_records(self, leader: Leader, offset: int) -> None:
+        """A partition begins at a later offset; what is before it stays in the storage and is given to nobody."""
+        leader.log_start_offset = max(leader.log_start_offset, offset)
+        self._note_start_offsets()
+
+    def _note_start_offsets(self) -> None:
+        started = {each.name: each.log_start_offset for each in self.leaders() if each.log_start_offset}
+        self.storage.note_start_offsets(started)
 
     # --- coordinators ------------------------------------------------------------------------------------------------
 
@@ -356,6 +367,7 @@ class Cluster:
 
     def _recover(self) -> None:
         found: dict[str, dict[int, tuple[Leader, list[RecordBatch]]]] = {}
+        started = self.storage.start_offsets()
         for name, number, topic_id, store, epochs, batches in self.storage.recover():
             if name not in self.topics:
                 self.topics[name] = Topic(name, topic_id, [])
@@ -365,6 +377,7 @@ class Cluster:
             leader = self._leader(name, number, store)
             leader.epochs = epochs or [(0, 0)]
             leader.recover(batches)
+            leader.log_start_offset = min(started.get(leader.name, 0), leader.log_end_offset)
             found.setdefault(name, {})[number] = (leader, batches)
         for name, partitions in found.items():
             if sorted(partitions) != list(range(len(partitions))):

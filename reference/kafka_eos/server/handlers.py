@@ -305,7 +305,7 @@ def create_partitions(cluster: Cluster, request: Request) -> Message:
 
 
 def delete_records(cluster: Cluster, request: Request) -> Message:
-    """A later first offset; what is before it stays in the storage and is not given to anybody."""
+    """Later first offsets."""
 
     def delete(topic: str, row: Message) -> Message:
         leader = cluster.find_led(topic, row["PartitionIndex"], request.node)
@@ -315,7 +315,7 @@ def delete_records(cluster: Cluster, request: Request) -> Message:
         offset = leader.high_watermark if row["Offset"] == -1 else row["Offset"]
         if not 0 <= offset <= leader.high_watermark:
             return {**result, "ErrorCode": ErrorCode.OFFSET_OUT_OF_RANGE}
-        leader.log_start_offset = max(leader.log_start_offset, offset)
+        cluster.delete_records(leader, offset)
         return {**result, "ErrorCode": ErrorCode.NONE, "LowWatermark": leader.log_start_offset}
 
     return {"Topics": _by_topic(request.row["Topics"], delete)}

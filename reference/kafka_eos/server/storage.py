@@ -4,7 +4,7 @@ A store knows of a batch its base offset, its place and its largest timestamp; w
 machines keep. Appending takes the same time however long a partition is. In files, an append is one ``write`` and no
 ``fsync``, as in Kafka: it outlives the process, whatever ends that, but not the machine.
 
-Kafka: LogSegment, UnifiedLog, LogLoader, PartitionMetadataFile, LeaderEpochCheckpointFile
+Kafka: LogSegment, UnifiedLog, LogLoader, PartitionMetadataFile, LeaderEpochCheckpointFile, OffsetCheckpointFile
 """
 
 import base64
@@ -27,6 +27,7 @@ SEGMENT_BYTES = 1 << 30
 
 PARTITION_METADATA = "partition.metadata"
 PRODUCER_IDS = "producer-ids"
+START_OFFSETS = "log-start-offset-checkpoint"
 
 
 class DamagedLog(ValueError):  # noqa: N818 - named for the data
@@ -257,6 +258,13 @@ class Memory:
     def reserve_producer_ids(self, end: int) -> None:
         """Take producer ids; nobody will ask."""
 
+    def start_offsets(self) -> dict[str, int]:
+        """Nothing is there from before."""
+        return {}
+
+    def note_start_offsets(self, offsets: dict[str, int]) -> None:
+        """Note where partitions begin; nobody will ask."""
+
 
 class Directory:
     """Partitions in the directory of a broker, in the layout of Kafka's ``log.dirs``."""
@@ -304,6 +312,22 @@ class Directory:
     def reserve_producer_ids(self, end: int) -> None:
         """Take the producer ids below ``end``, before one of them is given to anybody."""
         _replace(self.path / PRODUCER_IDS, f"{end}\n")
+
+    def start_offsets(self) -> dict[str, int]:
+        """The first offset that may be read, of those partitions of which that was noted."""
+        path = self.path / START_OFFSETS
+        if not path.exists():
+            return {}
+        rows = [line.split() for line in path.read_text(encoding="ascii").splitlines()[2:]]
+        return {f"{topic}-{number}": int(offset) for topic, number, offset in rows}
+
+    def note_start_offsets(self, offsets: dict[str, int]) -> None:
+        """Note the first offsets that may be read, by the partitions' names.
+
+        Kafka: OffsetCheckpointFile
+        """
+        rows = (f"{' '.join(name.rsplit('-', 1))} {offset}" for name, offset in sorted(offsets.items()))
+        _replace(self.path / START_OFFSETS, "\n".join(["0", str(len(offsets)), *rows]) + "\n")
 
 
 def _topic_id(path: Path) -> UUID:

@@ -1,5 +1,6 @@
 """Topics, Fetch, offsets, and every version of every API."""
 
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -10,6 +11,7 @@ from kafka_eos.record_batch import Record, build_batch, decode_batch
 from kafka_eos.server.cluster import Limits, Settings, java_hash
 from kafka_eos.server.handlers import HANDLERS, served_versions
 from kafka_eos.server.schemas import SERVED, served_codec
+from kafka_eos.server.storage import Directory
 
 from .conftest import Make, Wire
 
@@ -152,6 +154,21 @@ def test_a_response_has_as_many_batches_as_it_may_and_one_at_least(wire: Wire) -
         return len(row["Responses"][0]["Partitions"][0]["Records"]) // size
 
     assert [batches(size * 2), batches(size * 2 - 1), batches(1), batches(1 << 20, 1)] == [2, 1, 1, 2]
+
+
+def test_what_was_deleted_stays_deleted(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic("a-b")
+    for _ in range(3):
+        before.produce("a-b")
+    before.ask("DeleteRecords", 2, Topics=[{"Name": "a-b", "Partitions": [{"PartitionIndex": 0, "Offset": 2}]}])
+    after = make(storage=Directory(tmp_path))
+    assert [after.fetch("a-b", offset)["ErrorCode"] for offset in (1, 2)] == [E.OFFSET_OUT_OF_RANGE, E.NONE]
+    assert after.fetch("a-b", 2)["LogStartOffset"] == 2
+    after.cluster.delete_topic("a-b")
+    after.topic("a-b")
+    after.produce("a-b")
+    assert make(storage=Directory(tmp_path)).fetch("a-b", 0)["ErrorCode"] == E.NONE
 
 
 def test_offsets_outside_of_the_log_are_out_of_range(wire: Wire) -> None:
