@@ -178,7 +178,6 @@ class OtherCluster(Inputs):
         self.here = self.consumer  # in the target cluster, where the offsets are
         settings = {"bootstrap.servers": task.source_bootstrap, "client.id": task.client, "group.id": task.group}
         self.consumer = kafka.Consumer(settings | {"enable.auto.commit": False, "auto.offset.reset": "error"})
-        self._next: dict[int, int] = {}
 
     def group_metadata(self) -> Any:
         """The group in the target cluster: it has no members, so nothing but the producer's epoch fences."""

@@ -1,9 +1,10 @@
 """The rules over applications: inputs that a group polled, outputs that name them, and the offsets behind them.
 
 An application is a set of processes that tell ``Poll`` with the same ``group``. An output names its input
-(``detail.input`` of its ``Send``: topic, partition, offset; ``detail.output`` tells the outputs of one input apart) or
-has the content of an input that its process has polled. It *appears* when it is in a log and no marker hides it. An
-*attempt* is a transaction of a process (``detail.transaction``), or for one without transactions the process.
+(``detail.input`` of its ``Send``: topic, partition, offset) or has the content of an input that its process has polled.
+``detail.output`` numbers the outputs of one input; without numbers each content is an output of its own. It *appears*
+when it is in a log and no marker hides it. An *attempt* is a transaction of a process (``detail.transaction``), or for
+one without transactions the process.
 
 ``input processed twice``
     An output of an input appears more than once, and was sent as often. (One that was sent less often is a ``duplicate
@@ -69,11 +70,12 @@ class Processed:
 
     Attributes:
         given: whether a member of the group was given it.
-        outputs: by number among its outputs, the values that were sent, each with the attempts that sent it.
+        outputs: by number among its outputs, the values that were sent, each with the attempts that sent it; by the
+            output itself where it has no number.
     """
 
     given: bool = False
-    outputs: dict[int, dict[Output, list[Attempt]]] = field(default_factory=lambda: defaultdict(dict))
+    outputs: dict[int | Output, dict[Output, list[Attempt]]] = field(default_factory=lambda: defaultdict(dict))
 
     def attempts(self) -> set[Attempt]:
         """The attempts that sent any output of it."""
@@ -116,7 +118,8 @@ def listen(run: Sequence[Event]) -> Told:
             source = _input(event) or last.get((event.process, value))
             if source is not None:
                 name, output = (groups[event.process], source[0]), (event.topic, value)
-                sent = told.input(name, source[1]).outputs[_number(event, "output") or 0]
+                number = _number(event, "output")
+                sent = told.input(name, source[1]).outputs[output if number is None else number]
                 sent.setdefault(output, []).append(attempt)
                 told.owners[output].add((name, source[1]))
         elif event.action in {"SendOffsetsToTransaction", "CommitOffsets"} and event.phase == "invoke":
@@ -263,9 +266,9 @@ class Input:
         group, (topic, partition) = self.name
         return f"{topic}-{partition} offset {self.offset} of group {group!r}"
 
-    def _places(self, appearances: Appearances) -> dict[int, dict[Output, list[Found]]] | None:
+    def _places(self, appearances: Appearances) -> dict[int | Output, dict[Output, list[Found]]] | None:
         """By output, where each of its values appears; None where nobody knows."""
-        places: dict[int, dict[Output, list[Found]]] = {}
+        places: dict[int | Output, dict[Output, list[Found]]] = {}
         for number, values in self.processed.outputs.items():
             places[number] = {}
             for output in values:
@@ -275,9 +278,9 @@ class Input:
                 places[number][output] = found
         return places
 
-    def _repeated(self, places: dict[int, dict[Output, list[Found]]]) -> Iterator[list[Found]]:
+    def _repeated(self, places: dict[int | Output, dict[Output, list[Found]]]) -> Iterator[list[Found]]:
         """The places of the first output that appears more often than once, and was sent as often."""
-        for number, values in sorted(places.items()):
+        for number, values in places.items():
             sent = Counter({output: len(tried) for output, tried in self.processed.outputs[number].items()})
             own = [at for output, found in values.items() for at in found[: sent[output]]]
             if len(own) > 1:
@@ -286,7 +289,7 @@ class Input:
 
     def _output_alone(
         self,
-        places: dict[int, dict[Output, list[Found]]],
+        places: dict[int | Output, dict[Output, list[Found]]],
         covering: Commit | None,
         appearances: Appearances,
         figures: dict[str, Figures],
@@ -294,7 +297,7 @@ class Input:
     ) -> Iterator[Finding]:
         """Outputs that appear without the offset behind their input."""
         values = [(number, output, at) for number, own in places.items() for output, f in own.items() for at in f]
-        number, output, at = min(values, key=lambda value: (value[0], value[2]))
+        number, output, at = min(values, key=lambda value: value[2])
         attempts = set(self.processed.outputs[number][output])
         why = ""
         if covering is None:

@@ -174,6 +174,21 @@ def test_what_was_never_committed_is_no_ones_to_be_found_skipped(tmp_path: Path)
     assert judged(without(simulated, logs=own, events=events), tmp_path)[0] == []
 
 
+def test_outputs_without_numbers_are_told_apart_by_their_content(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    first = told(simulated.events, "Send")[0].detail
+    merged = [
+        replace(event, detail=event.detail | {"input": first["input"]}) if event.action == "Send" else event
+        for event in simulated.events
+    ]
+    assert TWICE not in {finding.rule for finding in judged(without(simulated, events=merged), tmp_path / "plain")[0]}
+    numbered = [
+        replace(event, detail=event.detail | {"output": 0}) if event.action == "Send" else event for event in merged
+    ]
+    found = judged(without(simulated, events=numbered), tmp_path / "numbered")[0]
+    assert TWICE in {finding.rule for finding in found}
+
+
 def test_an_output_may_name_its_input_by_having_its_content() -> None:
     def event(action: str, phase: str, **columns: Any) -> Event:
         return Event(run="r", process="a", action=action, phase=phase, **columns)
