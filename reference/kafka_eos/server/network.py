@@ -20,7 +20,8 @@ from typing import Any, Protocol, Self
 from kafka_eos.errors import ErrorCode
 from kafka_eos.protocol import Buffer, MalformedMessage, Message
 from kafka_eos.server.cluster import Broker, Cluster, Limits
-from kafka_eos.server.handlers import Request, handle, served_versions
+from kafka_eos.server.handlers import handle
+from kafka_eos.server.handlers.request import Request, served_versions
 from kafka_eos.server.schemas import served_codec
 
 log = logging.getLogger("kafka_eos.server")

@@ -1,0 +1,35 @@
+"""Requests and responses: what each API of Kafka asks of the cluster, and in which fields of which version it says so.
+
+A handler has the name of its API. It returns the response's fields, or ``None`` when it answers later (or never, as
+Produce with acks=0). What is decided here is which error code of Kafka's answers what the machines have said; the rules
+themselves are theirs.
+
+Kafka: KafkaApis, AddPartitionsToTxnManager, the schemas of the messages
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from types import ModuleType
+
+from kafka_eos.protocol import Message
+from kafka_eos.server.cluster import Cluster
+from kafka_eos.server.handlers import groups, logs, offsets, topics, transactions
+from kafka_eos.server.handlers.request import Request
+from kafka_eos.server.schemas import SERVED
+
+Handler = Callable[[Cluster, Request], Message | None]
+_MODULES: tuple[ModuleType, ...] = (topics, logs, transactions, offsets, groups)
+
+
+def _handler(api: str) -> Handler:
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", api).lower()
+    [handler] = [getattr(module, name) for module in _MODULES if hasattr(module, name)]
+    return handler  # type: ignore[no-any-return]
+
+
+HANDLERS: Mapping[str, Handler] = {api: _handler(api) for api in SERVED}
+
+
+def handle(cluster: Cluster, request: Request) -> Message | None:
+    """Answer a request, or do so later."""
+    return HANDLERS[request.api](cluster, request)

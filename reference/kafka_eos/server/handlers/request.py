@@ -1,0 +1,111 @@
+"""A request as a handler meets it, and what handlers share."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.protocol import Message
+from kafka_eos.server.cluster import Cluster
+from kafka_eos.server.partitions import Leader, Ticket
+from kafka_eos.server.schemas import served_codec
+from kafka_eos.transaction_log import TRANSACTION_VERSION_2
+
+NO_ID = UUID(int=0)
+FIRST_VERSION_2 = {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5}
+"""From which request version on a client follows transaction version 2 (KIP-890)."""
+NEWEST_VERSIONS = {"InitProducerId": 5}
+"""Where Kafka does not offer the newest version of its schema: it is not stable yet (KIP-939)."""
+
+
+def served_versions(api: str) -> range:
+    """The versions of an API that are served."""
+    versions = served_codec().versions(f"{api}Request")
+    return range(versions.start, min(versions.stop, NEWEST_VERSIONS.get(api, versions.stop) + 1))
+
+
+@dataclass(slots=True)
+class Request:
+    """A request as a handler meets it.
+
+    Attributes:
+        api: the name of its API.
+        version: of the message.
+        row: its fields.
+        node: the broker that it came to.
+        client_id: as the client calls itself.
+        client_host: where it comes from.
+        reply: answers it, for those that are not answered at once.
+        cancel: forgets it, when its client is gone before it is answered.
+    """
+
+    api: str
+    version: int
+    row: Message
+    node: int
+    client_id: str
+    client_host: str
+    reply: Callable[[Message], None]
+    cancel: Callable[[], None] | None = None
+
+    @property
+    def transaction_version(self) -> int:
+        """Which version of transactions the client follows."""
+        return TRANSACTION_VERSION_2 if self.version >= FIRST_VERSION_2[self.api] else 1
+
+
+def per_topic(topics: Iterable[Message], answer: Callable[[str, Message], Message]) -> list[Message]:
+    """The rows of a response that has topics with partitions, as its request."""
+    return [
+        {"Name": topic["Name"], "Partitions": [answer(topic["Name"], row) for row in topic["Partitions"]]}
+        for topic in topics
+    ]
+
+
+def group_error(cluster: Cluster, request: Request, group: str) -> ErrorCode:
+    """Why a broker coordinates no such group; ``NONE`` if it does."""
+    if cluster.offsets_partition(group).node != request.node:
+        return ErrorCode.NOT_COORDINATOR
+    full = group not in cluster.groups.known and len(cluster.groups.known) >= cluster.settings.limits.groups
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if full else ErrorCode.NONE
+
+
+def transaction_error(cluster: Cluster, request: Request, transactional_id: str) -> ErrorCode:
+    """Why a broker coordinates no such transactional.id; ``NONE`` if it does."""
+    here = cluster.state_partition(transactional_id).node == request.node
+    return ErrorCode.NONE if here else ErrorCode.NOT_COORDINATOR
+
+
+def ticket_for(
+    cluster: Cluster, request: Request, leader: Leader, producer_id: int, epoch: int
+) -> tuple[ErrorCode, Ticket | None]:
+    """What a transactional batch has to show its leader: where that needs it, the coordinator is asked.
+
+    Spec:  Transactions!StartVerification, Verify
+    Kafka: ReplicaManager.maybeSendPartitionsToTransactionCoordinator, AddPartitionsToTxnManager
+    """
+    version = request.transaction_version
+    if not leader.needs_verification(producer_id, epoch, version):
+        return ErrorCode.NONE, Ticket(version)
+    if epoch < leader.producer(producer_id).epoch:
+        return ErrorCode.INVALID_PRODUCER_EPOCH, None
+    ticket = leader.start_verification(producer_id, epoch, version)
+    name, coordinators = request.row["TransactionalId"], cluster.transactions
+    if version >= TRANSACTION_VERSION_2:
+        error = coordinators.add_partitions(name, producer_id, epoch, [leader.name], version, cluster.now)
+    else:
+        error = coordinators.verify(name, producer_id, epoch, leader.name)
+    if error is not ErrorCode.NONE:
+        leader.drop_guard(producer_id)
+    return _told_to_producer(error, request), ticket
+
+
+def _told_to_producer(error: ErrorCode, request: Request) -> ErrorCode:
+    """How a leader passes on what the coordinator said.    Kafka: ReplicaManager.handleProduceAppend."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH if request.api == "Produce" else error
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS and request.transaction_version < TRANSACTION_VERSION_2:
+        return ErrorCode.NOT_ENOUGH_REPLICAS if request.api == "Produce" else error
+    if error is ErrorCode.TRANSACTION_ABORTABLE and request.version < FIRST_VERSION_2[request.api] - 1:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
