@@ -730,6 +730,18 @@ def prepared_is_left(rules: Rules, record: TransactionMetadata) -> TransactionMe
     return record
 
 
+def clock_went_back(rules: Rules, record: TransactionMetadata) -> TransactionMetadata:
+    """For ``after_append``: the clock went back before a decision, whose transition is refused and stays pending."""
+    if record.state in coordinator.PREPARED_STATES:
+        return replace(record, state=TransactionState.ONGOING, pending=record.state)
+    return coordinator.forgotten(record.number) if record.state is TransactionState.DEAD else record
+
+
+def late_completion_takes_next(state: TransactionCoordinator) -> bool:
+    """For ``may_complete``: a late completion has taken away what waits for the markers of the next transaction."""
+    return not state.to_mark and state.metadata.number <= 1
+
+
 def completes_before_markers(state: TransactionCoordinator) -> bool:
     """For ``may_complete``: the transaction is closed while markers are missing."""
     return True

@@ -81,6 +81,14 @@ DecisionGivenUp(known, append) ==
 (* for Loaded: after a failover nobody goes on with what is prepared *)
 PreparedIsLeft(record) == record
 
+(* for AfterAppend: the clock went back before a decision, whose transition is refused and stays pending *)
+ClockWentBack(record) ==
+    IF record.state \in PreparedStates THEN [record EXCEPT !.state = "ONGOING", !.pending = record.state]
+    ELSE IF record.state = "DEAD" THEN Forgotten(record.number) ELSE record
+
+(* for MayComplete: a late completion has taken away what waits for the markers of the next transaction *)
+LateCompletionTakesNext == toMark = {} /\ metadata.number <= 1
+
 (* for MayComplete: the transaction is closed while markers are missing *)
 CompletesBeforeMarkers == TRUE
 
