@@ -54,12 +54,13 @@ SEEDS = range(MOST_SEEDS)
 
 
 # What else a violation brings: a batch stored again holds its values again; data that are in the wrong transaction end
-# with it; a decision that changes between two partitions tears the transaction.
+# with it, and are read before their own is to be committed; a decision that changes between two partitions tears the
+# transaction; what is committed by a fenced member is processed again by its successor.
 ALONGSIDE = {
     DUPLICATE: {DUPLICATE_VALUE},
-    UNASKED: {ABORTED_DELIVERED},
-    FENCED: {HANGING, UNASKED, ABORTED_DELIVERED},
-    STALE_EPOCH: {HANGING, UNASKED, ABORTED_DELIVERED, NO_TRANSACTION},
+    UNASKED: {ABORTED_DELIVERED, PRECOMMITTED},
+    FENCED: {HANGING, UNASKED, ABORTED_DELIVERED, PRECOMMITTED},
+    STALE_EPOCH: {HANGING, UNASKED, ABORTED_DELIVERED, PRECOMMITTED, NO_TRANSACTION},
     COMMITTED_MISSING: {NO_TRANSACTION},
     FENCED_GENERATION: {TWICE},
     WENT_BACK: {TWICE},
