@@ -12,7 +12,7 @@ from typing import Any, Self
 from kafka_eos_checks.record.brokers import java_command
 
 JAVA = ("java", "-Xmx1g", "-Djava.awt.headless=true")
-JOB_SECONDS = 180.0  # no job takes longer
+JOB_SECONDS = 600.0  # no job takes longer
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 

@@ -96,10 +96,10 @@ def idempotence(stage: Stage, evidence: Evidence) -> None:
 
 # name of the topic -> records, records in a transaction, which transactions are aborted (each so-many-th)
 READ_TOPICS = {
-    "no transactions": (100_000, 0, 0),
-    "transactions of 1000": (100_000, 1000, 0),
-    "transactions of 100": (100_000, 100, 0),
-    "transactions of 100, a fifth aborted": (100_000, 100, 5),
+    "no transactions": (200_000, 0, 0),
+    "transactions of 1000": (200_000, 1000, 0),
+    "transactions of 100": (200_000, 100, 0),
+    "transactions of 100, a fifth aborted": (200_000, 100, 5),
     "transactions of 10": (80_000, 10, 0),
 }
 

@@ -51,7 +51,7 @@ class Effort:
     shrink: int
 
 
-FULL = Effort(rounds=9, slices=240, seconds=1.2, shrink=1)
+FULL = Effort(rounds=9, slices=120, seconds=1.2, shrink=1)
 QUICK = Effort(rounds=3, slices=30, seconds=0.4, shrink=8)
 
 

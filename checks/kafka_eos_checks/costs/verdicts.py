@@ -73,7 +73,9 @@ def ratio(part: Part, side: str, base: str, column: str = "rate") -> Ratio:
 
 
 def summary(values: Sequence[float]) -> str:
-    """Median, smallest and largest."""
+    """Median, smallest and largest; a single value as it is."""
+    if len(values) == 1:
+        return f"{values[0]:,.4g}"
     return f"{statistics.median(values):,.4g} ({min(values):,.4g}-{max(values):,.4g})"
 
 
@@ -308,17 +310,17 @@ def _no_difference(
     found = (
         "refuted: " + "; ".join(f"{r}, {what}" for what, r in off.items())
         if off
-        else f"no difference shown: {medians}, all within {100 * low:.3g}-{100 * high:.3g} %"
+        else f"none beyond 5 % shown: {medians}, all within {100 * low:.3g}-{100 * high:.3g} %"
     )
     criterion = (
         "criterion: refuted when the interval of a throughput's ratio lies wholly below 95 % or above 105 %; else no "
-        "difference is shown, and the intervals say how large a one may be there all the same. CPU time is told, and "
-        "not judged: the claim is about throughput"
+        "difference beyond 5 % is shown, and the intervals say how large a one may be there all the same. CPU time is "
+        "told, and not judged: the claim is about throughput"
     )
     return _verdict(
         name,
         claims,
-        "no difference shown",
+        "none beyond 5 % shown",
         found,
         figures={f"percent, {what}": float(f"{100 * r.median:.3g}") for what, r in ratios.items()},
         evidence="\n".join([
