@@ -8,9 +8,10 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -80,26 +81,36 @@ def start() -> Iterator[Callable[..., Process]]:
 
 
 @contextmanager
-def in_process(machines: Machines) -> Iterator[str]:
-    """A server in a thread, with machines of the test's choice; its bootstrap address."""
+def in_process(machines: Machines, *, brokers: int = 1, moving: bool = False) -> Iterator[str]:
+    """A server in a thread, with machines of the test's choice; its bootstrap address.
+
+    Args:
+        machines: what decides.
+        brokers: logical brokers.
+        moving: every 0.7 seconds each partition gets the next broker for its leader.
+    """
     ready, ended = threading.Event(), asyncio.Event()
-    addresses: list[str] = []
+    running: list[tuple[str, asyncio.AbstractEventLoop]] = []
 
     async def run() -> None:
         make = partial(make_cluster, machines)
-        async with Server(make, bind("127.0.0.1", [0])) as server:
-            addresses.append(server.bootstrap)
-            loops.append(asyncio.get_running_loop())
+        async with Server(make, bind("127.0.0.1", [0] * brokers)) as server:
+            running.append((server.bootstrap, asyncio.get_running_loop()))
             ready.set()
-            await ended.wait()
+            while not ended.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), 0.7)
+                for leader in list(server.cluster.leaders()) if moving else ():
+                    server.cluster.move_leader(leader.topic, leader.partition, leader.node % brokers + 1)
 
-    loops: list[asyncio.AbstractEventLoop] = []
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
     assert ready.wait(10)
-    yield addresses[0]
-    loops[0].call_soon_threadsafe(ended.set)
-    thread.join(10)
+    try:
+        yield running[0][0]
+    finally:
+        running[0][1].call_soon_threadsafe(ended.set)
+        thread.join(10)
 
 
 def make_cluster(machines: Machines, brokers: list[Any], now: int) -> Cluster:
@@ -159,6 +170,15 @@ def transactional(bootstrap: str, name: str = "x") -> Any:
     return producer
 
 
+def committed_offsets(reader: Any) -> list[Any]:
+    """The committed offsets of what a reader is assigned; when the coordinator moves, the caller has to ask again."""
+    for _ in range(20):
+        with suppress(confluent.KafkaException):
+            return list(reader.committed(reader.assignment(), SECONDS))
+        time.sleep(0.1)
+    raise AssertionError("no coordinator")
+
+
 def copy(bootstrap: str, source: str, target: str, *, aborts: int = 1, protocol: str = "classic") -> int:
     """Copy a topic by transactions, of which the first few are aborted; how many there were."""
     reader, producer = consumer(bootstrap, "copier", protocol=protocol), transactional(bootstrap)
@@ -176,7 +196,7 @@ def copy(bootstrap: str, source: str, target: str, *, aborts: int = 1, protocol:
         if transactions <= aborts:
             producer.flush(SECONDS)
             producer.abort_transaction(SECONDS)
-            for committed in reader.committed(reader.assignment(), SECONDS):
+            for committed in committed_offsets(reader):
                 committed.offset = max(committed.offset, 0)
                 reader.seek(committed)
         else:
@@ -302,6 +322,11 @@ MATERIALISED = mutated(GroupCoordinator, {"CommittedAtMarker": "MaterialisedOnAb
 def test_librdkafka_sees_when_a_rule_is_another(machines: Machines, seen: tuple[bool, list[str]]) -> None:
     with in_process(machines) as bootstrap:
         assert aborted_copy(bootstrap) == seen
+
+
+def test_librdkafka_copies_a_topic_exactly_once_while_every_leader_and_coordinator_moves() -> None:
+    with in_process(Machines(), brokers=3, moving=True) as bootstrap:
+        all_once(bootstrap)
 
 
 def test_an_instance_that_was_replaced_is_fenced(start: Callable[..., Process]) -> None:
