@@ -86,7 +86,7 @@ Fault == faults < MaxFaults /\ faults' = faults + 1
 (* An instance starts and fences the one before; that one may still live, and what it left open is aborted. *)
 Initialize(instance) ==
     /\ processes[instance].stage = "down"
-    /\ IF owner # "none" /\ owner # instance /\ processes[owner].stage # "down" THEN Fault ELSE UNCHANGED faults
+    /\ IF owner # "none" /\ processes[owner].stage # "down" THEN Fault ELSE UNCHANGED faults
     /\ owner' = instance
     /\ changelog' = Decided("aborted")
     /\ processes' = [processes EXCEPT ![instance] = Restoring(StoreAtStart(instance))]

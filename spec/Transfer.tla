@@ -107,7 +107,7 @@ Write(instance, partition, inTransaction, stage) ==
 Initialize(instance) ==
     /\ processes[instance].stage = "down"
     /\ transaction.state \in {"none", "open"}
-    /\ IF owner # "none" /\ owner # instance /\ processes[owner].stage # "down" THEN Fault ELSE UNCHANGED faults
+    /\ IF owner # "none" /\ processes[owner].stage # "down" THEN Fault ELSE UNCHANGED faults
     /\ owner' = instance
     /\ transaction' = [transaction EXCEPT !.state = IF AbortsOpen THEN "abort" ELSE @]
     /\ processes' = At(instance, "fetch", 0)
@@ -219,6 +219,11 @@ CreditedOnce == \A transfer \in Transfers : Count(logs["p1"], "none", transfer) 
 DebitMeetsCredit ==
     \A transfer \in Transfers : \A partition \in {"p0", "p1"} :
         Count(logs[partition], transaction.state, transfer) > 0 <=> transfer <= OffsetIn(logs["p7"], transaction.state)
+
+(* A transfer that is behind the offset is debited and credited, at least once. *)
+NothingIsLost ==
+    \A transfer \in Transfers : \A partition \in {"p0", "p1"} :
+        transfer <= OffsetIn(logs["p7"], "none") => Count(logs[partition], transaction.state, transfer) > 0
 
 (* Every transaction that is committed and over has a commit marker in p0, in p1 and in p7. *)
 MarkersReachAll ==

@@ -164,7 +164,7 @@ class StatefulProcessor:
         Kafka: KafkaProducer.initTransactions
         """
         enabled(self.processes[instance].stage == DOWN, "it is up")
-        lives = self.owner not in {None, instance} and self.processes[str(self.owner)].stage != DOWN
+        lives = self.owner is not None and self.processes[self.owner].stage != DOWN
         return replace(
             self,
             faults=self._fault() if lives else self.faults,

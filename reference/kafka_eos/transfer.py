@@ -190,7 +190,7 @@ class Transfer:
         """
         self._about_to(instance, DOWN)
         enabled(self.transaction.state in {NONE, OPEN}, "the transaction before is not over")
-        lives = self.owner not in {None, instance} and self.processes[str(self.owner)].stage != DOWN
+        lives = self.owner is not None and self.processes[self.owner].stage != DOWN
         state = ABORT if self.aborts_open() else self.transaction.state
         return replace(
             self,
