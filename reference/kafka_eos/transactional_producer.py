@@ -365,19 +365,6 @@ def asks_for_coordinator(request: str, error: str) -> bool:
     )
 
 
-_REACTIONS: Mapping[str, Callable[[str], str]] = MappingProxyType(
-    {
-        PRODUCE: produce_reaction,
-        INIT_PRODUCER_ID: init_producer_id_reaction,
-        LOOKUPS[TRANSACTION]: find_coordinator_reaction,
-        LOOKUPS[GROUP]: find_coordinator_reaction,
-        ADD_PARTITIONS: add_partitions_reaction,
-        ADD_OFFSETS: add_offsets_reaction,
-        COMMIT_OFFSETS: offset_commit_reaction,
-    }
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalProducer:
     """A state of TransactionalProducer.tla."""
@@ -431,7 +418,16 @@ class TransactionalProducer:
 
     def reaction_to_failure(self, request: str, error: str) -> str:
         """What the client does about an error that is not retriable."""
-        found = _REACTIONS.get(request)
+        reactions: Mapping[str, Callable[[str], str]] = {
+            PRODUCE: produce_reaction,
+            INIT_PRODUCER_ID: init_producer_id_reaction,
+            LOOKUPS[TRANSACTION]: find_coordinator_reaction,
+            LOOKUPS[GROUP]: find_coordinator_reaction,
+            ADD_PARTITIONS: add_partitions_reaction,
+            ADD_OFFSETS: add_offsets_reaction,
+            COMMIT_OFFSETS: offset_commit_reaction,
+        }
+        found = reactions.get(request)
         return end_reaction(request, error) if found is None else found(error)
 
     def reaction(self, request: str, error: str) -> str:
