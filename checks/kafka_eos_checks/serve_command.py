@@ -1,8 +1,8 @@
 """A Kafka cluster to test against: Kafka's own clients run on the reference's machines.
 
-Idempotent producers, transactions (transaction.version 0, 1 and 2), consumer groups of the classic protocol,
-read_committed and admin requests are answered by the machines that are compared with the TLA+ specs. It is one process
-without replication, for tests, on the loopback interface: there is no authentication.
+Idempotent producers, transactions (transaction.version 0, 1 and 2), consumer groups of both protocols, read_committed
+and admin requests are answered by the machines that are compared with the TLA+ specs. It is one process without
+replication, for tests, on the loopback interface: there is no authentication.
 """
 
 import argparse

@@ -443,6 +443,15 @@ def test_a_damaged_directory_is_told_and_left_alone(tmp_path: Path, capsys: pyte
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
+def test_a_directory_is_served_by_one_process(start: Callable[..., Process], tmp_path: Path) -> None:
+    first = start("--data", str(tmp_path))
+    command = [sys.executable, "-m", "kafka_eos_checks.cli", "serve", "--port", "0", "--data", str(tmp_path)]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (second.returncode, "another process serves it" in second.stderr) == (2, True)
+    first.end(signal.SIGKILL)
+    assert start("--data", str(tmp_path)).end() == 0
+
+
 def test_the_server_says_where_it_is_and_how_it_is_set(start: Callable[..., Process]) -> None:
     server = start("--brokers", "2", "--transaction-version", "1")
     assert re.fullmatch(

@@ -8,6 +8,7 @@ Kafka: LogSegment, UnifiedLog, LogLoader, PartitionMetadataFile, LeaderEpochChec
 """
 
 import base64
+import fcntl
 import os
 import re
 import shutil
@@ -27,11 +28,12 @@ SEGMENT_BYTES = 1 << 30
 
 PARTITION_METADATA = "partition.metadata"
 PRODUCER_IDS = "producer-ids"
+LOCK = ".lock"
 START_OFFSETS = "log-start-offset-checkpoint"
 
 
 class DamagedLog(ValueError):  # noqa: N818 - named for the data
-    """A data directory that cannot be served; says file, position and reason."""
+    """A data directory that cannot be served; says where and why."""
 
 
 class Store(Protocol):
@@ -271,22 +273,34 @@ class Directory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock: int | None = None
 
     def cluster_id(self, proposed: str) -> str:
         """The id of the cluster that the directory belongs to; a new directory, which is made, takes the proposed one.
 
         Raises:
-            DamagedLog: when there are files, and no cluster's.
+            DamagedLog: when there are files, and no cluster's, or another process has them.
         """
         properties = self.path / META_PROPERTIES
         self.path.mkdir(parents=True, exist_ok=True)
         if properties.exists():
+            self._take()
             found = re.search(r"^cluster\.id=(\S+)$", properties.read_text(encoding="latin-1"), re.MULTILINE)
             return found[1] if found else proposed
         if any(self.path.iterdir()):
             raise DamagedLog(f"{self.path}: has files, and no {META_PROPERTIES}; give an empty or a new directory")
+        self._take()
         _replace(properties, f"version=1\ncluster.id={proposed}\nnode.id=1\n")
         return proposed
+
+    def _take(self) -> None:
+        """Keep other processes out for as long as this one lives.    Kafka: FileLock."""
+        self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise DamagedLog(f"{self.path}: another process serves it") from None
 
     def create(self, topic: str, partition: int, topic_id: UUID) -> Store:
         """A new partition."""
