@@ -187,6 +187,12 @@ class Cluster:
         self._abort_timed_out()
         self._expire()
 
+    def close(self) -> None:
+        """Give up what is open. Nothing needs to be written: everything is."""
+        for leader in self.leaders():
+            leader.store.close()
+        self.storage.close()
+
     # --- time --------------------------------------------------------------------------------------------------------
 
     def at(self, when: int, action: Callable[[], None]) -> None:

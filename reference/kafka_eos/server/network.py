@@ -282,6 +282,7 @@ class Server:
         for server in self._servers:
             with suppress(TimeoutError):
                 await asyncio.wait_for(server.wait_closed(), 1)
+        self.cluster.close()
 
     # --- what connections call ---------------------------------------------------------------------------------------
 

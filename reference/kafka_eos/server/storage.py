@@ -67,6 +67,9 @@ class Store(Protocol):
     def delete(self) -> None:
         """Remove everything."""
 
+    def close(self) -> None:
+        """Give up what the store has open; nothing may be asked of it then."""
+
 
 class _Index:
     """Where batches begin: offsets, places in bytes, timestamps. A place more than there are batches is the end."""
@@ -128,6 +131,9 @@ class MemoryStore:
 
     def epochs(self, starts: list[tuple[int, int]]) -> None:
         """Nothing: who is gone with the process needs no note."""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def delete(self) -> None:
         """See :class:`Store`."""
@@ -226,10 +232,15 @@ class FileStore:
         """The leader epochs that were noted, each with its first offset."""
         return [(line.epoch, line.start_offset) for line in read_leader_epochs(self.path / LEADER_EPOCH_CHECKPOINT)]
 
-    def delete(self) -> None:
+    def close(self) -> None:
         """See :class:`Store`."""
         for _, file in self._segments:
             os.close(file)
+        self._segments.clear()
+
+    def delete(self) -> None:
+        """See :class:`Store`."""
+        self.close()
         aside = self.path.with_name(f"{self.path.name}.{os.urandom(16).hex()}-delete")
         self.path.rename(aside)
         shutil.rmtree(aside)
@@ -267,6 +278,9 @@ class Memory:
     def note_start_offsets(self, offsets: dict[str, int]) -> None:
         """Note where partitions begin; nobody will ask."""
 
+    def close(self) -> None:
+        """Nothing is open."""
+
 
 class Directory:
     """Partitions in the directory of a broker, in the layout of Kafka's ``log.dirs``."""
@@ -292,6 +306,12 @@ class Directory:
         self._take()
         _replace(properties, f"version=1\ncluster.id={proposed}\nnode.id=1\n")
         return proposed
+
+    def close(self) -> None:
+        """Let another process have the directory."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _take(self) -> None:
         """Keep other processes out for as long as this one lives.    Kafka: FileLock."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kafka_eos.log_directory import find_log_directories
 from kafka_eos.record_batch import Record, RecordBatch, build_batch
 from kafka_eos.server import storage
+from kafka_eos.server.cluster import Broker, Cluster, Settings
 from kafka_eos.server.storage import DamagedLog, Directory, FileStore, Memory, Store
 
 SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=12)
@@ -99,6 +100,17 @@ def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(DamagedLog, match=r"no meta\.properties"):
         Directory(tmp_path).cluster_id("c")
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not list open files")
+def test_a_cluster_that_is_closed_has_no_file_open(tmp_path: Path) -> None:
+    def open_files() -> int:
+        return sum(str(tmp_path) in str(link.resolve()) for link in Path("/proc/self/fd").iterdir())
+
+    cluster = Cluster([Broker(1, "127.0.0.1", 9092)], storage=Directory(tmp_path), now=0)
+    assert open_files() == 2 * Settings().internal_partitions + 1
+    cluster.close()
+    assert open_files() == 0
 
 
 def test_producer_ids_are_reserved_before_one_is_given(tmp_path: Path) -> None:
