@@ -114,7 +114,6 @@ class ReadCommitted:
         """Whether a record below the last stable offset is committed."""
         return next((entry.kind for entry in log[offset:] if entry.kind != "data"), "") == "commit"
 
-
     def content(self, entry: Entry, partition: int) -> str:
         """The content of a record that is delivered."""
         return value_name(entry.instance, entry.number, partition)
