@@ -1,10 +1,12 @@
 """``kafka-eos findings``: what checking found in Apache Kafka, with the run that shows it and what it means.
 
 A finding is *shown on a real broker* when the audit finds it in a kept recording and TLC finds it by itself in a model
-of Kafka's rules; *only in the model* when there is no recording. Where a model has the rule mended, it has to hold.
+of Kafka's rules; *shown on Kafka's own client* when a test brings that client's classes to it; otherwise *only in the
+model*. Where a model has the rule mended, it has to hold.
 """
 
 import argparse
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -18,8 +20,10 @@ from rich.text import Text
 
 from kafka_eos_checks import model_check, paths
 from kafka_eos_checks.explain import NothingToDraw, of_finding, read_runs, story
+from kafka_eos_checks.missing import need
 from kafka_eos_checks.model_check import Outcome
 from kafka_eos_checks.models import MalformedRegistry, Registry
+from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.record.recording import kept_recording
 from kafka_eos_checks.report import UnusableVerdicts, load_verdicts
 from kafka_eos_checks.sequence_diagram import from_events
@@ -45,6 +49,7 @@ class Standing(StrEnum):
     """How far a finding is shown."""
 
     REAL = "shown on a real broker"
+    CLIENT = "shown on Kafka's own client"
     MODEL = "only in the model"
 
 
@@ -63,6 +68,7 @@ class KafkaFinding:
         mended: models that have to hold.
         recording: the kept recording in which the audit finds it, "" for none.
         rule: the rule of the audit that finds it.
+        test: the test that brings Kafka's own client to it, as pytest names it, "" for none.
     """
 
     id: str
@@ -75,17 +81,20 @@ class KafkaFinding:
     mended: tuple[str, ...] = field(default=())
     recording: str = ""
     rule: str = ""
+    test: str = ""
 
     @property
     def standing(self) -> Standing:
         """What a check has to confirm."""
-        return Standing.REAL if self.recording else Standing.MODEL
+        return Standing.REAL if self.recording else Standing.CLIENT if self.test else Standing.MODEL
 
     def commands(self) -> Iterator[str]:
         """What reproduces it."""
         if self.recording:
             yield f"kafka-eos record {self.recording} --out build/recording"
             yield f"kafka-eos explain checks/recordings/{self.recording}.tar.xz"
+        if self.test:
+            yield f"pytest {self.test}"
         yield f"kafka-eos model-check {' '.join((*self.models, *self.mended))}"
 
 
@@ -103,7 +112,7 @@ def read_findings(path: Path = FINDINGS_FILE) -> list[KafkaFinding]:
     found: list[KafkaFinding] = []
     for position, row in enumerate(rows, start=1):
         where = f"{path.name}: finding {position}"
-        if not names - {"recording", "rule"} <= set(row) <= names:
+        if not names - {"recording", "rule", "test"} <= set(row) <= names:
             raise MalformedFindings(f"{where}: expected {', '.join(sorted(names))}, found {', '.join(row)}")
         if any(each.id == row["id"] for each in found):
             raise MalformedFindings(f"{where}: the id {row['id']} is taken")
@@ -171,9 +180,23 @@ def judged(finding: KafkaFinding, outcomes: dict[str, Outcome]) -> Verdict:
                 evidence=f"{_in_words(finding)}\n\n{own[0].in_words()}\n\n{story(moment)}",
                 diagram=from_events(moment.events, moment.violation),
             )
+    if finding.test and passes(finding.test):
+        verdict = replace(verdict, found=Standing.CLIENT)
     if wrong:
         verdict = replace(verdict, found=f"not as the models say: {'; '.join(wrong)}")
     return replace(verdict, ok=verdict.found == verdict.expected)
+
+
+def passes(test: str) -> bool:
+    """Whether a test of the clone passes; one that is skipped does not.
+
+    Raises:
+        MissingExtra: pytest is not installed.
+    """
+    need("pytest", "dev")
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", test]
+    done = subprocess.run(command, cwd=CLONE, capture_output=True, text=True, check=False)
+    return done.returncode == 0 and "skipped" not in done.stdout.splitlines()[-1]
 
 
 def _in_words(finding: KafkaFinding) -> str:

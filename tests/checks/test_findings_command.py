@@ -15,6 +15,7 @@ from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.tlc import Result
 
 FINDINGS = read_findings()
+NAMES = ("good", "bad", "left_out")
 
 
 def outcome(name: str, *, as_expected: bool = True) -> Outcome:
@@ -55,6 +56,24 @@ def test_a_finding_that_the_recording_does_not_have_differs() -> None:
     finding = replace(FINDINGS[0], rule="gap")
     verdict = judged(finding, outcomes(finding))
     assert (verdict.ok, verdict.found) == (False, Standing.MODEL)
+
+
+def test_a_finding_of_kafkas_client_needs_its_test_to_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings_command, "CLONE", tmp_path)
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\ndef test_good(): pass\ndef test_bad(): assert 0\n"
+        "@pytest.mark.skip\ndef test_left_out(): pass\n",
+        encoding="utf-8",
+    )
+    finding = next(each for each in FINDINGS if each.test)
+    found = {name: judged(replace(finding, test=f"test_it.py::test_{name}"), outcomes(finding)).found for name in NAMES}
+    assert found == {"good": Standing.CLIENT, "bad": Standing.MODEL, "left_out": Standing.MODEL}
+
+
+def test_every_test_of_a_finding_is_there() -> None:
+    for finding in FINDINGS:
+        file, _, name = finding.test.partition("::")
+        assert not file or f"def {name}(" in (CLONE / file).read_text(encoding="utf-8")
 
 
 def test_a_finding_whose_model_says_something_else_differs() -> None:
