@@ -17,7 +17,7 @@ all: setup ## set up, then the main job: small models, graph equality, audit of 
 setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages into .venv and fetch the TLA+ tools
 
 test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run all tests
-	$(BIN)/pytest -q -n auto --dist loadfile
+	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .
