@@ -24,7 +24,15 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeAlias
+
+from kafka_eos.record_fields import (
+    MAX_INT16,
+    FieldReader,
+    MalformedRecord,
+    TaggedField,
+    encode_string,
+    encode_tagged_fields,
+)
 
 TOPIC = "__consumer_offsets"
 OFFSET_KEY_TYPES = (0, 1)
@@ -33,25 +41,11 @@ FIRST_FLEXIBLE_VERSION = 4
 NO_LEADER_EPOCH = -1
 NO_TIMESTAMP = -1
 
-TaggedField: TypeAlias = tuple[int, bytes]
-
 _LEADER_EPOCH_FROM, _EXPIRES_IN = 3, 1
-_MAX_VARINT_BITS = 35
-_MAX_INT16, _MAX_INT32 = 2**15 - 1, 2**31 - 1
 
 
-class MalformedOffsetRecord(ValueError):  # noqa: N818 - named for the bytes, as MalformedBatch is
-    """Bytes that are no key or value of ``__consumer_offsets``; the codec only.
-
-    Attributes:
-        position: where in the key or value the first impossible byte stands, in bytes.
-        reason: what is impossible about it.
-    """
-
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(f"at byte {position}: {reason}")
-        self.position = position
-        self.reason = reason
+class MalformedOffsetRecord(MalformedRecord):
+    """Bytes that are no key or value of ``__consumer_offsets``; the codec only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +70,7 @@ class OffsetCommitKey:
         Raises:
             OverflowError: a name takes more than 32767 bytes.
         """
-        names = _string(self.group, flexible=False) + _string(self.topic, flexible=False)
+        names = encode_string(self.group, flexible=False) + encode_string(self.topic, flexible=False)
         return struct.pack(">h", self.key_type) + names + struct.pack(">i", self.partition)
 
 
@@ -115,14 +109,11 @@ class OffsetCommitValue:
         try:
             data = struct.pack(">hq", self.version, self.offset)
             data += struct.pack(">i", self.leader_epoch) if self.version >= _LEADER_EPOCH_FROM else b""
-            data += _string(self.metadata, flexible) + struct.pack(">q", self.commit_timestamp_ms)
+            data += encode_string(self.metadata, flexible) + struct.pack(">q", self.commit_timestamp_ms)
             data += struct.pack(">q", self.expire_timestamp_ms) if self.version == _EXPIRES_IN else b""
         except struct.error as error:
             raise OverflowError(f"a field does not fit its place: {error}") from None
-        if not flexible:
-            return data
-        fields = (_varint(tag) + _varint(len(content)) + content for tag, content in self.tagged_fields)
-        return data + _varint(len(self.tagged_fields)) + b"".join(fields)
+        return data + encode_tagged_fields(self.tagged_fields) if flexible else data
 
 
 _PLACES: Mapping[str, tuple[int, int, object]] = MappingProxyType(
@@ -177,74 +168,21 @@ def decode_value(data: bytes | None) -> OffsetCommitValue | None:
 
 
 @dataclass(slots=True)
-class _Reader:
-    """Reads fields one after the other, and never beyond the end."""
+class _Reader(FieldReader):
+    """The strings and tagged fields of these records, none of which may be null."""
 
-    data: bytes
-    flexible: bool
-    position: int = 0
-
-    def bytes_of(self, size: int) -> bytes:
-        left = len(self.data) - self.position
-        if size > left:
-            raise MalformedOffsetRecord(len(self.data), f"{left} bytes are left where a field takes {size}")
-        start, self.position = self.position, self.position + size
-        return self.data[start : self.position]
-
-    def integer(self, layout: str) -> int:
-        [value] = struct.unpack(layout, self.bytes_of(struct.calcsize(layout)))
-        return int(value)
-
-    def varint(self) -> int:
-        start, value = self.position, 0
-        for shift in range(0, _MAX_VARINT_BITS, 7):
-            byte = self.bytes_of(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                if value > _MAX_INT32 or (shift and byte == 0):
-                    raise MalformedOffsetRecord(start, "a varint that is too large or longer than needed")
-                return value
-        raise MalformedOffsetRecord(start, "a varint of more than 5 bytes")
+    malformed = MalformedOffsetRecord
 
     def string(self) -> str:
         start = self.position
-        size = self.varint() - 1 if self.flexible else self.integer(">h")
-        if not 0 <= size <= _MAX_INT16:
+        size = self.unsigned_varint() - 1 if self.flexible else self.integer(">h")
+        if not 0 <= size <= MAX_INT16:
             raise MalformedOffsetRecord(start, f"a string of {size} bytes")
-        begin = self.position
-        try:
-            return self.bytes_of(size).decode()
-        except UnicodeDecodeError as error:
-            raise MalformedOffsetRecord(begin + error.start, f"no UTF-8: {error.reason}") from None
+        return self.text(size)
 
     def tagged_fields(self) -> tuple[TaggedField, ...]:
-        if not self.flexible:
-            return ()
-        fields: list[TaggedField] = []
-        for _ in range(self.varint()):
-            start = self.position
-            tag = self.varint()
-            if fields and tag <= fields[-1][0]:
-                raise MalformedOffsetRecord(start, f"tag {tag} after tag {fields[-1][0]}")
-            fields.append((tag, self.bytes_of(self.varint())))
-        return tuple(fields)
+        return tuple((tag, data) for _, tag, data in self.tags())
 
     def end(self) -> None:
-        if self.position < len(self.data):
-            raise MalformedOffsetRecord(self.position, f"{len(self.data) - self.position} bytes behind the last field")
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _string(text: str, flexible: bool) -> bytes:
-    data = text.encode()
-    if len(data) > _MAX_INT16:
-        raise OverflowError(f"a string of {len(data)} bytes, where {_MAX_INT16} fit")
-    return (_varint(len(data) + 1) if flexible else struct.pack(">h", len(data))) + data
+        if self.left:
+            raise MalformedOffsetRecord(self.position, f"{self.left} bytes behind the last field")

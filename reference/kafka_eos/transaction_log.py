@@ -30,7 +30,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
+
+from kafka_eos.record_fields import (
+    MAX_INT16,
+    FieldReader,
+    MalformedRecord,
+    TaggedField,
+    encode_length,
+    encode_string,
+    encode_tagged_fields,
+)
 
 TOPIC = "__transaction_state"
 KEY_VERSION = 0
@@ -39,25 +49,11 @@ NO_PRODUCER_ID = NO_PRODUCER_EPOCH = NO_TIMESTAMP = -1
 TRANSACTION_VERSION_2 = 2
 """The first transaction version in which the end of a transaction raises the epoch (KIP-890)."""
 
-TaggedField: TypeAlias = tuple[int, bytes]
 Element = TypeVar("Element")
 
-_MAX_VARINT_BITS = 35
-_MAX_INT16, _MAX_INT32 = 2**15 - 1, 2**31 - 1
 
-
-class MalformedTransactionRecord(ValueError):  # noqa: N818 - named for the bytes, as MalformedBatch is
-    """Bytes that are no key or value of ``__transaction_state``; the codec only.
-
-    Attributes:
-        position: where in the key or value the first impossible byte stands, in bytes.
-        reason: what is impossible about it.
-    """
-
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(f"at byte {position}: {reason}")
-        self.position = position
-        self.reason = reason
+class MalformedTransactionRecord(MalformedRecord):
+    """Bytes that are no key or value of ``__transaction_state``; the codec only."""
 
 
 class TransactionState(IntEnum):
@@ -134,7 +130,7 @@ class TransactionLogKey:
         Raises:
             OverflowError: the id takes more than 32767 bytes.
         """
-        return _int16(KEY_VERSION) + _string(self.transactional_id, flexible=False)
+        return _int16(KEY_VERSION) + encode_string(self.transactional_id, flexible=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,34 +279,10 @@ _SMALLEST_PARTITION = 4
 
 
 @dataclass(slots=True)
-class _Reader:
-    """Reads fields one after the other, and never beyond the end."""
+class _Reader(FieldReader):
+    """The strings, arrays and tagged fields of these records, some of which may be null."""
 
-    data: bytes
-    flexible: bool
-    position: int = 0
-
-    def bytes_of(self, size: int) -> bytes:
-        if size > len(self.data) - self.position:
-            left = len(self.data) - self.position
-            raise MalformedTransactionRecord(len(self.data), f"{left} bytes are left where a field takes {size}")
-        start, self.position = self.position, self.position + size
-        return self.data[start : self.position]
-
-    def integer(self, layout: str) -> int:
-        [value] = struct.unpack(layout, self.bytes_of(struct.calcsize(layout)))
-        return int(value)
-
-    def unsigned_varint(self) -> int:
-        start, value = self.position, 0
-        for shift in range(0, _MAX_VARINT_BITS, 7):
-            byte = self.bytes_of(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                if value > _MAX_INT32 or (shift and byte == 0):
-                    raise MalformedTransactionRecord(start, "a varint that is too large or longer than needed")
-                return value
-        raise MalformedTransactionRecord(start, "a varint of more than 5 bytes")
+    malformed = MalformedTransactionRecord
 
     def length(self, layout: str) -> int:
         """The length of a string or array, -1 for null."""
@@ -324,23 +296,17 @@ class _Reader:
         start = self.position
         if (size := self.length(">h")) < 0:
             raise MalformedTransactionRecord(start, "null where a string has to be")
-        if size > _MAX_INT16:
+        if size > MAX_INT16:
             raise MalformedTransactionRecord(start, f"a string of {size} bytes")
-        begin = self.position
-        try:
-            return self.bytes_of(size).decode()
-        except UnicodeDecodeError as error:
-            raise MalformedTransactionRecord(begin + error.start, f"no UTF-8: {error.reason}") from None
+        return self.text(size)
 
     def nullable_array(self, element: Callable[[], Element], smallest: int) -> tuple[Element, ...] | None:
         """An array of elements that take at least ``smallest`` bytes each; None is null."""
         start = self.position
         if (size := self.length(">i")) < 0:
             return None
-        if size > (len(self.data) - self.position) // smallest:
-            raise MalformedTransactionRecord(
-                start, f"{len(self.data) - self.position} bytes cannot hold {size} elements"
-            )
+        if size > self.left // smallest:
+            raise MalformedTransactionRecord(start, f"{self.left} bytes cannot hold {size} elements")
         return tuple(element() for _ in range(size))
 
     def topic_partitions(self) -> TopicPartitions:
@@ -357,60 +323,33 @@ class _Reader:
         """The known fields by name, and the others by tag; none in a version that is not flexible."""
         values: dict[str, int] = {}
         unknown: list[TaggedField] = []
-        last = -1
-        for _ in range(self.unsigned_varint() if self.flexible else 0):
-            start = self.position
-            tag, size = self.unsigned_varint(), self.unsigned_varint()
-            if tag <= last:
-                raise MalformedTransactionRecord(start, f"tag {tag} after tag {last}")
-            last, data = tag, self.bytes_of(size)
+        for start, tag, data in self.tags():
             if tag not in known:
                 unknown.append((tag, data))
                 continue
             name, layout, default = known[tag]
-            if size != struct.calcsize(layout):
-                raise MalformedTransactionRecord(start, f"{name} of {size} bytes")
+            if len(data) != struct.calcsize(layout):
+                raise MalformedTransactionRecord(start, f"{name} of {len(data)} bytes")
             [values[name]] = struct.unpack(layout, data)
             if values[name] == default:
                 raise MalformedTransactionRecord(start, f"{name} is written although it has its default")
         return values, tuple(unknown)
 
     def end(self) -> None:
-        if self.position < len(self.data):
-            left = len(self.data) - self.position
-            raise MalformedTransactionRecord(self.position, f"{left} bytes are left after the last field")
+        if self.left:
+            raise MalformedTransactionRecord(self.position, f"{self.left} bytes are left after the last field")
 
 
 def _int16(value: int) -> bytes:
     return value.to_bytes(2, "big", signed=True)
 
 
-def _length(size: int, layout: str, flexible: bool) -> bytes:
-    return _unsigned_varint(size + 1) if flexible else struct.pack(layout, size)
-
-
-def _unsigned_varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _string(text: str, flexible: bool) -> bytes:
-    encoded = text.encode()
-    if len(encoded) > _MAX_INT16:
-        raise OverflowError(f"a string of {len(encoded)} bytes, where {_MAX_INT16} are the most")
-    return _length(len(encoded), ">h", flexible) + encoded
-
-
 def _partitions(topics: tuple[TopicPartitions, ...] | None, flexible: bool) -> bytes:
     if topics is None:
-        return _length(-1, ">i", flexible)
-    encoded = bytearray(_length(len(topics), ">i", flexible))
+        return encode_length(-1, ">i", flexible)
+    encoded = bytearray(encode_length(len(topics), ">i", flexible))
     for topic in topics:
-        encoded += _string(topic.topic, flexible) + _length(len(topic.partition_ids), ">i", flexible)
+        encoded += encode_string(topic.topic, flexible) + encode_length(len(topic.partition_ids), ">i", flexible)
         try:
             encoded += struct.pack(f">{len(topic.partition_ids)}i", *topic.partition_ids)
         except struct.error as error:
@@ -424,7 +363,4 @@ def _tagged_fields(fields: tuple[TaggedField, ...], flexible: bool) -> bytes:
         if fields:
             raise OverflowError(f"version 0 has no place for tagged field {fields[0][0]}")
         return b""
-    encoded = bytearray(_unsigned_varint(len(fields)))
-    for tag, data in fields:
-        encoded += _unsigned_varint(tag) + _unsigned_varint(len(data)) + data
-    return bytes(encoded)
+    return encode_tagged_fields(fields)
