@@ -27,9 +27,10 @@ KIP:   KIP-98, KIP-101, KIP-360
 Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), UnifiedLog.truncateTo
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ from kafka_eos.segment import (
     read_transaction_index,
 )
 from kafka_eos_checks.replay.findings import Finding
-from kafka_eos_checks.replay.headers import CONTROL_MASK, HEADER, Headers, concatenate, is_set, read_headers, read_index
+from kafka_eos_checks.replay.headers import CONTROL_MASK, Headers, Ints, is_set, read_headers, read_index
 from kafka_eos_checks.replay.splits import PartitionLog
 from kafka_eos_checks.replay.transactions import Marker, PartitionTransactions, read_transactions
 
@@ -211,36 +212,62 @@ def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotE
 
 
 def _producers_at(
-    offsets: Sequence[int], transactions: PartitionTransactions
+    offsets: Iterable[int], transactions: PartitionTransactions
 ) -> Iterator[dict[int, ProducerSnapshotEntry]]:
-    """The producers as the batches below each of some offsets, in ascending order, make them."""
-    headers = _headers(transactions.log)
-    begins = headers.column("base_offset")
-    control = is_set(headers, CONTROL_MASK)
-    last_data: dict[int, int] = {}
-    last_any: dict[int, int] = {}
-    pid = headers.column("producer_id")
-    for low, high in pairwise(np.searchsorted(begins, [0, *offsets]).tolist()):
-        rows = np.arange(low, high)
-        rows = rows[pid[low:high] >= 0]
-        last_any.update(zip(pid[rows].tolist(), rows.tolist(), strict=True))
-        rows = rows[~control[rows]]
-        last_data.update(zip(pid[rows].tolist(), rows.tolist(), strict=True))
-        limit = int(begins[high]) if high < len(begins) else transactions.end
-        markers = {m.producer_id: m for m in transactions.markers if m.offset < limit}
-        opened = transactions.open_at(limit)
-        yield {
-            producer_id: _entry(headers, row, last_data.get(producer_id), markers.get(producer_id), opened)
-            for producer_id, row in last_any.items()
+    """The producers as the batches below each of some offsets, in ascending order, make them; a block at a time."""
+    due, producers = deque(offsets), _Producers(transactions)
+    for headers in _read(transactions.log):
+        begins, low = headers.column("base_offset"), 0
+        while due and len(begins) and begins[-1] >= due[0]:
+            high = int(np.searchsorted(begins, due[0]))
+            producers.take(headers, low, high)
+            yield producers.at(due.popleft())
+            low = high
+        producers.take(headers, low, len(headers))
+    for offset in due:
+        yield producers.at(offset)
+
+
+class _Producers:
+    """The last batch, the last batch with data and the last marker of each producer so far."""
+
+    def __init__(self, transactions: PartitionTransactions) -> None:
+        self._transactions = transactions
+        self._last: dict[int, np.void] = {}
+        self._data: dict[int, np.void] = {}
+        self._markers: dict[int, Marker] = {}
+        self._due = deque(transactions.markers)
+
+    def take(self, headers: Headers, low: int, high: int) -> None:
+        """Some more batches."""
+        rows = np.arange(low, high)[headers.raw["producer_id"][low:high] >= 0]
+        self._last.update(_last_of_each(headers, rows))
+        self._data.update(_last_of_each(headers, rows[~is_set(headers, CONTROL_MASK)[rows]]))
+
+    def at(self, offset: int) -> dict[int, ProducerSnapshotEntry]:
+        """What is known of them at an offset: that of the next batch."""
+        while self._due and self._due[0].offset < offset:
+            marker = self._due.popleft()
+            self._markers[marker.producer_id] = marker
+        opened = self._transactions.open_at(offset)
+        return {
+            producer_id: _entry(last, self._data.get(producer_id), self._markers.get(producer_id), opened)
+            for producer_id, last in self._last.items()
         }
 
 
+def _last_of_each(headers: Headers, rows: Ints) -> Iterator[tuple[int, np.void]]:
+    """Of some batches, in log order, the last one of each producer."""
+    ids, places = np.unique(headers.raw["producer_id"][rows][::-1], return_index=True)
+    for producer_id, row in zip(ids.tolist(), rows[::-1][places].tolist(), strict=True):
+        yield producer_id, headers.raw[row].copy()  # a view would keep the whole block
+
+
 def _entry(
-    headers: Headers, row: int, data: int | None, marker: Marker | None, opened: Mapping[int, int]
+    last: np.void, data: np.void | None, marker: Marker | None, opened: Mapping[int, int]
 ) -> ProducerSnapshotEntry:
     """What is known of a producer after its last batch or marker; a marker of a new epoch forgets its batches."""
-    last = headers.raw[row]
-    batch = None if data is None or headers.raw[data]["producer_epoch"] != last["producer_epoch"] else headers.raw[data]
+    batch = None if data is None or data["producer_epoch"] != last["producer_epoch"] else data
     delta = 0 if batch is None else int(batch["last_offset_delta"])
     coordinator_epoch = None if marker is None else marker.coordinator_epoch
     return ProducerSnapshotEntry(
@@ -255,32 +282,36 @@ def _entry(
     )
 
 
-def _headers(log: PartitionLog) -> Headers:
-    parts: list[Headers] = []
+def _read(log: PartitionLog) -> Iterator[Headers]:
+    """The headers of a log, a block at a time."""
     for name in log.segments:
         path = Path(log.folder, name)
-        parts += read_headers(path, index=read_index(path), check_crc=False)
-    return concatenate(parts) if parts else Headers(np.empty(0, np.int64), np.empty(0, HEADER), 0)
+        yield from read_headers(path, index=read_index(path), check_crc=False)
 
 
 # --- replicas ---------------------------------------------------------------------------------------------------------
 
 
+COMPARED_COLUMNS = ("base_offset", "leader_epoch", "crc")
+
+
 def judge_replicas(replicas: Sequence[PartitionLog], result: Beside) -> None:
-    """Compare the replicas of one partition with the first of them."""
+    """Compare the replicas of one partition with the first of them, of which three columns are held."""
     if len(replicas) < 2:
         return
     first, *others = replicas
-    expected = _headers(first)
+    parts = [[headers.column(name) for name in COMPARED_COLUMNS] for headers in _read(first)]
+    columns = [np.concatenate(part) for part in zip(*parts, strict=True)] if parts else [np.empty(0, np.int64)] * 3
+    order = np.argsort(columns[0], kind="stable")
+    offsets, epochs, crcs = (column[order] for column in columns)
     for log in others:
-        found = _headers(log)
-        result.count(REPLICAS, "batches", len(found))
-        _, here, there = np.intersect1d(
-            expected.column("base_offset"), found.column("base_offset"), assume_unique=False, return_indices=True
-        )
-        same_epoch = expected.raw["leader_epoch"][here] == found.raw["leader_epoch"][there]
-        differ = same_epoch & (expected.raw["crc"][here] != found.raw["crc"][there])
-        for row in there[differ].tolist():
-            offset, epoch = int(found.raw["base_offset"][row]), int(found.raw["leader_epoch"][row])
-            evidence = f"another batch than the one of {first.broker} in leader epoch {epoch}"
-            result.find(REPLICAS, log, evidence, offset=offset, position=int(found.positions[row]))
+        for found in _read(log):
+            result.count(REPLICAS, "batches", len(found))
+            if not len(offsets):
+                continue
+            own, epoch, crc = (found.column(name) for name in COMPARED_COLUMNS)
+            places = np.minimum(np.searchsorted(offsets, own), len(offsets) - 1)
+            same = (offsets[places] == own) & (epochs[places] == epoch)
+            for row in np.flatnonzero(same & (crcs[places] != crc)).tolist():
+                evidence = f"another batch than the one of {first.broker} in leader epoch {epoch[row]}"
+                result.find(REPLICAS, log, evidence, offset=int(own[row]), position=int(found.positions[row]))

@@ -20,6 +20,7 @@ from kafka_eos.segment import (
     read_transaction_index,
 )
 from kafka_eos_checks.record.recording import kept_recording, unpacked
+from kafka_eos_checks.replay import headers
 from kafka_eos_checks.replay.beside import ABORTED_INDEX, REPLICAS, SNAPSHOT, Beside, audit_beside
 from kafka_eos_checks.replay.splits import find_logs
 
@@ -71,6 +72,15 @@ def test_what_real_brokers_wrote_follows_from_their_logs_but_for_indexes_of_foll
     assert int(result.figures[ABORTED_INDEX]["entries"]) > 30
     assert int(result.figures[SNAPSHOT]["entries"]) >= 10
     assert {figures["unknown"] for figures in result.figures.values()} == {0}
+
+
+def test_logs_are_read_in_blocks_of_any_size_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    with unpacked(kept_recording("three-brokers")) as folder:
+        whole = judged(folder / "brokers")
+        monkeypatch.setattr(headers, "BLOCK_BYTES", 700)
+        pieces = judged(folder / "brokers")
+    assert pieces == whole
+    assert int(whole.figures[SNAPSHOT]["entries"]) >= 10
 
 
 def test_a_follower_that_caught_up_has_an_entry_with_a_last_stable_offset_that_is_too_high(brokers: Path) -> None:
