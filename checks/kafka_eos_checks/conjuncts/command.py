@@ -2,26 +2,28 @@
 
 In the spec TLC is to find a property violated, or fail to evaluate, or find another graph than the spec's; in the
 reference the comparison with TLC's graph is to find a difference. What nothing notices is a survivor, unless
-spec/conjuncts.toml says why nothing can. Results are kept in build/conjuncts: what is unchanged is not run again.
+spec/conjuncts.toml says why nothing can: such a one is looked for in the small tier only. Results are kept in
+build/conjuncts: what is unchanged is not run again.
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from rich.markup import escape
 from rich.table import Table
 
 from kafka_eos_checks.conjuncts.equivalents import check_known, read_equivalents
 from kafka_eos_checks.conjuncts.outcomes import Cache, Means, Outcome, verdicts
-from kafka_eos_checks.conjuncts.reference import GraphSearch, reference_subjects
+from kafka_eos_checks.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
 from kafka_eos_checks.conjuncts.sany import UnparsableModule
-from kafka_eos_checks.conjuncts.search import Search, UnusableMutant, subjects
+from kafka_eos_checks.conjuncts.search import TIERS, Search, Subject, UnusableMutant, subjects
 from kafka_eos_checks.graph import GraphUnusable
-from kafka_eos_checks.models import MalformedRegistry, Registry
+from kafka_eos_checks.models import MalformedRegistry, Model, Registry
 from kafka_eos_checks.paths import build_folder
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
@@ -37,21 +39,27 @@ EPILOG = """examples:
 """
 
 
-class _Subject(Protocol):
-    @property
-    def module(self) -> str: ...
+_S = TypeVar("_S", Subject, ReferenceSubject)
 
 
-_S = TypeVar("_S", bound=_Subject)
+def _chosen(every: Sequence[_S], modules: Sequence[str], reasons: Set[tuple[str, str]]) -> list[_S]:
+    """The conjuncts of the modules; one that is explained is looked for in the small tier only."""
+    return [
+        replace(subject, models=_smallest(subject.models)) if subject.place in reasons else subject
+        for subject in every
+        if not modules or subject.module in modules
+    ]
 
 
-def _chosen(every: Sequence[_S], modules: Sequence[str]) -> list[_S]:
-    return [subject for subject in every if not modules or subject.module in modules]
+def _smallest(models: Sequence[Model]) -> tuple[Model, ...]:
+    return tuple(model for model in models if model.tier == TIERS[0]) or tuple(models[:1])
 
 
-def _in_spec(registry: Registry, arguments: argparse.Namespace, cache: Cache) -> Iterator[Outcome]:
+def _in_spec(
+    registry: Registry, arguments: argparse.Namespace, cache: Cache, reasons: Set[tuple[str, str]]
+) -> Iterator[Outcome]:
     """The outcomes of the spec's mutants, as they come."""
-    chosen = _chosen(subjects(registry), arguments.modules)
+    chosen = _chosen(subjects(registry), arguments.modules, reasons)
     search = Search(cache=cache, timeout=arguments.timeout, thorough=not arguments.first)
     running: dict[str, str] = {}
     with progress_console.status("TLC starts") as status, ThreadPoolExecutor(arguments.jobs) as pool:
@@ -74,9 +82,11 @@ def _in_spec(registry: Registry, arguments: argparse.Namespace, cache: Cache) ->
             pool.shutdown(cancel_futures=True)
 
 
-def _in_reference(registry: Registry, arguments: argparse.Namespace, cache: Cache) -> Iterator[Outcome]:
+def _in_reference(
+    registry: Registry, arguments: argparse.Namespace, cache: Cache, reasons: Set[tuple[str, str]]
+) -> Iterator[Outcome]:
     """The outcomes of the reference's mutants."""
-    chosen = _chosen(reference_subjects(registry), arguments.modules)
+    chosen = _chosen(reference_subjects(registry), arguments.modules, reasons)
     with progress_console.status("reference") as status:
         search = GraphSearch(
             cache=cache,
@@ -134,9 +144,9 @@ def _places(registry: Registry, sides: Sequence[str]) -> list[tuple[str, str, st
     """(module, operator, change) of every conjunct."""
     found = []
     if SPEC in sides:
-        found += [(s.module, s.conjunct.operator, s.conjunct.change) for s in subjects(registry)]
+        found += [(s.module, *s.place) for s in subjects(registry)]
     if REFERENCE in sides:
-        found += [(s.module, s.part.operator, s.part.change) for s in reference_subjects(registry)]
+        found += [(s.module, *s.place) for s in reference_subjects(registry)]
     return found
 
 
@@ -178,7 +188,7 @@ def _judge(
     found: list[Verdict] = []
     for side in sides:
         outcomes = []
-        for outcome in SIDES[side](registry, arguments, cache):
+        for outcome in SIDES[side](registry, arguments, cache, reasons.keys()):
             outcomes.append(outcome)
             if not outcome.means.kills:
                 progress_console.print(f"{outcome.means}: {outcome.place} {outcome.name}", markup=False)

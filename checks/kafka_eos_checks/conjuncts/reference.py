@@ -225,6 +225,11 @@ class ReferenceSubject:
         """The Python module that it stands in."""
         return self.part.module.rpartition(".")[2]
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Operator and change, as in ``spec/conjuncts.toml``."""
+        return self.part.operator, self.part.change
+
 
 def reference_subjects(registry: Registry) -> list[ReferenceSubject]:
     """The parts of the guards of all machines that some model's graph is compared with."""

@@ -51,6 +51,11 @@ class Subject:
         """The module that it stands in."""
         return self.conjunct.span.module
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Operator and change, as in ``spec/conjuncts.toml``."""
+        return self.conjunct.operator, self.conjunct.change
+
 
 def subjects(registry: Registry) -> list[Subject]:
     """The conjuncts of all modules that some model of the registry reaches, by module and line."""
