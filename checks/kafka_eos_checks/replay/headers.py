@@ -144,19 +144,34 @@ def _read_block(fd: int, start: int, limit: int, index: Ints, check_crc: bool) -
         if len(data) < first <= limit - start:
             data = os.pread(fd, first, start)
     inside = index[np.searchsorted(index, start, "right") : np.searchsorted(index, start + len(data))] - start
-    positions, stop = hop(data, inside)
+    positions, raw, stop, good = sound_batches(data, inside, check_crc)
+    healthy = good and stop > 0 and (stop == len(data) or _continues(data, stop, limit - start))
+    if healthy:
+        return Block(Headers(positions + start, raw, start + stop), data, start)
+    damage = find_damage(fd, start + stop, limit)
+    return Block(Headers(positions + start, raw, damage.end, (damage,)), data, start)
+
+
+def sound_batches(data: bytes, lanes: Ints, check_crc: bool = True) -> tuple[Ints, NDArray[np.void], int, bool]:
+    """The batches that lie wholly in ``data``, up to the first one that is none.
+
+    Args:
+        data: bytes, a batch begins at 0.
+        lanes: where some of the batches begin, as :func:`hop` takes them.
+        check_crc: whether to compare each batch with its CRC.
+
+    Returns:
+        Positions, headers, where the following one would begin, and whether it is only cut off there.
+    """
+    positions, stop = hop(data, lanes)
     raw = gather(data, positions)
     good = _plausible(raw)
     if check_crc:
         good &= crcs(data, positions, raw) == raw["crc"]
     bad = np.flatnonzero(~good)
     if len(bad):
-        positions, raw, stop = positions[: bad[0]], raw[: bad[0]], int(positions[bad[0]])
-    healthy = not len(bad) and stop > 0 and (stop == len(data) or _continues(data, stop, limit - start))
-    if healthy:
-        return Block(Headers(positions + start, raw, start + stop), data, start)
-    damage = find_damage(fd, start + stop, limit)
-    return Block(Headers(positions + start, raw, damage.end, (damage,)), data, start)
+        return positions[: bad[0]], raw[: bad[0]], int(positions[bad[0]]), False
+    return positions, raw, stop, True
 
 
 def _continues(data: bytes, stop: int, limit: int) -> bool:

@@ -243,8 +243,63 @@ def _stable_order(values: Ints) -> Ints:
 Reread = Callable[[int, int, int], Columns]  # (split, first byte, end byte) -> the batches there
 
 
+class Fold:
+    """Folds the summaries of a log's chunks, in order, and lets the readable rule decide what they leave open.
+
+    Attributes:
+        log: what the log says so far; its producers belong to the fold.
+        reruns: how often the batches of a chunk were asked for.
+    """
+
+    def __init__(self, log: Log | None = None) -> None:
+        self.log = log or Log()
+        self.reruns = 0
+
+    def add(self, chunk: Summary, batches: Callable[[], Columns]) -> list[tuple[Batch, Violation]]:
+        """Fold one more chunk; the violations in it, in order of position.
+
+        Args:
+            chunk: the summary of what follows.
+            batches: gives the chunk's batches, where the readable rule has to decide.
+        """
+        if not chunk.batches:
+            return []
+        log = self.log
+        if chunk.disordered or (log.end is not None and chunk.first_offset < log.end):
+            return self._rerun_chunk(batches())
+        if log.end is None:
+            log = replace(log, whole=chunk.first_offset == 0)
+        elif chunk.first_offset > log.end:
+            log = replace(log, holes=log.holes + 1)
+        unresolved = [row[0] for row in chunk.boundary.tolist() if not _resolve(log, row)]
+        found = self._rerun_producers(batches(), log, unresolved) if unresolved else []
+        self.log = replace(log, end=chunk.end_offset, holes=log.holes + chunk.holes)
+        return found
+
+    def _rerun_chunk(self, columns: Columns) -> list[tuple[Batch, Violation]]:
+        self.reruns += 1
+        found = []
+        for batch in columns.batches():
+            self.log, violation = self.log.append(batch)
+            if violation is not None:
+                found.append((batch, violation))
+        return found
+
+    def _rerun_producers(self, columns: Columns, log: Log, producer_ids: list[int]) -> list[tuple[Batch, Violation]]:
+        self.reruns += 1
+        holes = holes_before(columns) + log.holes
+        which = np.isin(columns.producer_id, producer_ids)
+        found = []
+        for batch, count in zip(columns.take(which).batches(), holes[which].tolist(), strict=True):
+            known = log.producers.get(batch.producer_id)
+            log.producers[batch.producer_id], violation = after(known, batch, count, log.whole)
+            if violation is not None:
+                found.append((batch, violation))
+        return found
+
+
 class Combine:
-    """Folds the summaries of one log, in order, into its findings.
+    """Folds the summaries of one log's splits, which must tile it, into its findings.
 
     Args:
         splits: all splits of the log, in order.
@@ -252,39 +307,30 @@ class Combine:
 
     Attributes:
         findings: what the rules found so far.
-        reruns: how often a chunk was read again.
     """
 
     def __init__(self, splits: Sequence[Split], reread: Reread) -> None:
         self.findings: list[Finding] = []
-        self.reruns = 0
         self._splits = splits
         self._reread = reread
-        self._log = Log()
+        self._fold = Fold()
         self._split, self._position = 0, splits[0].start if splits else 0
 
     def add(self, chunk: Summary) -> None:
         """Fold one more chunk, which must begin where the one before it ended."""
         self._advance(chunk)
-        if not chunk.batches:
-            return
-        log = self._log
-        if chunk.disordered or (log.end is not None and chunk.first_offset < log.end):
-            self._rerun_chunk(chunk)
-            return
-        if log.end is None:
-            log = replace(log, whole=chunk.first_offset == 0)
-        elif chunk.first_offset > log.end:
-            log = replace(log, holes=log.holes + 1)
-        unresolved = [row[0] for row in chunk.boundary.tolist() if not _resolve(log, row)]
-        if unresolved:
-            self._rerun_producers(chunk, log, unresolved)
-        self._log = replace(log, end=chunk.end_offset, holes=log.holes + chunk.holes)
+        found = self._fold.add(chunk, lambda: self._reread(chunk.split, chunk.start, chunk.end))
+        self.findings += [finding(self._splits[chunk.split], batch, violation) for batch, violation in found]
 
     @property
     def holes(self) -> int:
         """Jumps of the offsets so far."""
-        return self._log.holes
+        return self._fold.log.holes
+
+    @property
+    def reruns(self) -> int:
+        """How often a chunk was read again."""
+        return self._fold.reruns
 
     def finish(self) -> list[Finding]:
         """The findings, once every byte of every split has been folded."""
@@ -303,26 +349,6 @@ class Combine:
         if chunk.end >= split.end:
             self._split += 1
             self._position = self._splits[self._split].start if self._split < len(self._splits) else 0
-
-    def _rerun_chunk(self, chunk: Summary) -> None:
-        self.reruns += 1
-        for batch in self._reread(chunk.split, chunk.start, chunk.end).batches():
-            self._log, violation = self._log.append(batch)
-            self._report(chunk, batch, violation)
-
-    def _rerun_producers(self, chunk: Summary, log: Log, producer_ids: list[int]) -> None:
-        self.reruns += 1
-        columns = self._reread(chunk.split, chunk.start, chunk.end)
-        holes = holes_before(columns) + log.holes
-        which = np.isin(columns.producer_id, producer_ids)
-        for batch, count in zip(columns.take(which).batches(), holes[which].tolist(), strict=True):
-            known = log.producers.get(batch.producer_id)
-            log.producers[batch.producer_id], violation = after(known, batch, count, log.whole)
-            self._report(chunk, batch, violation)
-
-    def _report(self, chunk: Summary, batch: Batch, violation: Violation | None) -> None:
-        if violation is not None:
-            self.findings.append(finding(self._splits[chunk.split], batch, violation))
 
 
 def _resolve(log: Log, row: tuple[int, ...]) -> bool:
