@@ -441,7 +441,7 @@ def mutant_verdict(mutant: Model, comparison: Comparison) -> Verdict:
 
 
 EPILOG = """examples:
-  kafka-eos conformance                        every small model that says graph = true
+  kafka-eos conformance                        every graph of the small tier
   kafka-eos conformance PartitionLog --json build/conformance.json
   kafka-eos conformance --mutant NoDuplicateCache
   kafka-eos conformance --mutant all
@@ -475,7 +475,7 @@ def _mutants(registry: Registry, names: Sequence[str], models: Sequence[Model]) 
     mutants = [registry.get(name) for name in names]
     for mutant in mutants:
         if not registry.models[mutant.model].graph:
-            raise MalformedRegistry(f"{mutant.source}: no graph of {mutant.model} is compared; set graph = true there")
+            raise MalformedRegistry(f"{mutant.source}: no graph of {mutant.model} is compared; give it a graph there")
     return mutants
 
 
@@ -485,7 +485,7 @@ def run(arguments: argparse.Namespace) -> int:
         registry = Registry()
         named = [registry.get(name) for name in arguments.models]
         tiers = TIERS[: TIERS.index(arguments.tier) + 1]
-        every = [model for model in registry.models.values() if model.graph and model.tier in tiers]
+        every = [model for model in registry.models.values() if model.graph in tiers]
         mutants = _mutants(registry, arguments.mutant, named or every)
         models = named or ([] if arguments.mutant else every)
         verdicts = list(check(registry, models, mutants, arguments.jobs))
@@ -493,7 +493,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafka-eos conformance: {error}", file=sys.stderr)
         return 2
     if not verdicts:
-        print("kafka-eos conformance: no model to compare; name one, or set graph = true", file=sys.stderr)
+        print("kafka-eos conformance: no model to compare; name one, or give one a graph", file=sys.stderr)
         return 2
     print_verdicts(verdicts, "graph equality")
     if arguments.json:

@@ -11,7 +11,7 @@ with one rule changed, and must violate the property it names. ::
     bounds = "Bounds"                                  # a state constraint
     invariants = ["NoGapNoDuplicate"]
     probes = ["IsFull"]                                # state predicates that some state must fulfil
-    graph = true                                       # the reference has to have the same state graph
+    graph = "small"                                    # the tier in which the reference has to have the same state graph
     expect = { verdict = "holds", generated = 9876, states = 1234, depth = 9 }
     claims = ["C03"]
 
@@ -88,7 +88,7 @@ class Model:
         properties: temporal properties; a single one where it must be violated, since TLC does not name it.
         deadlock: whether a state without a successor is an error.
         expect: what has to come out.
-        graph: whether the reference has to have the same state graph.
+        graph: the tier in which the reference's state graph is compared with TLC's, or "" for none.
         probes: state predicates that some state must fulfil.
         never: actions that cannot be taken with these constants; every other action must be.
         machine: the reference's class, ``package.module:Class``; by default ``kafka_eos.<module>:<Module>``.
@@ -113,7 +113,7 @@ class Model:
     properties: tuple[str, ...] = ()
     deadlock: bool = False
     expect: Expectation = field(default_factory=Expectation)
-    graph: bool = False
+    graph: str = ""
     probes: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     machine: str = ""
@@ -179,7 +179,7 @@ def import_machine(path: str, source: str) -> type[Any]:
 
 _LISTS = {"invariants", "properties", "probes", "never", "claims"}
 _TABLES = {"constants", "overrides"}
-_FLAGS = {"graph", "deadlock"}
+_FLAGS = {"deadlock"}
 _INTERNAL = {"name", "kind", "spec", "source", "expect"}
 _MUTANT_ONLY = {"model", "replay", "replay_blind"}
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
@@ -247,6 +247,8 @@ def _validate(model: Model) -> Model:
             raise MalformedRegistry(
                 f"{where}: TLC does not name the temporal property that is violated; keep {violated} as the only one"
             )
+    if model.graph and model.graph not in TIERS[TIERS.index(model.tier) :]:
+        raise MalformedRegistry(f"{where}: graph is {model.graph!r}; write the model's own tier, or a later one")
     if model.graph and model.overrides and model.kind == "model" and not model.machine:
         raise MalformedRegistry(f"{where}: graph with overrides needs 'machine', the mutant of the reference")
     return model
@@ -315,7 +317,7 @@ class Registry:
         values["properties"] = (violates,) if temporal else ()
         expect = Expectation(violates=violates, depth=depth)
         return _validate(
-            replace(base, name=name, kind="mutant", source=where, expect=expect, graph=False, probes=(), **values)
+            replace(base, name=name, kind="mutant", source=where, expect=expect, graph="", probes=(), **values)
         )
 
     def get(self, name: str) -> Model:

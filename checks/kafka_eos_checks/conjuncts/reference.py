@@ -235,7 +235,7 @@ def reference_subjects(registry: Registry) -> list[ReferenceSubject]:
     """The parts of the guards of all machines that some model's graph is compared with."""
     models: dict[ModuleType, list[Model]] = {}
     for model in registry.models.values():
-        if model.graph and not model.overrides and model.tier in TIERS:
+        if model.graph in TIERS and not model.overrides:
             for module in sources(model.machine_class()):
                 models.setdefault(module, []).append(model)
     return [
