@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from kafka_eos.server.cluster import Broker, Cluster, Limits, Machines, Settings
-from kafka_eos.server.network import Server, bind
+from kafka_eos.server.faults import Fault, Faults, MalformedPlan, Rule, read_plan
+from kafka_eos.server.network import MovableClock, Server, bind
 from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.storage import DamagedLog, Directory, Memory
 from kafka_eos.server.transactions import TransactionSettings
@@ -31,8 +32,46 @@ EPILOG = """examples:
   kafka-eos serve --transaction-version 1 --verification off
   kafka-eos serve --record build/served.jsonl            `kafka-eos audit build/served.jsonl` reads it
   kafka-eos serve --data build/served                    kept in files; `kafka-eos audit build/served` reads them
+  kafka-eos serve --faults plan.toml --seed 7            faults on demand; the same requests meet the same faults
 
-exit codes: 0 ended by SIGINT or SIGTERM, 2 the call cannot be used: an address that is taken, a damaged directory
+a plan of faults is TOML, one table for each rule:
+
+  [[fault]]                     # the answer to the first EndTxn of x is lost
+  do = "drop-answer"
+  api = "EndTxn"
+  transactional-id = "x"
+  nth = 1
+
+  [[fault]]                     # the coordinator crashes between the decision and its markers
+  do = "kill-broker"
+  api = "EndTxn"
+  nth = 3
+  when = "after"                # it was handled; it is not answered
+  seconds = 2
+
+  [[fault]]                     # one Produce of twenty to a topic out… arrives after what the client sent next
+  do = "overtake"
+  api = "Produce"
+  topic = "out*"
+  chance = 0.05
+  seconds = 0.5
+
+which requests  api, client, topic, transactional-id, group (patterns), broker
+how many        nth (of those, from 1 on: a number or a list), chance (by the seed), at-most
+what happens to the request
+                drop-answer   handled, and the connection is closed instead of the answer
+                withhold      handled, and from its answer on nothing comes on the connection
+                close         the connection is closed, and it is never handled
+                delay         it waits for some seconds, and what follows on its connection with it
+                repeat        handled once more, some seconds later
+                overtake      the connection is closed, and it is handled some seconds later, after the client's retry
+                error         answered with an error (error = "NOT_LEADER_OR_FOLLOWER"), and not handled
+what happens to the cluster, before or after the request is handled (when)
+                move-leader, move-coordinator (to = 2, or the next broker), time-out-transaction,
+                kill-broker (the one that is asked, for some seconds), restart (needs --data), advance-clock (seconds)
+
+exit codes: 0 ended by SIGINT or SIGTERM, 2 the call cannot be used: an address that is taken, a damaged directory, a
+plan with an unknown key
 """
 MAX_BROKERS = 100
 
@@ -73,6 +112,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="write what was asked and answered as a .jsonl history"
     )
+    parser.add_argument("--faults", type=Path, metavar="PLAN", help="a plan of faults, in TOML; see below")
+    parser.add_argument("--seed", default="0", help="of the plan's chances (default 0)")
     parser.add_argument(
         "--default-partitions",
         type=int,
@@ -138,6 +179,11 @@ def is_loopback(host: str) -> bool:
 def run(arguments: argparse.Namespace) -> int:
     """Run ``serve``."""
     _check(arguments)
+    try:
+        rules = _rules(arguments)
+    except (MalformedPlan, OSError, UnicodeDecodeError) as error:
+        print(f"kafka-eos serve: {error}", file=sys.stderr)
+        return 2
     if not is_loopback(arguments.host):
         print(
             f"kafka-eos serve: warning: anybody who reaches {arguments.host} can read and write everything here",
@@ -156,7 +202,7 @@ def run(arguments: argparse.Namespace) -> int:
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.INFO)
     try:
         with arguments.record.open("w", buffering=1, encoding="utf-8") if arguments.record else nullcontext() as record:
-            return asyncio.run(serve(arguments, sockets, record))
+            return asyncio.run(serve(arguments, sockets, record, Faults(rules, arguments.seed)))
     except (DamagedLog, OSError) as error:
         print(f"kafka-eos serve: {error}", file=sys.stderr)
         return 2
@@ -180,8 +226,27 @@ def _check(arguments: argparse.Namespace) -> None:
         parser.error("--default-partitions is 0 or more")
 
 
-async def serve(arguments: argparse.Namespace, sockets: list[socket.socket], record: TextIO | None) -> int:
-    """Serve until a signal comes."""
+def _rules(arguments: argparse.Namespace) -> list[Rule]:
+    """The rules of the plan.
+
+    Raises:
+        MalformedPlan: they cannot be used here.
+    """
+    if arguments.faults is None:
+        return []
+    rules = read_plan(arguments.faults.read_text(encoding="utf-8"), str(arguments.faults))
+    if arguments.data is None and any(rule.fault is Fault.RESTART for rule in rules):
+        raise MalformedPlan(f"{arguments.faults}: restart needs files to come back with; add --data DIR")
+    for rule in rules:
+        if rule.to is not None and rule.to > arguments.brokers:
+            raise MalformedPlan(f"{arguments.faults}: {rule}: there is no broker {rule.to}; give --brokers {rule.to}")
+    return rules
+
+
+async def serve(
+    arguments: argparse.Namespace, sockets: list[socket.socket], record: TextIO | None, faults: Faults
+) -> int:
+    """Serve until a signal comes, then say what became of the plan."""
     machines = Machines(leaders=LeaderRules(verification=arguments.verification == "on"))
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -189,18 +254,23 @@ async def serve(arguments: argparse.Namespace, sockets: list[socket.socket], rec
         loop.add_signal_handler(number, stopped.set)
     make = partial(_cluster, arguments, machines)
     settings = settings_of(arguments)
+    clock = MovableClock()
     server = Server(
         make,
         sockets,
         advertised_host=arguments.advertised_host,
         limits=settings.limits,
-        observer=HistoryFile(record, "serve") if record is not None else None,
+        clock=clock,
+        observer=HistoryFile(record, "serve", clock) if record is not None else None,
+        faults=faults,
     )
     async with server:
         place = f"data in {arguments.data}" if arguments.data else "in memory"
         version = arguments.transaction_version
         print(f"ready: bootstrap.servers={server.bootstrap} (transaction.version {version}, {place})", flush=True)
         await stopped.wait()
+    for place, tally in enumerate(faults.tallies, start=1):
+        print(f"fault {place}: {tally.in_words()}", flush=True)
     return 0
 
 

@@ -29,7 +29,9 @@ class HistoryFile:
         self._interpreter = Interpreter(self._codec)
         self._requests, self._events = count(), count()
 
-    def asked(self, connection: int, node: int, frame: bytes) -> Request | None:
+    def asked(
+        self, connection: int, node: int, frame: bytes, *, fault: str = "", repeats: Request | None = None
+    ) -> Request | None:
         """A request has come; None if it is none that a history tells of."""
         header, body = self._codec.read_request_header(frame)
         api, version = self._codec.names[header["RequestApiKey"]], header["RequestApiVersion"]
@@ -48,26 +50,28 @@ class HistoryFile:
             frame=b"",
             subjects=subjects,
             answered=answered,
+            repeats=repeats.number if repeats is not None else None,
         )
-        self._write(request, "invoke", list(subjects))
+        self._write(request, "invoke", list(subjects), **({"fault": fault} if fault else {}))
         return request
 
-    def answered(self, request: Request, frame: bytes) -> None:
+    def answered(self, request: Request, frame: bytes, *, delivered: bool = True) -> None:
         """A request is answered."""
-        self._write(request, None, self._interpreter.answer(request, frame))
+        rows = self._interpreter.answer(request, frame)
+        self._write(request, None, rows, **({} if delivered else {"delivered": False}))
 
-    def _write(self, request: Request, phase: str | None, subjects: list[Columns]) -> None:
+    def happened(self, action: str, node: int) -> None:
+        """A broker is gone, or back."""
+        self._put(process=f"broker-{node}", action=action, phase="ok")
+
+    def _write(self, request: Request, phase: str | None, subjects: list[Columns], **more: Any) -> None:
         for subject in subjects:
             columns: dict[str, Any] = dict(subject)
-            detail = request.detail(**columns.pop("detail", {}))
-            event = Event(
-                run=self._run,
-                order=next(self._events),
-                time_us=self._clock() * 1000,
-                process=f"proxy/{request.client}",
-                action=request.api,
-                phase=phase or phase_of(columns["error"]),
-                **columns,
-                detail=detail,
-            )
-            self._file.write(event.to_json() + "\n")
+            detail = request.detail(**columns.pop("detail", {}), **more)
+            phase_or_found = phase or phase_of(columns["error"])
+            process = f"proxy/{request.client}"
+            self._put(process=process, action=request.api, phase=phase_or_found, **columns, detail=detail)
+
+    def _put(self, **columns: Any) -> None:
+        event = Event(run=self._run, order=next(self._events), time_us=self._clock() * 1000, **columns)
+        self._file.write(event.to_json() + "\n")

@@ -347,6 +347,18 @@ class Codec:
         self._type(message, version).write(out, row)
         return bytes(out)
 
+    def fields(self, message: str, version: int) -> list[Message]:
+        """The fields of a message in a version, as its schema has them; those of its structures stand in them."""
+        schema = self._schemas[message]
+        structs = {each["name"]: each["fields"] for each in schema.get("commonStructs", [])}
+
+        def present(fields: list[Message]) -> list[Message]:
+            found = [field for field in fields if version in _versions(field["versions"])]
+            inner = [field.get("fields") or structs.get(field["type"].removeprefix("[]"), []) for field in found]
+            return [field | {"fields": present(own)} for field, own in zip(found, inner, strict=True)]
+
+        return present(schema["fields"])
+
     def flexible(self, message: str, version: int) -> bool:
         """Whether this version of the message has tagged fields."""
         return version in _versions(self._schemas[message].get("flexibleVersions"))

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections import Counter
@@ -23,6 +24,7 @@ from kafka_eos.group_coordinator import GroupCoordinator
 from kafka_eos.history import read_history
 from kafka_eos.segment import StoredBatch, read_segment
 from kafka_eos.server.cluster import Cluster, Machines
+from kafka_eos.server.faults import Fault, read_plan
 from kafka_eos.server.network import Server, bind
 from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.transaction_coordinator import TransactionCoordinator
@@ -60,10 +62,10 @@ class Process:
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        code = self.process.wait(10)
         assert self.process.stdout is not None
+        self.last_words = self.process.stdout.read()
         self.process.stdout.close()
-        return code
+        return self.process.wait(10)
 
 
 @pytest.fixture
@@ -292,6 +294,13 @@ def judged(data: Path) -> list[str]:
     return found
 
 
+def judgement_of(trace: Any) -> str:
+    """What the reference says of one coordinator's log."""
+    base = Registry().get("CoordinatorOfTraces")
+    model = coordinators.coordinator_model(base, [trace], versions=frozenset({1, 2}))
+    return replay(model, mutated(TransactionCoordinator, base.overrides), trace).found
+
+
 def test_what_is_in_the_files_is_a_behaviour_of_the_spec(start: Callable[..., Process], tmp_path: Path) -> None:
     server = start("--data", str(tmp_path))
     all_once(server.bootstrap)
@@ -299,11 +308,8 @@ def test_what_is_in_the_files_is_a_behaviour_of_the_spec(start: Callable[..., Pr
     assert set(judged(tmp_path)) == {"accepted"}
     wrong = coordinators.spoiled(coordinators.read_recorded(tmp_path))
     assert wrong
-    base = Registry().get("CoordinatorOfTraces")
     for trace, place in wrong.values():
-        model = coordinators.coordinator_model(base, [trace], versions=frozenset({1, 2}))
-        judgement = replay(model, mutated(TransactionCoordinator, base.overrides), trace)
-        assert judgement.found == f"rejected at event {place}"
+        assert judgement_of(trace) == f"rejected at event {place}"
 
 
 NOTHING_INDEXED = mutated(TransactionalPartition, {"IsIndexed": "NothingIndexed"})
@@ -459,3 +465,92 @@ def test_the_server_says_where_it_is_and_how_it_is_set(start: Callable[..., Proc
         server.ready,
     )
     assert server.end(signal.SIGINT) == 0
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+
+PLAN = """
+[[fault]]  # the first answer to a commit is lost
+do = "drop-answer"
+api = "EndTxn"
+nth = 1
+
+[[fault]]  # the coordinator crashes between a decision and its markers
+do = "kill-broker"
+api = "EndTxn"
+nth = 4
+when = "after"
+seconds = 0.3
+
+[[fault]]
+do = "error"
+api = "Produce"
+nth = [2, 5]
+error = "NOT_LEADER_OR_FOLLOWER"
+
+[[fault]]
+do = "repeat"
+api = "Produce"
+chance = 0.3
+
+[[fault]]
+do = "move-coordinator"
+api = "TxnOffsetCommit"
+nth = 3
+
+[[fault]]
+do = "restart"
+api = "Produce"
+nth = 9
+"""
+
+
+def test_librdkafka_copies_a_topic_exactly_once_under_a_plan_of_faults(
+    start: Callable[..., Process], tmp_path: Path
+) -> None:
+    plan, data, record = tmp_path / "plan.toml", tmp_path / "data", tmp_path / "served.jsonl"
+    plan.write_text(PLAN, encoding="utf-8")
+    arguments = ("--brokers", "2", "--faults", str(plan), "--seed", "7")
+    server = start(*arguments, "--data", str(data), "--record", str(record))
+    all_once(server.bootstrap)
+    assert server.end() == 0
+    fired = dict(re.findall(r"fault (\d): .*: fired (\d+) time", server.last_words))
+    assert fired.pop("4") != "0"
+    assert fired == {"1": "1", "2": "1", "3": "2", "5": "1", "6": "1"}, server.last_words
+    spoiled = Counter(event.detail.get("fault") for event in read_history(record) if event.phase == "invoke")
+    assert (spoiled["drop-answer"], spoiled["error"]) == (1, 2)
+    assert set(judged(data)) == {"accepted"}
+    wrong = coordinators.spoiled(coordinators.read_recorded(data))
+    assert wrong
+    for trace, place in wrong.values():
+        assert judgement_of(trace) == f"rejected at event {place}"
+    assert main(["audit", str(data), "--history", str(record)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ("[[fault]]\ndo = 'drop'", "plan.toml:1: fault 1: do = 'drop'; expected one of"),
+        ("[[fault]]\ndo = 'restart'", "restart needs files to come back with; add --data DIR"),
+        ("[[fault]]\ndo = 'move-leader'\nto = 2", "there is no broker 2; give --brokers 2"),
+    ],
+)
+def test_a_plan_that_cannot_be_used_ends_the_call(
+    plan: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(plan, encoding="utf-8")
+    assert main(["serve", "--port", "0", "--faults", str(path)]) == 2
+    assert said in capsys.readouterr().err
+    assert main(["serve", "--port", "0", "--faults", str(tmp_path / "other.toml")]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_the_plan_in_the_help_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    shown = capsys.readouterr().out
+    begin = shown.index("  [[fault]]")
+    plan = textwrap.dedent(shown[begin : shown.index("which requests", begin)])
+    assert [rule.fault for rule in read_plan(plan, "help")] == ["drop-answer", "kill-broker", "overtake"]
+    assert all(f"{fault}" in shown for fault in Fault)

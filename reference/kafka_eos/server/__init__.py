@@ -9,6 +9,9 @@
 ``consumer_groups``  the coordinators of consumer groups (KIP-848)
 ``cluster``          brokers, topics and the three above, with a clock that is told the time
 ``handlers``         requests and responses
+``faults``           which request meets which fault
+``refusals``         answers that are only an error
 ``network``          connections and timers: the only module here that knows sockets or a clock
+``threaded``         all of it in a thread, and the control that tests have of it
 ===================  ==================================================================================================
 """

@@ -34,6 +34,10 @@ TIMEOUT_CHECK_MS, EXPIRY_CHECK_MS = 500, 10_000
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
+class NothingStored(RuntimeError):  # noqa: N818 - named for what is missing
+    """There is nothing to restart from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Broker:
     """A logical broker and where clients reach it."""
@@ -149,7 +153,7 @@ class Cluster:
     ) -> None:
         self.brokers = brokers
         self.settings = settings
-        self.now = now
+        self.now = self._until = now
         self.storage = storage or Memory()
         self.machines = machines
         self._random = Random(seed)  # noqa: S311 - names, no secrets
@@ -158,6 +162,7 @@ class Cluster:
         self.topics: dict[str, Topic] = {}
         self.names: dict[UUID, str] = {}
         self.partition_count = 0
+        self.gone: dict[int, int] = {}  # brokers that have crashed, and until when
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
         self._woken: dict[Callable[[], None], None] = {}
@@ -187,6 +192,22 @@ class Cluster:
         self._abort_timed_out()
         self._expire()
 
+    def restarted(self) -> "Cluster":
+        """The cluster after all its brokers have gone and come back: what they find is what was stored.
+
+        Raises:
+            NothingStored: it is kept in memory.
+        """
+        if not isinstance(self.storage, Directory):
+            raise NothingStored("a cluster in memory cannot be restarted; keep it in a directory")
+        led = {leader.name: leader.node for leader in self.leaders()}
+        self.close()
+        storage = Directory(self.storage.path)
+        again = Cluster(self.brokers, self.settings, storage, self.machines, now=self.now, seed=self.new_id())
+        for leader in again.leaders():
+            again.move_leader(leader.topic, leader.partition, led[leader.name])
+        return again
+
     def close(self) -> None:
         """Give up what is open. Nothing needs to be written: everything is."""
         for leader in self.leaders():
@@ -200,7 +221,8 @@ class Cluster:
         heapq.heappush(self._timers, (when, next(self._numbers), action))
 
     def advance(self, now: int) -> None:
-        """Time has passed: what was to be done until now is done."""
+        """Time has passed: what was to be done until now is done; what is done every so often, once at its end."""
+        self._until = max(self._until, now)
         while self._timers and self._timers[0][0] <= now:
             when, _, action = heapq.heappop(self._timers)
             self.now = max(self.now, when)
@@ -221,13 +243,13 @@ class Cluster:
     def _abort_timed_out(self) -> None:
         self.transactions.time_out(self.now)
         self.settle()
-        self.at(self.now + TIMEOUT_CHECK_MS, self._abort_timed_out)
+        self.at(max(self.now + TIMEOUT_CHECK_MS, self._until), self._abort_timed_out)
 
     def _expire(self) -> None:
         self.transactions.expire(self.now)
         for leader in self.leaders():
             leader.expire(self.now - self.settings.producer_id_expiration_ms)
-        self.at(self.now + EXPIRY_CHECK_MS, self._expire)
+        self.at(max(self.now + EXPIRY_CHECK_MS, self._until), self._expire)
 
     def new_id(self) -> str:
         """A name that nobody has."""
@@ -319,6 +341,34 @@ class Cluster:
         if topic == TRANSACTION_STATE:
             self.transactions.fail_over(lambda name: self.state_partition(name) is leader)
         self.wake(leader)
+
+    def next_broker(self, node: int) -> int:
+        """The broker after this one that is not gone; itself if all others are."""
+        nodes = [broker.node for broker in self.brokers]
+        place = nodes.index(node)
+        return next((other for other in nodes[place + 1 :] + nodes[:place] if other not in self.gone), node)
+
+    def crash(self, node: int, until: int, to: int | None = None) -> None:
+        """A broker is gone until a time: others lead what it led, and what it coordinated is loaded only then.
+
+        Args:
+            node: the broker.
+            until: milliseconds since the epoch.
+            to: who leads its partitions from now on; None for the next broker.
+        """
+        self.gone[node] = until
+        led = [leader for leader in self.leaders() if leader.node == node]
+        loading = {leader.name for leader in led if leader.topic == TRANSACTION_STATE}
+        self.transactions.loading |= loading
+        for leader in led:
+            self.move_leader(leader.topic, leader.partition, to or self.next_broker(node))
+
+        def come_back() -> None:
+            if self.gone.get(node) == until:
+                del self.gone[node]
+            self.transactions.loading -= loading
+
+        self.at(until, come_back)
 
     def delete_records(self, leader: Leader, offset: int) -> None:
         """A partition begins at a later offset; what is before it stays in the storage and is given to nobody."""

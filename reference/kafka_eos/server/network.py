@@ -2,7 +2,8 @@
 
 A connection's requests are answered one after the other, as in Kafka. What is no request costs the sender its
 connection and nobody else anything: a frame of an impossible length, an unknown API or version, bytes that are no such
-message, a peer that is gone or reads nothing.
+message, a peer that is gone or reads nothing. Here is also where faults are carried out: a connection knows what
+becomes of its request, the server what happens to brokers and clock.
 
 Kafka: SocketServer, RequestChannel
 """
@@ -13,16 +14,20 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import Any, Protocol, Self
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.protocol import Buffer, MalformedMessage, Message
-from kafka_eos.server.cluster import Broker, Cluster, Limits
+from kafka_eos.server.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, Broker, Cluster, Limits
+from kafka_eos.server.faults import FATES, Asked, Fault, Faults, Rule, Subjects, subjects_of
 from kafka_eos.server.handlers import handle
 from kafka_eos.server.handlers.request import Request, served_versions
+from kafka_eos.server.refusals import refusal
 from kafka_eos.server.schemas import served_codec
+from kafka_eos.transaction_coordinator import ONGOING
 
 log = logging.getLogger("kafka_eos.server")
 
@@ -38,14 +43,61 @@ def wall_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
+class MovableClock:
+    """The wall's clock, which can be put forward."""
+
+    def __init__(self) -> None:
+        self._ahead = 0
+
+    def __call__(self) -> int:
+        """Milliseconds since the epoch, and what it was put forward."""
+        return wall_clock() + self._ahead
+
+    def advance(self, seconds: float) -> None:
+        """Put it forward."""
+        self._ahead += round(seconds * 1000)
+
+
 class Observer(Protocol):
     """Who is told of every request before it is handled, and of every answer before it is sent."""
 
-    def asked(self, connection: int, node: int, frame: bytes) -> Any:
-        """A request, by the number of its connection and the broker; what is returned belongs to the answer."""
+    def asked(self, connection: int, node: int, frame: bytes, *, fault: str = "", repeats: Any = None) -> Any:
+        """A request, by the number of its connection and the broker; what is returned belongs to the answer.
 
-    def answered(self, request: Any, frame: bytes) -> None:
+        Args:
+            connection: its number.
+            node: the broker.
+            frame: the request.
+            fault: what becomes of it, if that is none of the usual.
+            repeats: what was returned for the request that this is a copy of.
+        """
+
+    def answered(self, request: Any, frame: bytes, *, delivered: bool = True) -> None:
         """The answer to a request for which ``asked`` has returned something else than None."""
+
+    def happened(self, action: str, node: int) -> None:
+        """A broker is gone (``Crash``), or back (``Restart``)."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request on its way to its answer.
+
+    Attributes:
+        api: the name of its API.
+        version: of the messages.
+        frame: the request.
+        correlation: joins the two.
+        seen: what the observer has returned.
+        fate: what becomes of it, if that is none of the usual.
+    """
+
+    api: str
+    version: int
+    frame: bytes
+    correlation: int
+    seen: Any = None
+    fate: Rule | None = None
 
 
 class Connection(asyncio.Protocol):
@@ -53,7 +105,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, server: "Server", node: int) -> None:
         self._server = server
-        self._node = node
+        self.node = node
         self._number = next(server.numbers)
         self._buffer = bytearray()
         self._answering = self._writable = False
@@ -75,6 +127,8 @@ class Connection(asyncio.Protocol):
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._server.admit(self):
             self.close(f"{self._server.limits.connections} connections are open already")
+        elif self.node in self._server.cluster.gone:
+            self.close("the broker is gone")
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         """It is gone."""
@@ -153,7 +207,7 @@ class Connection(asyncio.Protocol):
         codec = served_codec()
         api = codec.names.get(key)
         if key == _API_VERSIONS and version not in served_versions("ApiVersions"):
-            self._write(correlation, "ApiVersions", 0, _unsupported())
+            self._write(Exchange("ApiVersions", 0, frame, correlation), _unsupported())
             return
         if api is None or version not in served_versions(api):
             self.close(f"API {key} version {version} is not served")
@@ -166,47 +220,119 @@ class Connection(asyncio.Protocol):
         except MalformedMessage as error:
             self.close(f"{api} version {version}: {error}")
             return
-        self._answering = True
-        seen = None
-        if self._server.observer is not None:
-            seen = self._server.observer.asked(self._number, self._node, frame)
+        exchange = Exchange(api, version, frame, correlation)
         request = Request(
             api=api,
             version=version,
             row=row,
-            node=self._node,
+            node=self.node,
             client_id=header["ClientId"] or "",
             client_host=f"/{self._peer}",
-            reply=partial(self._reply, correlation, api, version, seen),
+            reply=partial(self._reply, exchange),
         )
-        self._request = request
-        is_silent = api == "Produce" and row["Acks"] == 0
+        self._answering, self._request = True, request
+        due = self._server.due(request)
+        if due:
+            exchange.fate = next((rule for rule in due if rule.fault in FATES), None)
+        if self._server.observer is not None:
+            fault = str(exchange.fate.fault) if exchange.fate is not None else ""
+            exchange.seen = self._server.observer.asked(self._number, self.node, frame, fault=fault)
+        if due:
+            self._meet(exchange, request, [rule for rule in due if rule.fault not in FATES])
+        else:
+            self._handle_now(exchange, request)
+
+    def _meet(self, exchange: Exchange, request: Request, events: Sequence[Rule]) -> None:
+        """Let a request meet its fate, and the cluster what happens before and after.
+
+        Args:
+            exchange: the request.
+            request: the same, for handlers.
+            events: of the cluster.
+        """
+        for rule in events:
+            if not rule.after:
+                self._server.bring_about(rule, request)
+        if self._transport is None or self._transport.is_closing():  # the broker is gone
+            return
+        after = [rule for rule in events if rule.after]
+        match exchange.fate:
+            case Rule(fault=Fault.CLOSE):
+                self.close(f"the fate of its {exchange.api}")
+            case Rule(fault=Fault.OVERTAKE, seconds=seconds):
+                self.close(f"the fate of its {exchange.api}")
+                self._server.later(seconds, partial(self._handle_alone, exchange, request))
+            case Rule(fault=Fault.DELAY, seconds=seconds):
+                self._server.later(seconds, partial(self._handle_now, exchange, request, after))
+            case Rule(fault=Fault.ERROR, error=error):
+                self._reply(exchange, refusal(served_codec(), request.api, request.version, request.row, error))
+            case Rule(fault=Fault.REPEAT, seconds=seconds):
+                again = replace(exchange, fate=None)
+                if self._server.observer is not None:
+                    arguments = self._number, self.node, exchange.frame
+                    again.seen = self._server.observer.asked(*arguments, repeats=exchange.seen)
+                self._server.later(seconds, partial(self._handle_alone, again, request))
+                self._handle_now(exchange, request, after)
+            case _:
+                self._handle_now(exchange, request, after)
+
+    def _handle_now(self, exchange: Exchange, request: Request, events: Sequence[Rule] = ()) -> None:
+        is_silent = request.api == "Produce" and request.row["Acks"] == 0
         try:
             answer = self._server.handle(request)
         except Exception:
-            log.exception("%s version %d of %s", api, version, self._peer)
+            log.exception("%s version %d of %s", request.api, request.version, self._peer)
             self.close("the server failed at its request")
             return
+        for rule in events:
+            self._server.bring_about(rule, request)
+        if answer is not None or is_silent:
+            self._answering, self._request = False, None
         if answer is not None:
-            self._answering, self._request = False, None
-            self._write(correlation, api, version, answer, seen)
-        elif is_silent:
-            self._answering, self._request = False, None
+            self._write(exchange, answer)
+        self._server.settle()
+        if exchange.fate is not None:
+            self._server.soon(self._process)  # it may have waited
+
+    def _handle_alone(self, exchange: Exchange, request: Request) -> None:
+        """Handle a request whose answer nobody will get."""
+
+        def tell(row: Message) -> None:
+            self._tell(exchange, row, delivered=False)
+
+        try:
+            answer = self._server.handle(replace(request, reply=tell))
+        except Exception:
+            log.exception("%s version %d, once more", request.api, request.version)
+            return
+        if answer is not None:
+            tell(answer)
         self._server.settle()
 
-    def _reply(self, correlation: int, api: str, version: int, seen: Any, row: Message) -> None:
+    def _reply(self, exchange: Exchange, row: Message) -> None:
         """Answer a request that had to wait, and go on with the next one."""
         self._answering, self._request = False, None
-        self._write(correlation, api, version, row, seen)
+        self._write(exchange, row)
         self._server.soon(self._process)
 
-    def _write(self, correlation: int, api: str, version: int, row: Message, seen: Any = None) -> None:
-        if self._transport is None:
-            return
-        answer = served_codec().write_response(api, version, correlation, row)
-        if seen is not None and self._server.observer is not None:
-            self._server.observer.answered(seen, answer)
-        self._transport.write(len(answer).to_bytes(4, "big") + answer)
+    def _tell(self, exchange: Exchange, row: Message, *, delivered: bool) -> bytes:
+        """Encode an answer, and tell the observer."""
+        answer = served_codec().write_response(exchange.api, exchange.version, exchange.correlation, row)
+        if exchange.seen is not None and self._server.observer is not None:
+            self._server.observer.answered(exchange.seen, answer, delivered=delivered)
+        return answer
+
+    def _write(self, exchange: Exchange, row: Message) -> None:
+        fault = exchange.fate.fault if exchange.fate is not None else None
+        is_open = self._transport is not None and not self._transport.is_closing()
+        delivered = is_open and fault not in {Fault.DROP_ANSWER, Fault.WITHHOLD}
+        answer = self._tell(exchange, row, delivered=delivered)
+        if delivered and self._transport is not None:
+            self._transport.write(len(answer).to_bytes(4, "big") + answer)
+        elif fault is Fault.WITHHOLD:
+            self._answering = True  # for ever: whatever else comes is not handled
+        else:
+            self.close(f"the fate of its {exchange.api}")
 
 
 def _unsupported() -> Message:
@@ -226,6 +352,7 @@ class Server:
         limits: what clients may ask for at most.
         clock: milliseconds since the epoch.
         observer: who is told of requests and answers.
+        faults: which request meets which fault.
 
     Attributes:
         numbers: of connections.
@@ -243,8 +370,10 @@ class Server:
         limits: Limits = Limits(),  # noqa: B008 - frozen
         clock: Callable[[], int] = wall_clock,
         observer: Observer | None = None,
+        faults: Faults | None = None,
     ) -> None:
         self.clock = clock
+        self.faults = faults
         self.observer = observer
         self.numbers = count()
         self.limits = limits
@@ -259,6 +388,7 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_for = -1
+        self._later: set[asyncio.TimerHandle] = set()
 
     @property
     def bootstrap(self) -> str:
@@ -273,8 +403,9 @@ class Server:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, *self._later):
+            if timer is not None:
+                timer.cancel()
         for server in self._servers:
             server.close()
         for connection in list(self.connections):
@@ -322,6 +453,100 @@ class Server:
         """Do something when this is done."""
         asyncio.get_running_loop().call_soon(action)
 
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do something after a while."""
+
+        def run() -> None:
+            self._later.discard(timer)
+            action()
+
+        timer = asyncio.get_running_loop().call_later(seconds, run)
+        self._later.add(timer)
+
+    # --- faults ------------------------------------------------------------------------------------------------------
+
+    def due(self, request: Request) -> list[Rule]:
+        """The faults that a request meets."""
+        if self.faults is None or not self.faults.tallies:
+            return []
+        subjects = subjects_of(request.row, self.cluster.names)
+        asked = Asked(api=request.api, client=request.client_id, node=request.node, subjects=subjects)
+        return self.faults.due(asked)
+
+    def bring_about(self, rule: Rule, request: Request) -> None:
+        """Let something happen to the cluster."""
+        subjects = subjects_of(request.row, self.cluster.names)
+        match rule.fault:
+            case Fault.MOVE_LEADER:
+                for topic, number in subjects.partitions:
+                    if not isinstance(self.cluster.find(topic, number), ErrorCode):
+                        self.move_leader(topic, number, rule.to)
+            case Fault.MOVE_COORDINATOR:
+                self.move_coordinators(subjects, rule.to)
+            case Fault.TIME_OUT_TRANSACTION:
+                for name in subjects.transactional_ids:
+                    self.time_out_transaction(name)
+            case Fault.KILL_BROKER:
+                self.kill(request.node, rule.seconds, rule.to)
+            case Fault.RESTART:
+                self.restart()
+            case Fault.ADVANCE_CLOCK:
+                self.advance(rule.seconds)
+
+    def move_leader(self, topic: str, number: int, to: int | None = None) -> None:
+        """Another broker leads a partition; None for the next one, which is the same where there is only one."""
+        leader = self.cluster.topics[topic].partitions[number]
+        self.cluster.move_leader(topic, number, to or self.cluster.next_broker(leader.node))
+
+    def move_coordinators(self, subjects: Subjects, to: int | None = None) -> None:
+        """Other brokers coordinate transactional.ids and groups."""
+        led = {self.cluster.state_partition(name).name: TRANSACTION_STATE for name in subjects.transactional_ids}
+        led |= {self.cluster.offsets_partition(name).name: CONSUMER_OFFSETS for name in subjects.groups}
+        for name, topic in led.items():
+            self.move_leader(topic, int(name.rpartition("-")[2]), to)
+
+    def time_out_transaction(self, name: str) -> bool:
+        """Begin to abort an open transaction; whether there was one."""
+        known = self.cluster.transactions.known.get(name)
+        if known is None or known.state is not ONGOING or known.machine.metadata.pending is not None:
+            return False
+        self.cluster.transactions.time_out_now(known, self.cluster.now)
+        return True
+
+    def kill(self, node: int, seconds: float, to: int | None = None) -> None:
+        """A broker is gone for a while, with its connections and without finishing anything."""
+        self.cluster.advance(self.clock())
+        self.cluster.crash(node, self.cluster.now + round(seconds * 1000), to)
+        self._happened("Crash", node)
+        self._hang_up(node)
+        self.cluster.at(self.cluster.now + round(seconds * 1000), partial(self._happened, "Restart", node))
+        self._wind()
+
+    def restart(self) -> None:
+        """All brokers are gone, and come back with what is in their files."""
+        self.cluster = self.cluster.restarted()
+        for broker in self.cluster.brokers:
+            self._happened("Crash", broker.node)
+            self._hang_up(broker.node)
+        for broker in self.cluster.brokers:
+            self._happened("Restart", broker.node)
+        self._wind()
+
+    def advance(self, seconds: float) -> None:
+        """Put the clock forward, and do what is due then."""
+        assert isinstance(self.clock, MovableClock), "a clock that cannot be moved"
+        self.clock.advance(seconds)
+        self.soon(self._ring)
+
+    def _hang_up(self, node: int) -> None:
+        for connection in list(self.connections):
+            if connection.node == node:
+                connection.close("the broker is gone")
+
+    def _happened(self, action: str, node: int) -> None:
+        if self.observer is not None:
+            self.observer.happened(action, node)
+
     # --- time --------------------------------------------------------------------------------------------------------
 
     def _wind(self) -> None:
@@ -335,6 +560,8 @@ class Server:
         self._timer = asyncio.get_running_loop().call_later(delay, self._ring)
 
     def _ring(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = None
         now = self.clock()
         self.cluster.advance(now)

@@ -144,6 +144,7 @@ class Coordinators:
         producer_ids: what is left of them.
         machine: the class of the machines.
         known: by transactional.id.
+        loading: the partitions of ``__transaction_state`` that their new leader has not read yet, by name.
     """
 
     settings: TransactionSettings
@@ -151,6 +152,7 @@ class Coordinators:
     producer_ids: ProducerIds
     machine: type[TransactionCoordinator] = ServedCoordinator
     known: dict[str, TransactionalId] = field(default_factory=dict)
+    loading: set[str] = field(default_factory=set)
     _unfinished: dict[str, None] = field(default_factory=dict)
     _open: dict[str, None] = field(default_factory=dict)
 
@@ -169,6 +171,10 @@ class Coordinators:
         """What is known of a transactional.id; it is not remembered before something is written."""
         found = self.known.get(name)
         return found or TransactionalId(name=name, machine=self.machine.initial(self._constants()))
+
+    def is_loading(self, name: str) -> bool:
+        """A transactional.id has a new coordinator, which does not know it yet."""
+        return bool(self.loading) and self.partitions.state_partition(name).name in self.loading
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
@@ -228,7 +234,7 @@ class Coordinators:
         """Begin to abort the transactions that have been open for too long."""
         for transactional in [self.known[name] for name in self._open]:
             too_long = transactional.start_ms + transactional.timeout_ms < now
-            if too_long and transactional.machine.metadata.pending is None:
+            if too_long and transactional.machine.metadata.pending is None and not self.is_loading(transactional.name):
                 self.time_out_now(transactional, now)
 
     def time_out_now(self, transactional: TransactionalId, now: int) -> None:
@@ -256,7 +262,9 @@ class Coordinators:
         names, self._unfinished = self._unfinished, {}
         for name in names:
             transactional = self.known.get(name)
-            if transactional is not None:
+            if self.is_loading(name):
+                self._unfinished[name] = None
+            elif transactional is not None:
                 self._finish(transactional, now)
 
     def _finish(self, transactional: TransactionalId, now: int) -> None:

@@ -72,8 +72,10 @@ def group_error(cluster: Cluster, request: Request, group: str) -> ErrorCode:
 
 def transaction_error(cluster: Cluster, request: Request, transactional_id: str) -> ErrorCode:
     """Why a broker coordinates no such transactional.id; ``NONE`` if it does."""
-    here = cluster.state_partition(transactional_id).node == request.node
-    return ErrorCode.NONE if here else ErrorCode.NOT_COORDINATOR
+    if cluster.state_partition(transactional_id).node != request.node:
+        return ErrorCode.NOT_COORDINATOR
+    is_loading = cluster.transactions.is_loading(transactional_id)
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
 
 
 def ticket_for(
@@ -91,7 +93,9 @@ def ticket_for(
         return ErrorCode.INVALID_PRODUCER_EPOCH, None
     ticket = leader.start_verification(producer_id, epoch, version)
     name, coordinators = request.row["TransactionalId"], cluster.transactions
-    if version >= TRANSACTION_VERSION_2:
+    if coordinators.is_loading(name):
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    elif version >= TRANSACTION_VERSION_2:
         error = coordinators.add_partitions(name, producer_id, epoch, [leader.name], version, cluster.now)
     else:
         error = coordinators.verify(name, producer_id, epoch, leader.name)
@@ -103,8 +107,10 @@ def ticket_for(
 def _told_to_producer(error: ErrorCode, request: Request) -> ErrorCode:
     """How a leader passes on what the coordinator said.    Kafka: ReplicaManager.handleProduceAppend."""
     if error is ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH if request.api == "Produce" else error
+        return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.CONCURRENT_TRANSACTIONS and request.transaction_version < TRANSACTION_VERSION_2:
+        return ErrorCode.NOT_ENOUGH_REPLICAS if request.api == "Produce" else error
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return ErrorCode.NOT_ENOUGH_REPLICAS if request.api == "Produce" else error
     if error is ErrorCode.TRANSACTION_ABORTABLE and request.version < FIRST_VERSION_2[request.api] - 1:
         return ErrorCode.INVALID_TXN_STATE

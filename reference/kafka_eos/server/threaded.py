@@ -1,0 +1,205 @@
+"""A served cluster in a thread of its own, and its control: what a test does to a cluster while clients use it.
+
+Every call is made by the server's own thread, between two requests, and has happened when it returns.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.server.cluster import Broker, Cluster, Machines, Settings
+from kafka_eos.server.faults import Faults, Subjects, Tally, rule_of
+from kafka_eos.server.network import MovableClock, Observer, Server, bind
+from kafka_eos.server.storage import Directory, Memory
+
+STARTING_SECONDS = 30.0
+"""How long a call waits for the server's thread before it says that the server is stuck."""
+
+Result = TypeVar("Result")
+
+
+class ServedCluster:
+    """A cluster on loopback, in a thread.
+
+    Args:
+        brokers: logical brokers, a port each.
+        settings: what an operator sets.
+        machines: what decides.
+        data: where it is kept; None for in memory.
+        faults: which request meets which fault; :meth:`fault` adds to them.
+        observer: who is told of requests and answers.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        settings: Settings = Settings(),  # noqa: B008 - frozen
+        machines: Machines = Machines(),  # noqa: B008 - frozen
+        data: Path | None = None,
+        faults: Faults | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self.faults = faults or Faults()
+        self._settings, self._machines, self._data, self._observer = settings, machines, data, observer
+        self._brokers = brokers
+        self._ready: Future[Server] = Future()
+        self._loop = asyncio.new_event_loop()
+        self._ended = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="kafka-eos server", daemon=True)
+
+    def start(self) -> Self:
+        """Serve.
+
+        Raises:
+            DamagedLog, OSError: it cannot.
+        """
+        self._thread.start()
+        self._ready.result(STARTING_SECONDS)
+        return self
+
+    def stop(self) -> None:
+        """Serve no longer."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._ended.set)
+            self._thread.join(STARTING_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        sockets = []
+        try:
+            sockets = bind("127.0.0.1", [0] * self._brokers)
+            server = Server(
+                self._cluster,
+                sockets,
+                limits=self._settings.limits,
+                clock=MovableClock(),
+                observer=self._observer,
+                faults=self.faults,
+            )
+            async with server:
+                self._ready.set_result(server)
+                await self._ended.wait()
+        except Exception as error:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(error)
+        finally:
+            for each in sockets:
+                each.close()
+
+    def _cluster(self, brokers: list[Broker], now: int) -> Cluster:
+        storage = Directory(self._data) if self._data else Memory()
+        return Cluster(brokers, self._settings, storage, self._machines, now=now)
+
+    # --- control -----------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients have to be given as ``bootstrap.servers``."""
+        return self._ready.result(STARTING_SECONDS).bootstrap
+
+    def call(self, action: Callable[[Server], Result]) -> Result:
+        """Let the server's thread do something, and wait for it."""
+        done: Future[Result] = Future()
+        server = self._ready.result(STARTING_SECONDS)
+
+        def run() -> None:
+            try:
+                server.cluster.advance(server.clock())
+                done.set_result(action(server))
+            except Exception as error:  # noqa: BLE001 - is raised where it was asked for
+                done.set_exception(error)
+            server.settle()
+
+        self._loop.call_soon_threadsafe(run)
+        return done.result(STARTING_SECONDS)
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """Make a topic.
+
+        Raises:
+            ValueError: there is one of that name already, or there cannot be one.
+        """
+
+        def create(server: Server) -> None:
+            error = server.cluster.topic_error(name)
+            if error is not ErrorCode.NONE:
+                raise ValueError(f"topic {name!r}: {error.name}")
+            server.cluster.create_topic(name, partitions, dict(configs))
+
+        self.call(create)
+
+    def fault(self, do: str, **options: Any) -> Tally:
+        """From now on requests meet a fault; the same as a table ``[[fault]]`` of a plan.
+
+        Args:
+            do: the name of the fault.
+            options: the table's other keys, with underscores.
+
+        Returns:
+            How often it fires.
+
+        Raises:
+            MalformedPlan: what is wrong with it.
+        """
+        table = {name.replace("_", "-"): value for name, value in options.items()}
+        rule = rule_of({"do": do, **table}, f"fault({do!r})")
+        return self.call(lambda _: self.faults.add(rule))
+
+    @contextmanager
+    def faulty(self, do: str, **options: Any) -> Iterator[Tally]:
+        """As :meth:`fault`, for as long as the block lasts."""
+        tally = self.fault(do, **options)
+        try:
+            yield tally
+        finally:
+            self.call(lambda _: self.faults.remove(tally))
+
+    def move_leader(self, topic: str, partition: int, to: int | None = None) -> None:
+        """Another broker leads a partition; the next one if none is named."""
+        self.call(lambda server: server.move_leader(topic, partition, to))
+
+    def move_coordinator(
+        self, *, transactional_id: str | None = None, group: str | None = None, to: int | None = None
+    ) -> None:
+        """Another broker coordinates a transactional.id or a group; the next one if none is named."""
+        subjects = Subjects((), (transactional_id,) if transactional_id else (), (group,) if group else ())
+        self.call(lambda server: server.move_coordinators(subjects, to))
+
+    def time_out_transaction(self, transactional_id: str) -> bool:
+        """Abort the open transaction of a transactional.id, as if its timeout were over; whether there was one."""
+        return self.call(lambda server: server.time_out_transaction(transactional_id))
+
+    def kill_broker(self, broker: int = 1, seconds: float = 1.0) -> None:
+        """A broker is gone for a while."""
+        self.call(lambda server: server.kill(broker, seconds))
+
+    def restart(self) -> None:
+        """All brokers are gone, and come back with what is in their files.
+
+        Raises:
+            NothingStored: there are none.
+        """
+        self.call(lambda server: server.restart())
+
+    def advance(self, seconds: float) -> None:
+        """Time goes on at once: what is due until then is done when this returns."""
+        self.call(partial(Server.advance, seconds=seconds))
+        self.call(lambda _: None)

@@ -1,0 +1,212 @@
+"""Plans of faults: what is read, what is refused, which requests meet what; and answers that are only an error."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.protocol import Buffer, Message
+from kafka_eos.server.faults import Asked, Fault, Faults, MalformedPlan, Rule, Subjects, read_plan, rule_of, subjects_of
+from kafka_eos.server.handlers.request import served_versions
+from kafka_eos.server.refusals import REFUSABLE, refusal
+from kafka_eos.server.schemas import served_codec
+
+CODEC = served_codec()
+TOPIC_ID = UUID(int=7)
+PLAN = """
+[[fault]]
+do = "drop-answer"
+api = "EndTxn"
+transactional-id = "copier-*"
+nth = [1, 3]
+
+[[fault]]  # the second
+do = "kill-broker"
+api = "EndTxn"
+when = "after"
+seconds = 2
+at-most = 1
+"""
+
+
+def asked(api: str = "Produce", *, topic: str = "t", client: str = "c", name: str = "x", node: int = 1) -> Asked:
+    subjects = Subjects(((topic, 0),), (name,), ())
+    return Asked(api=api, client=client, node=node, subjects=subjects)
+
+
+def rule(do: str = "drop-answer", **options: Any) -> Rule:
+    return rule_of({"do": do, **{key.replace("_", "-"): value for key, value in options.items()}}, "test")
+
+
+# --- plans -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_read() -> None:
+    first, second = read_plan(PLAN, "plan.toml")
+    assert first == Rule(fault=Fault.DROP_ANSWER, api="EndTxn", transactional_id="copier-*", nth=frozenset({1, 3}))
+    assert second == Rule(fault=Fault.KILL_BROKER, api="EndTxn", after=True, seconds=2, at_most=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[fault]]\ndo = drop", "plan.toml: no TOML: Invalid value (at line 2, column 6)"),
+        ("[fault]\ndo = 'close'", "plan.toml: expected one table [[fault]] or more"),
+        ("", "plan.toml: expected one table [[fault]] or more"),
+        ("[[rule]]\ndo = 'close'", "plan.toml: unknown table 'rule'; each rule is a table [[fault]]"),
+        ("\n[[fault]]\ndo = 'drop'", "plan.toml:2: fault 1: do = 'drop'; expected one of drop-answer, withhold"),
+        (PLAN + "nht = 1", "plan.toml:8: fault 2: unknown key 'nht' of kill-broker; it may have api, at-most"),
+        ("[[fault]]\ndo = 'close'\nseconds = 1", "plan.toml:1: fault 1: unknown key 'seconds' of close"),
+        ("[[fault]]\ndo = 'delay'", "plan.toml:1: fault 1: delay needs 'seconds': seconds, 0 or more"),
+        ("[[fault]]\ndo = 'close'\napi = 'Prodcue'", "api = 'Prodcue'; expected the name of an API that is served"),
+        ("[[fault]]\ndo = 'close'\nnth = 0", "nth = 0; expected which of the matching requests, from 1 on"),
+        ("[[fault]]\ndo = 'close'\nnth = []", "nth = []; expected which"),
+        ("[[fault]]\ndo = 'close'\nchance = 2", "chance = 2; expected a probability from 0 to 1"),
+        ("[[fault]]\ndo = 'close'\ntopic = {a = 1}", "topic = {'a': 1}; expected a topic"),
+        ("[[fault]]\ndo = 'delay'\nseconds = true", "seconds = True; expected seconds, 0 or more"),
+        ("[[fault]]\ndo = 'error'\napi = 'Fetch'\nerror = 'NONE'", "expected the name of an error code"),
+        ("[[fault]]\ndo = 'error'\napi = 'Metadata'\nerror = 'NOT_COORDINATOR'", "no answer that is only an error"),
+        ("[[fault]]\ndo = 'restart'\nwhen = 'now'", 'expected "before" or "after"'),
+    ],
+)
+def test_a_plan_that_cannot_be_used_says_where_and_what_to_do(text: str, said: str) -> None:
+    with pytest.raises(MalformedPlan) as caught:
+        read_plan(text, "plan.toml")
+    assert said in str(caught.value)
+
+
+# --- which requests --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "matches"),
+    [
+        ({}, True),
+        ({"api": "Produce"}, True),
+        ({"api": "EndTxn"}, False),
+        ({"topic": "t*"}, True),
+        ({"topic": "u"}, False),
+        ({"client": "c"}, True),
+        ({"client": "d*"}, False),
+        ({"transactional_id": "x"}, True),
+        ({"transactional_id": "y"}, False),
+        ({"group": "*"}, False),
+        ({"broker": 1}, True),
+        ({"broker": 2}, False),
+    ],
+)
+def test_a_rule_is_about_the_requests_that_it_names(options: Mapping[str, Any], matches: bool) -> None:
+    assert rule(**options).matches(asked()) is matches
+
+
+def test_the_kth_of_the_matching_requests_meets_the_fault() -> None:
+    faults = Faults([rule(api="Produce", nth=[2, 4])])
+    fired = [bool(faults.due(asked(api))) for api in ("Produce", "Fetch", "Produce", "Produce", "Fetch", "Produce")]
+    assert fired == [False, False, True, False, False, True]
+    assert faults.tallies[0].in_words() == "drop-answer Produce nth 2, 4: fired 2 time(s), 4 request(s) matched"
+
+
+def test_the_same_seed_spoils_the_same_requests_and_another_one_others() -> None:
+    def run(seed: int) -> list[bool]:
+        faults = Faults([rule(chance=0.3)], seed)
+        return [bool(faults.due(asked())) for _ in range(200)]
+
+    assert run(1) == run(1)
+    assert run(1) != run(2)
+    assert 30 < sum(run(1)) < 90
+
+
+def test_a_rule_fires_no_more_often_than_it_may() -> None:
+    faults = Faults([rule(at_most=2)])
+    assert sum(bool(faults.due(asked())) for _ in range(5)) == 2
+
+
+def test_a_request_has_one_fate_and_all_events() -> None:
+    faults = Faults([rule("close", nth=1), rule("delay", seconds=1), rule("move-leader"), rule("restart")])
+    first, second = faults.due(asked()), faults.due(asked())
+    assert [each.fault for each in first] == [Fault.CLOSE, Fault.MOVE_LEADER, Fault.RESTART]
+    assert [each.fault for each in second] == [Fault.DELAY, Fault.MOVE_LEADER, Fault.RESTART]
+    assert [tally.fired for tally in faults.tallies] == [1, 1, 2, 2]
+
+
+def test_what_has_nothing_to_move_is_no_match() -> None:
+    nothing = Asked(api="Heartbeat", client="c", node=1, subjects=Subjects((), (), ()))
+    assert not any(rule(do).matches(nothing) for do in ("move-leader", "move-coordinator", "time-out-transaction"))
+    assert rule("restart").matches(nothing)
+
+
+@pytest.mark.parametrize(
+    ("row", "subjects"),
+    [
+        (
+            {"TransactionalId": "x", "TopicData": [{"TopicId": TOPIC_ID, "PartitionData": [{"Index": 3}]}]},
+            Subjects((("t", 3),), ("x",), ()),
+        ),
+        (
+            {"V3AndBelowTransactionalId": "x", "V3AndBelowTopics": [{"Name": "u", "Partitions": [0, 2]}]},
+            Subjects((("u", 0), ("u", 2)), ("x",), ()),
+        ),
+        (
+            {"Transactions": [{"TransactionalId": "y", "Topics": [{"Name": "u", "Partitions": [1]}]}]},
+            Subjects((("u", 1),), ("y",), ()),
+        ),
+        (
+            {"GroupId": "g", "Topics": [{"Name": "u", "Partitions": [{"PartitionIndex": 1}]}]},
+            Subjects((("u", 1),), (), ("g",)),
+        ),
+        ({"Topics": [{"Name": "u"}]}, Subjects((("u", -1),), (), ())),
+        ({"KeyType": 1, "CoordinatorKeys": ["x", "y"]}, Subjects((), ("x", "y"), ())),
+        ({"KeyType": 0, "Key": "g"}, Subjects((), (), ("g",))),
+    ],
+)
+def test_what_a_request_names_is_found(row: Message, subjects: Subjects) -> None:
+    assert subjects_of(row, {TOPIC_ID: "t"}) == subjects
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def sample(fields: list[Message]) -> Message:
+    """A message with one element in each array."""
+    values: dict[str, Any] = {
+        "string": "s",
+        "uuid": TOPIC_ID,
+        "bytes": b"",
+        "records": b"",
+        "bool": True,
+        "float64": 1.0,
+    }
+
+    def value(field: Message) -> Any:
+        element = field["type"].removeprefix("[]")
+        one = sample(field["fields"]) if field["fields"] else values.get(element, 3)
+        return [one] if field["type"].startswith("[]") else one
+
+    return {field["name"]: value(field) for field in fields}
+
+
+def errors_in(answer: Any) -> list[int]:
+    if isinstance(answer, dict):
+        own = [value for name, value in answer.items() if name.endswith("ErrorCode")]
+        return own + [error for value in answer.values() for error in errors_in(value)]
+    return [error for each in answer for error in errors_in(each)] if isinstance(answer, list) else []
+
+
+@pytest.mark.parametrize("api", sorted(REFUSABLE))
+def test_every_api_can_be_refused_in_every_version(api: str) -> None:
+    for version in served_versions(api):
+        request = CODEC.write(f"{api}Request", version, sample(CODEC.fields(f"{api}Request", version)))
+        row = CODEC.read(f"{api}Request", version, Buffer(request))
+        answer = refusal(CODEC, api, version, row, ErrorCode.NOT_COORDINATOR)
+        read = CODEC.read(f"{api}Response", version, Buffer(CODEC.write(f"{api}Response", version, answer)))
+        assert set(errors_in(read)) == {ErrorCode.NOT_COORDINATOR}, version
+
+
+def test_a_refusal_names_what_the_request_has_named() -> None:
+    asked = {"TopicData": [{"Name": "t", "PartitionData": [{"Index": 0}, {"Index": 2}]}]}
+    answer = refusal(CODEC, "Produce", 9, asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    [topic] = answer["Responses"]
+    assert topic["Name"] == "t"
+    assert [(row["Index"], row["ErrorCode"]) for row in topic["PartitionResponses"]] == [(0, 6), (2, 6)]

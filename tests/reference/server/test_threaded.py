@@ -1,0 +1,368 @@
+"""A cluster in a thread under faults, asked by clients on real sockets."""
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.protocol import Message
+from kafka_eos.record_batch import Record, build_batch
+from kafka_eos.server.cluster import NothingStored
+from kafka_eos.server.faults import Faults, MalformedPlan, read_plan
+from kafka_eos.server.network import Server
+from kafka_eos.server.schemas import served_codec
+from kafka_eos.server.threaded import ServedCluster
+from kafka_eos.transaction_log import TransactionState
+
+CODEC = served_codec()
+PATIENCE = 10.0
+
+
+class Client:
+    """A client of one broker, with one connection."""
+
+    def __init__(self, cluster: ServedCluster, broker: int = 1) -> None:
+        port = cluster.call(lambda server: server.cluster.brokers[broker - 1].port)
+        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
+
+    def send(self, api: str, version: int, **row: Any) -> None:
+        data = CODEC.write_request(api, version, 1, "client", row)
+        self.socket.sendall(struct.pack(">i", len(data)) + data)
+
+    def receive(self, api: str, version: int) -> Message | None:
+        """The next answer; None if the connection was closed."""
+        data = b""
+        while len(data) < 4 or len(data) < 4 + struct.unpack(">i", data[:4])[0]:
+            try:
+                more = self.socket.recv(1 << 16)
+            except ConnectionError:
+                return None
+            if not more:
+                return None
+            data += more
+        return CODEC.read_response(api, version, data[4:])[1]
+
+    def ask(self, api: str, version: int, **row: Any) -> Message | None:
+        self.send(api, version, **row)
+        return self.receive(api, version)
+
+    # --- what the tests ask ------------------------------------------------------------------------------------------
+
+    def send_batch(self, value: bytes = b"v", producer: tuple[int, int] = (-1, -1), name: str | None = None) -> None:
+        batch = build_batch(
+            [Record(value=value)],
+            base_timestamp=1,
+            is_transactional=name is not None,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=0 if name else -1,
+        )
+        topic = {"Name": "t", "PartitionData": [{"Index": 0, "Records": batch.encode()}]}
+        self.send("Produce", 12, TransactionalId=name, Acks=-1, TimeoutMs=1000, TopicData=[topic])
+
+    def produced(self) -> int | None:
+        """The error of a Produce; None if the connection was closed."""
+        answer = self.receive("Produce", 12)
+        return None if answer is None else answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"]
+
+    def produce(self, value: bytes = b"v", producer: tuple[int, int] = (-1, -1), name: str | None = None) -> int | None:
+        self.send_batch(value, producer, name)
+        return self.produced()
+
+    def begin(self, name: str = "x") -> tuple[int, int]:
+        """A transaction with one record."""
+        answer = self.ask("InitProducerId", 4, TransactionalId=name, TransactionTimeoutMs=60_000)
+        assert answer is not None
+        assert answer["ErrorCode"] == 0
+        producer = answer["ProducerId"], answer["ProducerEpoch"]
+        assert self.produce(producer=producer, name=name) == 0
+        return producer
+
+    def commit(self, producer: tuple[int, int], name: str = "x") -> int | None:
+        row = {"TransactionalId": name, "ProducerId": producer[0], "ProducerEpoch": producer[1], "Committed": True}
+        answer = self.ask("EndTxn", 5, **row)
+        return None if answer is None else int(answer["ErrorCode"])
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+Connect = Callable[..., Client]
+Start = Callable[..., ServedCluster]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[ServedCluster] = []
+
+    def cluster(brokers: int = 1, **more: Any) -> ServedCluster:
+        started.append(ServedCluster(brokers, data=tmp_path / "data", **more).start())
+        started[-1].create_topic("t")
+        return started[-1]
+
+    yield cluster
+    for each in started:
+        each.stop()
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    clients: list[Client] = []
+
+    def client(cluster: ServedCluster, broker: int = 1) -> Client:
+        clients.append(Client(cluster, broker))
+        return clients[-1]
+
+    yield client
+    for each in clients:
+        each.close()
+
+
+def end_offset(cluster: ServedCluster) -> int:
+    return cluster.call(lambda server: server.cluster.topics["t"].partitions[0].log_end_offset)
+
+
+def stable_offset(cluster: ServedCluster) -> int:
+    return cluster.call(lambda server: server.cluster.topics["t"].partitions[0].last_stable_offset)
+
+
+def state(cluster: ServedCluster, name: str = "x") -> TransactionState:
+    return cluster.call(lambda server: server.cluster.transactions.known[name].state)
+
+
+def waits_for(what: Callable[[], bool]) -> bool:
+    """Whether something is so before long."""
+    until = time.monotonic() + PATIENCE
+    while not what() and time.monotonic() < until:
+        time.sleep(0.02)
+    return what()
+
+
+# --- fates -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_dropped_after_the_request_was_handled(start: Start, connect: Connect) -> None:
+    cluster = start()
+    tally = cluster.fault("drop-answer", api="Produce", nth=1)
+    assert connect(cluster).produce() is None
+    assert end_offset(cluster) == 1
+    assert connect(cluster).produce() == ErrorCode.NONE
+    assert (tally.fired, tally.matched) == (1, 2)
+
+
+def test_a_withheld_answer_leaves_the_connection_open_and_silent(start: Start, connect: Connect) -> None:
+    cluster = start()
+    cluster.fault("withhold", api="Produce", nth=1)
+    client = connect(cluster)
+    client.send_batch()
+    client.send_batch()
+    assert waits_for(lambda: end_offset(cluster) == 1)
+    client.socket.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        client.receive("Produce", 12)
+    assert end_offset(cluster) == 1
+
+
+def test_a_closed_connection_loses_the_request(start: Start, connect: Connect) -> None:
+    cluster = start()
+    cluster.fault("close", api="Produce", nth=1)
+    assert connect(cluster).produce() is None
+    assert end_offset(cluster) == 0
+
+
+def test_a_delayed_request_holds_up_its_own_connection_only(start: Start, connect: Connect) -> None:
+    cluster = start()
+    cluster.fault("delay", api="Produce", nth=1, seconds=0.4)
+    slow, other = connect(cluster), connect(cluster)
+    slow.send_batch(b"1")
+    slow.send_batch(b"2")
+    assert waits_for(lambda: cluster.faults.tallies[0].fired == 1)
+    assert end_offset(cluster) == 0
+    assert other.produce() == ErrorCode.NONE
+    assert end_offset(cluster) == 1
+    assert (slow.produced(), slow.produced()) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert end_offset(cluster) == 3
+
+
+def test_a_repeated_request_is_handled_twice_and_answered_once(start: Start, connect: Connect) -> None:
+    cluster = start()
+    cluster.fault("repeat", api="Produce", nth=1)
+    client = connect(cluster)
+    assert client.produce() == ErrorCode.NONE
+    assert waits_for(lambda: end_offset(cluster) == 2)
+    assert client.produce() == ErrorCode.NONE
+
+
+def test_an_overtaken_request_arrives_after_its_retry(start: Start, connect: Connect) -> None:
+    cluster = start()
+    cluster.fault("overtake", api="Produce", nth=1, seconds=0.3)
+    assert connect(cluster).produce(b"first") is None
+    assert connect(cluster).produce(b"retry") == ErrorCode.NONE
+    assert end_offset(cluster) == 1
+    assert waits_for(lambda: end_offset(cluster) == 2)
+    stored = cluster.call(lambda server: server.cluster.topics["t"].partitions[0].store.read(0, 2, 1 << 20, True))
+    assert stored.index(b"retry") < stored.index(b"first")
+
+
+def test_an_error_answers_a_request_that_is_not_handled(start: Start, connect: Connect) -> None:
+    cluster = start()
+    cluster.fault("error", api="Produce", nth=1, error="NOT_ENOUGH_REPLICAS")
+    client = connect(cluster)
+    assert client.produce() == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert end_offset(cluster) == 0
+    assert client.produce() == ErrorCode.NONE
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_leader_moves_when_a_request_comes(start: Start, connect: Connect) -> None:
+    cluster = start(brokers=2)
+    cluster.fault("move-leader", api="Produce", nth=2)
+    client = connect(cluster)
+    assert client.produce() == ErrorCode.NONE
+    assert client.produce() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert connect(cluster, 2).produce() == ErrorCode.NONE
+
+
+def test_a_coordinator_crashes_between_the_decision_and_its_markers(start: Start, connect: Connect) -> None:
+    cluster = start()
+    producer = connect(cluster).begin()
+    cluster.fault("kill-broker", api="EndTxn", nth=1, when="after", seconds=0.5)
+    client = connect(cluster)
+    assert client.commit(producer) is None
+    assert state(cluster) is TransactionState.PREPARE_COMMIT
+    assert stable_offset(cluster) == 0
+    assert connect(cluster).ask("ApiVersions", 3) is None  # nobody is there
+    assert waits_for(lambda: state(cluster) is TransactionState.COMPLETE_COMMIT)
+    assert stable_offset(cluster) == 2
+    assert connect(cluster).ask("ApiVersions", 3) is not None
+
+
+def test_a_coordinator_that_has_moved_is_loading_until_its_broker_is_back(start: Start, connect: Connect) -> None:
+    cluster = start(brokers=2)
+    place = cluster.call(lambda server: server.cluster.state_partition("x").node)
+    other = 3 - place
+    leader = cluster.call(lambda server: server.cluster.topics["t"].partitions[0].node)
+    asking = connect(cluster, place)
+    answer = asking.ask("InitProducerId", 4, TransactionalId="x", TransactionTimeoutMs=60_000)
+    assert answer is not None
+    cluster.kill_broker(place, 0.5)
+    producer = answer["ProducerId"], answer["ProducerEpoch"]
+    assert connect(cluster, other).commit(producer) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    batch = connect(cluster, other if leader == place else leader).produce(producer=producer, name="x")
+    assert batch == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert waits_for(lambda: connect(cluster, other).commit(producer) == ErrorCode.INVALID_TXN_STATE)
+
+
+def test_a_coordinator_moves_when_a_test_says_so(start: Start, connect: Connect) -> None:
+    cluster = start(brokers=2)
+    before = cluster.call(lambda server: server.cluster.state_partition("x").node)
+    cluster.move_coordinator(transactional_id="x")
+    assert cluster.call(lambda server: server.cluster.state_partition("x").node) == 3 - before
+    group = cluster.call(lambda server: server.cluster.offsets_partition("g").node)
+    cluster.move_coordinator(group="g", to=3 - group)
+    assert cluster.call(lambda server: server.cluster.offsets_partition("g").node) == 3 - group
+
+
+def test_a_transaction_times_out_at_once(start: Start, connect: Connect) -> None:
+    cluster = start()
+    client = connect(cluster)
+    producer = client.begin()
+    assert cluster.time_out_transaction("x")
+    assert state(cluster) is TransactionState.COMPLETE_ABORT
+    assert client.commit(producer) == ErrorCode.INVALID_TXN_STATE
+    assert not cluster.time_out_transaction("x")
+
+
+def test_a_transaction_times_out_when_the_clock_goes_on(start: Start, connect: Connect) -> None:
+    cluster = start()
+    connect(cluster).begin()
+    cluster.advance(59)
+    assert state(cluster) is TransactionState.ONGOING
+    cluster.advance(2)
+    assert state(cluster) is TransactionState.COMPLETE_ABORT
+
+
+def test_a_transactional_id_expires_when_the_clock_goes_on(start: Start, connect: Connect) -> None:
+    cluster = start()
+    client = connect(cluster)
+    assert client.commit(client.begin()) == ErrorCode.NONE
+    cluster.advance(8 * 86_400)
+    assert cluster.call(lambda server: list(server.cluster.transactions.known)) == []
+
+
+def test_a_restart_leaves_what_is_in_the_files(start: Start, connect: Connect) -> None:
+    cluster = start(brokers=2)
+    cluster.move_leader("t", 0, 2)
+    client = connect(cluster, 2)
+    producer = client.begin("y")
+    before = cluster.call(lambda server: server.cluster)
+    cluster.restart()
+    assert client.receive("Produce", 12) is None
+    assert cluster.call(lambda server: server.cluster) is not before
+    assert end_offset(cluster) == 1
+    assert cluster.call(lambda server: server.cluster.topics["t"].partitions[0].node) == 2
+    place = cluster.call(lambda server: server.cluster.state_partition("y").node)
+    assert connect(cluster, place).commit(producer, "y") == ErrorCode.NONE
+    assert stable_offset(cluster) == 2
+
+
+def test_a_cluster_in_memory_cannot_be_restarted() -> None:
+    with ServedCluster() as cluster, pytest.raises(NothingStored, match="keep it in a directory"):
+        cluster.restart()
+
+
+# --- control ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_fault_lasts_as_long_as_its_block(start: Start, connect: Connect) -> None:
+    cluster = start()
+    with cluster.faulty("close", api="Produce") as tally:
+        assert connect(cluster).produce() is None
+    assert connect(cluster).produce() == ErrorCode.NONE
+    assert (tally.fired, cluster.faults.tallies) == (1, [])
+
+
+def test_a_fault_of_a_wrong_name_is_refused_where_it_is_asked_for(start: Start) -> None:
+    with pytest.raises(MalformedPlan, match=r"fault\('delay'\): delay needs 'seconds'"):
+        start().fault("delay", api="Produce")
+
+
+def test_a_topic_that_is_there_is_not_made_again(start: Start) -> None:
+    with pytest.raises(ValueError, match="topic 't': TOPIC_ALREADY_EXISTS"):
+        start().create_topic("t")
+
+
+def test_what_fails_in_the_servers_thread_is_raised_where_it_was_asked_for(start: Start, connect: Connect) -> None:
+    def fail(server: Server) -> None:
+        raise KeyError(server.bootstrap)
+
+    cluster = start()
+    with pytest.raises(KeyError):
+        cluster.call(fail)
+    assert connect(cluster).produce() == ErrorCode.NONE
+
+
+def test_a_cluster_that_cannot_start_says_so(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear", encoding="ascii")
+    with pytest.raises(ValueError, match=r"no meta\.properties"):
+        ServedCluster(data=tmp_path).start()
+
+
+def test_the_same_plan_and_seed_give_the_same_run(tmp_path: Path, connect: Connect) -> None:
+    plan = '[[fault]]\ndo = "error"\napi = "Produce"\nerror = "NOT_LEADER_OR_FOLLOWER"\nchance = 0.5'
+
+    def run(seed: int) -> list[int | None]:
+        with ServedCluster(faults=Faults(read_plan(plan, "plan"), seed)) as cluster:
+            cluster.create_topic("t")
+            client = connect(cluster)
+            return [client.produce() for _ in range(40)]
+
+    assert run(1) == run(1)
+    assert run(1) != run(2)
