@@ -395,7 +395,7 @@ def coordinator_model(model: Model, traces: Iterable[Trace], *, versions: frozen
         "Faults": format_value(frozenset({"failover", "timeout", "expiry"})),
         "MaxFaults": str(faults + 1),
     }
-    return replace(model, name=f"{model.name}Recorded", constants=constants, bounds="", probes=(), graph=False)
+    return replace(model, name=f"{model.name}Recorded", constants=constants, bounds="", probes=(), graph="")
 
 
 # --- siblings that must be rejected ------------------------------------------------------------------------------

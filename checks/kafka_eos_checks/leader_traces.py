@@ -113,5 +113,5 @@ def leader_model(model: Model, traces: Iterable[Trace], version: int) -> Model:
         overrides={},
         bounds="",
         probes=(),
-        graph=False,
+        graph="",
     )

@@ -25,6 +25,7 @@ from kafka_eos.group_coordinator import Offsets
 from kafka_eos.idempotent_producer import Batches, IdempotentProducer, Producer
 from kafka_eos.machine import Machine
 from kafka_eos.mirror import Mirror
+from kafka_eos.producer_ids import ProducerIds
 from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Limits, Log, Producers, ProducerState
 from kafka_eos.read_committed import AbortedTransaction, IndexedTransaction, ReadCommitted
 from kafka_eos.spec_mapping import snake_case
@@ -784,6 +785,24 @@ def no_bump_when_exhausted(rules: Rules, known: TransactionMetadata, epoch: int)
 def retry_forgets_producer_id(rules: Rules, known: TransactionMetadata) -> TransactionMetadata:
     """For ``after_retry_of_init``: a retry takes its own producer id for the one before it, as in Kafka."""
     return replace(coordinator.to(known, TransactionState.EMPTY), partitions=frozenset())
+
+
+# --- rules of ProducerIds -----------------------------------------------------------------------------------------
+
+
+def answers_uncommitted(state: ProducerIds, first: int) -> bool:
+    """For ``may_answer``: the controller answers before the record is committed."""
+    return True
+
+
+def shares_last_id(state: ProducerIds, first: int) -> int:
+    """For ``behind``: the next block begins with the last id of the one before."""
+    return state.last_of(first)
+
+
+def last_id_unnoticed(state: ProducerIds, broker: str, first: int) -> bool:
+    """For ``is_new_block``: a block that begins with the last id of the broker's own is taken for new (KAFKA-20031)."""
+    return first >= state.brokers[broker].last
 
 
 # --- rules of ExternalSink ----------------------------------------------------------------------------------------

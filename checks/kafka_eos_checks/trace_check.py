@@ -132,7 +132,7 @@ def simulated(registry: Registry) -> Iterator[Verdict]:
         )
         traces.append(Trace(f"seed {seed}", steps))
     seeds = f"simulated, seeds 0 to {SIMULATED_SEEDS - 1}"
-    yield from trace_verdicts(seeds, replace(model, bounds="", probes=(), graph=False), IdempotentProducer, traces)
+    yield from trace_verdicts(seeds, replace(model, bounds="", probes=(), graph=""), IdempotentProducer, traces)
 
 
 def told(registry: Registry) -> Iterator[Verdict]:

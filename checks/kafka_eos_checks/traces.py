@@ -652,4 +652,4 @@ def partition_log_model(model: Model, traces: Sequence[Trace], cached_batches: i
         "BatchCounts": format_value(frozenset(counts)),
         "Expiration": "FALSE",
     }
-    return replace(model, name=f"{model.name}Traces", constants=constants, bounds="", probes=(), graph=False)
+    return replace(model, name=f"{model.name}Traces", constants=constants, bounds="", probes=(), graph="")

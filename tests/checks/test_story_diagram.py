@@ -11,6 +11,7 @@ from kafka_eos.external_sink import ExternalSink
 from kafka_eos.idempotent_producer import IdempotentProducer
 from kafka_eos.mirror import Mirror
 from kafka_eos.partition_log import PartitionLog
+from kafka_eos.producer_ids import ProducerIds
 from kafka_eos.stateful_processor import StatefulProcessor
 from kafka_eos.transaction_coordinator import TransactionCoordinator
 from kafka_eos.transactional_producer import TransactionalProducer
@@ -34,6 +35,7 @@ from kafka_eos_checks.story_diagram import ACTORS, diagram
         Consumer,
         ExternalSink,
         Mirror,
+        ProducerIds,
         StatefulProcessor,
         Transfer,
     ],

@@ -1,0 +1,14 @@
+--------------------------- MODULE ProducerIdsMutants -------------------------
+(* Rules of ProducerIds with one thing changed. *)
+EXTENDS ProducerIds
+
+(* for MayAnswer: the controller answers before the record is committed *)
+AnswersUncommitted(first) == TRUE
+
+(* for Behind: the next block begins with the last id of the one before *)
+SharesLastId(first) == LastOf(first)
+
+(* for IsNewBlock: a block that begins with the last id of the broker's own is taken for new (KAFKA-20031) *)
+LastIdUnnoticed(broker, first) == first >= brokers[broker].last
+
+=============================================================================
