@@ -1,0 +1,196 @@
+"""``kafka-eos watch``: a running cluster, judged while it is written to."""
+
+import argparse
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafka_eos_checks.watch.journal import Journal
+    from kafka_eos_checks.watch.watcher import Watcher
+
+EPILOG = """examples:
+  kafka-eos watch --bootstrap localhost:9092
+  kafka-eos watch --bootstrap broker-1:9093 --command-config client.properties --checkpoint /var/lib/kafka-eos
+  kafka-eos watch --bootstrap localhost:9092 --once --from-start
+
+reports:
+  duplicate, gap, stale epoch, order   as `kafka-eos audit` has them; a stale epoch is what a fenced producer wrote late
+  hanging transaction                  open data that no coordinator will end
+  last stable offset lags              readers of committed data wait, and for whom
+  log was cut                          offsets that were read are not there any more
+  corrupt batch                        a CRC that is wrong
+
+Only reads. Fetch gives everything below the high watermark, markers and aborted data included; of each batch the header
+is looked at, keys and values are not. The client needs Describe and Read on topics, Describe on transactional ids (one
+that it may not describe looks as if no coordinator knew it), and Describe on the cluster.
+
+Reports are one line each. With --checkpoint they are also in DIR/reports.jsonl, each once however often the watcher is
+killed and started again.
+
+exit codes: 0 ended without a report, 1 there were reports, 2 the cluster or the call cannot be used
+"""
+COMMIT_SECONDS = 1.0  # between checkpoints without a report
+PATIENCE_SECONDS = 1.0  # before a cluster that does not answer is asked again
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add the subcommand ``watch``."""
+    parser = subparsers.add_parser(
+        "watch",
+        help=help_line,
+        description="Watch a running Kafka cluster for violations of exactly-once.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="some brokers, with commas")
+    parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties of a client: TLS, SASL")
+    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="keep state and reports in this folder")
+    parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="only this one; several")
+    parser.add_argument(
+        "--from-start", action="store_true", help="read what is there already (default: from the last stable offset)"
+    )
+    parser.add_argument("--once", action="store_true", help="stop once everything was read and judged")
+    parser.add_argument(
+        "--hanging-after",
+        type=_seconds,
+        metavar="S",
+        help="age to ask about a transaction at (default 10; --once: 0)",
+    )
+    parser.add_argument(
+        "--lag-after", type=_seconds, default=60.0, metavar="S", help="that a transaction may hold readers (default 60)"
+    )
+    parser.set_defaults(run=run)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e9:
+        raise ValueError
+    return value
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Watch until a signal comes; returns the exit code."""
+    from kafka_eos.protocol import MalformedMessage  # noqa: PLC0415 - `--help` needs no numpy
+    from kafka_eos_checks.conform import security  # noqa: PLC0415
+    from kafka_eos_checks.conform.wire import Unsupported, address_of  # noqa: PLC0415
+    from kafka_eos_checks.watch.cluster import Cluster, ClusterFailed  # noqa: PLC0415
+    from kafka_eos_checks.watch.journal import Journal, UnusableFolder  # noqa: PLC0415
+    from kafka_eos_checks.watch.watcher import CHECK_MS, AnotherCluster, Options, Watcher  # noqa: PLC0415
+
+    def tell(line: str) -> None:
+        print(f"kafka-eos watch: {line}", file=sys.stderr, flush=True)
+
+    hanging_after = arguments.hanging_after
+    if hanging_after is None:
+        hanging_after = 0.0 if arguments.once else 10.0
+    options = Options(
+        topics=frozenset(arguments.topic),
+        from_start=arguments.from_start,
+        hanging_after_ms=round(hanging_after * 1000),
+        lag_after_ms=round(arguments.lag_after * 1000),
+        check_ms=0 if arguments.once else CHECK_MS,
+    )
+    try:
+        config = arguments.command_config
+        properties = security.read_properties(config) if config else {}
+        protection = security.security_of(properties, str(config))
+        cluster = Cluster([address_of(word) for word in arguments.bootstrap.split(",")], protection)
+        journal = Journal(arguments.checkpoint) if arguments.checkpoint else None
+    except (ValueError, OSError) as error:  # UnusableProperties and UnusableFolder are ValueErrors
+        tell(str(error))
+        return 2
+    watcher = Watcher(cluster, options, tell)
+    stopped = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        reports = follow(watcher, journal, stopped, once=arguments.once)
+    except (ClusterFailed, Unsupported, AnotherCluster, UnusableFolder, MalformedMessage, OSError) as error:
+        tell(str(error))
+        return 2
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        cluster.close()
+        if journal is not None:
+            journal.close()
+    read = f"{len(watcher.partitions)} partitions, {watcher.batches:,} batches"
+    tell(f"{read}, {reports} report{'' if reports == 1 else 's'}")
+    if watcher.unread:
+        tell(f"not read: {', '.join(f'{topic}-{number}' for topic, number in sorted(watcher.unread))}")
+    return 1 if reports else 2 if watcher.unread else 0
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def print_report(row: dict[str, Any]) -> None:
+    """One line: when, what, where, who, why."""
+    when = datetime.fromtimestamp(row["seen_ms"] / 1000, UTC).isoformat(timespec="seconds")
+    producer, epoch = row.get("producer_id"), row.get("producer_epoch")
+    who = "" if producer is None else f" (producer {producer} epoch {epoch})"
+    where = f"{row['topic']}-{row['partition']} offset {row['offset']}"
+    print(f"{when} {row['rule']}: {where}{who}: {row['evidence']}", flush=True)
+
+
+def follow(
+    watcher: "Watcher",
+    journal: "Journal | None",
+    stopped: threading.Event,
+    *,
+    once: bool = False,
+    show: Callable[[dict[str, Any]], None] = print_report,
+) -> int:
+    """Poll, commit and print until somebody says stop; how many reports there were.
+
+    A cluster that does not answer is waited for, but for the first time.
+    """
+    from kafka_eos_checks.watch.cluster import ClusterFailed  # noqa: PLC0415 - `--help` needs no numpy
+    from kafka_eos_checks.watch.journal import report_row  # noqa: PLC0415
+
+    count, committed, position = 0, 0.0, 0
+    quiet = 0
+
+    def report(rows: Sequence[dict[str, Any]]) -> None:
+        nonlocal count
+        for row in rows:
+            show(row)
+            count += 1
+
+    if journal is not None:
+        if journal.state is not None:
+            watcher.resume(journal.state)
+        report(journal.recovered)
+    reached = False
+    while not stopped.is_set() and quiet < 3:
+        moment = now_ms()
+        try:
+            found = watcher.poll(moment)
+            reached = True
+        except ClusterFailed as error:
+            if not reached or once:
+                raise
+            watcher.tell(f"{error}; asked again every {PATIENCE_SECONDS:.0f} s")
+            stopped.wait(PATIENCE_SECONDS)
+            continue
+        due = watcher.batches != position and time.monotonic() - committed >= COMMIT_SECONDS
+        if journal is None:
+            report([report_row(count + 1 + i, moment, finding) for i, finding in enumerate(found)])
+        elif found or due:
+            report(journal.commit(watcher.to_json(), moment, found))
+            committed, position = time.monotonic(), watcher.batches
+        if not watcher.heard:
+            stopped.wait(PATIENCE_SECONDS)
+        # A transaction that hangs is told by the third quiet look: read, ask, read again.
+        quiet = quiet + 1 if once and watcher.drained and not found else 0
+    if journal is not None:
+        journal.commit(watcher.to_json(), now_ms(), [])
+    return count

@@ -1,0 +1,156 @@
+"""Reports and checkpoints in a folder, so that a restart neither loses nor repeats a report.
+
+``checkpoint.json``  what was read up to where, how many reports there were by then, and the latest ones whole
+``reports.jsonl``    a report a line, numbered from 1
+
+A checkpoint replaces the one before by a rename, which happens or does not. It carries the reports that belong to it;
+they are appended to ``reports.jsonl`` afterwards, and a restart appends those of them that are missing. So what was
+read before a rename is reported once, and what was read after the last one is read again. Killed anywhere, the file
+of reports is in the end what it would have been (Spec: ExternalSink, the strategy of an outbox whose rows have
+numbers). On the terminal a report is printed once it is in the file, so a kill in between can keep it from there.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+from kafka_eos_checks.replay.findings import Finding
+
+CHECKPOINT, REPORTS, LOCK = "checkpoint.json", "reports.jsonl", "lock"
+FORMAT = 1
+Row = dict[str, Any]
+
+
+class UnusableFolder(ValueError):  # noqa: N818 - named for the folder
+    """A folder that holds no checkpoint of ours, one that does not fit its reports, or one that somebody uses."""
+
+
+def identity(finding: Finding) -> str:
+    """Names a report: the same violation has the same name, whoever finds it."""
+    who = "" if finding.producer_id is None else f"/producer {finding.producer_id} epoch {finding.producer_epoch}"
+    return f"{finding.rule}/{finding.topic}-{finding.partition}/{finding.offset}{who}"
+
+
+def report_row(number: int, seen_ms: int, finding: Finding) -> Row:
+    """A report as it is written: its number and name, when it was seen, and what the finding says."""
+    said = {name: value for name, value in asdict(finding).items() if value not in {None, ""}}
+    return {"number": number, "id": identity(finding), "seen_ms": seen_ms, **said}
+
+
+class Journal:
+    """The folder; a context manager that keeps others out of it.
+
+    Args:
+        folder: made if it is not there.
+
+    Attributes:
+        state: what the last checkpoint says was known; None if there is none.
+        recovered: reports that a kill had kept out of the file.
+
+    Raises:
+        UnusableFolder: see there.
+        OSError: it cannot be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._lock = (folder / LOCK).open("w", encoding="utf-8")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise UnusableFolder(f"{folder} is used by another process") from None
+        self.state: Row | None = None
+        self._written = 0
+        try:
+            self.recovered = self._restore()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others use the folder."""
+        self._lock.close()
+
+    def commit(self, state: Row, seen_ms: int, findings: Sequence[Finding]) -> list[Row]:
+        """Keep what is known now, with the reports that belong to it, and return these."""
+        rows = [report_row(self._written + 1 + i, seen_ms, finding) for i, finding in enumerate(findings)]
+        total = self._written + len(rows)
+        whole = {"format": FORMAT, "reports": total, "latest": rows, "state": state}
+        self._replace(json.dumps(whole, separators=(",", ":")))
+        self._append(rows)
+        self._written = total
+        return rows
+
+    def _replace(self, text: str) -> None:
+        new = self._folder / f"{CHECKPOINT}.new"
+        with new.open("w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        new.replace(self._folder / CHECKPOINT)
+        self._sync_folder()
+
+    def _append(self, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        with (self._folder / REPORTS).open("a", encoding="utf-8") as out:
+            out.write("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+            out.flush()
+            os.fsync(out.fileno())
+        self._sync_folder()
+
+    def _sync_folder(self) -> None:
+        number = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+    def _restore(self) -> list[Row]:
+        count = self._whole_lines()
+        checkpoint = self._folder / CHECKPOINT
+        if not checkpoint.exists():
+            if count:
+                raise UnusableFolder(f"{self._folder} has {count} reports and no {CHECKPOINT}; give another folder")
+            return []
+        try:
+            kept = json.loads(checkpoint.read_text(encoding="utf-8"))
+            known, total, latest = kept["format"], kept["reports"], kept["latest"]
+            self.state = kept["state"]
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+            raise UnusableFolder(f"{checkpoint} is no checkpoint: {error}") from None
+        if known != FORMAT:
+            raise UnusableFolder(f"{checkpoint} has format {known}, and known is {FORMAT}")
+        missing = total - count
+        if not 0 <= missing <= len(latest):
+            raise UnusableFolder(f"{self._folder}: {CHECKPOINT} knows {total} reports, and {REPORTS} has {count}")
+        rows: list[Row] = latest[len(latest) - missing :]
+        self._append(rows)
+        self._written = total
+        return rows
+
+    def _whole_lines(self) -> int:
+        """How many reports the file has; a line that a kill has cut off is taken away."""
+        path = self._folder / REPORTS
+        if not path.exists():
+            return 0
+        with path.open("r+b") as file:
+            count = end = 0
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                count, end = count + 1, end + len(line)
+            file.truncate(end)
+        return count

@@ -1,0 +1,112 @@
+"""A cluster that a test writes: logs, a coordinator's answers, and a watcher over them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.record_batch import ControlRecord, ControlType, build_control_batch
+from kafka_eos_checks.replay.rules import Batch
+from kafka_eos_checks.replay.synthetic import data_batch, stored
+from kafka_eos_checks.watch.cluster import READ_COMMITTED, Fetched, Place, Topics, Transaction
+from kafka_eos_checks.watch.watcher import Options, Watcher
+
+PLACE = ("orders", 0)
+
+
+@dataclass
+class Log:
+    """A partition: encoded batches with their first offsets, and what its leader says of it."""
+
+    batches: list[tuple[int, bytes]] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+    stable: int | None = None
+
+    def append(self, batch: Batch, *, transactional: bool = False) -> int:
+        encoded = data_batch(batch, transactional=True) if transactional else stored(batch)
+        self.batches.append((batch.base_offset, encoded.encode()))
+        self.end = max(self.end, batch.last_offset + 1)
+        return batch.base_offset
+
+    def data(self, pid: int, epoch: int, sequence: int) -> int:
+        """A transactional batch of one record; its offset."""
+        batch = Batch(0, self.end, self.end, pid, epoch, sequence, sequence, unsequenced=False)
+        return self.append(batch, transactional=True)
+
+    def marker(self, pid: int, epoch: int) -> None:
+        record = ControlRecord(control_type=ControlType.ABORT, coordinator_epoch=0)
+        made = build_control_batch(record, producer_id=pid, producer_epoch=epoch)
+        self.batches.append((self.end, replace(made, base_offset=self.end).encode()))
+        self.end += 1
+
+
+@dataclass
+class Written:
+    """Stands for a cluster of one broker.
+
+    Attributes:
+        logs: by partition.
+        known: what the coordinators answer; None for no answer.
+        asked: how often they were asked.
+        batches_a_fetch: how many batches an answer has.
+    """
+
+    logs: dict[Place, Log] = field(default_factory=lambda: {PLACE: Log()})
+    known: Mapping[int, Transaction] | None = field(default_factory=dict)
+    asked: int = 0
+    batches_a_fetch: Callable[[], int] = lambda: 100
+    topic_id: str = "id"
+    cluster_id: str = "cluster"
+    errors: dict[Place, ErrorCode] = field(default_factory=dict)
+
+    def topics(self) -> Topics:
+        return Topics(
+            cluster_id=self.cluster_id,
+            leaders=dict.fromkeys(self.logs, 1),
+            ids={topic: self.topic_id for topic, _ in self.logs},
+        )
+
+    def offsets(self, node: int, places: list[Place], timestamp: int, isolation: int) -> dict[Place, int]:  # noqa: ARG002
+        def offset(log: Log) -> int:
+            if timestamp == -2:
+                return log.start
+            return log.stable if isolation == READ_COMMITTED and log.stable is not None else log.end
+
+        return {place: offset(self.logs[place]) for place in places}
+
+    def fetch(self, node: int, positions: dict[Place, int], wait_ms: int) -> dict[Place, Fetched]:  # noqa: ARG002
+        return {place: self._fetch(place, position) for place, position in positions.items()}
+
+    def _fetch(self, place: Place, position: int) -> Fetched:
+        log = self.logs[place]
+        error = self.errors.get(place, ErrorCode.NONE)
+        if error is ErrorCode.NONE and not log.start <= position <= log.end:
+            error = ErrorCode.OFFSET_OUT_OF_RANGE
+        first = next((n for n, (offset, _) in enumerate(log.batches) if offset >= position), len(log.batches))
+        rest = [] if error else [data for _, data in log.batches[first:]]
+        stable = log.end if log.stable is None else log.stable
+        return Fetched(
+            error=error,
+            high_watermark=log.end,
+            last_stable_offset=stable,
+            records=b"".join(rest[: self.batches_a_fetch()]),
+        )
+
+    def transactions_of(self, producer_ids: set[int]) -> dict[int, Transaction] | None:
+        self.asked += 1
+        if self.known is None:
+            return None
+        return {pid: self.known[pid] for pid in producer_ids if pid in self.known}
+
+    def watcher(self, told: list[str] | None = None, **options: int | bool | frozenset[str]) -> Watcher:
+        given = Options(**{"from_start": True, "check_ms": 0, "hanging_after_ms": 0, **options})  # type: ignore[arg-type]
+        tell = (lambda _: None) if told is None else told.append
+        return Watcher(self, given, tell)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def written() -> Written:
+    """One partition, ``orders-0``, with nothing in it."""
+    return Written()

@@ -1,0 +1,296 @@
+"""A watcher on sockets: plain, behind TLS and SASL PLAIN, and killed with kill -9."""
+
+import asyncio
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from kafka_eos.record_batch import Record, build_batch
+from kafka_eos.server.cluster import Broker, Cluster, Machines, Settings
+from kafka_eos.server.network import Server, bind
+from kafka_eos.server.partitions import LeaderRules
+from kafka_eos.server.storage import Memory
+from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos_checks.cli import main
+from kafka_eos_checks.conform.security import Security
+from kafka_eos_checks.conform.wire import Wire, address_of
+from kafka_eos_checks.watch.journal import REPORTS
+
+OLD_CLIENTS = Settings(transactions=TransactionSettings(version=1))
+UNVERIFIED = Machines(leaders=LeaderRules(verification=False))
+
+
+@contextmanager
+def served(host: str = "127.0.0.1", advertised: str = "127.0.0.1") -> Iterator[str]:
+    """A cluster of two brokers without verification, with a topic of two partitions; its bootstrap address."""
+    running: list[tuple[str, asyncio.AbstractEventLoop]] = []
+    ready, ended = threading.Event(), asyncio.Event()
+
+    def make(brokers: list[Broker], now: int) -> Cluster:
+        cluster = Cluster(brokers, OLD_CLIENTS, Memory(), UNVERIFIED, now=now)
+        cluster.create_topic("orders", 2)
+        return cluster
+
+    async def run() -> None:
+        async with Server(make, bind(host, [0, 0]), advertised_host=advertised) as server:
+            ports = [each.port for each in server.cluster.brokers]
+            running.append((",".join(f"{host}:{port}" for port in ports), asyncio.get_running_loop()))
+            ready.set()
+            await ended.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield running[0][0]
+    finally:
+        running[0][1].call_soon_threadsafe(ended.set)
+        thread.join(10)
+
+
+class Client:
+    """Writes to the partitions of ``orders`` what no client library would."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.wire = Wire(address_of(bootstrap), Security())
+        self.wire.connect()
+        topics = self.wire.ask("Metadata", {"Topics": None})
+        nodes = {row["NodeId"]: address_of(f"{row['Host']}:{row['Port']}") for row in topics["Brokers"]}
+        [topic] = [row for row in topics["Topics"] if row["Name"] == "orders"]
+        self.leaders = {row["PartitionIndex"]: nodes[row["LeaderId"]] for row in topic["Partitions"]}
+
+    def init(self, name: str | None) -> tuple[int, int]:
+        asked = {"TransactionalId": name, "TransactionTimeoutMs": 60_000}
+        rows = [self.wire.ask("InitProducerId", asked, at=node, version=4) for node in self.leaders.values()]
+        [row] = [row for row in rows if not row["ErrorCode"]][:1]  # one of the brokers is the coordinator
+        return row["ProducerId"], row["ProducerEpoch"]
+
+    def produce(self, partition: int, producer: tuple[int, int], sequence: int, name: str | None = None) -> int:
+        batch = build_batch(
+            [Record(value=b"v")],
+            base_timestamp=1_700_000_000_000,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=sequence,
+            is_transactional=name is not None,
+        )
+        row = self.wire.ask(
+            "Produce",
+            {
+                "TransactionalId": name,
+                "Acks": -1,
+                "TimeoutMs": 1000,
+                "TopicData": [
+                    {"Name": "orders", "PartitionData": [{"Index": partition, "Records": batch.encode()}]}
+                ],
+            },
+            at=self.leaders[partition],
+            version=9,
+        )  # fmt: skip
+        part = row["Responses"][0]["PartitionResponses"][0]
+        assert part["ErrorCode"] == 0, part
+        return int(part["BaseOffset"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wire.close()
+
+
+def test_late_data_of_a_fenced_producer_hang_and_hold_readers_back(capsys: pytest.CaptureFixture[str]) -> None:
+    with served() as bootstrap, Client(bootstrap) as client:
+        zombie = client.init("x")
+        assert client.init("x")[1] > zombie[1]
+        client.produce(0, zombie, 0, "x")  # nobody has asked the coordinator to add the partition
+        client.produce(0, client.init(None), 0)
+        assert main(["watch", "--bootstrap", bootstrap, "--once", "--lag-after", "0"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" ", 1)[1].split(":")[0] for line in lines] == ["last stable offset lags", "hanging transaction"]
+    assert "epoch 0 is fenced, its data came late" in lines[1]
+    assert "2 offsets up to 2 are held back" in lines[0]
+
+
+def test_a_clean_cluster_has_no_report(capsys: pytest.CaptureFixture[str]) -> None:
+    with served() as bootstrap, Client(bootstrap) as client:
+        producer = client.init(None)
+        for sequence in range(5):
+            client.produce(1, producer, sequence)
+        assert main(["watch", "--bootstrap", bootstrap, "--once", "--from-start"]) == 0
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert "5 batches, 0 reports" in streams.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--bootstrap", "nowhere"], "is not HOST:PORT"),
+        (["--bootstrap", "127.0.0.1:1"], "127.0.0.1:1: "),
+        (["--bootstrap", "127.0.0.1:1", "--command-config", "{folder}/gone"], "gone"),
+    ],
+)
+def test_a_call_that_cannot_be_used_exits_with_2(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["watch", *(word.format(folder=tmp_path) for word in arguments)]) == 2
+    assert said in capsys.readouterr().err
+
+
+# --- kill -9 ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_watcher_that_is_killed_again_and_again_reports_each_hanging_transaction_once(tmp_path: Path) -> None:
+    with served() as bootstrap, Client(bootstrap) as client:
+        offsets = []
+        for number in range(4):
+            producer = client.init(f"x{number}")
+            offsets.append(client.produce(0, producer, 0, f"x{number}"))
+            options = ["--hanging-after", "0", "--lag-after", "1e6", "--from-start", "--checkpoint", str(tmp_path)]
+            process = subprocess.Popen(
+                [sys.executable, "-m", "kafka_eos_checks.cli", "watch", "--bootstrap", bootstrap, *options],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            try:
+                if number < 3:
+                    time.sleep((0.6, 1.1, 1.6)[number])  # wherever it is then
+                else:
+                    wait_for(lambda: len(reports(tmp_path)) >= 4)
+            finally:
+                process.send_signal(signal.SIGKILL)
+                process.wait(10)
+    found = reports(tmp_path)
+    assert sorted(row["offset"] for row in found) == offsets
+    assert {row["rule"] for row in found} == {"hanging transaction"}
+
+
+def reports(folder: Path) -> list[dict[str, Any]]:
+    path = folder / REPORTS
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def wait_for(condition: Any) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+# --- TLS and SASL ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.2 and its key."""
+    folder = tmp_path_factory.mktemp("certificate")
+    key, made = folder / "key.pem", folder / "certificate.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -addext subjectAltName=IP:127.0.0.2 "
+    command += f"-keyout {key} -out {made}"
+    try:
+        subprocess.run(command.split(), check=True, capture_output=True, timeout=60)
+    except FileNotFoundError:
+        pytest.skip("there is no openssl to make a certificate with")
+    return made, key
+
+
+class Gateway:
+    """Stands before a broker: ends TLS, asks for a password, and passes the rest on."""
+
+    def __init__(self, ports: list[int], certificate: tuple[Path, Path]) -> None:
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.load_cert_chain(*certificate)
+        self._listeners = [socket.create_server(("127.0.0.2", port)) for port in ports]
+        for listener, port in zip(self._listeners, ports, strict=True):
+            threading.Thread(target=self._accept, args=(listener, port), daemon=True).start()
+
+    def close(self) -> None:
+        for listener in self._listeners:
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+
+    def _accept(self, listener: socket.socket, port: int) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                threading.Thread(target=self._serve, args=(connection, port), daemon=True).start()
+
+    def _serve(self, connection: socket.socket, port: int) -> None:
+        with suppress(OSError), self._tls.wrap_socket(connection, server_side=True) as client:
+            known = False
+            with socket.create_connection(("127.0.0.1", port)) as broker:
+                while True:
+                    frame = receive(client)
+                    api = int.from_bytes(frame[:2], "big")
+                    if api == 17:
+                        send(client, frame[4:8] + b"\0\0" + b"\0\0\0\1\0\5PLAIN")
+                    elif api == 36:
+                        known = frame.endswith(b"\0alice\0secret")
+                        send(client, frame[4:8] + (b"\0\0\0\0\0\0\0\0" if known else b"\0\x3a\0\2no\0\0\0\0"))
+                    elif known or api == 18:
+                        send(broker, frame)
+                        send(client, receive(broker))
+                    else:
+                        return
+
+
+def send(to: socket.socket, frame: bytes) -> None:
+    to.sendall(len(frame).to_bytes(4, "big") + frame)
+
+
+def receive(of: socket.socket) -> bytes:
+    def take(count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            some = of.recv(count - len(data))
+            if not some:
+                raise ConnectionError
+            data += some
+        return data
+
+    return take(int.from_bytes(take(4), "big"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({}, 0, "10 partitions, 0 batches, 0 reports"),
+        ({"password": "wrong"}, 2, "no"),
+        ({"truststore": ""}, 2, "CERTIFICATE_VERIFY_FAILED"),
+    ],
+    ids=["alice", "a wrong password", "nobody vouches for the certificate"],
+)
+def test_a_cluster_behind_tls_and_a_password_is_read_with_the_properties_of_kafkas_tools(
+    changes: dict[str, str],
+    code: int,
+    said: str,
+    certificate: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    password = changes.get("password", "secret")
+    login = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="{password}";'
+    truststore = changes.get("truststore", f"ssl.truststore.type=PEM\nssl.truststore.location={certificate[0]}\n")
+    config = tmp_path / "client.properties"
+    config.write_text(f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n{truststore}")
+    with served(advertised="127.0.0.2") as bootstrap:
+        ports = [int(word.rpartition(":")[2]) for word in bootstrap.split(",")]
+        gateway = Gateway(ports, certificate)
+        try:
+            through = bootstrap.replace("127.0.0.1", "127.0.0.2")
+            assert main(["watch", "--bootstrap", through, "--command-config", str(config), "--once"]) == code
+        finally:
+            gateway.close()
+    assert said in capsys.readouterr().err
