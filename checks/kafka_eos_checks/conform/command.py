@@ -1,0 +1,431 @@
+"""``kafka-eos conform``: the spec's behaviours as raw requests against any broker.
+
+Scenarios are walks through the graphs of the reference's machines, put together as clients see them, that cover every
+edge a client can tell from the others. What the broker answers is compared with what the machines answer, and after
+each new edge the state is read back: Fetch with both isolations, ListOffsets, DescribeProducers, DescribeTransactions,
+ListTransactions, and OffsetFetch with requireStable.
+"""
+
+import argparse
+import fnmatch
+import ipaddress
+import re
+import socket
+import sys
+import time
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kafka_eos_checks.conform.known import known_differences
+from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE
+from kafka_eos_checks.conform.quotient import Edge, Quotient
+from kafka_eos_checks.conform.result import Report, diagram, story, table, write_json, write_junit
+from kafka_eos_checks.conform.run import LONGEST_SCENARIO, Found, Result, Runner
+from kafka_eos_checks.conform.security import Security, UnusableProperties, read_properties, security_of
+from kafka_eos_checks.conform.territory import PARTITIONS, PREFIX, NotOurs, Territory
+from kafka_eos_checks.conform.visible import Settings
+from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported, Wire, address_of
+from kafka_eos_checks.terminal import answer_console, progress_console
+
+EPILOG = """examples:
+  kafka-eos conform --bootstrap 127.0.0.1:9092
+  kafka-eos conform --bootstrap 127.0.0.1:9092 --transaction-version 1 --only 'transaction: *EndTxn*'
+  kafka-eos conform --bootstrap broker:9093 --command-config client.properties --dry-run
+  kafka-eos conform --bootstrap 127.0.0.1:9092 --repeat transaction-179c44
+
+It makes topics, groups and transactional.ids whose names begin with --prefix and a random word, and deletes topics and
+groups when it is done; transactional.ids cannot be deleted, they expire (transactional.id.expiration.ms). ACLs, for
+names with that prefix: Create, Describe, Read, Write and Delete on Topic, Read, Describe and Delete on Group, Write and
+Describe on TransactionalId; and IdempotentWrite on Cluster for brokers before 3.0.
+
+--command-config reads security.protocol, sasl.mechanism(s) (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512), sasl.username and
+sasl.password or sasl.jaas.config, ssl.ca.location or ssl.truststore.location (PEM), ssl.certificate.location,
+ssl.key.location, ssl.key.password, ssl.endpoint.identification.algorithm.
+
+exit codes: 0 it conforms, 1 something diverges or could not be told, 2 the call or the broker cannot be used
+"""
+CAPS = {
+    "Fetch": 12,
+    "Metadata": 12,
+    "ListOffsets": 7,
+    "OffsetFetch": 9,
+    "OffsetCommit": 9,
+    "JoinGroup": 9,
+    "CreateTopics": 7,
+    "DeleteTopics": 5,
+    "InitProducerId": 5,
+    "AddPartitionsToTxn": 3,
+}
+"""The newest versions that name topics by their names, and that clients may send."""
+_OLD_CLIENT = {"Produce": 11, "EndTxn": 4, "TxnOffsetCommit": 4}
+_NEW_CLIENT = {"Produce": 12, "EndTxn": 5, "TxnOffsetCommit": 5}
+"""KIP-890: the newest versions of a client of transaction version 1, and those with which version 2 begins."""
+FEATURE = "transaction.version"
+_LEGAL_PREFIX = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+
+
+class Unusable(RuntimeError):  # noqa: N818 - what is wrong
+    """The call or the broker cannot be used; the message says why, and what to do."""
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``conform``."""
+    parser = subparsers.add_parser(
+        "conform",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="of a broker")
+    parser.add_argument(
+        "--transaction-version",
+        type=int,
+        choices=(0, 1, 2),
+        help="that clients follow (default: the broker's; 1 against a broker of 2: as librdkafka does)",
+    )
+    parser.add_argument(
+        "--verification",
+        choices=("on", "off"),
+        default="on",
+        help="whether leaders ask coordinators about transactions of version 1, as Kafka does since 3.6 (default on)",
+    )
+    parser.add_argument(
+        "--only", metavar="PATTERN", help="edges whose name or id matches, as a shell does: 'reading: *'"
+    )
+    parser.add_argument("--repeat", metavar="SCENARIO", help="play the shortest scenario of one edge, by id or name")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be made and asked, and send nothing that writes"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="with --dry-run: name every edge, with what the spec allows"
+    )
+    parser.add_argument("--command-config", type=Path, metavar="FILE", help="client properties: TLS and SASL")
+    parser.add_argument("--prefix", default=PREFIX, help=f"of all names that are made (default {PREFIX})")
+    parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="for any answer (default 10)")
+    parser.add_argument("--yes", action="store_true", help="do not ask before writing to what is not loopback")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
+    parser.add_argument("--diagrams", type=Path, metavar="FOLDER", help="write a diagram of each divergence as SVG")
+    parser.set_defaults(run=run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Whom to ask, and how.
+
+    Attributes:
+        bootstrap: ``host:port`` of a broker.
+        transaction_version: that clients follow; None: the broker's.
+        verification: what the broker is expected to do about transactions of version 1.
+        security: TLS and SASL.
+        seconds: for any answer.
+        prefix: of all names.
+        name: in reports, by default the address.
+    """
+
+    bootstrap: str
+    transaction_version: int | None = None
+    verification: bool = True
+    security: Security = field(default=Security())
+    seconds: float = 10.0
+    prefix: str = PREFIX
+    name: str = ""
+
+
+@dataclass(slots=True)
+class Session:
+    """A broker that answers, and the graphs that it is compared with.
+
+    Attributes:
+        target: whom.
+        wire: to the cluster.
+        settings: what the broker is.
+        asked: the transaction version.
+        quotients: the graphs.
+    """
+
+    target: Target
+    wire: Wire
+    settings: Settings
+    asked: int
+    quotients: list[Quotient]
+
+    def edges(self) -> dict[str, Edge]:
+        """All edges, by name."""
+        return {name: edge for quotient in self.quotients for name, edge in quotient.edges.items()}
+
+    def unsupported(self) -> dict[str, str]:
+        """The APIs that the broker does not offer in the versions that are needed, with the reason."""
+        reasons = {}
+        for api in {edge.request.api for edge in self.edges().values()} - {SETTLE}:
+            try:
+                version = self.wire.version(api)
+            except Unsupported as reason:
+                reasons[api] = str(reason)
+                continue
+            needed = _NEW_CLIENT.get(api, 0) if self.settings.client > 1 else 0
+            if version < needed:
+                reasons[api] = f"{api}: version {needed} is needed, the broker offers up to {version}"
+        return reasons
+
+
+def open_session(target: Target) -> Session:
+    """Connect, learn what the broker is, and explore the graphs for it.
+
+    Raises:
+        Unreachable: when nobody answers.
+        Unusable: when it is asked for a version that it does not have.
+    """
+    wire = Wire(address_of(target.bootstrap), target.security, target.seconds, CAPS)
+    wire.connect()
+    level = wire.features.get(FEATURE)
+    asked = target.transaction_version if target.transaction_version is not None else (level or 0)
+    if level is not None and asked > level:
+        wire.close()
+        raise Unusable(f"the broker's {FEATURE} is {level}: --transaction-version {asked} needs another one")
+    client = 2 if asked == 2 else 1
+    wire.caps = CAPS | (_NEW_CLIENT if client > 1 else _OLD_CLIENT)
+    settings = Settings(
+        level=asked if level is None else level,
+        client=client,
+        verification=target.verification,
+        versions=_versions(wire),
+    )
+    quotients = [Quotient(mechanism, settings).explore() for mechanism in MECHANISMS]
+    return Session(target, wire, settings, asked, quotients)
+
+
+def _versions(wire: Wire) -> dict[str, int]:
+    """The version of each request that changes something; of one that the broker does not offer, the newest."""
+    versions = {}
+    for api in ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "Produce", "TxnOffsetCommit"):
+        try:
+            versions[api] = wire.version(api)
+        except Unsupported:
+            versions[api] = wire.caps.get(api, 4)
+    return versions
+
+
+def conform(session: Session, wanted: Container[str], on_progress: Callable[[str, int], None] | None = None) -> Report:
+    """Cover the wanted edges, and take away what was made.
+
+    Raises:
+        Unreachable, NotOurs, NoAnswer: when the broker cannot be used at all.
+    """
+    started = time.monotonic()
+    report = report_of(session)
+    unsupported = session.unsupported()
+    with Territory(session.wire, session.target.prefix, seconds=session.target.seconds) as territory:
+        report.names, report.left = territory.names, territory.left
+        for quotient in session.quotients:
+            runner = Runner(quotient, territory.stage, counts=report.counts)
+            runner.leave_out({n: r for n, e in quotient.edges.items() if (r := unsupported.get(e.request.api, ""))})
+            names = [name for name in quotient.edges if name in wanted]
+            say = partial(on_progress, quotient.mechanism.name) if on_progress is not None else None
+            report.results |= runner.cover(names, say)
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def repeat(session: Session, edge: Edge) -> Result:
+    """Play the shortest scenario of one edge, and take away what was made."""
+    quotient = next(each for each in session.quotients if each.mechanism is edge.mechanism)
+    with Territory(session.wire, session.target.prefix, seconds=session.target.seconds) as territory:
+        return Runner(quotient, territory.stage).shortest(edge)
+
+
+def report_of(session: Session) -> Report:
+    """A report without results."""
+    target = session.target
+    return Report(
+        target=target.name or target.bootstrap,
+        level=session.wire.features.get(FEATURE),
+        asked=session.asked,
+        client=session.settings.client,
+        versions=dict(session.settings.versions),
+        quotients=session.quotients,
+    )
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``conform``."""
+    try:
+        target = _target(arguments)
+        session = open_session(target)
+    except (UnusableProperties, Unusable, Unreachable, ValueError) as error:
+        return _refuse(str(error))
+    try:
+        return _with(session, arguments)
+    except (Unusable, Unreachable, NotOurs, NoAnswer, Unsupported) as error:
+        return _refuse(str(error))
+    finally:
+        session.wire.close()
+
+
+def _refuse(why: str) -> int:
+    print(f"kafka-eos conform: {why}", file=sys.stderr)
+    return 2
+
+
+def _target(arguments: argparse.Namespace) -> Target:
+    if _LEGAL_PREFIX.fullmatch(arguments.prefix) is None:
+        raise ValueError(f"--prefix {arguments.prefix!r}: letters, digits, '.', '_' and '-', at most 100 of them")
+    security = Security()
+    if arguments.command_config is not None:
+        security = security_of(read_properties(arguments.command_config), str(arguments.command_config))
+    return Target(
+        bootstrap=arguments.bootstrap,
+        transaction_version=arguments.transaction_version,
+        verification=arguments.verification == "on",
+        security=security,
+        seconds=arguments.timeout,
+        prefix=arguments.prefix,
+    )
+
+
+def _with(session: Session, arguments: argparse.Namespace) -> int:
+    edges = session.edges()
+    wanted = {name for name, edge in edges.items() if _matches(edge, arguments.only)}
+    if not wanted:
+        raise Unusable(f"no edge matches --only {arguments.only!r}; --dry-run --list names them all")
+    if arguments.dry_run:
+        _dry_run(session, wanted, arguments.list)
+        return 0
+    chosen = None
+    if arguments.repeat:
+        chosen = next((edge for edge in edges.values() if arguments.repeat in {edge.id, edge.name}), None)
+        if chosen is None:
+            raise Unusable(f"no scenario is called {arguments.repeat!r}; --dry-run --list names them all")
+    if not arguments.yes:
+        _may_write(session)
+    if chosen is not None:
+        result = repeat(session, chosen)
+        answer_console.print(whole_story(result, session.settings.client), markup=False, soft_wrap=True)
+        return 0 if result.found is Found.CONFORMS else 1
+    with progress_console.status("") as status:
+        report = conform(session, wanted, lambda name, left: status.update(f"{name}: {left} edges left"))
+    print_report(report)
+    if arguments.json:
+        write_json(arguments.json, [report])
+    if arguments.junit:
+        write_junit(arguments.junit, report)
+    if arguments.diagrams:
+        _write_diagrams(arguments.diagrams, report)
+    return 0 if report.conforms else 1
+
+
+def _matches(edge: Edge, pattern: str | None) -> bool:
+    return pattern is None or fnmatch.fnmatchcase(edge.name, pattern) or fnmatch.fnmatchcase(edge.id, pattern)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address is this machine's own, and nobody else's."""
+    try:
+        found = {each[4][0] for each in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(str(address).partition("%")[0]).is_loopback for address in found)
+
+
+def _may_write(session: Session) -> None:
+    """Ask, unless all brokers are on the loopback interface.
+
+    Raises:
+        Unusable: when the answer is no, or there is nobody to ask.
+    """
+    brokers = session.wire.ask("Metadata", {"Topics": []})["Brokers"]
+    hosts = {session.wire.bootstrap.host, *(each["Host"] for each in brokers)}
+    elsewhere = sorted(host for host in hosts if not is_loopback(host))
+    if not elsewhere:
+        return
+    said = f"{', '.join(elsewhere)}: topics, groups and transactional.ids named {session.target.prefix}-… would be made"
+    if not sys.stdin.isatty():
+        raise Unusable(f"{said}; --yes allows it")
+    if input(f"{said}. Go on? [y/N] ").strip().lower() not in {"y", "yes"}:
+        raise Unusable("nothing was written")
+
+
+def _dry_run(session: Session, wanted: set[str], everything: bool) -> None:
+    """Say what would be made and asked."""
+    scenarios = 0
+    for quotient in session.quotients:
+        mine = [edge for name, edge in quotient.edges.items() if name in wanted]
+        lengths = quotient.plan(wanted, LONGEST_SCENARIO)
+        scenarios += len(lengths)
+        internal = sum(edge.is_internal for edge in mine)
+        answer_console.print(
+            f"{quotient.mechanism.name}: {quotient.mechanism.title}\n"
+            f"  {len(mine) - internal} edges and {internal} internal ones of a graph of {len(quotient.places)} nodes, "
+            f"in {len(lengths)} scenarios of {sum(lengths)} steps together",
+            markup=False,
+        )
+        if quotient.apart:
+            apart = ", ".join(f"{name} from {count}" for name, count in sorted(quotient.apart.items()))
+            answer_console.print(f"  left out, since only faults and time take them: {apart} nodes", markup=False)
+        for edge in mine if everything else ():
+            answer_console.print(
+                f"  {edge.id}  {edge.name}  ->  {' or '.join(edge.answers)}", markup=False, soft_wrap=True
+            )
+    topics = -(-scenarios // PARTITIONS)
+    answer_console.print(
+        f"would make about {topics} topic(s) of {PARTITIONS} partitions, and up to {2 * scenarios} transactional.ids "
+        f"and {scenarios} groups, all named {session.target.prefix}-…",
+        markup=False,
+    )
+    for reason in session.unsupported().values():
+        answer_console.print(f"not supported: {reason}", markup=False)
+
+
+def print_report(report: Report) -> None:
+    """The table, what differs, and the figures."""
+    for result in report.differing():
+        if result.found is not Found.UNSUPPORTED:
+            answer_console.print(story(result, report.client) + "\n", markup=False, soft_wrap=True)
+    for name, results in report.known().items():
+        known = known_differences()[name]
+        answer_console.print(
+            f"KNOWN DIFFERENCE  {name}, {len(results)} edges, first {results[0].edge.id}\n"
+            f"  {known.title}\n  {known.reason}\n  Apache Kafka {known.brokers}; {known.source}\n",
+            markup=False,
+            soft_wrap=True,
+        )
+    for reason in sorted({result.reason for result in report.results.values() if result.found is Found.UNSUPPORTED}):
+        answer_console.print(f"NOT SUPPORTED  {reason}", markup=False, soft_wrap=True)
+    answer_console.print(table(report))
+    counts, busy = report.counts, report.busy()
+    level = "not told" if report.level is None else str(report.level)
+    meanwhile = ", ".join(f"{count} times {what}" for what, count in sorted(busy.items())) or "nothing was asked"
+    answer_console.print(
+        f"\n{report.target}: {report.edges} edges at transaction version {report.asked} (the cluster's: {level}), "
+        f"{counts.scenarios} scenarios, {counts.requests} requests, {counts.observations} states read back, "
+        f"{counts.retries} retries of a busy broker, {report.seconds:.1f} s\n"
+        f"while markers were being written: {meanwhile}",
+        markup=False,
+        soft_wrap=True,
+    )
+    if report.left:
+        answer_console.print(f"left behind: {', '.join(report.left)}", markup=False, soft_wrap=True)
+
+
+def whole_story(result: Result, client: int) -> str:
+    """A result with every message of its scenario."""
+    lines = [story(result, client), ""]
+    for number, each in enumerate(result.scenario, start=1):
+        allowed = f"   (allowed: {' or '.join(each.allowed)})" if each.allowed else ""
+        lines.append(f"{number}. {each.label}: {each.answered}{allowed}")
+        lines += [f"   {each.request}", f"   {each.response}"] if each.request else []
+    return "\n".join(lines)
+
+
+def _write_diagrams(folder: Path, report: Report) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for result in report.differing():
+        if drawn := diagram(result):
+            (folder / f"{result.edge.id}.svg").write_text(drawn, encoding="utf-8")

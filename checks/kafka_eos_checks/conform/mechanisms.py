@@ -1,0 +1,553 @@
+"""The mechanisms: which requests are tried, and when two edges of the graph are the same one to a client.
+
+The graph of :class:`Visible` has no end, so each mechanism looks at it through two projections. ``place`` says which
+states are one node (epochs count only as far as a request can tell them apart); ``seen`` says what of a node a
+request's guards look at. An edge of the quotient is what is seen, the request, and the answers that are allowed.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.spec_mapping import camel_case
+from kafka_eos.transaction_coordinator import DEAD, NOBODY, Identity
+from kafka_eos.transactional_partition import PLAIN, TRANSACTIONAL
+from kafka_eos_checks.conform.visible import (
+    ANOTHER_ID,
+    CURRENT,
+    DATA,
+    ID_ALONE,
+    MEMBER,
+    NONE,
+    OFFSETS,
+    Answer,
+    Partition,
+    Visible,
+)
+
+MAX_SEQUENCE = 2**31 - 1
+SETTLE = "settle"
+"""The one step that no client asks for: the coordinator writes markers and closes the transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request, relative to what the broker knows.
+
+    Attributes:
+        api: its name, or ``settle``.
+        name: of the transactional.id, or of the producer without one.
+        whose: which producer id and epoch it presents.
+        detail: what else it says: commit or abort, which sequence, who commits offsets.
+    """
+
+    api: str
+    name: str = "A"
+    whose: str = CURRENT
+    detail: str = ""
+
+    def label(self, alone: bool) -> str:
+        """In words; ``alone`` where there is but one producer."""
+        words = [self.detail, "" if self.whose == CURRENT else self.whose, "" if alone else self.name]
+        said = ", ".join(word for word in words if word)
+        return f"{self.api}({said})" if said else self.api
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request with the values of one state."""
+
+    request: Request
+    identity: Identity = NOBODY
+    sequence: int = -1
+    count: int = 1
+    offset: int = -1
+    generation: int = -1
+    member: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """Of a batch."""
+        return PLAIN if self.request.detail.startswith("plain") else TRANSACTIONAL
+
+
+Outcome = tuple[Answer, Visible]
+
+
+# --- requests in a state ---------------------------------------------------------------------------------------------
+
+
+def _sequence(leader: Partition, identity: Identity, which: str) -> tuple[int, int] | None:
+    """First sequence and number of records of a batch; None where there is no such."""
+    known = leader.sequences.producers.get(identity.producer_id)
+    cached = known.batches if known is not None and known.epoch == identity.epoch else ()
+    limits = leader.sequences.limits
+    following = limits.next_sequence(limits.last_sequence(cached[-1])) if cached else 0
+    match which:
+        case "next":
+            return following, 1
+        case "next, two records":
+            return following, 2
+        case "gap":
+            return following + 1, 1
+        case "again" if cached:
+            return cached[-1].sequence, cached[-1].count
+        case "the oldest remembered again" if len(cached) == limits.cached_batches:
+            return cached[0].sequence, cached[0].count
+        case "one that is forgotten again" if len(cached) == limits.cached_batches and cached[0].sequence > 0:
+            return cached[0].sequence - 1, 1
+        case "again and one more" if cached:
+            return cached[-1].sequence, cached[-1].count + 1
+        case "the last before the wrap" if known is None:
+            return MAX_SEQUENCE, 1
+    return None
+
+
+def asked(state: Visible, request: Request) -> Asked | None:
+    """A request's values in a state, None where they make no sense there."""
+    if request.api == "JoinGroup":
+        return Asked(request=request) if not state.group.group.members else None
+    if request.api == "InitProducerId" and request.detail:
+        return Asked(request=request) if request.name not in state.plain else None
+    if request.api == "OffsetCommit":
+        member, generation = (MEMBER, state.group.group.generation) if state.group.group.members else (None, -1)
+        offset = state.partitions[OFFSETS].end
+        return Asked(request=request, offset=offset, member=member, generation=generation)
+    identity = state.identity(request.name, request.whose)
+    if identity is None:
+        return None
+    if request.api == "Produce":
+        found = _sequence(state.data, identity, request.detail.removeprefix("plain, ") or "next")
+        return Asked(request=request, identity=identity, sequence=found[0], count=found[1]) if found else None
+    if request.api == "TxnOffsetCommit":
+        member, generation = _committer(state, request.detail)
+        offset = state.partitions[OFFSETS].end
+        return Asked(request=request, identity=identity, offset=offset, member=member, generation=generation)
+    return Asked(request=request, identity=identity)
+
+
+def _committer(state: Visible, which: str) -> tuple[str | None, int]:
+    """Member and generation."""
+    generation = state.group.group.generation
+    return {
+        "": (None, -1),
+        "member": (MEMBER, generation),
+        "member of the generation before": (MEMBER, generation - 1),
+        "member of the next generation": (MEMBER, generation + 1),
+        "somebody else": ("somebody", generation),
+    }[which]
+
+
+def answered(state: Visible, given: Asked) -> list[Outcome]:
+    """What is answered at once: by the machines, and by Kafka where that is a recorded difference."""
+    if given.request.api == "Produce":
+        return state.produce(given.request.name, given.identity, given.sequence, given.count, given.kind)
+    return [_answered(state, given)]
+
+
+def _answered(state: Visible, given: Asked) -> Outcome:
+    request, identity = given.request, given.identity
+    name = request.name
+    match request.api:
+        case "InitProducerId" if request.detail:
+            return state.plain_init(name)
+        case "InitProducerId":
+            return state.init_producer_id(name, identity)
+        case "AddPartitionsToTxn":
+            return state.add_partitions(name, identity, DATA)
+        case "AddOffsetsToTxn":
+            return state.add_partitions(name, identity, OFFSETS)
+        case "EndTxn":
+            return state.end_txn(name, identity, request.detail == "commit")
+        case "OffsetCommit":
+            return state.commit_plainly()
+        case "TxnOffsetCommit":
+            return state.commit_offsets(name, identity, given.member, given.generation)
+        case "JoinGroup":
+            return state.join()
+    raise ValueError(request.api)
+
+
+def outcomes(state: Visible, given: Asked) -> list[Outcome]:
+    """All that the spec allows: while markers are being written the coordinator may be done with them at any time."""
+    if given.request.api == SETTLE:
+        return [(Answer(error=ErrorCode.NONE, rule="TransactionCoordinator!CompleteTransaction"), state.settled())]
+    found = answered(state, given)
+    if not state.is_settled:
+        at_once = {answer for answer, _ in found}
+        found += [outcome for outcome in answered(state.settled(), given) if outcome[0] not in at_once]
+    return found
+
+
+# --- what is seen ----------------------------------------------------------------------------------------------------
+
+
+def _state_name(state: Visible, name: str) -> str:
+    known = state.known(name)
+    return "Unknown" if known.state is DEAD else camel_case(known.state.name.lower(), capital=True)
+
+
+def _relation(leader: Partition, identity: Identity) -> str:
+    """What a leader knows of a producer, compared with its epoch now."""
+    known = leader.producer(identity.producer_id)
+    if known.epoch < 0:
+        return "unknown"
+    compared = "older" if known.epoch < identity.epoch else "newer" if known.epoch > identity.epoch else "same"
+    return f"{compared} epoch, {'open' if known.is_open else 'closed'}"
+
+
+def _cached(leader: Partition, identity: Identity) -> int:
+    known = leader.sequences.producers.get(identity.producer_id)
+    return len(known.batches) if known is not None and known.epoch == identity.epoch else 0
+
+
+def _asked_before(state: Visible, own: Identity) -> str:
+    """Whether the leader has asked about a sequence that is not the next one."""
+    known = state.data.asked_sequences.get(own.producer_id)
+    before = known is not None and known.lowest <= state.data.last_sequence(own.producer_id)
+    return "a sequence before was asked about" if before else ""
+
+
+def _registered(state: Visible, name: str) -> str:
+    return "+".join(sorted(state.known(name).partitions)) or "nothing"
+
+
+def _own(state: Visible, name: str) -> Identity:
+    known = state.known(name)
+    return Identity(producer_id=known.producer_id, epoch=known.epoch)
+
+
+def _place_in_transaction(state: Visible) -> Hashable:
+    known = state.known("A")
+    own = _own(state, "A")
+    return (
+        _state_name(state, "A"),
+        min(known.epoch, 2),
+        _asked_before(state, own) if known.state is not DEAD else "",
+        known.last_epoch >= 0,
+        known.partitions,
+        _relation(state.data, own),
+        _cached(state.data, own) > 0,
+    )
+
+
+def _seen_in_transaction(state: Visible, request: Request, ends: bool) -> str:
+    """What the guards of a request look at; of one that is accepted also what its effect depends on."""
+    name, own = request.name, _own(state, request.name)
+    seen = [_state_name(state, name)]
+    if request.api == "Produce":
+        seen += [_registered(state, name), f"partition: {_relation(state.data, own)}"]
+        seen += ["" if _cached(state.data, own) else "no batch", _asked_before(state, own)]
+    elif request.api == "InitProducerId":
+        seen += ["bumped before" if state.known(name).last_epoch >= 0 else ""]
+    elif request.api != "EndTxn" or ends:
+        seen += [_registered(state, name)]
+    if request.api == "EndTxn" and ends:
+        seen += [f"partition {'open' if state.data.producer(own.producer_id).is_open else 'closed'}"]
+    return ", ".join(part for part in seen if part)
+
+
+def _transaction_requests(state: Visible) -> Iterator[Request]:
+    """Any request whatsoever of a transactional.id."""
+    coordinator = (CURRENT, "epoch - 1", "epoch + 1", ANOTHER_ID)
+    if not state.is_settled:
+        yield Request(SETTLE)
+        yield Request("InitProducerId", whose=NONE)
+        yield Request("InitProducerId", whose=CURRENT)
+        for detail in ("commit", "abort"):
+            for whose in (CURRENT, "epoch - 1", "epoch - 2", ANOTHER_ID):
+                yield Request("EndTxn", whose=whose, detail=detail)
+        return
+    for whose in (NONE, CURRENT, "epoch - 1", "epoch - 2", "epoch + 1", ANOTHER_ID, ID_ALONE):
+        yield Request("InitProducerId", whose=whose)
+    if state.settings.client < 2:
+        yield Request("AddOffsetsToTxn")
+        for whose in coordinator:
+            yield Request("AddPartitionsToTxn", whose=whose)
+    else:
+        yield Request("TxnOffsetCommit")
+    for detail in ("commit", "abort"):
+        for whose in (*coordinator, "epoch - 2"):
+            yield Request("EndTxn", whose=whose, detail=detail)
+    for whose in coordinator:
+        yield Request("Produce", whose=whose, detail="next")
+    for detail in ("again", "gap"):
+        yield Request("Produce", detail=detail)
+    if state.data.producer(state.known("A").producer_id).is_open:
+        yield Request("Produce", detail="plain, next")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mechanism:
+    """A part of exactly-once semantics with a graph of its own.
+
+    Attributes:
+        name: of it.
+        title: in words.
+        kips: that define it.
+        transactional_ids: that take part.
+        requests: those that are tried in a state.
+        place: when two states are one node.
+        seen: what a request sees of a node; one that begins to end a transaction sees more.
+    """
+
+    name: str
+    title: str
+    kips: str
+    transactional_ids: tuple[str, ...]
+    requests: Callable[[Visible], Iterator[Request]]
+    place: Callable[[Visible], Hashable]
+    seen: Callable[[Visible, Request, bool], str]
+
+    @property
+    def alone(self) -> bool:
+        """There is but one producer."""
+        return len(self.transactional_ids) == 1
+
+
+# --- offsets in one transaction --------------------------------------------------------------------------------------
+
+
+def _commit_requests(state: Visible) -> Iterator[Request]:
+    """Offsets in a transaction, by anybody whosoever."""
+    if not state.is_settled:
+        yield Request(SETTLE)
+        return
+    yield Request("InitProducerId", whose=NONE)
+    for whose in (CURRENT, "epoch - 1", "epoch + 1", ANOTHER_ID):
+        if state.settings.client < 2:
+            yield Request("AddOffsetsToTxn", whose=whose)
+        yield Request("TxnOffsetCommit", whose=whose)
+    for detail in ("commit", "abort"):
+        yield Request("EndTxn", detail=detail)
+
+
+def _place_of_commits(state: Visible) -> Hashable:
+    known, offsets = state.known("A"), _relation(state.partitions[OFFSETS], _own(state, "A"))
+    return _state_name(state, "A"), min(known.epoch, 1), known.partitions, offsets, bool(state.group.pending)
+
+
+def _seen_of_commits(state: Visible, request: Request, ends: bool) -> str:
+    seen = [_state_name(state, "A")]
+    if request.api == "TxnOffsetCommit" or ends:
+        pending = ["pending"] if state.group.pending else []
+        seen += [
+            _registered(state, "A"),
+            f"partition: {_relation(state.partitions[OFFSETS], _own(state, 'A'))}",
+            *pending,
+        ]
+    return ", ".join(seen)
+
+
+# --- producers without transactions ----------------------------------------------------------------------------------
+
+WRITER, LATE = "P", "Q"
+NO_TRANSACTIONAL_ID = "no transactional.id"
+
+
+def _plain_identity(state: Visible, name: str) -> Identity | None:
+    return state.identity(name, CURRENT) if name in state.plain else None
+
+
+def _history(state: Visible, name: str) -> str:
+    """What the leader remembers of a producer."""
+    identity = _plain_identity(state, name)
+    if identity is None:
+        return "no producer id"
+    known = state.data.sequences.producers.get(identity.producer_id)
+    if known is None:
+        return "unknown"
+    remembered = len(known.batches)
+    more = "more" if known.batches[0].sequence > 0 else "no more"
+    wraps = state.data.last_sequence(identity.producer_id) == MAX_SEQUENCE
+    return f"{remembered} remembered, {more} forgotten{', at the wrap' if wraps else ''}"
+
+
+def _idempotent_requests(state: Visible) -> Iterator[Request]:
+    """Any batch whatsoever of one producer, then the first batches of another one."""
+    for name in (WRITER, LATE):
+        if name not in state.plain:
+            yield Request("InitProducerId", name, NONE, NO_TRANSACTIONAL_ID)
+            return
+        details = ["next", "gap", "the last before the wrap"]
+        if name == WRITER:
+            details += ["next, two records", "again", "again and one more"]
+            details += ["the oldest remembered again", "one that is forgotten again"]
+        for detail in details:
+            yield Request("Produce", name, CURRENT, f"plain, {detail}")
+        for whose in ("epoch - 1", "epoch + 1"):
+            for detail in ("next", "gap"):
+                yield Request("Produce", name, whose, f"plain, {detail}")
+
+
+def _place_of_batches(state: Visible) -> Hashable:
+    identity = _plain_identity(state, WRITER)
+    epoch = 0 if identity is None else min(identity.epoch, 1)
+    late = _history(state, LATE)
+    return _history(state, WRITER), late if "remembered" not in late else late[-7:], epoch, state.data.end > 0
+
+
+def _seen_of_batches(state: Visible, request: Request, ends: bool) -> str:  # noqa: ARG001 - of the shape that all have
+    if request.api != "Produce":
+        return "any"
+    seen = _history(state, request.name)
+    return seen if state.data.end else f"{seen}, empty partition"
+
+
+# --- readers ---------------------------------------------------------------------------------------------------------
+
+
+def _begun(state: Visible) -> list[str]:
+    """The transactional.ids with something open in the partition, the first one first."""
+    opened = {name: state.data.producer(state.known(name).producer_id).first_offset for name in state.coordinators}
+    return sorted((name for name, offset in opened.items() if offset >= 0), key=lambda name: opened[name])
+
+
+def _last_entries(state: Visible, count: int) -> tuple[str, ...]:
+    owners = {state.known(name).producer_id: name for name in state.coordinators}
+    return tuple(f"{entry.kind} {owners.get(entry.producer_id, '')}".strip() for entry in state.data.entries[-count:])
+
+
+def _reading_requests(state: Visible) -> Iterator[Request]:
+    """Two producers in transactions and one outside write to one partition, as clients do."""
+    if not state.is_settled:
+        yield Request(SETTLE)
+        return
+    for name in sorted(state.coordinators):
+        if state.known(name).state is DEAD:
+            yield Request("InitProducerId", name, NONE)
+            return
+    if WRITER not in state.plain:
+        yield Request("InitProducerId", WRITER, NONE, NO_TRANSACTIONAL_ID)
+        return
+    for name in sorted(state.coordinators):
+        if state.settings.client < 2 and DATA not in state.known(name).partitions:
+            yield Request("AddPartitionsToTxn", name)
+            continue
+        yield Request("Produce", name, detail="next")
+        if state.data.producer(state.known(name).producer_id).epoch < 0:
+            yield Request("Produce", name, detail="gap")
+        if name in _begun(state):
+            yield Request("EndTxn", name, detail="commit")
+            yield Request("EndTxn", name, detail="abort")
+    yield Request("Produce", WRITER, detail="plain, next")
+
+
+def _place_of_readers(state: Visible) -> Hashable:
+    registered = tuple((state.known(name).state is DEAD, DATA in state.known(name).partitions) for name in ("A", "B"))
+    return registered, WRITER in state.plain, tuple(_begun(state)), _last_entries(state, 2), state.is_settled
+
+
+def _seen_by_readers(state: Visible, request: Request, ends: bool) -> str:  # noqa: ARG001 - of the shape that all have
+    if request.api not in {"Produce", SETTLE}:
+        return f"open: {', '.join(_begun(state)) or 'nothing'}"
+    last = "".join(_last_entries(state, 1)) or "nothing"
+    decided = " ".join(sorted(_state_name(state, name) for name in ("A", "B") if "Prepare" in _state_name(state, name)))
+    return f"open: {', '.join(_begun(state)) or 'nothing'}{', ' if decided else ''}{decided}, last entry: {last}"
+
+
+# --- offsets of groups -----------------------------------------------------------------------------------------------
+
+
+def _offset_requests(state: Visible) -> Iterator[Request]:
+    """Two producers write offsets of one group, with and without a member."""
+    if not state.is_settled:
+        yield Request(SETTLE)
+        return
+    for name in sorted(state.coordinators):
+        if state.known(name).state is DEAD:
+            yield Request("InitProducerId", name, NONE)
+            return
+    yield Request("JoinGroup", name="", whose=NONE)
+    yield Request("OffsetCommit", name="", whose=NONE)
+    for name in sorted(state.coordinators):
+        if state.settings.client < 2 and OFFSETS not in state.known(name).partitions:
+            yield Request("AddOffsetsToTxn", name)
+            continue
+        yield Request("TxnOffsetCommit", name)
+        if state.group.group.members and name == "A":
+            for detail in (
+                "member",
+                "member of the generation before",
+                "member of the next generation",
+                "somebody else",
+            ):
+                yield Request("TxnOffsetCommit", name, detail=detail)
+        if OFFSETS in state.known(name).partitions:
+            yield Request("EndTxn", name, detail="commit")
+            yield Request("EndTxn", name, detail="abort")
+
+
+def _order_of_offsets(state: Visible) -> str:
+    """The offsets that are pending and the one that counts, in the order in which they were written."""
+    owners = {str(state.known(name).producer_id): name for name in state.coordinators}
+    places = {owners[producer]: offsets[DATA] for producer, offsets in state.group.pending.items()}
+    if state.group.committed[DATA] >= 0:
+        places["committed"] = state.group.committed[DATA]
+    return ", ".join(sorted(places, key=lambda name: places[name])) or "nothing"
+
+
+def _place_of_offsets(state: Visible) -> Hashable:
+    registered = tuple((_state_name(state, name), OFFSETS in state.known(name).partitions) for name in ("A", "B"))
+    return registered, bool(state.group.group.members), _order_of_offsets(state)
+
+
+def _seen_of_offsets(state: Visible, request: Request, ends: bool) -> str:  # noqa: ARG001 - of the shape that all have
+    members = "a member" if state.group.group.members else "no member"
+    if request.api in {"AddOffsetsToTxn", "InitProducerId"}:
+        return "any"
+    if request.detail and request.api == "TxnOffsetCommit":
+        return members
+    decided = [_state_name(state, name) for name in ("A", "B") if "Prepare" in _state_name(state, name)]
+    written = f"written: {_order_of_offsets(state)}"
+    return ", ".join([written, *decided] if request.api in {"EndTxn", SETTLE} else [written, members])
+
+
+TRANSACTIONS = Mechanism(
+    name="transaction",
+    title="one transactional.id: any request in any state",
+    kips="KIP-98, KIP-360, KIP-588, KIP-890",
+    transactional_ids=("A",),
+    requests=_transaction_requests,
+    place=_place_in_transaction,
+    seen=_seen_in_transaction,
+)
+
+IDEMPOTENCE = Mechanism(
+    name="idempotence",
+    title="producers without transactions: duplicates, gaps, epochs",
+    kips="KIP-98, KIP-360",
+    transactional_ids=(),
+    requests=_idempotent_requests,
+    place=_place_of_batches,
+    seen=_seen_of_batches,
+)
+COMMITS = Mechanism(
+    name="commit",
+    title="offsets in a transaction: any request in any state",
+    kips="KIP-98, KIP-588, KIP-890",
+    transactional_ids=("A",),
+    requests=_commit_requests,
+    place=_place_of_commits,
+    seen=_seen_of_commits,
+)
+READING = Mechanism(
+    name="reading",
+    title="two transactions in one partition: last stable offset, aborted transactions, what readers are given",
+    kips="KIP-98",
+    transactional_ids=("A", "B"),
+    requests=_reading_requests,
+    place=_place_of_readers,
+    seen=_seen_by_readers,
+)
+GROUP_OFFSETS = Mechanism(
+    name="offsets",
+    title="offsets of a group in transactions: pending, decided, fenced by generation",
+    kips="KIP-98, KIP-447",
+    transactional_ids=("A", "B"),
+    requests=_offset_requests,
+    place=_place_of_offsets,
+    seen=_seen_of_offsets,
+)
+
+MECHANISMS = (IDEMPOTENCE, TRANSACTIONS, COMMITS, READING, GROUP_OFFSETS)

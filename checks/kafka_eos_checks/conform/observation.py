@@ -1,0 +1,83 @@
+"""What of a broker's state a client can read back, in the machines' terms.
+
+A field is a line of text, the same for both sides: :func:`expected` takes it from the machines, ``stage`` from the
+broker's answers to DescribeTransactions, ListTransactions, Fetch, ListOffsets, DescribeProducers and OffsetFetch.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.spec_mapping import camel_case
+from kafka_eos.transaction_coordinator import DEAD
+from kafka_eos.transactional_partition import NO_PRODUCER, LogEntry
+from kafka_eos_checks.conform.visible import DATA, Visible
+
+LOG, WATERMARK, STABLE, LATEST_COMMITTED = "log", "high watermark", "last stable offset", "latest committed offset"
+COMMITTED, PRODUCERS, OFFSET = "given to read_committed", "producers at the leader", "offset of the group"
+NOTHING = "nothing"
+Observation = Mapping[str, str]
+
+
+def coordinator_field(name: str) -> str:
+    """What DescribeTransactions says of a transactional.id."""
+    return f"coordinator of {name}"
+
+
+def listed_field(name: str) -> str:
+    """What ListTransactions says of it."""
+    return f"listed state of {name}"
+
+
+def producer_line(producer: object, epoch: int, last_sequence: int, first_offset: int) -> str:
+    """A producer at its leader."""
+    opened = f"open since {first_offset}" if first_offset >= 0 else "nothing open"
+    return f"producer {producer} epoch {epoch} last sequence {last_sequence} {opened}"
+
+
+def entry_line(offset: int, kind: str, producer: object, epoch: int, sequence: int) -> str:
+    """A batch or marker in the log."""
+    number = f" sequence {sequence}" if sequence >= 0 else ""
+    return f"{offset} {kind} of producer {producer} epoch {epoch}{number}"
+
+
+def coordinator_line(state: str, producer: object, epoch: int, partitions: Iterable[str]) -> str:
+    """A transactional.id at its coordinator."""
+    return f"{state}, producer {producer} epoch {epoch}, {'+'.join(sorted(partitions)) or NOTHING} in it"
+
+
+def joined(lines: Iterable[str]) -> str:
+    """Several lines as one."""
+    return "; ".join(lines) or NOTHING
+
+
+def _entry(entry: LogEntry, sequences: Mapping[int, int]) -> str:
+    return entry_line(entry.offset, entry.kind, entry.producer_id, entry.epoch, sequences.get(entry.offset, -1))
+
+
+def expected(state: Visible) -> dict[str, str]:
+    """What the machines say."""
+    leader = state.data
+    fields: dict[str, str] = {}
+    for name, machine in sorted(state.coordinators.items()):
+        known = machine.metadata
+        if known.state is DEAD:
+            fields[coordinator_field(name)] = fields[listed_field(name)] = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND.name
+            continue
+        said = camel_case(known.state.name.lower(), capital=True)
+        fields[coordinator_field(name)] = coordinator_line(said, known.producer_id, known.epoch, known.partitions)
+        fields[listed_field(name)] = said
+    sequences = {batch.offset: batch.sequence for batch in leader.sequences.entries}
+    fields[LOG] = joined(_entry(entry, sequences) for entry in leader.entries)
+    fields[WATERMARK] = str(leader.end)
+    fields[STABLE] = fields[LATEST_COMMITTED] = str(leader.last_stable_offset)
+    fields[COMMITTED] = joined(str(entry.offset) for entry in leader.read_committed())
+    fields[PRODUCERS] = joined(
+        sorted(
+            producer_line(producer_id, known.epoch, leader.last_sequence(producer_id), known.first_offset)
+            for producer_id, known in leader.transactions.log.producers.items()
+            if known != NO_PRODUCER
+        )
+    )
+    error = state.group.offset_fetch_error(DATA)
+    fields[OFFSET] = error.name if error is not ErrorCode.NONE else str(state.group.committed[DATA])
+    return fields

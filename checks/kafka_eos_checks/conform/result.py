@@ -1,0 +1,331 @@
+"""What a run found: a table by mechanism and request, each divergence with its scenario, JSON, JUnit, diagrams."""
+
+import inspect
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from rich.table import Table
+
+from kafka_eos.group_coordinator import GroupCoordinator
+from kafka_eos.partition_log import PartitionLog
+from kafka_eos.producer_state import Log
+from kafka_eos.spec_mapping import snake_case
+from kafka_eos.transaction_coordinator import Rules, TransactionCoordinator
+from kafka_eos.transactional_partition import TransactionalPartition
+from kafka_eos.transactions import Transactions
+from kafka_eos_checks.conform.known import known_differences
+from kafka_eos_checks.conform.mechanisms import SETTLE
+from kafka_eos_checks.conform.quotient import Edge, Quotient
+from kafka_eos_checks.conform.run import Counts, Exchange, Found, Result
+from kafka_eos_checks.sequence_diagram import Kind, Lifeline, Role, Violation, sequence_diagram
+from kafka_eos_checks.sequence_diagram import Step as Drawn
+
+KIPS = {
+    "InitProducerId": ("KIP-98, KIP-360", "KIP-98, KIP-360"),
+    "AddPartitionsToTxn": ("KIP-98, KIP-588", "KIP-98, KIP-588"),
+    "AddOffsetsToTxn": ("KIP-98, KIP-588", "KIP-98, KIP-588"),
+    "EndTxn": ("KIP-98, KIP-588", "KIP-890 part 2"),
+    "Produce": ("KIP-98, KIP-890 part 1", "KIP-890 part 2"),
+    "TxnOffsetCommit": ("KIP-98, KIP-447, KIP-890 part 1", "KIP-447, KIP-890 part 2"),
+    "OffsetCommit": ("KIP-98", "KIP-98"),
+    "JoinGroup": ("KIP-394", "KIP-394"),
+    SETTLE: ("KIP-98", "KIP-890 part 2, KIP-1228"),
+}
+"""Where a request's behaviour is defined, in transactions of version 1 and of version 2."""
+_ABOUT = {SETTLE: "markers and completion"}
+_OWN_KIPS = {"idempotence": "KIP-98, KIP-360"}
+_RULES: dict[str, tuple[type, ...]] = {
+    "TransactionCoordinator": (Rules, TransactionCoordinator),
+    "ProducerState": (Log,),
+    "PartitionLog": (PartitionLog,),
+    "TransactionalPartition": (TransactionalPartition,),
+    "Transactions": (Transactions,),
+    "GroupCoordinator": (GroupCoordinator,),
+}
+_CONFORMING = {Found.CONFORMS, Found.KNOWN}
+
+
+def about(edge: Edge) -> str:
+    """What a row of the table is about."""
+    return _ABOUT.get(edge.request.api, edge.request.api)
+
+
+def kips_of(edge: Edge, client: int) -> str:
+    """The KIPs that define an edge."""
+    return _OWN_KIPS.get(edge.mechanism.name) or KIPS[edge.request.api][client - 1]
+
+
+def explained(rule: str) -> str:
+    """A rule of the spec with what it says: ``TransactionCoordinator!AddError: Why the coordinator …``."""
+    module, _, operator = rule.partition("!")
+    name = snake_case(operator)
+    found = next((getattr(each, name) for each in _RULES.get(module, ()) if hasattr(each, name)), None)
+    said = inspect.getdoc(found) if found is not None else None
+    return f"{rule}: {said.split(chr(10) * 2)[0]}".replace("\n", " ") if said else rule
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """A run against one broker.
+
+    Attributes:
+        target: whom it was about.
+        level: transaction.version of the cluster, None if the broker does not say.
+        asked: the transaction version that was asked for.
+        client: the transaction version of the requests.
+        versions: of the requests, by API.
+        quotients: the graphs.
+        results: by the name of the edge.
+        counts: scenarios, requests, retries, observations.
+        seconds: wall time.
+        names: what all names began with.
+        left: what could not be taken away.
+    """
+
+    target: str
+    level: int | None
+    asked: int
+    client: int
+    versions: dict[str, int]
+    quotients: list[Quotient]
+    results: dict[str, Result] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
+    seconds: float = 0.0
+    names: str = ""
+    left: list[str] = field(default_factory=list)
+
+    @property
+    def found(self) -> Counter[Found]:
+        """How many edges became what, internal ones included."""
+        return Counter(result.found for result in self.results.values())
+
+    @property
+    def conforms(self) -> bool:
+        """Nothing diverges, and nothing could not be told."""
+        return not any(self.found[each] for each in (Found.DIVERGES, Found.UNKNOWN))
+
+    @property
+    def edges(self) -> int:
+        """How many edges a client asks for."""
+        return sum(not result.edge.is_internal for result in self.results.values())
+
+    def rows(self) -> Iterator[tuple[str, str, str, Counter[Found]]]:
+        """Mechanism, request, KIPs, and how many edges became what."""
+        grouped: dict[tuple[str, str, str], Counter[Found]] = {}
+        for result in self.results.values():
+            edge = result.edge
+            key = edge.mechanism.name, about(edge), kips_of(edge, self.client)
+            grouped.setdefault(key, Counter())[result.found] += 1
+        for (mechanism, request, kips), counted in grouped.items():
+            yield mechanism, request, kips, counted
+
+    def differing(self) -> list[Result]:
+        """What does not conform, divergences first, the shortest scenario first."""
+        order = list(Found)
+        bad = [result for result in self.results.values() if result.found not in _CONFORMING]
+        shown = {Found.DIVERGES: 0, Found.UNKNOWN: 1}
+        return sorted(bad, key=lambda r: (shown.get(r.found, 2), order.index(r.found), len(r.scenario)))
+
+    def busy(self) -> Counter[str]:
+        """What was answered where the spec allows several answers, since markers were being written."""
+        return Counter(
+            "CONCURRENT_TRANSACTIONS" if answer.startswith("CONCURRENT") else "the final answer"
+            for result in self.results.values()
+            for answer in result.answers
+        )
+
+    def known(self) -> dict[str, list[Result]]:
+        """The edges of each recorded difference."""
+        shown: dict[str, list[Result]] = {}
+        for result in self.results.values():
+            if result.known:
+                shown.setdefault(result.known, []).append(result)
+        return shown
+
+
+# --- the terminal ----------------------------------------------------------------------------------------------------
+
+
+def table(report: Report) -> Table:
+    """One line for each mechanism and request."""
+    drawn = Table(box=None, pad_edge=False)
+    for column in ("mechanism", "request", "defined by"):
+        drawn.add_column(column)
+    for found in Found:
+        drawn.add_column(found.value, justify="right")
+    before = ""
+    for mechanism, request, kips, counted in report.rows():
+        numbers = [str(counted[found] or "·") for found in Found]
+        drawn.add_row(mechanism if mechanism != before else "", request, kips, *numbers)
+        before = mechanism
+    return drawn
+
+
+def story(result: Result, client: int) -> str:
+    """A result that does not conform, as text: what was asked and answered, what is allowed and why."""
+    lines = [f"{result.found.upper()}  {result.edge.id}  {result.edge.name}"]
+    if result.reason:
+        lines.append(f"  {result.reason}")
+    for difference in result.differences:
+        lines += [
+            f"  {difference.what}",
+            f"    the spec: {difference.allowed}",
+            f"    the broker: {difference.observed}",
+        ]
+    last = result.scenario[-1] if result.scenario else None
+    if last is not None and result.found is Found.DIVERGES:
+        lines += [f"  why: {explained(rule)}" for rule in last.rules]
+        lines.append(f"  defined by: {kips_of(result.edge, client)}")
+        if last.request:
+            lines += [f"  request: {last.request}", f"  response: {last.response}"]
+    lines += [f"  {number}. {_line(each)}" for number, each in enumerate(result.scenario, start=1)]
+    return "\n".join(lines)
+
+
+def _line(exchange: Exchange) -> str:
+    return f"{exchange.label}: {exchange.answered}" if exchange.answered else exchange.label
+
+
+# --- diagrams --------------------------------------------------------------------------------------------------------
+
+
+def diagram(result: Result) -> str:
+    """A scenario as a sequence diagram; "" for none."""
+    if not result.scenario:
+        return ""
+    clients = {each.name: f"client {each.name}".strip() for each in result.scenario if each.api}
+    lifelines = [Lifeline(name, Role.CLIENT) for name in dict.fromkeys(clients.values())]
+    coordinator, group, leader = "transaction coordinator", "group coordinator", "partition leader"
+    lifelines += [Lifeline(coordinator, Role.COORDINATOR)]
+    lifelines += [Lifeline(group, Role.COORDINATOR)] if any(_target(e) == group for e in result.scenario) else []
+    lifelines += [Lifeline(leader, Role.PARTITION)]
+    steps: list[Drawn] = []
+    for exchange in result.scenario:
+        if not exchange.api:
+            steps.append(Drawn(coordinator, leader, exchange.label))
+            continue
+        client, target = clients[exchange.name], _target(exchange)
+        steps.append(Drawn(client, target, exchange.label))
+        kind = Kind.REPLY if exchange.answered.startswith("NONE") else Kind.REFUSED
+        steps.append(Drawn(target, client, exchange.answered, kind))
+    violation = None
+    if result.differences:
+        text = "; ".join(f"{d.what}: {d.observed}, where the spec says {d.allowed}" for d in result.differences)
+        violation = Violation(len(steps) - 1, text)
+    return sequence_diagram(lifelines, steps, violation)
+
+
+def _target(exchange: Exchange) -> str:
+    if exchange.api == "Produce":
+        return "partition leader"
+    if exchange.api in {"TxnOffsetCommit", "OffsetCommit", "JoinGroup"}:
+        return "group coordinator"
+    return "transaction coordinator"
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """The whole report."""
+    return {
+        "target": report.target,
+        "transaction_version": report.level,
+        "asked": report.asked,
+        "versions": report.versions,
+        "seconds": round(report.seconds, 2),
+        "scenarios": report.counts.scenarios,
+        "requests": report.counts.requests,
+        "retries": report.counts.retries,
+        "observations": report.counts.observations,
+        "edges": report.edges,
+        "found": {found.value: report.found[found] for found in Found},
+        "answers_while_markers_are_written": dict(report.busy()),
+        "graphs": [
+            {
+                "mechanism": each.mechanism.name,
+                "title": each.mechanism.title,
+                "nodes": len(each.places),
+                "edges": sum(not edge.is_internal for edge in each.edges.values()),
+                "internal_edges": sum(edge.is_internal for edge in each.edges.values()),
+                "faults_and_timeouts_apart": dict(each.apart),
+            }
+            for each in report.quotients
+        ],
+        "left_behind": report.left,
+        "results": [_result_json(result, report.client) for result in report.results.values()],
+    }
+
+
+def _result_json(result: Result, client: int) -> dict[str, Any]:
+    edge = result.edge
+    row: dict[str, Any] = {
+        "id": edge.id,
+        "name": edge.name,
+        "mechanism": edge.mechanism.name,
+        "request": about(edge),
+        "kips": kips_of(edge, client),
+        "allowed": list(edge.answers),
+        "found": result.found.value,
+    }
+    if result.known:
+        row["known_difference"] = result.known
+    if result.reason:
+        row["reason"] = result.reason
+    if result.differences:
+        row["differences"] = [
+            {"what": d.what, "allowed": d.allowed, "observed": d.observed} for d in result.differences
+        ]
+    if result.scenario:
+        row["scenario"] = [
+            {
+                "label": e.label,
+                "answered": e.answered,
+                "allowed": list(e.allowed),
+                "request": e.request,
+                "response": e.response,
+            }
+            for e in result.scenario
+        ]
+        row["rules"] = list(result.scenario[-1].rules)
+    return row
+
+
+def write_json(path: Path, reports: Sequence[Report]) -> None:
+    """Write reports as one JSON document."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([to_json(report) for report in reports], indent=1) + "\n", encoding="utf-8")
+
+
+def write_junit(path: Path, report: Report) -> None:
+    """Write a report as JUnit XML: a suite for each mechanism, a case for each edge."""
+    root = ElementTree.Element("testsuites", name=f"kafka-eos conform {report.target}")
+    for quotient in report.quotients:
+        name = quotient.mechanism.name
+        mine = [result for result in report.results.values() if result.edge.mechanism.name == name]
+        counted = Counter(result.found for result in mine)
+        suite = ElementTree.SubElement(
+            root,
+            "testsuite",
+            name=name,
+            tests=str(len(mine)),
+            failures=str(counted[Found.DIVERGES]),
+            errors=str(counted[Found.UNKNOWN]),
+            skipped=str(counted[Found.UNSUPPORTED]),
+        )
+        for result in mine:
+            case = ElementTree.SubElement(suite, "testcase", classname=name, name=result.edge.name)
+            kind = {Found.DIVERGES: "failure", Found.UNKNOWN: "error", Found.UNSUPPORTED: "skipped"}.get(result.found)
+            if kind is not None:
+                said = "; ".join(f"{d.what}: {d.observed}" for d in result.differences) or result.reason
+                ElementTree.SubElement(case, kind, message=said).text = story(result, report.client)
+            elif result.known:
+                known = known_differences()[result.known]
+                ElementTree.SubElement(case, "system-out").text = f"{known.title} {known.reason} ({known.source})"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)

@@ -1,0 +1,392 @@
+"""Scenarios on a broker: walks through the graph, each answer compared with the spec's, each state read back."""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos_checks.conform import observation
+from kafka_eos_checks.conform.mechanisms import Asked, Request, asked
+from kafka_eos_checks.conform.quotient import Edge, Quotient, Step, step_of
+from kafka_eos_checks.conform.stage import Reply, Stage, error_name
+from kafka_eos_checks.conform.visible import Answer, Visible
+from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported, wait
+
+LONGEST_SCENARIO = 60
+"""Requests; a log that is read back again and again has to stay short."""
+
+BUSY = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS}
+"""Codes that say "not yet": for as long as a broker needs for what it does by itself, they are asked again."""
+
+
+class Found(StrEnum):
+    """What became of an edge."""
+
+    CONFORMS = "conforms"
+    KNOWN = "known difference"
+    DIVERGES = "diverges"
+    UNSUPPORTED = "not supported"
+    UNKNOWN = "could not tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A step of a scenario: what was asked and answered, and what the spec allows."""
+
+    label: str
+    api: str
+    name: str
+    allowed: tuple[str, ...] = ()
+    answered: str = ""
+    request: str = ""
+    response: str = ""
+    rules: tuple[str, ...] = ()
+
+    @property
+    def at_coordinator(self) -> bool:
+        """It goes to the coordinator of a transactional.id."""
+        return self.api not in {"Produce", "TxnOffsetCommit", "JoinGroup"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Something that the spec does not allow.
+
+    Attributes:
+        what: the answer, or the field that was read back.
+        allowed: by the spec.
+        observed: at the broker.
+    """
+
+    what: str
+    allowed: str
+    observed: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """An edge, and what became of it.
+
+    Attributes:
+        edge: the edge.
+        found: what became of it.
+        differences: those that were seen, if it diverges.
+        reason: why it is not supported, or could not be told.
+        scenario: what was played, if it does not conform.
+        answers: the codes that were given to requests that may be answered in several ways.
+        known: the id of the recorded difference that it shows.
+    """
+
+    edge: Edge
+    found: Found
+    differences: tuple[Difference, ...] = ()
+    reason: str = ""
+    scenario: tuple[Exchange, ...] = ()
+    answers: tuple[str, ...] = ()
+    known: str = ""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Of a run.
+
+    Attributes:
+        scenarios: how many were played.
+        requests: of the machines.
+        retries: of those that were asked again because the broker was busy.
+        observations: how often the state was read back.
+    """
+
+    scenarios: int = 0
+    requests: int = 0
+    retries: int = 0
+    observations: int = 0
+
+
+class Diverged(Exception):  # noqa: N818 - what happened
+    """The broker did what the spec does not allow."""
+
+    def __init__(self, differences: Sequence[Difference], *, answer: bool) -> None:
+        super().__init__("; ".join(each.what for each in differences))
+        self.differences = tuple(differences)
+        self.answer = answer
+
+
+@dataclass(slots=True)
+class Play:
+    """One scenario while it is played.
+
+    Attributes:
+        quotient: the graph.
+        stage: the broker's side.
+        state: the machines' side.
+        patience: seconds that a busy broker is given.
+        counts: of the run.
+        tolerated: fields in which the two sides differ already.
+        transcript: what has happened.
+        known: the id of the recorded difference that the last answer belongs to.
+    """
+
+    quotient: Quotient
+    stage: Stage
+    state: Visible
+    patience: float
+    counts: Counts
+    tolerated: set[str] = field(default_factory=set)
+    transcript: list[Exchange] = field(default_factory=list)
+    known: str = ""
+
+    def step(self, request: Request) -> Step:
+        """A request as the next step."""
+        given = asked(self.state, request)
+        assert given is not None, f"{request} makes no sense here"
+        return step_of(self.quotient.mechanism, self.state, given)
+
+    def step_after(self, step: Step, request: Request) -> Step | None:
+        """A request as the step after another one, made ready before that is taken, so that no time is lost then."""
+        after = step.outcomes[0][1]
+        given = asked(after, request)
+        return step_of(self.quotient.mechanism, after, given) if given is not None else None
+
+    def take(self, step: Step, *, read_back: bool) -> None:
+        """Play a step: ask, compare, and read the state back.
+
+        Raises:
+            Diverged: for what the spec does not allow.
+            NoAnswer, Unsupported: when it could not be asked.
+        """
+        if step.is_settle:
+            [(_, after)] = step.outcomes
+            self.stage.settle(sorted(after.coordinators), after.data.end)
+            self.transcript.append(Exchange(label="markers are written, the transaction is closed", api="", name="A"))
+        else:
+            after = self._asked(step)
+        self.state = after
+        if read_back and after.is_settled:
+            self._compare_state()
+
+    def _asked(self, step: Step) -> Visible:
+        given, answers = step.asked, [answer for answer, _ in step.outcomes]
+        self.known = ""
+        identity = next((answer.identity for answer in answers if answer.error is ErrorCode.NONE), None)
+        deadline, attempt = time.monotonic() + self.patience, 0
+        self.counts.requests += 1
+        while True:
+            reply = self.stage.ask(given, identity)
+            outcome = next((each for each in step.outcomes if agrees(reply, each[0])), None)
+            if outcome is not None or reply.error not in BUSY or time.monotonic() > deadline:
+                break
+            self.counts.retries += 1
+            wait(attempt)
+            attempt += 1
+        self.transcript.append(self._exchange(given, answers, reply))
+        if outcome is None:
+            allowed = " or ".join(shown_answer(answer) for answer in answers if not answer.known)
+            raise Diverged([Difference(what="answer", allowed=allowed, observed=shown_reply(reply))], answer=True)
+        self.known = outcome[0].known
+        return outcome[1]
+
+    def _exchange(self, given: Asked, answers: Sequence[Answer], reply: Reply) -> Exchange:
+        return Exchange(
+            label=given.request.label(self.quotient.mechanism.alone),
+            api=given.request.api,
+            name=given.request.name,
+            allowed=tuple(shown_answer(answer) for answer in answers if not answer.known),
+            answered=shown_reply(reply),
+            request=reply.request,
+            response=reply.response,
+            rules=tuple(dict.fromkeys(answer.rule for answer in answers)),
+        )
+
+    def _compare_state(self) -> None:
+        self.counts.observations += 1
+        allowed = observation.expected(self.state)
+        found, _ = self.stage.observe(self.state)
+        differences = [
+            Difference(what=name, allowed=allowed[name], observed=said)
+            for name, said in found.items()
+            if said != allowed[name] and name not in self.tolerated
+        ]
+        if differences:
+            self.tolerated.update(each.what for each in differences)
+            raise Diverged(differences, answer=False)
+
+
+def agrees(reply: Reply, answer: Answer) -> bool:
+    """The broker's answer is the spec's."""
+    if reply.error != answer.error:
+        return False
+    if answer.error is not ErrorCode.NONE:
+        return True
+    return answer.identity in {None, reply.identity} and answer.offset in {None, reply.offset}
+
+
+def _shown(error: str, identity: object, offset: object) -> str:
+    more = [] if identity is None else [str(identity)]
+    more += [] if offset is None else [f"offset {offset}"]
+    return f"{error} ({', '.join(more)})" if more else error
+
+
+def shown_answer(answer: Answer) -> str:
+    """An answer of the machines in words."""
+    if answer.error is not ErrorCode.NONE:
+        return answer.error.name
+    given = None
+    if answer.identity is not None:
+        given = f"producer {answer.identity.producer_id} epoch {answer.identity.epoch}"
+    return _shown(answer.error.name, given, answer.offset)
+
+
+def shown_reply(reply: Reply) -> str:
+    """An answer of the broker in words."""
+    given = None
+    if reply.identity is not None:
+        given = f"producer {reply.identity.producer_id} epoch {reply.identity.epoch}"
+    return _shown(error_name(reply.error), given, reply.offset)
+
+
+@dataclass(slots=True)
+class Runner:
+    """Covers the edges of one mechanism.
+
+    Attributes:
+        quotient: its graph.
+        new_stage: makes a place for a scenario.
+        patience: seconds that a busy broker is given.
+        counts: of the run.
+        results: by edge.
+    """
+
+    quotient: Quotient
+    new_stage: Callable[[], Stage]
+    patience: float = 2.0
+    counts: Counts = field(default_factory=Counts)
+    results: dict[str, Result] = field(default_factory=dict)
+    _blocked: set[str] = field(default_factory=set)
+    _suspect: set[str] = field(default_factory=set)
+    _left_out: dict[str, str] = field(default_factory=dict)
+
+    def cover(self, wanted: Collection[str], on_progress: Callable[[int], None] | None = None) -> dict[str, Result]:
+        """Play scenarios until every wanted edge has a result."""
+        todo = dict.fromkeys(name for name in self.quotient.edges if name in wanted)
+        while path := self._way(self.quotient.initial(), todo):
+            self._play(path, todo)
+            if on_progress is not None:
+                on_progress(len(todo))
+        for name in todo:
+            self.results[name] = self._out_of_reach(self.quotient.edges[name])
+        return self.results
+
+    def leave_out(self, reasons: Mapping[str, str]) -> None:
+        """Edges that the broker does not support, with the reason."""
+        self._left_out = dict(reasons)
+        self._blocked.update(reasons)
+
+    def _out_of_reach(self, edge: Edge) -> Result:
+        """An edge to which no way is left."""
+        if reason := self._left_out.get(edge.name, ""):
+            return Result(edge=edge, found=Found.UNSUPPORTED, reason=reason)
+        diverging = self._blocked - self._left_out.keys()
+        if self.quotient.way_to(self.quotient.initial(), {edge.name}, diverging):
+            reason = f"every way to it needs what is not supported: {next(iter(self._left_out.values()))}"
+            return Result(edge=edge, found=Found.UNSUPPORTED, reason=reason)
+        return Result(edge=edge, found=Found.UNKNOWN, reason="every way to it leads through what diverges")
+
+    def shortest(self, edge: Edge) -> Result:
+        """Play the shortest scenario of one edge."""
+        play = self._begin()
+        try:
+            for place, request in enumerate(edge.path):
+                step, last = play.step(request), place == len(edge.path) - 1
+                error = self._take(play, step, read_back=last)
+                if error is not None and last:
+                    return self._result(edge, play, error)
+                if error is not None:
+                    reason = f"on the way to it, {request.label(self.quotient.mechanism.alone)}: {error}"
+                    return Result(edge=edge, found=Found.UNKNOWN, reason=reason, scenario=tuple(play.transcript))
+        finally:
+            self._end(play)
+        return Result(edge=edge, found=Found.CONFORMS, scenario=tuple(play.transcript))
+
+    # --- one scenario ------------------------------------------------------------------------------------------------
+
+    def _way(self, state: Visible, todo: Collection[str]) -> list[Request]:
+        """To the nearest edge without result; through what left another state behind only if there is no other way."""
+        way = self.quotient.way_to(state, todo, self._blocked | self._suspect)
+        return way or self.quotient.way_to(state, todo, self._blocked)
+
+    def _begin(self) -> Play:
+        self.counts.scenarios += 1
+        return Play(self.quotient, self.new_stage(), self.quotient.initial(), self.patience, self.counts)
+
+    @staticmethod
+    def _end(play: Play) -> None:
+        play.stage.leave(sorted(play.state.coordinators))
+
+    @staticmethod
+    def _take(play: Play, step: Step, *, read_back: bool) -> Exception | None:
+        try:
+            play.take(step, read_back=read_back)
+        except (Diverged, NoAnswer, Unsupported, Unreachable) as error:
+            return error
+        return None
+
+    def _play(self, path: list[Request], todo: dict[str, None]) -> None:
+        """Walk from edge to edge until one does not conform, or the scenario is long enough."""
+        play, taken = self._begin(), 0
+        try:
+            while path and taken < LONGEST_SCENARIO:
+                ahead: Step | None = None
+                for place, request in enumerate(path):
+                    step = ahead if ahead is not None and ahead.state is play.state else play.step(request)
+                    ahead = play.step_after(step, path[place + 1]) if place + 1 < len(path) else None
+                    taken += 1
+                    read_back = step.edge in todo or step.edge in self._suspect
+                    error = self._take(play, step, read_back=read_back)
+                    if error is None:
+                        self._conforms(step, play, todo)
+                    elif step.edge not in self._suspect or not _differs_in_state(error):
+                        self._fails(step, play, error, todo)
+                        return
+                path = self._way(play.state, todo)
+        finally:
+            self._end(play)
+
+    def _conforms(self, step: Step, play: Play, todo: dict[str, None]) -> None:
+        if step.edge not in todo:
+            return
+        del todo[step.edge]
+        edge = self.quotient.edges[step.edge]
+        if play.known:
+            scenario = tuple(play.transcript)
+            self._suspect.add(step.edge)
+            self.results[step.edge] = Result(edge=edge, found=Found.KNOWN, known=play.known, scenario=scenario)
+            return
+        answers = (play.transcript[-1].answered,) if len(step.outcomes) > 1 else ()
+        self.results[step.edge] = Result(edge=edge, found=Found.CONFORMS, answers=answers)
+
+    def _fails(self, step: Step, play: Play, error: Exception, todo: dict[str, None]) -> None:
+        """Take note of an edge that does not conform, with the shortest scenario that shows it."""
+        todo.pop(step.edge, None)
+        (self._suspect if _differs_in_state(error) else self._blocked).add(step.edge)
+        edge = self.quotient.edges[step.edge]
+        long = self._result(edge, play, error)
+        short = self.shortest(edge)
+        if short.found is long.found:
+            self.results[step.edge] = short
+        else:
+            reason = f"{long.reason}; the shortest way to it does not show it".removeprefix("; ")
+            self.results[step.edge] = replace(long, reason=reason)
+
+    @staticmethod
+    def _result(edge: Edge, play: Play, error: Exception) -> Result:
+        scenario = tuple(play.transcript)
+        if isinstance(error, Diverged):
+            return Result(edge=edge, found=Found.DIVERGES, differences=error.differences, scenario=scenario)
+        found = Found.UNSUPPORTED if isinstance(error, Unsupported) else Found.UNKNOWN
+        return Result(edge=edge, found=found, reason=str(error), scenario=scenario)
+
+
+def _differs_in_state(error: Exception) -> bool:
+    return isinstance(error, Diverged) and not error.answer

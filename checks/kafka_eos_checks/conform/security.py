@@ -1,0 +1,185 @@
+"""TLS and SASL of a client, by the names of librdkafka's and of Kafka's properties.
+
+KIPs:  43, 84, 152, 651
+Kafka: SaslConfigs, SslConfigs, ScramSaslClient
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS = ("PLAIN", *SCRAM_HASHES)
+_ABOUT_SECURITY = ("security.", "ssl.", "sasl.")
+_OTHER_NAMES = {
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.truststore.location": "ssl.ca.location",
+    "ssl.keystore.location": "ssl.certificate.location",
+    "ssl.keystore.password": "ssl.key.password",
+}
+"""librdkafka's and Kafka's names of the same thing."""
+_KNOWN = {
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.username",
+    "sasl.password",
+    "sasl.jaas.config",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.truststore.type",
+    "ssl.keystore.type",
+    "ssl.truststore.password",
+}
+
+
+class UnusableProperties(ValueError):  # noqa: N818 - named for the input
+    """A file of client properties that cannot be used; says file, line or property, and reason."""
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """A file of Java properties, as far as clients need it: ``name=value`` a line, # and ! for comments.
+
+    Raises:
+        UnusableProperties: when a line is none.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnusableProperties(f"{path}: {error}") from None
+    found: dict[str, str] = {}
+    for number, line in enumerate(re.sub(r"\\\n\s*", "", text).splitlines(), start=1):
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        name, separator, value = stripped.partition("=")
+        if not separator:
+            raise UnusableProperties(f"{path}, line {number}: {stripped!r} is not name=value")
+        found[name.strip()] = value.strip()
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """How a client connects.
+
+    Attributes:
+        tls: None for an unencrypted connection.
+        mechanism: of SASL, "" for none.
+        username: of SASL.
+        password: of SASL.
+    """
+
+    tls: ssl.SSLContext | None = None
+    mechanism: str = ""
+    username: str = ""
+    password: str = ""
+
+
+def security_of(properties: Mapping[str, str], source: str = "properties") -> Security:
+    """What the properties ask for; those that are not about security are left to other clients.
+
+    Raises:
+        UnusableProperties: for what is unknown here or does not fit together.
+    """
+    given: dict[str, str] = {}
+    for key, value in properties.items():
+        name = _OTHER_NAMES.get(key, key)
+        if name == "enable.ssl.certificate.verification":
+            given[name] = value
+        elif key.startswith(_ABOUT_SECURITY):
+            if name not in _KNOWN:
+                raise UnusableProperties(
+                    f"{source}: {key} is not supported here; supported: {', '.join(sorted(_KNOWN))}"
+                )
+            given[name] = value
+    protocol = given.get("security.protocol", "plaintext").lower()
+    if protocol not in PROTOCOLS:
+        raise UnusableProperties(f"{source}: security.protocol={protocol} is none of {', '.join(PROTOCOLS)}")
+    tls = _context(given, source) if protocol.endswith("ssl") else None
+    if not protocol.startswith("sasl"):
+        return Security(tls=tls)
+    mechanism = given.get("sasl.mechanism", "")
+    if mechanism not in MECHANISMS:
+        raise UnusableProperties(f"{source}: sasl.mechanism={mechanism} is none of {', '.join(MECHANISMS)}")
+    login = _login(given.get("sasl.jaas.config", ""))
+    username = given.get("sasl.username", login.get("username"))
+    password = given.get("sasl.password", login.get("password"))
+    if username is None or password is None:
+        raise UnusableProperties(f"{source}: {protocol} needs sasl.username and sasl.password, or sasl.jaas.config")
+    return Security(tls=tls, mechanism=mechanism, username=username, password=password)
+
+
+def _login(jaas: str) -> dict[str, str]:
+    """The options of ``org.apache.kafka.common.security.plain.PlainLoginModule required username="u" …;``."""
+    return dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', jaas))
+
+
+def _context(given: Mapping[str, str], source: str) -> ssl.SSLContext:
+    for store in ("ssl.truststore.type", "ssl.keystore.type"):
+        if given.get(store, "PEM").upper() != "PEM":
+            raise UnusableProperties(f"{source}: {store}={given[store]}: only PEM can be read here; keytool exports it")
+    try:
+        context = ssl.create_default_context(cafile=given.get("ssl.ca.location"))
+        if "ssl.certificate.location" in given:
+            context.load_cert_chain(
+                given["ssl.certificate.location"], given.get("ssl.key.location"), given.get("ssl.key.password")
+            )
+    except (OSError, ssl.SSLError) as error:
+        raise UnusableProperties(f"{source}: certificates cannot be read as PEM: {error}") from None
+    if given.get("enable.ssl.certificate.verification", "true").lower() == "false":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    elif given.get("ssl.endpoint.identification.algorithm", "https").lower() in {"", "none"}:
+        context.check_hostname = False
+    return context
+
+
+Exchange = Callable[[bytes], bytes]
+"""Sends the client's bytes in SaslAuthenticate and returns the server's."""
+
+
+class NotAuthenticated(ConnectionError):  # noqa: N818 - what happened
+    """The broker, or the client, does not accept the other's proof."""
+
+
+def authenticate(security: Security, exchange: Exchange) -> None:
+    """Log in.
+
+    Raises:
+        NotAuthenticated: when the server's proof is wrong.
+    """
+    if security.mechanism == "PLAIN":
+        exchange(f"\0{security.username}\0{security.password}".encode())
+        return
+    _scram(SCRAM_HASHES[security.mechanism], security.username, security.password, exchange)
+
+
+def _scram(algorithm: str, username: str, password: str, exchange: Exchange) -> None:
+    """RFC 5802, without channel binding."""
+    nonce = secrets.token_urlsafe(18)
+    escaped = username.replace("=", "=3D").replace(",", "=2C")
+    bare = f"n={escaped},r={nonce}"
+    first = exchange(f"n,,{bare}".encode()).decode()
+    said = dict(part.split("=", 1) for part in first.split(","))
+    if not said.get("r", "").startswith(nonce) or not {"s", "i"} <= said.keys():
+        raise NotAuthenticated(f"SCRAM: the server's first message makes no sense: {first!r}")
+    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), base64.b64decode(said["s"]), int(said["i"]))
+    final = f"c=biws,r={said['r']}"
+    message = f"{bare},{first},{final}".encode()
+    client_key = hmac.digest(salted, b"Client Key", algorithm)
+    signature = hmac.digest(hashlib.new(algorithm, client_key).digest(), message, algorithm)
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    last = exchange(f"{final},p={base64.b64encode(proof).decode()}".encode()).decode()
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", algorithm), message, algorithm)
+    verifier = dict(part.split("=", 1) for part in last.split(",")).get("v", "")
+    if not hmac.compare_digest(base64.b64encode(expected).decode(), verifier):
+        raise NotAuthenticated("SCRAM: the server does not know the password")

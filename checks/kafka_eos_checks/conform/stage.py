@@ -1,0 +1,602 @@
+"""A scenario's place on a broker: its own partition, ids and group, and the machines' requests as messages.
+
+The machines count producer ids from 0; the broker's own are put in their place, and taken back out of its answers.
+"""
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.protocol import Message
+from kafka_eos.read_committed import AbortedTransaction, without_aborted
+from kafka_eos.record_batch import ControlType, Record, RecordBatch, build_batch, decode_batch
+from kafka_eos.server.cluster import CONSUMER_OFFSETS
+from kafka_eos.transaction_coordinator import Identity
+from kafka_eos.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
+from kafka_eos_checks.conform import observation
+from kafka_eos_checks.conform.mechanisms import Asked
+from kafka_eos_checks.conform.visible import DATA, MEMBER, OFFSETS, STRANGER, Visible
+from kafka_eos_checks.conform.wire import Address, NoAnswer, Unsupported, Wire, wait
+
+TRANSACTION_TIMEOUT_MS = 60_000
+SESSION_TIMEOUT_MS = 45_000
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code, as far as it is known here."""
+    return ErrorCode(code).name if code in ErrorCode.__members__.values() else f"error {code}"
+
+
+NOT_YET = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    5,  # LEADER_NOT_AVAILABLE
+}
+"""Codes that say "ask again, perhaps somebody else": they are about where, not about what."""
+_NOT_YET_NAMES = {error_name(code) for code in NOT_YET}
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+NO_RESPONSE = "no response"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a broker answered, in the machines' terms.
+
+    Attributes:
+        error: the code, perhaps one that nobody here knows.
+        identity: the producer id and epoch that it gave, None if it gave none.
+        offset: of the batch, None if it told none.
+        request: the message that was sent.
+        response: the message that came back.
+    """
+
+    error: int
+    identity: Identity | None = None
+    offset: int | None = None
+    request: str = ""
+    response: str = ""
+
+
+@dataclass(slots=True)
+class Places:
+    """Where partitions are led and ids are coordinated.
+
+    Attributes:
+        wire: to the cluster.
+        seconds: how long to ask for one that is there soon.
+    """
+
+    wire: Wire
+    seconds: float = 20.0
+    _known: dict[tuple[str, str, int], Address] = field(default_factory=dict)
+
+    def leader(self, topic: str, partition: int) -> Address:
+        """Of a partition."""
+        return self._found(("leader", topic, partition), self._ask_leader)
+
+    def coordinator(self, kind: int, key: str) -> Address:
+        """Of a group or a transactional.id."""
+        return self._found(("coordinator", key, kind), self._ask_coordinator)
+
+    def forget(self) -> None:
+        """Ask anew."""
+        self._known.clear()
+
+    def _found(self, key: tuple[str, str, int], ask: Callable[[str, int], Address | str]) -> Address:
+        if key in self._known:
+            return self._known[key]
+        deadline = time.monotonic() + self.seconds
+        attempt = 0
+        while isinstance(answer := ask(key[1], key[2]), str):
+            if time.monotonic() > deadline:
+                raise NoAnswer(f"no {key[0]} of {key[1]}: {answer}")
+            wait(attempt)
+            attempt += 1
+        self._known[key] = answer
+        return answer
+
+    def _ask_leader(self, topic: str, partition: int) -> Address | str:
+        row = self.wire.ask("Metadata", {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False})
+        nodes = {each["NodeId"]: Address(each["Host"], each["Port"]) for each in row["Brokers"]}
+        for found in row["Topics"]:
+            for part in found["Partitions"]:
+                if part["PartitionIndex"] == partition and part["LeaderId"] in nodes and not part["ErrorCode"]:
+                    return nodes[part["LeaderId"]]
+        return joined_errors(found["ErrorCode"] for found in row["Topics"])
+
+    def _ask_coordinator(self, key: str, kind: int) -> Address | str:
+        version = self.wire.version("FindCoordinator")
+        row = {"Key": key, "KeyType": kind} if version < 4 else {"KeyType": kind, "CoordinatorKeys": [key]}
+        answer = self.wire.ask("FindCoordinator", row)
+        found = answer if version < 4 else answer["Coordinators"][0]
+        if found["ErrorCode"]:
+            return error_name(found["ErrorCode"])
+        return Address(found["Host"], found["Port"])
+
+
+def joined_errors(codes: Any) -> str:
+    """Codes in words."""
+    return ", ".join(error_name(code) for code in codes) or "no leader"
+
+
+@dataclass(slots=True)
+class Stage:
+    """Where one scenario is played.
+
+    Attributes:
+        wire: to the cluster.
+        places: of leaders and coordinators.
+        topic: its partition's.
+        partition: its number.
+        prefix: of its ids.
+        ids: the broker's producer ids by those of the machines.
+        seconds: how long to wait for what the broker does by itself.
+        member_id: of the group's member, as the broker has named it.
+        generation_shift: from the machines' generations to the broker's.
+        has_group: something was asked of the group.
+    """
+
+    wire: Wire
+    places: Places
+    topic: str
+    partition: int
+    prefix: str
+    ids: dict[int, int] = field(default_factory=dict)
+    seconds: float = 10.0
+    member_id: str = ""
+    generation_shift: int = 0
+    has_group: bool = False
+
+    def transactional_id(self, name: str) -> str:
+        """The broker's name of a transactional.id."""
+        return f"{self.prefix}-{name}"
+
+    @property
+    def group(self) -> str:
+        """The group's id."""
+        return f"{self.prefix}-group"
+
+    # --- producer ids ------------------------------------------------------------------------------------------------
+
+    def _real(self, identity: Identity) -> Message:
+        """Producer id and epoch as the broker knows them."""
+        if identity.producer_id == STRANGER:
+            return {"ProducerId": max(self.ids.values(), default=0) + (1 << 40), "ProducerEpoch": identity.epoch}
+        real = self.ids.get(identity.producer_id, identity.producer_id)
+        return {"ProducerId": real, "ProducerEpoch": identity.epoch}
+
+    def _producer(self, real: int) -> object:
+        """A broker's producer id as the machines count."""
+        for number, known in self.ids.items():
+            if known == real:
+                return number
+        return f"id {real}"
+
+    def learn(self, expected: Identity, row: Message) -> Identity:
+        """The identity of an answer; one that is new stands for the one that the machines expect."""
+        real, epoch = row["ProducerId"], row["ProducerEpoch"]
+        producer = self._producer(real)
+        if isinstance(producer, int):
+            return Identity(producer_id=producer, epoch=epoch)
+        if expected.producer_id >= 0 and expected.producer_id not in self.ids and real >= 0:
+            self.ids[expected.producer_id] = real
+            return Identity(producer_id=expected.producer_id, epoch=epoch)
+        return Identity(producer_id=-1 if real < 0 else STRANGER + 1, epoch=epoch)
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def ask(self, given: Asked, expected: Identity | None) -> Reply:
+        """Send a request of the machines; where the broker says "not here" or "not yet", ask again.
+
+        Raises:
+            NoAnswer, Unsupported: as of ``Wire.ask``.
+        """
+        if given.request.api == "JoinGroup":
+            return self._join()
+        deadline = time.monotonic() + self.places.seconds
+        attempt = 0
+        while True:
+            reply = self._ask_once(given, expected)
+            if reply.error not in NOT_YET or time.monotonic() > deadline:
+                return reply
+            self.places.forget()
+            wait(attempt)
+            attempt += 1
+
+    def _ask_once(self, given: Asked, expected: Identity | None) -> Reply:
+        request = given.request
+        api = request.api
+        row = self._row(given)
+        kind, key = TRANSACTION_KEY, self.transactional_id(request.name)
+        if api == "Produce":
+            at: Address | None = self.places.leader(self.topic, self.partition)
+        elif api in {"TxnOffsetCommit", "OffsetCommit"}:
+            at = self.places.coordinator(GROUP_KEY, self.group)
+        elif row.get("TransactionalId", "") is None:
+            at = None
+        else:
+            at = self.places.coordinator(kind, key)
+        version = self.wire.version(api)
+        sent = f"{api} v{version} {shown(row)}"
+        answer = self.wire.ask(api, row, at, version)
+        came = shown(answer)
+        if api == "Produce":
+            part = answer["Responses"][0]["PartitionResponses"][0]
+            offset = part["BaseOffset"] if part["ErrorCode"] == 0 else None
+            return Reply(error=part["ErrorCode"], offset=offset, request=sent, response=came)
+        if api == "AddPartitionsToTxn":
+            part = answer["ResultsByTopicV3AndBelow"][0]["ResultsByPartition"][0]
+            return Reply(error=part["PartitionErrorCode"], request=sent, response=came)
+        if api in {"TxnOffsetCommit", "OffsetCommit"}:
+            return Reply(error=answer["Topics"][0]["Partitions"][0]["ErrorCode"], request=sent, response=came)
+        identity = None
+        if answer["ErrorCode"] == 0 and expected is not None and "ProducerId" in answer:
+            identity = self.learn(expected, answer)
+        return Reply(error=answer["ErrorCode"], identity=identity, request=sent, response=came)
+
+    def _row(self, given: Asked) -> Message:
+        request, real = given.request, self._real(given.identity)
+        name = self.transactional_id(request.name)
+        match request.api:
+            case "InitProducerId":
+                named = None if request.detail else name
+                return {"TransactionalId": named, "TransactionTimeoutMs": TRANSACTION_TIMEOUT_MS, **real}
+            case "AddPartitionsToTxn":
+                return {
+                    "V3AndBelowTransactionalId": name,
+                    "V3AndBelowProducerId": real["ProducerId"],
+                    "V3AndBelowProducerEpoch": real["ProducerEpoch"],
+                    "V3AndBelowTopics": [{"Name": self.topic, "Partitions": [self.partition]}],
+                }
+            case "AddOffsetsToTxn":
+                return {"TransactionalId": name, "GroupId": self.group, **real}
+            case "EndTxn":
+                return {"TransactionalId": name, "Committed": request.detail == "commit", **real}
+            case "TxnOffsetCommit":
+                generation = given.generation + (self.generation_shift if given.generation >= 0 else 0)
+                return {"TransactionalId": name, "GenerationId": generation, **self._offset_row(given), **real}
+            case "OffsetCommit":
+                generation = given.generation + (self.generation_shift if given.generation >= 0 else 0)
+                return {"GenerationIdOrMemberEpoch": generation, **self._offset_row(given)}
+            case "Produce":
+                return self._produce_row(given, real)
+        raise ValueError(request.api)
+
+    def _offset_row(self, given: Asked) -> Message:
+        self.has_group = True
+        part = {
+            "PartitionIndex": self.partition,
+            "CommittedOffset": given.offset,
+            "CommittedLeaderEpoch": -1,
+            "CommittedMetadata": "",
+        }
+        return {
+            "GroupId": self.group,
+            "MemberId": self.member_id if given.member == MEMBER else (given.member or ""),
+            "GroupInstanceId": None,
+            "Topics": [{"Name": self.topic, "Partitions": [part]}],
+        }
+
+    def _produce_row(self, given: Asked, real: Message) -> Message:
+        transactional = given.kind == TRANSACTIONAL
+        value = f"{self.prefix} {given.request.name} {given.sequence}".encode()
+        batch = build_batch(
+            [Record(value=value, offset_delta=delta) for delta in range(given.count)],
+            base_timestamp=time.time_ns() // 1_000_000,
+            is_transactional=transactional,
+            producer_id=real["ProducerId"],
+            producer_epoch=real["ProducerEpoch"],
+            base_sequence=given.sequence,
+        )
+        part = {"Index": self.partition, "Records": batch.encode()}
+        return {
+            "TransactionalId": self.transactional_id(given.request.name) if transactional else None,
+            "Acks": -1,
+            "TimeoutMs": 10_000,
+            "TopicData": [{"Name": self.topic, "PartitionData": [part]}],
+        }
+
+    def _join(self) -> Reply:
+        """A consumer joins the group as its only member: JoinGroup twice (KIP-394), then SyncGroup."""
+        self.has_group = True
+        at = self.places.coordinator(GROUP_KEY, self.group)
+        row: Message = {
+            "GroupId": self.group,
+            "SessionTimeoutMs": SESSION_TIMEOUT_MS,
+            "RebalanceTimeoutMs": SESSION_TIMEOUT_MS,
+            "MemberId": "",
+            "ProtocolType": "consumer",
+            "Protocols": [{"Name": "range", "Metadata": b""}],
+        }
+        sent = f"JoinGroup {shown(row)}"
+        answer = self.wire.ask("JoinGroup", row, at)
+        if answer["ErrorCode"] == ErrorCode.MEMBER_ID_REQUIRED:
+            answer = self.wire.ask("JoinGroup", row | {"MemberId": answer["MemberId"]}, at)
+        if answer["ErrorCode"]:
+            return Reply(error=answer["ErrorCode"], request=sent, response=shown(answer))
+        self.member_id = answer["MemberId"]
+        self.generation_shift = answer["GenerationId"] - 1
+        assignment = {"MemberId": self.member_id, "Assignment": b""}
+        synced = self.wire.ask(
+            "SyncGroup",
+            {
+                "GroupId": self.group,
+                "GenerationId": answer["GenerationId"],
+                "MemberId": self.member_id,
+                "ProtocolType": "consumer",
+                "ProtocolName": "range",
+                "Assignments": [assignment],
+            },
+            at,
+        )
+        return Reply(error=synced["ErrorCode"], request=sent, response=shown(answer))
+
+    # --- what the broker does by itself ------------------------------------------------------------------------------
+
+    def settle(self, names: Sequence[str], end: int) -> None:
+        """Wait until the coordinators have closed what they are closing.
+
+        Args:
+            names: the transactional.ids.
+            end: the log end offset that the machines expect, for a broker without DescribeTransactions.
+
+        Raises:
+            NoAnswer: when they have not, in time.
+        """
+        deadline = time.monotonic() + self.seconds
+        attempt = 0
+        while time.monotonic() < deadline:
+            try:
+                rows = [self.describe(name) for name in names]
+            except Unsupported:
+                if self._fetch(committed=False)["HighWatermark"] >= end:
+                    time.sleep(0.05)
+                    return
+            else:
+                if not any(row["TransactionState"].startswith("Prepare") for row in rows):
+                    return
+            wait(attempt)
+            attempt += 1
+        raise NoAnswer(f"the coordinator did not close the transaction within {self.seconds:g} s")
+
+    def describe(self, name: str) -> Message:
+        """What DescribeTransactions says of a transactional.id."""
+        asked = self.transactional_id(name)
+        at = self.places.coordinator(TRANSACTION_KEY, asked)
+        rows = self.wire.ask("DescribeTransactions", {"TransactionalIds": [asked]}, at)["TransactionStates"]
+        found: Message = (
+            rows[0] if rows else {"ErrorCode": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "TransactionState": ""}
+        )
+        return found
+
+    # --- reading back ------------------------------------------------------------------------------------------------
+
+    def observe(self, state: Visible) -> tuple[dict[str, str], dict[str, str]]:
+        """What the broker says of what the machines say something of: fields, and why some are missing."""
+        found: dict[str, str] = {}
+        missing: dict[str, str] = {}
+
+        def read(names: Sequence[str], ask: Callable[[], Sequence[str]]) -> None:
+            try:
+                found.update(zip(names, self._when_there(ask), strict=True))
+            except Unsupported as error:
+                missing.update(dict.fromkeys(names, str(error)))
+
+        for name in sorted(state.coordinators):
+            read([observation.coordinator_field(name)], lambda name=name: [self._described(name)])  # type: ignore[misc]
+            read([observation.listed_field(name)], lambda name=name: [self._listed(name, state)])  # type: ignore[misc]
+        read([observation.LOG, observation.WATERMARK], self._log)
+        read([observation.COMMITTED, observation.STABLE], self._committed)
+        read([observation.LATEST_COMMITTED], lambda: [str(self._latest())])
+        read([observation.PRODUCERS], lambda: [self._producers()])
+        read([observation.OFFSET], lambda: [self._offset()])
+        return found, missing
+
+    def _when_there(self, ask: Callable[[], Sequence[str]]) -> Sequence[str]:
+        """Ask for something until its place is known."""
+        deadline = time.monotonic() + self.places.seconds
+        attempt = 0
+        while (said := ask())[0] in _NOT_YET_NAMES and time.monotonic() < deadline:
+            self.places.forget()
+            wait(attempt)
+            attempt += 1
+        return said
+
+    def _described(self, name: str) -> str:
+        row = self.describe(name)
+        if row["ErrorCode"]:
+            return error_name(row["ErrorCode"])
+        partitions = [
+            OFFSETS if topic["Topic"] == CONSUMER_OFFSETS else DATA if (topic["Topic"], number) == self._data else "?"
+            for topic in row["Topics"]
+            for number in topic["Partitions"]
+        ]
+        producer = self._producer(row["ProducerId"])
+        return observation.coordinator_line(row["TransactionState"], producer, row["ProducerEpoch"], partitions)
+
+    @property
+    def _data(self) -> tuple[str, int]:
+        return self.topic, self.partition
+
+    def _listed(self, name: str, state: Visible) -> str:
+        asked = self.transactional_id(name)
+        at = self.places.coordinator(TRANSACTION_KEY, asked)
+        known = state.known(name).producer_id
+        row = {
+            "StateFilters": [],
+            "ProducerIdFilters": [self.ids[known]] if known in self.ids else [],
+            "DurationFilter": -1,
+        }
+        answer = self.wire.ask("ListTransactions", row, at)
+        if answer["ErrorCode"]:
+            return error_name(answer["ErrorCode"])
+        states = [each["TransactionState"] for each in answer["TransactionStates"] if each["TransactionalId"] == asked]
+        return observation.joined(states) if states else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND.name
+
+    def _fetch(self, committed: bool) -> Message:
+        part = {"Partition": self.partition, "FetchOffset": 0, "PartitionMaxBytes": 1 << 24}
+        row = {
+            "MaxWaitMs": 0,
+            "MinBytes": 0,
+            "MaxBytes": 1 << 24,
+            "IsolationLevel": int(committed),
+            "Topics": [{"Topic": self.topic, "Partitions": [part]}],
+        }
+        answer = self.wire.ask("Fetch", row, self.places.leader(self.topic, self.partition))
+        found: Message = answer["Responses"][0]["Partitions"][0]
+        return found
+
+    def _log(self) -> tuple[str, str]:
+        row = self._fetch(committed=False)
+        if row["ErrorCode"]:
+            return error_name(row["ErrorCode"]), ""
+        batches = _batches(row["Records"])
+        lines = [
+            observation.entry_line(
+                batch.base_offset,
+                _kind(batch),
+                self._producer(batch.producer_id),
+                batch.producer_epoch,
+                -1 if batch.is_control else batch.base_sequence,
+            )
+            for batch in batches
+        ]
+        return observation.joined(lines), str(row["HighWatermark"])
+
+    def _committed(self) -> tuple[str, str]:
+        row = self._fetch(committed=True)
+        if row["ErrorCode"]:
+            return error_name(row["ErrorCode"]), ""
+        entries = [_Read(batch) for batch in _batches(row["Records"])]
+        aborted = [
+            AbortedTransaction(producer_id=each["ProducerId"], first_offset=each["FirstOffset"])
+            for each in row["AbortedTransactions"] or []
+        ]
+        given = without_aborted(entries, aborted)
+        return observation.joined(str(each.batch.base_offset) for each in given), str(row["LastStableOffset"])
+
+    def _latest(self) -> int | str:
+        part = {"PartitionIndex": self.partition, "CurrentLeaderEpoch": -1, "Timestamp": -1}
+        row = {"ReplicaId": -1, "IsolationLevel": 1, "Topics": [{"Name": self.topic, "Partitions": [part]}]}
+        answer = self.wire.ask("ListOffsets", row, self.places.leader(self.topic, self.partition))
+        found = answer["Topics"][0]["Partitions"][0]
+        return error_name(found["ErrorCode"]) if found["ErrorCode"] else int(found["Offset"])
+
+    def _producers(self) -> str:
+        row = {"Topics": [{"Name": self.topic, "PartitionIndexes": [self.partition]}]}
+        answer = self.wire.ask("DescribeProducers", row, self.places.leader(self.topic, self.partition))
+        found = answer["Topics"][0]["Partitions"][0]
+        if found["ErrorCode"]:
+            return error_name(found["ErrorCode"])
+        return observation.joined(
+            sorted(
+                observation.producer_line(
+                    self._producer(each["ProducerId"]),
+                    each["ProducerEpoch"],
+                    each["LastSequence"],
+                    each["CurrentTxnStartOffset"],
+                )
+                for each in found["ActiveProducers"]
+            )
+        )
+
+    def _offset(self) -> str:
+        version = self.wire.version("OffsetFetch")
+        if version < 7:
+            raise Unsupported(f"OffsetFetch: requireStable needs version 7, the broker offers {version}")
+        topics = [{"Name": self.topic, "PartitionIndexes": [self.partition]}]
+        row: Message = {"RequireStable": True}
+        row |= (
+            {"GroupId": self.group, "Topics": topics}
+            if version < 8
+            else {"Groups": [{"GroupId": self.group, "Topics": topics}]}
+        )
+        answer = self.wire.ask("OffsetFetch", row, self.places.coordinator(GROUP_KEY, self.group))
+        group = answer if version < 8 else answer["Groups"][0]
+        if group["ErrorCode"]:
+            return error_name(group["ErrorCode"])
+        part = group["Topics"][0]["Partitions"][0]
+        return error_name(part["ErrorCode"]) if part["ErrorCode"] else str(part["CommittedOffset"])
+
+    # --- leaving -----------------------------------------------------------------------------------------------------
+
+    def leave(self, names: Sequence[str]) -> None:
+        """Abort what may be open, and leave the group."""
+        for name in names:
+            with suppress(NoAnswer, Unsupported):
+                if self.describe(name)["TransactionState"] == "Ongoing":
+                    nobody = {"ProducerId": -1, "ProducerEpoch": -1}
+                    row = {
+                        "TransactionalId": self.transactional_id(name),
+                        "TransactionTimeoutMs": TRANSACTION_TIMEOUT_MS,
+                    }
+                    at = self.places.coordinator(TRANSACTION_KEY, self.transactional_id(name))
+                    self.wire.ask("InitProducerId", row | nobody, at)
+                    self.settle([name], 0)
+        if self.member_id:
+            with suppress(NoAnswer, Unsupported):
+                row = {"GroupId": self.group, "MemberId": self.member_id, "Members": [{"MemberId": self.member_id}]}
+                self.wire.ask("LeaveGroup", row, self.places.coordinator(GROUP_KEY, self.group))
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A batch, for the rules of a read_committed reader."""
+
+    batch: RecordBatch
+
+    @property
+    def producer_id(self) -> int:
+        return self.batch.producer_id
+
+    @property
+    def last_offset(self) -> int:
+        return self.batch.base_offset + self.batch.last_offset_delta
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.batch.is_transactional and not self.batch.is_control
+
+    @property
+    def is_marker(self) -> bool:
+        return self.batch.is_control
+
+    @property
+    def is_abort_marker(self) -> bool:
+        return _kind(self.batch) == ABORT
+
+
+def _kind(batch: RecordBatch) -> str:
+    if not batch.is_control:
+        return TRANSACTIONAL if batch.is_transactional else PLAIN
+    control = batch.control_record()
+    return COMMIT if control is not None and control.control_type is ControlType.COMMIT else ABORT
+
+
+def _batches(records: bytes | None) -> list[RecordBatch]:
+    """The whole batches of a response."""
+    found, position, data = [], 0, records or b""
+    while position + 12 <= len(data) and position + 12 + int.from_bytes(
+        data[position + 8 : position + 12], "big"
+    ) <= len(data):
+        batch, position = decode_batch(data, position)
+        found.append(batch)
+    return found
+
+
+def shown(row: Any) -> str:
+    """A message on a line, without its bytes."""
+    if isinstance(row, Mapping):
+        return "{" + ", ".join(f"{key}: {shown(value)}" for key, value in row.items()) + "}"
+    if isinstance(row, list):
+        return "[" + ", ".join(shown(each) for each in row) + "]"
+    if isinstance(row, bytes):
+        return f"{len(row)} bytes"
+    return re.sub(r"\s+", " ", str(row))

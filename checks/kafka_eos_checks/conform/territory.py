@@ -1,0 +1,122 @@
+"""What a run makes on a cluster, under its own names, and takes away again."""
+
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos_checks.conform.stage import GROUP_KEY, Places, Stage, error_name
+from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported, Wire, wait
+
+PARTITIONS = 32
+"""Of a topic; a scenario has one for itself."""
+PREFIX = "kafka-eos-conform"
+_FIRST_WITH_DEFAULTS = 4
+"""CreateTopics: from this version on the broker's own replication factor can be asked for (KIP-464)."""
+
+
+class NotOurs(RuntimeError):  # noqa: N818 - what is wrong
+    """Something of a name that this run wants to make is there already, or cannot be made."""
+
+
+@dataclass(slots=True)
+class Territory:
+    """The topics, ids and groups of one run; a context manager that takes them away.
+
+    Attributes:
+        wire: to the cluster.
+        prefix: of all names.
+        token: sets this run's names apart from those of another one.
+        seconds: how long to wait for what a broker does by itself.
+        topics: that were made.
+        left: what could not be taken away.
+    """
+
+    wire: Wire
+    prefix: str = PREFIX
+    token: str = field(default_factory=lambda: secrets.token_hex(4))
+    seconds: float = 10.0
+    topics: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    places: Places = field(init=False)
+    _stages: list[Stage] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.places = Places(self.wire, self.seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.clean()
+
+    @property
+    def names(self) -> str:
+        """What all names begin with."""
+        return f"{self.prefix}-{self.token}"
+
+    def stage(self) -> Stage:
+        """A place for one more scenario."""
+        number = len(self._stages)
+        if number % PARTITIONS == 0:
+            self._create(f"{self.names}-topic-{number // PARTITIONS}")
+        stage = Stage(
+            self.wire,
+            self.places,
+            self.topics[-1],
+            number % PARTITIONS,
+            f"{self.names}-{number}",
+            seconds=self.seconds,
+        )
+        self._stages.append(stage)
+        return stage
+
+    def _create(self, topic: str) -> None:
+        copies = -1 if self.wire.version("CreateTopics") >= _FIRST_WITH_DEFAULTS else 1
+        row = {"Name": topic, "NumPartitions": PARTITIONS, "ReplicationFactor": copies}
+        answer = self.wire.ask("CreateTopics", {"Topics": [row], "timeoutMs": 10_000, "ValidateOnly": False})
+        for each in answer["Topics"]:
+            if each["ErrorCode"]:
+                message = each.get("ErrorMessage") or ""
+                raise NotOurs(f"topic {topic}: {error_name(each['ErrorCode'])} {message}".strip())
+        self.topics.append(topic)
+        for partition in range(PARTITIONS):
+            self.places.leader(topic, partition)
+
+    def clean(self) -> None:
+        """Take everything away that can be: transactional.ids go by themselves when they expire."""
+        for stage in self._stages:
+            if stage.has_group:
+                self._gone(f"group {stage.group}", lambda stage=stage: self._delete_group(stage.group))  # type: ignore[misc]
+        for topic in self.topics:
+            self._gone(f"topic {topic}", lambda topic=topic: self._delete_topic(topic))  # type: ignore[misc]
+        self.topics.clear()
+        self._stages.clear()
+
+    def _gone(self, what: str, delete: Callable[[], int]) -> None:
+        deadline, attempt = time.monotonic() + self.seconds, 0
+        code = 0
+        with suppress(NoAnswer, Unreachable, Unsupported):
+            while (code := delete()) and time.monotonic() < deadline:
+                self.places.forget()
+                wait(attempt)
+                attempt += 1
+            if code == 0:
+                return
+        self.left.append(f"{what}{f' ({error_name(code)})' if code else ''}")
+
+    def _delete_group(self, group: str) -> int:
+        at = self.places.coordinator(GROUP_KEY, group)
+        [found] = self.wire.ask("DeleteGroups", {"GroupsNames": [group]}, at)["Results"]
+        code = int(found["ErrorCode"])
+        return 0 if code == ErrorCode.GROUP_ID_NOT_FOUND else code
+
+    def _delete_topic(self, topic: str) -> int:
+        [found] = self.wire.ask("DeleteTopics", {"TopicNames": [topic], "TimeoutMs": 10_000})["Responses"]
+        return int(found["ErrorCode"])
