@@ -50,6 +50,10 @@ SUBCOMMANDS = {
         "kafka_eos_checks.watch.command",
         "watch a running cluster: hanging transactions, who holds readers back, duplicates, late data",
     ),
+    "watch": (
+        "kafka_eos_checks.watch.command",
+        "watch a running cluster: hanging transactions, who holds readers back, duplicates, late data",
+    ),
     "explain": ("kafka_eos_checks.explain", "draw a history around what an audit found in it"),
     "simulate": ("kafka_eos_checks.simulate", "run the reference under seeded faults and write the history"),
     "generate": ("kafka_eos_checks.generate", "write logs of any size with planted violations at known places"),
