@@ -246,7 +246,7 @@ def _rules(arguments: argparse.Namespace) -> list[Rule]:
 async def serve(
     arguments: argparse.Namespace, sockets: list[socket.socket], record: TextIO | None, faults: Faults
 ) -> int:
-    """Serve until a signal comes, then say what became of the plan."""
+    """Serve until a signal comes, then say what became of the plan, and which errors were answered how often."""
     machines = Machines(leaders=LeaderRules(verification=arguments.verification == "on"))
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -269,8 +269,10 @@ async def serve(
         version = arguments.transaction_version
         print(f"ready: bootstrap.servers={server.bootstrap} (transaction.version {version}, {place})", flush=True)
         await stopped.wait()
-    for place, tally in enumerate(faults.tallies, start=1):
-        print(f"fault {place}: {tally.in_words()}", flush=True)
+    for rank, tally in enumerate(faults.tallies, start=1):
+        print(f"fault {rank}: {tally.in_words()}", flush=True)
+    for line in server.errors.lines():
+        print(f"answered {line}", flush=True)
     return 0
 
 

@@ -16,11 +16,12 @@ Kafka: org.apache.kafka.clients.producer.internals.RecordAccumulator, BufferPool
 KIP:   KIP-91
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
+from kafka_eos.metrics import SenderMetrics
 from kafka_eos.record_batch import HEADER_BYTES
 from kafka_eos.settings import ProducerSettings
 
@@ -105,6 +106,7 @@ class RecordAccumulator:
         in_flight: batches that were sent and not yet answered, in the order in which they were.
         waiters: records that wait for memory, the first to be served first.
         begun: how many batches were begun.
+        metrics: records sent, sent again and given up.
     """
 
     settings: ProducerSettings
@@ -112,6 +114,7 @@ class RecordAccumulator:
     in_flight: tuple[Batch, ...] = ()
     waiters: tuple[Waiter, ...] = ()
     begun: int = 0
+    metrics: SenderMetrics = SenderMetrics()
 
     @property
     def free(self) -> int:
@@ -162,7 +165,8 @@ class RecordAccumulator:
         numbers = {batch.number for batch in sent}
         queued = tuple(batch for batch in self.queued if batch.number not in numbers)
         moved = tuple(replace(batch, attempts=batch.attempts + 1) for batch in sent)
-        return replace(self, queued=queued, in_flight=(*self.in_flight, *moved)), moved
+        counted = replace(self.metrics, sent=self.metrics.sent.recorded(_records(moved), now_ms))
+        return replace(self, queued=queued, in_flight=(*self.in_flight, *moved), metrics=counted), moved
 
     def acknowledged(self, partition: int, now_ms: int) -> Self:
         """The first batch of a partition in flight is stored: its memory is free, and who waits for it is served.
@@ -187,11 +191,12 @@ class RecordAccumulator:
         """
         rest, answered = self._answered(partition)
         if answered.attempts > self.settings.retries or self._is_late(answered, now_ms):
-            return rest._served(now_ms), answered
+            return rest._failed(answered.records, now_ms)._served(now_ms), answered
         queued = (answered, *rest.queued)
         if self.settings.enable_idempotence:
             queued = tuple(sorted(queued, key=lambda batch: batch.number))
-        return replace(rest, queued=queued), None
+        counted = replace(self.metrics, retried=self.metrics.retried.recorded(answered.records, now_ms))
+        return replace(rest, queued=queued, metrics=counted), None
 
     def time_out(self, now_ms: int) -> tuple[Self, TimedOut]:
         """Give up what has taken too long; the memory of batches goes to those that still may wait for it.
@@ -206,6 +211,7 @@ class RecordAccumulator:
             in_flight=tuple(batch for batch in self.in_flight if not self._is_late(batch, now_ms)),
             waiters=tuple(waiter for waiter in self.waiters if not self._is_exhausted(waiter, now_ms)),
         )
+        left = left._failed(_records(late) + len(exhausted), now_ms)
         return left._served(now_ms), TimedOut(batches=late, waiters=exhausted)
 
     def next_ms(self, now_ms: int) -> int | None:
@@ -218,6 +224,9 @@ class RecordAccumulator:
             for batch, following in self._first_of_each()
         ]
         return max(now_ms, min(times)) if times else None
+
+    def _failed(self, records: int, now_ms: int) -> Self:
+        return replace(self, metrics=replace(self.metrics, failed=self.metrics.failed.recorded(records, now_ms)))
 
     def _memory_for(self, size: int) -> int:
         return max(self.settings.batch_size, HEADER_BYTES + size)
@@ -265,3 +274,7 @@ class RecordAccumulator:
         if found is None:
             raise NothingInFlight(f"no batch of partition {partition} is in flight")
         return replace(self, in_flight=tuple(b for b in self.in_flight if b.number != found.number)), found
+
+
+def _records(batches: Iterable[Batch]) -> int:
+    return sum(batch.records for batch in batches)

@@ -336,7 +336,8 @@ def test_librdkafka_copies_a_topic_exactly_once_while_every_leader_and_coordinat
 
 
 def test_an_instance_that_was_replaced_is_fenced(start: Callable[..., Process]) -> None:
-    bootstrap = start().bootstrap
+    server = start()
+    bootstrap = server.bootstrap
     create(bootstrap, "out")
     old = transactional(bootstrap)
     old.begin_transaction()
@@ -350,6 +351,8 @@ def test_an_instance_that_was_replaced_is_fenced(start: Callable[..., Process]) 
         old.commit_transaction(SECONDS)
     assert caught.value.args[0].fatal()
     assert read(bootstrap, "out") == ["new"]
+    assert server.end() == 0
+    assert "answered EndTxn INVALID_PRODUCER_EPOCH: 1\n" in server.last_words
 
 
 def test_a_transaction_outlives_a_kill_of_the_server(start: Callable[..., Process], tmp_path: Path) -> None:

@@ -197,6 +197,26 @@ def test_a_batch_fails_when_it_is_refused_after_its_delivery_timeout() -> None:
     assert made.refused(0, 1000)[1] is not None
 
 
+def test_what_is_sent_sent_again_and_given_up_is_counted_in_records() -> None:
+    made, _ = filled(accumulator(retries="1"), 3).drain(10)
+    made, _ = made.refused(0, 20)
+    made, _ = made.drain(20)
+    made, failed = made.refused(0, 30)
+    assert failed is not None
+    names = made.metrics.names(30)
+    assert [names[f"record-{what}-total"] for what in ("send", "retry", "error")] == [6, 3, 3]
+    assert names["record-error-rate"] == pytest.approx(3 / 30)
+
+
+def test_a_send_that_found_no_memory_counts_as_an_error() -> None:
+    made = filled(accumulator(), 27)
+    made, outcome = made.append(0, RECORD, 0)
+    assert outcome is Appended.WAITS
+    made, given_up = made.time_out(50)
+    assert len(given_up.waiters) == 1
+    assert made.metrics.failed.total == 1
+
+
 def test_an_answer_to_nothing_is_an_error() -> None:
     with pytest.raises(NothingInFlight, match="partition 7"):
         accumulator().acknowledged(7, 0)
@@ -241,6 +261,7 @@ def test_every_record_ends_once_and_memory_is_never_overdrawn(
                 failed += lost.records if lost else 0
         held = sum(batch.records for batch in (*made.queued, *made.in_flight))
         assert sent == held + len(made.waiters) + stored + failed + refused_by_send
+        assert made.metrics.failed.total == failed + refused_by_send
         assert 0 <= made.free <= made.settings.buffer_memory
         numbers = Counter(batch.number for batch in (*made.queued, *made.in_flight))
         assert all(count == 1 for count in numbers.values())

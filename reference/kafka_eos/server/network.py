@@ -20,6 +20,7 @@ from itertools import count
 from typing import Any, Protocol, Self
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.metrics import ErrorCounters
 from kafka_eos.protocol import Buffer, MalformedMessage, Message
 from kafka_eos.server.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, Broker, Cluster, Limits
 from kafka_eos.server.faults import FATES, Asked, Fault, Faults, Rule, Subjects, subjects_of
@@ -318,6 +319,7 @@ class Connection(asyncio.Protocol):
     def _tell(self, exchange: Exchange, row: Message, *, delivered: bool) -> bytes:
         """Encode an answer, and tell the observer."""
         answer = served_codec().write_response(exchange.api, exchange.version, exchange.correlation, row)
+        self._server.errors.count(exchange.api, row)
         if exchange.seen is not None and self._server.observer is not None:
             self._server.observer.answered(exchange.seen, answer, delivered=delivered)
         return answer
@@ -359,6 +361,7 @@ class Server:
         cluster: what is served.
         connections: that are open.
         waiting_bytes: of requests that have not arrived whole.
+        errors: how often it answered with which error code.
     """
 
     def __init__(
@@ -385,6 +388,7 @@ class Server:
         self.cluster = make_cluster(brokers, clock())
         self.connections: set[Connection] = set()
         self.waiting_bytes = 0
+        self.errors = ErrorCounters()
         self._servers: list[asyncio.Server] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_for = -1
