@@ -15,11 +15,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from kafka_eos.history import Event, MalformedHistory, read_history
+from kafka_eos.history import Event, MalformedHistory
 from kafka_eos.log_directory import NotALogDirectory
 from kafka_eos_checks.paths import build_folder
 from kafka_eos_checks.replay import audit
 from kafka_eos_checks.replay.findings import Finding
+from kafka_eos_checks.replay.history_files import read_events
 from kafka_eos_checks.replay.inputs import UnusableInput, open_inputs
 from kafka_eos_checks.sequence_diagram import FAULTS, MAX_STEPS, Violation, from_events, steps_of
 from kafka_eos_checks.svg import inert, visible
@@ -86,7 +87,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[dict[str, list[Event]], list[Findi
     runs: dict[str, list[Event]] = {}
     with open_inputs(paths) as inputs:
         for path in inputs.histories:
-            for event in read_history(path):
+            for event in read_events(path):
                 runs.setdefault(event.run, []).append(event)
         found = audit.of_inputs(inputs).findings if inputs.logs else ()
     if not runs:

@@ -320,6 +320,13 @@ def write_report(verdicts: Sequence[Verdict], page: Path, now: datetime | None =
     return report
 
 
+def write_page(verdicts: Sequence[Verdict], page: Path, now: datetime | None = None) -> None:
+    """Write a page of some verdicts alone, without the claims ledger, which only all of them settle."""
+    facts = environment(verdicts, now or datetime.now(UTC))
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(render(Report(verdicts=tuple(verdicts), entries=(), environment=facts)), encoding="utf-8")
+
+
 EPILOG = """examples:
   kafka-eos report
   kafka-eos report --verdicts build/verdicts/model-check.json --out /tmp/report.html

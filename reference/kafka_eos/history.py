@@ -5,7 +5,7 @@ Parquet for volume. Absent values are ``None`` (JSON: the key is left out).
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import NoneType, UnionType
@@ -108,6 +108,15 @@ def event_from_json(line: str, source: str = "history", number: int = 1) -> Even
         raise MalformedHistory(source, number, f"no JSON: {error}") from None
     if not isinstance(row, dict):
         raise MalformedHistory(source, number, f"expected a JSON object, found {type(row).__name__}")
+    return event_from_row(row, source, number)
+
+
+def event_from_row(row: Mapping[str, Any], source: str = "history", number: int = 1) -> Event:
+    """An event from its columns; one that is absent or None has no value.
+
+    Raises:
+        MalformedHistory: when they are not the columns of :class:`Event`.
+    """
     for name, value in row.items():
         wanted = COLUMN_TYPES.get(name)
         if wanted is None:

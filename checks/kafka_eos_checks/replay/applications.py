@@ -12,7 +12,8 @@ one without transactions the process.
 
 ``input skipped``
     The group's offset is behind an input, no output of it appears, and either no member was ever given it, or the
-    attempts that sent its outputs are none of those that committed the offset. Inputs below the first that the group
+    attempts that sent its outputs are none of those that committed the offset, or there are none although it is known
+    that every input has outputs. Inputs below the first that the group
     was given are not its own.
 
 ``output without its offset``
@@ -49,6 +50,7 @@ from kafka_eos.history import Event
 from kafka_eos_checks.replay.contents import Figures, Place, Replicas, count, longest, place_of
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.offsets import Commit, GroupLog
+from kafka_eos_checks.replay.quoting import quoted
 
 TWICE, SKIPPED = "input processed twice", "input skipped"
 OUTPUT_ALONE, OFFSET_ALONE = "output without its offset", "offset without its output"
@@ -70,11 +72,13 @@ class Processed:
 
     Attributes:
         given: whether a member of the group was given it.
+        has_outputs: whether it is known that it has some; an application may ignore others.
         outputs: by number among its outputs, the values that were sent, each with the attempts that sent it; by the
             output itself where it has no number.
     """
 
     given: bool = False
+    has_outputs: bool = False
     outputs: dict[int | Output, dict[Output, list[Attempt]]] = field(default_factory=lambda: defaultdict(dict))
 
     def attempts(self) -> set[Attempt]:
@@ -264,7 +268,7 @@ class Input:
 
     def __str__(self) -> str:
         group, (topic, partition) = self.name
-        return f"{topic}-{partition} offset {self.offset} of group {group!r}"
+        return f"{topic}-{partition} offset {self.offset} of group {quoted(group)}"
 
     def _places(self, appearances: Appearances) -> dict[int | Output, dict[Output, list[Found]]] | None:
         """By output, where each of its values appears; None where nobody knows."""
@@ -313,16 +317,18 @@ class Input:
                 why = f"offset {covering.offset} was committed in transaction {transaction} of {process}"
         if why and not attempts & alone:
             alone |= attempts
-            yield self._finding(OUTPUT_ALONE, at, f"{output[1]!r} is the output of {self}; {why}")
+            yield self._finding(OUTPUT_ALONE, at, f"{quoted(output[1])} is the output of {self}; {why}")
 
     def _no_output(self, covering: Commit, figures: dict[str, Figures]) -> Iterator[Finding]:
         """An input that the group has left behind, without an output."""
         attempts = self.processed.attempts()
         asked = self.told.commits.get((self.name, covering.offset or 0), set())
         here = (self.name[1], self.offset)
-        behind = f"group {self.name[0]!r} committed offset {covering.offset}"
+        behind = f"group {quoted(self.name[0])} committed offset {covering.offset}"
         if not self.processed.given and not attempts:
             yield self._finding(SKIPPED, here, f"{behind}, and no member was given it")
+        elif not attempts and self.processed.has_outputs:
+            yield self._finding(SKIPPED, here, f"{behind}, and nothing was sent of it")
         elif not attempts:
             for rule in (SKIPPED, OFFSET_ALONE):
                 count(figures[rule], UNKNOWN)
@@ -360,7 +366,7 @@ def judge_generations(run: Sequence[Event], figures: Figures) -> Iterator[Findin
                     count(figures, UNKNOWN)
                 elif generation < now:
                     evidence = f"{event.process} committed {event.detail.get('committed_offset')} as a member of "
-                    evidence += f"generation {generation} of {group!r}, when generation {now} had begun"
+                    evidence += f"generation {generation} of {quoted(group)}, when generation {now} had begun"
                     yield Finding(
                         rule=FENCED_GENERATION,
                         topic=event.topic or "",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from kafka_eos.consumer_offsets import TOPIC as OFFSETS_TOPIC
-from kafka_eos.history import Event, read_history
+from kafka_eos.history import Event
 from kafka_eos.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.replay import local
 from kafka_eos_checks.replay.beside import audit_beside
@@ -15,10 +15,13 @@ from kafka_eos_checks.replay.contents import Figures
 from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES, read_coordinator_log
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.histories import HISTORY_RULES, join
+from kafka_eos_checks.replay.history_files import read_events
 from kafka_eos_checks.replay.inputs import Inputs, UnusableInput, open_inputs
 from kafka_eos_checks.replay.local import LogAudit
 from kafka_eos_checks.replay.offsets import OFFSET_RULES, longest_logs, read_group_log, went_back
+from kafka_eos_checks.replay.oracle import judge
 from kafka_eos_checks.replay.progress import Advance, byte_progress
+from kafka_eos_checks.replay.quoting import redacted
 from kafka_eos_checks.replay.rules import LOG_RULES
 from kafka_eos_checks.replay.splits import PartitionLog
 from kafka_eos_checks.replay.transactions import (
@@ -85,11 +88,28 @@ def run(
     *,
     histories: Sequence[Path] = (),
     check_crc: bool = True,
+    oracle: float | None = None,
+    seed: int = 0,
+    redact: bool = False,
     spark: "SparkSession | None" = None,
 ) -> Audit:
-    """As :func:`audit`, with all findings and the figures of each log."""
-    with open_inputs(paths, histories) as inputs:
-        return of_inputs(inputs, engine, check_crc=check_crc, spark=spark)
+    """As :func:`audit`, with all findings and the figures of each log.
+
+    Args:
+        paths: what to audit.
+        engine: ``local`` or ``spark``.
+        histories: further histories.
+        check_crc: whether to compare each batch with its CRC.
+        oracle: the share of the logs that the readable rule judges again, see :func:`oracle.judge`; None for none.
+        seed: decides which logs these are.
+        redact: whether evidence leaves out what clients wrote, see :func:`quoting.redacted`.
+        spark: a session for the engine ``spark``.
+    """
+    with open_inputs(paths, histories) as inputs, redacted(redact):
+        result = of_inputs(inputs, engine, check_crc=check_crc, spark=spark)
+        if oracle is None or not result.logs:
+            return result
+        return replace(result, verdicts=(*result.verdicts, judge(result.logs, oracle, seed)))
 
 
 def of_inputs(
@@ -224,7 +244,7 @@ def offset_verdicts(audits: Sequence[LogAudit]) -> tuple[list[Verdict], list[Fin
 def history_verdicts(inputs: Inputs) -> tuple[list[Verdict], list[Finding]]:
     """A verdict for each rule over histories, and all their findings."""
     started = time.perf_counter()
-    events: list[Event] = [event for path in inputs.histories for event in read_history(path)]
+    events: list[Event] = [event for path in inputs.histories for event in read_events(path)]
     if not events:
         raise UnusableInput(f"{', '.join(map(str, inputs.histories))}: no event in it, so nothing to judge")
     result = join(events, inputs.logs)

@@ -2,8 +2,12 @@
 
 import argparse
 import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafka_eos_checks.replay.audit import Audit
 
 EPILOG = """examples:
   kafka-eos audit /var/lib/kafka/data
@@ -11,6 +15,8 @@ EPILOG = """examples:
   kafka-eos audit recording.tar.xz --json verdicts.json
   kafka-eos audit /var/lib/kafka/data --history sends.jsonl
   kafka-eos audit clients.jsonl
+  kafka-eos audit /var/lib/kafka/data --oracle --html audit.html --redact
+  kafka-eos audit hdfs://name/copies/broker-1 --sink audits.findings
 
 rules over logs: order, stale epoch, duplicate, gap
 rules over __transaction_state: illegal coordinator transition, decision changed
@@ -27,8 +33,9 @@ rules over applications: input processed twice, input skipped, output without it
 
 Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster. A history
 alone is judged by what clients and readers tell; what only a log could tell is counted as unknown.
-The files are only read. Of a running broker audit a copy, or expect an unfinished tail. Compacted topics have holes in
-their offsets; a sequence that is missing there is not reported.
+Values are looked at only where a history is given, which has them too. The files are only read. Of a running broker
+audit a copy, or expect an unfinished tail. Compacted topics have holes in their offsets; a sequence that is missing
+there is not reported.
 
 exit codes: 0 no violation, 1 violations or corrupt regions, 2 the input or the call cannot be used
 """
@@ -46,43 +53,54 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument(
         "paths",
         nargs="+",
-        type=Path,
         metavar="PATH",
-        help="a log directory, a folder of several brokers', a recording (folder or .tar.xz), or a .jsonl history",
+        help="a log directory, a folder of several brokers', a recording (folder or .tar.xz), or a history (.jsonl, "
+        ".parquet); a URI is copied here by Spark's Hadoop",
     )
-    parser.add_argument("--history", action="append", type=Path, default=[], metavar="FILE", help="one more history")
+    parser.add_argument("--history", action="append", default=[], metavar="FILE", help="one more history")
     parser.add_argument("--spark", action="store_true", help="audit on Spark (a local one, or the active session)")
     parser.add_argument("--no-crc", action="store_true", help="do not compare batches with their CRC")
+    parser.add_argument(
+        "--oracle",
+        nargs="?",
+        type=_share,
+        const=1.0,
+        metavar="SHARE",
+        help="let the readable rule judge the logs again, or a share of them (0.1); both have to find the same",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which logs --oracle takes (default 0)")
+    parser.add_argument("--redact", action="store_true", help="evidence names no value, transactional id or group")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
     parser.add_argument(
         "--findings", type=Path, metavar="FILE", help="write all findings, as .jsonl, .csv or .parquet by the name"
     )
-    parser.set_defaults(run=run)
+    parser.add_argument("--sink", metavar="TABLE", help="append all findings to a table of Spark's catalog")
+    parser.add_argument("--sink-format", default="parquet", metavar="NAME", help="of a new table (default parquet)")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 < share <= 1:
+        raise ValueError
+    return share
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Audit, print, write; returns the exit code."""
     from kafka_eos.history import MalformedHistory  # noqa: PLC0415 - `--help` needs no numpy
     from kafka_eos.log_directory import NotALogDirectory  # noqa: PLC0415
-    from kafka_eos_checks.replay import audit  # noqa: PLC0415
-    from kafka_eos_checks.replay.findings import check_suffix, write_findings  # noqa: PLC0415
+    from kafka_eos_checks.replay.findings import check_suffix  # noqa: PLC0415
     from kafka_eos_checks.replay.inputs import UnusableInput  # noqa: PLC0415
     from kafka_eos_checks.terminal import print_verdicts  # noqa: PLC0415
-    from kafka_eos_checks.verdict import write_verdicts  # noqa: PLC0415
 
+    if arguments.oracle and arguments.no_crc:
+        arguments.parser.error("--oracle compares with a decoder that always looks at the CRC; leave out --no-crc")
     try:
         if arguments.findings:
             check_suffix(arguments.findings)
-        result = audit.run(
-            arguments.paths,
-            "spark" if arguments.spark else "local",
-            histories=arguments.history,
-            check_crc=not arguments.no_crc,
-        )
-        if arguments.json:
-            write_verdicts(arguments.json, result.verdicts)
-        if arguments.findings:
-            write_findings(arguments.findings, result.findings)
+        result = _audit_and_write(arguments)
     except (UnusableInput, NotALogDirectory, MalformedHistory, OSError) as error:
         print(f"kafka-eos audit: {error}", file=sys.stderr)
         return 2
@@ -91,3 +109,41 @@ def run(arguments: argparse.Namespace) -> int:
         print("kafka-eos audit: no batch could be read", file=sys.stderr)
         return 2
     return 0 if all(verdict.ok for verdict in result.verdicts) else 1
+
+
+def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
+    """Audit, with a session of Spark if anything needs one, and write what was asked for."""
+    from kafka_eos_checks.replay import audit, findings, remote  # noqa: PLC0415
+    from kafka_eos_checks.verdict import write_verdicts  # noqa: PLC0415
+
+    given = [*arguments.paths, *arguments.history]
+    uris = [path for path in given if remote.is_uri(path)]
+    with ExitStack() as stack:
+        spark = None
+        if arguments.spark or uris or arguments.sink:
+            from kafka_eos_checks.replay.spark import session  # noqa: PLC0415 - the light install has no Spark
+
+            spark = stack.enter_context(session())
+        local = iter(stack.enter_context(remote.copied(uris, spark)) if uris and spark is not None else [])
+        here = [next(local) if remote.is_uri(path) else Path(path) for path in given]
+        result = audit.run(
+            here[: len(arguments.paths)],
+            "spark" if arguments.spark else "local",
+            histories=here[len(arguments.paths) :],
+            check_crc=not arguments.no_crc,
+            oracle=arguments.oracle,
+            seed=arguments.seed,
+            redact=arguments.redact,
+            spark=spark,
+        )
+        if arguments.json:
+            write_verdicts(arguments.json, result.verdicts)
+        if arguments.findings:
+            findings.write_findings(arguments.findings, result.findings)
+        if arguments.html:
+            from kafka_eos_checks.report import write_page  # noqa: PLC0415 - templates take their time to load
+
+            write_page(result.verdicts, arguments.html)
+        if arguments.sink and spark is not None:
+            findings.append_to_table(spark, arguments.sink, arguments.sink_format, result.findings)
+    return result

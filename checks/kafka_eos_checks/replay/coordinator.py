@@ -48,6 +48,7 @@ from kafka_eos.transaction_log import (
 )
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.headers import read_blocks, read_index
+from kafka_eos_checks.replay.quoting import quoted
 from kafka_eos_checks.replay.records import decode_block
 from kafka_eos_checks.replay.rules import Violation
 from kafka_eos_checks.replay.splits import PartitionLog
@@ -333,7 +334,7 @@ class CoordinatorLog:
                     offset=record.offset,
                     producer_id=-1 if record.value is None else record.value.producer_id,
                     producer_epoch=-1 if record.value is None else record.value.producer_epoch,
-                    evidence=f"{record.transactional_id!r}: {violation.evidence}",
+                    evidence=f"{quoted(record.transactional_id)}: {violation.evidence}",
                 )
             )
 

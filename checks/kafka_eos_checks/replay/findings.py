@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka_eos_checks.missing import need
-from kafka_eos_checks.replay.schemas import arrow_schema
+from kafka_eos_checks.replay.schemas import arrow_schema, ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,3 +123,23 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         pq.write_table(pa.Table.from_batches([to_arrow(findings)]), path)
+
+
+def append_to_table(spark: "SparkSession", table: str, form: str, findings: Sequence[Finding]) -> None:
+    """Append findings to a table of Spark's catalog, made if it is not there, with the columns of :data:`COLUMNS`.
+
+    Args:
+        spark: the session whose catalog has the table.
+        table: its name, e.g. ``catalog.schema.table``.
+        form: the format of a new table.
+        findings: what to append.
+
+    Raises:
+        OSError: Spark refuses; what it says.
+    """
+    failure = need("pyspark.errors", "spark").PySparkException
+    try:
+        rows = spark.createDataFrame([tuple(asdict(f).values()) for f in findings], ddl(COLUMNS))
+        rows.write.format(form).mode("append").saveAsTable(table)
+    except failure as error:
+        raise OSError(f"table {table}: {str(error).splitlines()[0]}") from error

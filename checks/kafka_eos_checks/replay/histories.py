@@ -64,6 +64,7 @@ from kafka_eos_checks.replay.applications import (
 from kafka_eos_checks.replay.contents import Contents, Figures, Place, Replicas, count, place_of, read_contents
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.offsets import longest_logs, read_group_log
+from kafka_eos_checks.replay.quoting import quoted
 from kafka_eos_checks.replay.readers import (
     ABORTED_DELIVERED,
     COMMITTED_MISSING,
@@ -168,7 +169,8 @@ def lost(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator
             partition=place[1],
             offset=event.offset,
             run=event.run,
-            evidence=f"{event.process} was told that {str(value)!r} is at offset {event.offset}; there is {states[0]}",
+            evidence=f"{event.process} was told that {quoted(str(value))} is at offset {event.offset}; "
+            f"there is {states[0]}",
         )
 
 
@@ -256,7 +258,7 @@ def duplicate_values(run: Sequence[Event], replicas: Replicas, figures: Figures)
                 broker=broker,
                 offset=offset,
                 run=run[0].run,
-                evidence=f"{value!r} was sent {sent} time(s) and is at {where}",
+                evidence=f"{quoted(value)} was sent {sent} time(s) and is at {where}",
             )
 
 

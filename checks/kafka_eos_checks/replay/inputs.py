@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafka_eos_checks.record.recording import UnsafeArchive, unpacked
+from kafka_eos_checks.replay.history_files import SUFFIXES, is_history
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs
 
 
@@ -19,7 +20,7 @@ class Inputs:
 
     Attributes:
         logs: the replicas of partitions, each audited for itself.
-        histories: JSON Lines files of events.
+        histories: files of events, see :mod:`history_files`.
     """
 
     logs: tuple[PartitionLog, ...]
@@ -32,7 +33,8 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
 
     Args:
         paths: a broker's log directory, a folder of several, a partition's folder, a recording (``brokers/`` and
-            ``histories/``, as a folder or a ``.tar.xz``), or a ``.jsonl`` history.
+            ``histories/``, as a folder or a ``.tar.xz``), or a history (``.jsonl``, or ``.parquet``, a file or a
+            folder of files).
         histories: more histories.
 
     Raises:
@@ -44,24 +46,24 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
     found: list[Path] = []
     with ExitStack() as stack:
         for path in paths:
-            if path.suffix == ".jsonl":
+            if is_history(path):
                 found.append(path)
                 continue
             folder = stack.enter_context(_unpacked(path)) if path.is_file() else path
             folders.append(folder / "brokers" if (folder / "brokers").is_dir() else folder)
             if (folder / "manifest.json").is_file():
-                found += sorted((folder / "histories").glob("*.jsonl"))
+                found += sorted(path for path in (folder / "histories").glob("*") if is_history(path))
         found += histories
-        missing = [str(path) for path in found if not path.is_file()]
+        missing = [str(path) for path in found if not (is_history(path) and path.exists())]
         if missing:
-            raise UnusableInput(f"{', '.join(missing)}: no such history; give a .jsonl file")
+            raise UnusableInput(f"{', '.join(missing)}: no such history; give a file *{' or *'.join(SUFFIXES)}")
         yield Inputs(tuple(find_logs(*folders)), tuple(found))
 
 
 @contextmanager
 def _unpacked(archive: Path) -> Iterator[Path]:
     if not archive.name.endswith(".tar.xz"):
-        raise UnusableInput(f"{archive}: neither a directory, a .jsonl history nor a recording (.tar.xz)")
+        raise UnusableInput(f"{archive}: neither a directory, a history (.jsonl, .parquet) nor a recording (.tar.xz)")
     try:
         with unpacked(archive) as folder:
             yield folder

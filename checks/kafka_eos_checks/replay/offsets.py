@@ -26,6 +26,7 @@ from kafka_eos.record_batch import ControlType
 from kafka_eos_checks.replay.contents import Figures, Place, count
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.headers import CONTROL_MASK, TRANSACTIONAL_MASK, is_set, read_blocks, read_index
+from kafka_eos_checks.replay.quoting import quoted
 from kafka_eos_checks.replay.records import decode_block
 from kafka_eos_checks.replay.splits import PartitionLog
 
@@ -187,7 +188,7 @@ def went_back(logs: Sequence[GroupLog], figures: Figures) -> Iterator[Finding]:
                             offset=commit.record,
                             producer_id=commit.producer_id,
                             producer_epoch=commit.producer_epoch,
-                            evidence=f"group {group!r} had offset {highest.offset} of {topic}-{partition} before "
+                            evidence=f"group {quoted(group)} had offset {highest.offset} of {topic}-{partition} before "
                             f"{commit.offset}",
                         )
                 highest = commit

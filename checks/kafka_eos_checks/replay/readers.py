@@ -52,6 +52,7 @@ from pathlib import Path
 from kafka_eos.history import Event
 from kafka_eos_checks.replay.contents import Contents, Figures, Place, Replicas, count, longest, place_of
 from kafka_eos_checks.replay.findings import Finding
+from kafka_eos_checks.replay.quoting import quoted
 from kafka_eos_checks.replay.splits import PartitionLog
 
 COMMITTED_MISSING, ABORTED_DELIVERED = "committed record missing", "aborted record delivered"
@@ -104,7 +105,8 @@ def undone(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterat
                     place,
                     log,
                     offset,
-                    f"{ended[0]} was told that its transaction {ended[1]} is committed; {_value(event)!r} {state}",
+                    f"{ended[0]} was told that its transaction {ended[1]} is committed; "
+                    f"{quoted(_value(event))} {state}",
                 )
                 break
 
@@ -240,7 +242,7 @@ def polled(run: Sequence[Event], replicas: Replicas, skips: Figures, backward: F
             text = value if isinstance(value, str) else (value or b"").decode(errors="replace")
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             evidence = (
-                f"{event.process} went from offset {step.start} to {step.offset} and was not given {text!r}{more}"
+                f"{event.process} went from offset {step.start} to {step.offset} and was not given {quoted(text)}{more}"
             )
             yield _finding(POLL_SKIP, event, place, log, missing[0], evidence)
         elif log is None:
@@ -264,10 +266,10 @@ def inconsistent(run: Iterable[Event], replicas: Replicas, figures: Figures) -> 
         stored = [contents.values[event.offset] for _, contents in own if event.offset in contents.values]
         why = ""
         if value != _value(event):
-            why = f"{before} was told of {value!r}, {event.process} of {_value(event)!r}"
+            why = f"{before} was told of {quoted(value)}, {event.process} of {quoted(_value(event))}"
         elif event.action == "Poll" and stored and value.encode() not in stored:
             there = (stored[0] or b"").decode(errors="replace")
-            why = f"{event.process} was given {value!r}, the log has {there!r}"
+            why = f"{event.process} was given {quoted(value)}, the log has {quoted(there)}"
         if why:
             found.add(at)
             yield _finding(INCONSISTENT, event, place, longest(replicas, place)[0], event.offset, why)
@@ -297,10 +299,8 @@ def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> 
             ended = min(filter(None, own))
             if (event.process, ended) not in told:
                 told.add((event.process, ended))
-                evidence = (
-                    f"event {event.order}: {event.process} was given {_value(event)!r}, and transaction {ended[1]} "
-                )
-                evidence += f"of {ended[0]} was not to be committed yet"
+                evidence = f"event {event.order}: {event.process} was given {quoted(_value(event))}, and "
+                evidence += f"transaction {ended[1]} of {ended[0]} was not to be committed yet"
                 yield _finding(PRECOMMITTED, event, place, log, offset, evidence)
 
 
@@ -341,7 +341,7 @@ def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Ite
             count(figures, UNKNOWN)
         if why and (event.process, place, cause) not in told:
             told.add((event.process, place, cause))
-            evidence = f"{event.process} was given {_value(event)!r}, whose transaction {why}"
+            evidence = f"{event.process} was given {quoted(_value(event))}, whose transaction {why}"
             yield _finding(ABORTED_DELIVERED, event, place, log, offset, evidence)
 
 

@@ -57,6 +57,7 @@ from kafka_eos.transaction_log import TRANSACTION_VERSION_2, TransactionState
 from kafka_eos_checks.replay.coordinator import CoordinatorLog, Place, Transaction, TransactionalId
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.headers import CONTROL_MASK, TRANSACTIONAL_MASK, Block, is_set, read_blocks, read_index
+from kafka_eos_checks.replay.quoting import quoted
 from kafka_eos_checks.replay.records import decode_block
 from kafka_eos_checks.replay.splits import PartitionLog
 
@@ -411,10 +412,12 @@ def contradictions(matching: Matching) -> Iterator[Finding]:
             yield partition.finding(NO_TRANSACTION, marker, f"{marker.decision.name}, but the log has no {which}")
             continue
         torn.add(name)
-        yield _torn(partition, marker, *matching.seen[name][other], f"transaction {name[1]} of {name[0]!r}")
+        yield _torn(partition, marker, *matching.seen[name][other], f"transaction {name[1]} of {quoted(name[0])}")
     for name, seen in matching.seen.items():
         if len(seen) > 1 and name not in torn:
-            yield _torn(*seen[ControlType.ABORT], *seen[ControlType.COMMIT], f"transaction {name[1]} of {name[0]!r}")
+            yield _torn(
+                *seen[ControlType.ABORT], *seen[ControlType.COMMIT], f"transaction {name[1]} of {quoted(name[0])}"
+            )
 
 
 def torn_by_epoch(matching: Matching) -> Iterator[Finding]:
@@ -459,8 +462,8 @@ def _why_hanging(opened: OpenTransaction, place: Place, owner: tuple[Coordinator
         return UNKNOWN
     known, last = owner[1], owner[1].last
     if last is None:
-        return f"forgot {known.name!r}"
-    state = f"has {known.name!r} {last.transaction_status.name} with producer {last.producer_id} "
+        return f"forgot {quoted(known.name)}"
+    state = f"has {quoted(known.name)} {last.transaction_status.name} with producer {last.producer_id} "
     state += f"epoch {last.producer_epoch}"
     if last.producer_id != opened.producer_id or place not in last.partitions():
         return state

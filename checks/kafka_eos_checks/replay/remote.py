@@ -1,0 +1,80 @@
+"""Logs and histories that lie elsewhere: any URI that Spark's Hadoop can read, copied here for as long as it is needed.
+
+The file system is Hadoop's, with the session's own configuration, so ``hdfs://``, ``s3a://`` (with the package
+``hadoop-aws`` on Spark's path), ``abfs://``, ``gs://`` and ``file://`` work as they do in ``spark.read``. What the
+audit reads of a log directory is copied to the driver: segments, their indexes and snapshots, and ``meta.properties``.
+Kernels read files by position, so nothing is judged over the network.
+
+Kafka: LogFileUtils
+Hadoop: FileSystem.listFiles, copyToLocalFile
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from kafka_eos_checks.missing import need
+from kafka_eos_checks.replay.inputs import UnusableInput
+from kafka_eos_checks.replay.progress import byte_progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SUFFIXES = (".log", ".index", ".txnindex", ".snapshot", ".jsonl", ".parquet", ".tar.xz")
+NAMES = ("meta.properties", "leader-epoch-checkpoint", "manifest.json")
+
+
+def is_uri(path: str) -> bool:
+    """Whether a path names another file system than this machine's."""
+    return "://" in path
+
+
+@contextmanager
+def copied(uris: list[str], spark: "SparkSession") -> Iterator[list[Path]]:
+    """Local copies of what URIs name, each in a folder of its own with its own name.
+
+    Raises:
+        UnusableInput: one cannot be read, or the session is of Spark Connect, whose driver is elsewhere.
+    """
+    if need("pyspark.sql.utils", "spark").is_remote():
+        raise UnusableInput(f"{uris[0]}: over Spark Connect nothing can be copied here; give local paths")
+    with tempfile.TemporaryDirectory(prefix="kafka-eos-audit-") as folder:
+        yield [_copy(uri, Path(folder, str(number)), spark) for number, uri in enumerate(uris)]
+
+
+def _copy(uri: str, folder: Path, spark: "SparkSession") -> Path:
+    jvm: Any = spark._jvm
+    context: Any = spark.sparkContext._jsc
+    failure = need("py4j.protocol", "spark").Py4JJavaError
+    target = folder / (Path(unquote(urlsplit(uri).path)).name or "root")
+    try:
+        root = jvm.org.apache.hadoop.fs.Path(uri)
+        system = root.getFileSystem(context.hadoopConfiguration())
+        root = system.makeQualified(root)
+        files = list(_files(system, root))
+        with byte_progress("copy", sum(size for _, size in files)) as advance:
+            for path, size in files:
+                inside = root.toUri().relativize(path.toUri()).getPath()
+                local = target / inside if not system.getFileStatus(root).isFile() else target
+                local.parent.mkdir(parents=True, exist_ok=True)
+                system.copyToLocalFile(False, path, jvm.org.apache.hadoop.fs.Path(local.as_uri()), True)
+                advance(size)
+    except failure as error:
+        reason = str(error.java_exception.toString())
+        raise UnusableInput(f"{uri}: {reason}") from None
+    if not files:
+        raise UnusableInput(f"{uri}: no segment and no history below it")
+    return target
+
+
+def _files(system: Any, root: Any) -> Iterator[tuple[Any, int]]:
+    """The files below a path that the audit reads, each with its size in bytes."""
+    found = system.listFiles(root, True)
+    while found.hasNext():
+        status = found.next()
+        name = str(status.getPath().getName())
+        if name.endswith(SUFFIXES) or name in NAMES:
+            yield status.getPath(), int(status.getLen())
