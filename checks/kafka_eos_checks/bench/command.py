@@ -12,9 +12,10 @@ from typing import Any
 
 from rich.table import Table
 
-from kafka_eos_checks.bench import codec, graphs, processes, replay
+from kafka_eos_checks.bench import codec, graphs, processes, replay, serving
 from kafka_eos_checks.bench.measure import machine_line, short
 from kafka_eos_checks.models import MalformedRegistry
+from kafka_eos_checks.record.brokers import BrokerFailed
 from kafka_eos_checks.replay.inputs import UnusableInput
 from kafka_eos_checks.terminal import answer_console, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
@@ -24,6 +25,7 @@ PARTS: dict[str, Part] = {
     "codec": codec.run,
     "graph": graphs.run,
     "processes": processes.run,
+    "serve": serving.run,
     "replay": replay.run,  # the last, for its Spark leaves a JVM
 }
 
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in [part for part in PARTS if part in (arguments.only or PARTS)]:
         try:
             found = run_part(PARTS[name], quick=arguments.quick)
-        except (OSError, SubprocessError, MalformedRegistry, UnusableInput) as error:
+        except (OSError, SubprocessError, BrokerFailed, MalformedRegistry, UnusableInput) as error:
             print(f"kafka-eos bench: {name}: {error}", file=sys.stderr)
             return 2
         for made in tables(found, name):
