@@ -385,9 +385,11 @@ def _dry_run(session: Session, wanted: set[str], everything: bool) -> None:
 
 def print_report(report: Report) -> None:
     """The table, what differs, and the figures."""
-    for result in report.differing():
-        if result.found is not Found.UNSUPPORTED:
-            answer_console.print(story(result, report.client) + "\n", markup=False, soft_wrap=True)
+    for results in report.kinds():
+        answer_console.print(story(results[0], report.client), markup=False, soft_wrap=True)
+        if also := [result.edge.id for result in results[1:]]:
+            answer_console.print(f"  also: {', '.join(also)}", markup=False, soft_wrap=True)
+        answer_console.print()
     for name, results in report.known().items():
         known = known_differences()[name]
         answer_console.print(

@@ -1,11 +1,13 @@
-"""The recorded differences between real brokers and the spec, from ``known.toml``."""
+"""What is known of differences: those that were looked into and stay, and the causes of divergences of real brokers."""
 
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 FILE = Path(__file__).with_name("known.toml")
+CAUSES_FILE = Path(__file__).with_name("causes.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,3 +32,35 @@ def known_differences() -> dict[str, KnownDifference]:
     """All of them, by id."""
     with FILE.open("rb") as file:
         return {name: KnownDifference(**row) for name, row in tomllib.load(file).items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why released brokers diverge.
+
+    Attributes:
+        name: a pattern of the edge's name.
+        what: the answer, or the field that was read back.
+        observed: a pattern of what was observed.
+        brokers: that do so.
+        cause: why.
+        source: where it is decided, and where it was mended.
+    """
+
+    name: str
+    what: str
+    observed: str
+    brokers: str
+    cause: str
+    source: str
+
+    def explains(self, name: str, what: str, observed: str) -> bool:
+        """A divergence is of this kind."""
+        return what == self.what and bool(re.search(self.name, name)) and bool(re.fullmatch(self.observed, observed))
+
+
+@cache
+def causes() -> tuple[Cause, ...]:
+    """All of them."""
+    with CAUSES_FILE.open("rb") as file:
+        return tuple(Cause(**row) for row in tomllib.load(file).values())

@@ -289,6 +289,7 @@ class Mechanism:
         requests: those that are tried in a state.
         place: when two states are one node.
         seen: what a request sees of a node; one that begins to end a transaction sees more.
+        with_offset: the group's offset is read back too.
     """
 
     name: str
@@ -298,6 +299,7 @@ class Mechanism:
     requests: Callable[[Visible], Iterator[Request]]
     place: Callable[[Visible], Hashable]
     seen: Callable[[Visible, Request, bool], str]
+    with_offset: bool = True
 
     @property
     def alone(self) -> bool:
@@ -521,6 +523,7 @@ IDEMPOTENCE = Mechanism(
     requests=_idempotent_requests,
     place=_place_of_batches,
     seen=_seen_of_batches,
+    with_offset=False,
 )
 COMMITS = Mechanism(
     name="commit",
@@ -539,6 +542,7 @@ READING = Mechanism(
     requests=_reading_requests,
     place=_place_of_readers,
     seen=_seen_by_readers,
+    with_offset=False,
 )
 GROUP_OFFSETS = Mechanism(
     name="offsets",

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Container, Hashable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -80,6 +80,12 @@ def step_of(mechanism: Mechanism, state: Visible, given: Asked) -> Step:
     return Step(state, given, allowed, name_of(mechanism, seen, given.request))
 
 
+def edge_of(mechanism: Mechanism, step: Step, path: Iterable[Request]) -> Edge:
+    """The edge of a step, with a run that ends with it."""
+    answers = tuple(answer.error.name for answer, _ in step.outcomes if not answer.known)
+    return Edge(name=step.edge, mechanism=mechanism, request=step.asked.request, answers=answers, path=tuple(path))
+
+
 @dataclass(frozen=True, slots=True)
 class Arc:
     """A step between two nodes: its edge, its request, and where it leads if nothing is faster than expected."""
@@ -126,10 +132,7 @@ class Quotient:
                 request, after = step.asked.request, step.outcomes[0][1]
                 longer = (*path, request)
                 if step.edge not in self.edges:
-                    answers = tuple(answer.error.name for answer, _ in step.outcomes)
-                    self.edges[step.edge] = Edge(
-                        name=step.edge, mechanism=self.mechanism, request=request, answers=answers, path=longer
-                    )
+                    self.edges[step.edge] = edge_of(self.mechanism, step, longer)
                 place = self.mechanism.place(after)
                 if place not in self.places:
                     self.places[place] = len(self.places)

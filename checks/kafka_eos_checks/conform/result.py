@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +19,10 @@ from kafka_eos.spec_mapping import snake_case
 from kafka_eos.transaction_coordinator import Rules, TransactionCoordinator
 from kafka_eos.transactional_partition import TransactionalPartition
 from kafka_eos.transactions import Transactions
-from kafka_eos_checks.conform.known import known_differences
+from kafka_eos_checks.conform.known import Cause, causes, known_differences
 from kafka_eos_checks.conform.mechanisms import SETTLE
 from kafka_eos_checks.conform.quotient import Edge, Quotient
-from kafka_eos_checks.conform.run import Counts, Exchange, Found, Result
+from kafka_eos_checks.conform.run import ANSWER, Counts, Exchange, Found, Result
 from kafka_eos_checks.sequence_diagram import Kind, Lifeline, Role, Violation, sequence_diagram
 from kafka_eos_checks.sequence_diagram import Step as Drawn
 
@@ -47,6 +48,7 @@ _RULES: dict[str, tuple[type, ...]] = {
     "Transactions": (Transactions,),
     "GroupCoordinator": (GroupCoordinator,),
 }
+_SHORT_FIELDS = {"coordinator", "listed state", "offset of the group"}
 _CONFORMING = {Found.CONFORMS, Found.KNOWN}
 
 
@@ -131,6 +133,14 @@ class Report:
         shown = {Found.DIVERGES: 0, Found.UNKNOWN: 1}
         return sorted(bad, key=lambda r: (shown.get(r.found, 2), order.index(r.found), len(r.scenario)))
 
+    def kinds(self) -> list[list[Result]]:
+        """What differs, the results of a kind together, the one with the shortest scenario first."""
+        grouped: dict[tuple[str, ...], list[Result]] = {}
+        for result in self.differing():
+            if result.found is not Found.UNSUPPORTED:
+                grouped.setdefault(_kind_of(result), []).append(result)
+        return list(grouped.values())
+
     def busy(self) -> Counter[str]:
         """What was answered where the spec allows several answers, since markers were being written."""
         return Counter(
@@ -146,6 +156,33 @@ class Report:
             if result.known:
                 shown.setdefault(result.known, []).append(result)
         return shown
+
+
+def _kind_of(result: Result) -> tuple[str, ...]:
+    """What several divergences have in common: the request and both answers, or what of the state differs."""
+    if not result.differences:
+        return result.found, re.sub(r"\d+", "", result.reason)
+    first, request = result.differences[0], result.edge.request
+    if first.what == ANSWER:
+        codes = _codes(first.allowed), _codes(first.observed)
+        return result.found, request.api, request.whose, request.detail, *codes
+    field_name = re.sub(r" of \w$", "", first.what)
+    if field_name not in _SHORT_FIELDS:
+        return result.found, field_name
+    return result.found, field_name, re.sub(r"\d+", "", first.allowed), re.sub(r"\d+", "", first.observed)
+
+
+def _codes(answer: str) -> str:
+    return re.sub(r" \([^)]*\)", "", answer)
+
+
+def causes_of(result: Result) -> list[Cause]:
+    """What is known of a divergence."""
+    return [
+        cause
+        for cause in causes()
+        if any(cause.explains(result.edge.name, each.what, each.observed) for each in result.differences)
+    ]
 
 
 # --- the terminal ----------------------------------------------------------------------------------------------------
@@ -181,6 +218,7 @@ def story(result: Result, client: int) -> str:
     if last is not None and result.found is Found.DIVERGES:
         lines += [f"  why: {explained(rule)}" for rule in last.rules]
         lines.append(f"  defined by: {kips_of(result.edge, client)}")
+        lines += [f"  known of: {each.brokers}. {each.cause} ({each.source})" for each in causes_of(result)]
         if last.request:
             lines += [f"  request: {last.request}", f"  response: {last.response}"]
     lines += [f"  {number}. {_line(each)}" for number, each in enumerate(result.scenario, start=1)]

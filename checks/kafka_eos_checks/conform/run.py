@@ -8,13 +8,17 @@ from enum import StrEnum
 from kafka_eos.errors import ErrorCode
 from kafka_eos_checks.conform import observation
 from kafka_eos_checks.conform.mechanisms import Asked, Request, asked
-from kafka_eos_checks.conform.quotient import Edge, Quotient, Step, step_of
+from kafka_eos_checks.conform.observation import OFFSET
+from kafka_eos_checks.conform.quotient import Edge, Quotient, Step, edge_of, step_of
 from kafka_eos_checks.conform.stage import Reply, Stage, error_name
 from kafka_eos_checks.conform.visible import Answer, Visible
 from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported, wait
 
 LONGEST_SCENARIO = 60
 """Requests; a log that is read back again and again has to stay short."""
+
+ANSWER = "answer"
+"""What differs when it is no field that was read back."""
 
 BUSY = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS}
 """Codes that say "not yet": for as long as a broker needs for what it does by itself, they are asked again."""
@@ -125,6 +129,7 @@ class Play:
         counts: of the run.
         tolerated: fields in which the two sides differ already.
         transcript: what has happened.
+        requests: that were taken.
         known: the id of the recorded difference that the last answer belongs to.
     """
 
@@ -135,6 +140,7 @@ class Play:
     counts: Counts
     tolerated: set[str] = field(default_factory=set)
     transcript: list[Exchange] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     known: str = ""
 
     def step(self, request: Request) -> Step:
@@ -150,20 +156,22 @@ class Play:
         return step_of(self.quotient.mechanism, after, given) if given is not None else None
 
     def take(self, step: Step, *, read_back: bool) -> None:
-        """Play a step: ask, compare, and read the state back.
+        """Play a step: ask, compare, and read the state back, unless it was asked while markers were being written.
 
         Raises:
             Diverged: for what the spec does not allow.
             NoAnswer, Unsupported: when it could not be asked.
         """
+        compares = read_back and (step.is_settle or self.state.is_settled)
         if step.is_settle:
             [(_, after)] = step.outcomes
             self.stage.settle(sorted(after.coordinators), after.data.end)
+            self.requests.append(step.asked.request)
             self.transcript.append(Exchange(label="markers are written, the transaction is closed", api="", name="A"))
         else:
             after = self._asked(step)
         self.state = after
-        if read_back and after.is_settled:
+        if compares and after.is_settled:
             self._compare_state()
 
     def _asked(self, step: Step) -> Visible:
@@ -181,9 +189,10 @@ class Play:
             wait(attempt)
             attempt += 1
         self.transcript.append(self._exchange(given, answers, reply))
+        self.requests.append(given.request)
         if outcome is None:
             allowed = " or ".join(shown_answer(answer) for answer in answers if not answer.known)
-            raise Diverged([Difference(what="answer", allowed=allowed, observed=shown_reply(reply))], answer=True)
+            raise Diverged([Difference(what=ANSWER, allowed=allowed, observed=shown_reply(reply))], answer=True)
         self.known = outcome[0].known
         return outcome[1]
 
@@ -201,8 +210,8 @@ class Play:
 
     def _compare_state(self) -> None:
         self.counts.observations += 1
-        allowed = observation.expected(self.state)
-        found, _ = self.stage.observe(self.state)
+        allowed = observation.expected(self.state, with_offset=self.quotient.mechanism.with_offset)
+        found, _ = self.stage.observe(self.state, with_offset=OFFSET in allowed)
         differences = [
             Difference(what=name, allowed=allowed[name], observed=said)
             for name, said in found.items()
@@ -370,7 +379,7 @@ class Runner:
         """Take note of an edge that does not conform, with the shortest scenario that shows it."""
         todo.pop(step.edge, None)
         (self._suspect if _differs_in_state(error) else self._blocked).add(step.edge)
-        edge = self.quotient.edges[step.edge]
+        edge = self.quotient.edges.get(step.edge) or edge_of(self.quotient.mechanism, step, play.requests)
         long = self._result(edge, play, error)
         short = self.shortest(edge)
         if short.found is long.found:

@@ -378,7 +378,7 @@ class Stage:
 
     # --- reading back ------------------------------------------------------------------------------------------------
 
-    def observe(self, state: Visible) -> tuple[dict[str, str], dict[str, str]]:
+    def observe(self, state: Visible, *, with_offset: bool = True) -> tuple[dict[str, str], dict[str, str]]:
         """What the broker says of what the machines say something of: fields, and why some are missing."""
         found: dict[str, str] = {}
         missing: dict[str, str] = {}
@@ -396,7 +396,8 @@ class Stage:
         read([observation.COMMITTED, observation.STABLE], self._committed)
         read([observation.LATEST_COMMITTED], lambda: [str(self._latest())])
         read([observation.PRODUCERS], lambda: [self._producers()])
-        read([observation.OFFSET], lambda: [self._offset()])
+        if with_offset:
+            read([observation.OFFSET], lambda: [self._offset()])
         return found, missing
 
     def _when_there(self, ask: Callable[[], Sequence[str]]) -> Sequence[str]:
