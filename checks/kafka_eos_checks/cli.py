@@ -50,12 +50,12 @@ SUBCOMMANDS = {
         "kafka_eos_checks.watch.command",
         "watch a running cluster: hanging transactions, who holds readers back, duplicates, late data",
     ),
-    "watch": (
-        "kafka_eos_checks.watch.command",
-        "watch a running cluster: hanging transactions, who holds readers back, duplicates, late data",
-    ),
     "explain": ("kafka_eos_checks.explain", "draw a history around what an audit found in it"),
     "simulate": ("kafka_eos_checks.simulate", "run the reference under seeded faults and write the history"),
+    "soak": (
+        "kafka_eos_checks.soak.command",
+        "walk every machine under swarms of faults, judged by the spec's own properties",
+    ),
     "generate": ("kafka_eos_checks.generate", "write logs of any size with planted violations at known places"),
     "sinks": ("kafka_eos_checks.sinks", "kill a consumer at every step of its updates of a real database"),
     "serve": ("kafka_eos_checks.serve_command", "a Kafka cluster for tests: real clients run on the reference"),

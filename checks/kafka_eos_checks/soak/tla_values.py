@@ -1,0 +1,205 @@
+"""TLA+ values as Python's, made for speed: how compiled formulas see a machine's states.
+
+As ``kafka_eos.spec_mapping`` has it, but for one thing: a function over 1..n is a tuple whether it is called a sequence
+or not, as TLC prints it, so that equal values are equal.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from itertools import combinations, product
+from typing import Any
+
+from immutables import Map
+from pyrsistent import PVector
+
+from kafka_eos.spec_mapping import NONE, SpecValue, camel_case
+
+
+class Undefined(ArithmeticError):  # noqa: N818 - TLA+'s word
+    """An expression that has no value: a function outside of its domain, CHOOSE from nothing."""
+
+
+def function(pairs: dict[Any, Any]) -> SpecValue:
+    """A function of these pairs."""
+    if not pairs:
+        return ()
+    count = len(pairs)
+    if all(type(key) is int and 1 <= key <= count for key in pairs):
+        return tuple(pairs[key] for key in range(1, count + 1))
+    return Map(pairs)
+
+
+def pairs_of(value: SpecValue) -> dict[Any, Any]:
+    """The inverse of :func:`function`."""
+    return dict(enumerate(value, start=1)) if type(value) is tuple else dict(value)
+
+
+def normal(value: SpecValue) -> SpecValue:
+    """A value of ``spec_mapping`` in the form of this module."""
+    if isinstance(value, Map):
+        return function({normal(key): normal(inner) for key, inner in value.items()})
+    if isinstance(value, tuple):
+        return tuple(map(normal, value))
+    if isinstance(value, frozenset):
+        return frozenset(map(normal, value))
+    return value
+
+
+@cache
+def _fields(record: type) -> tuple[tuple[str, str], ...]:
+    return tuple((f.name, camel_case(f.name)) for f in fields(record) if f.compare)
+
+
+class Converter:
+    """Values of a machine as values of the spec; what has been seen before is not converted again.
+
+    A machine's values are persistent: a step makes few of them anew. They are known by identity, so whatever is
+    remembered is kept alive. Equal results are one object, so that they can be compared by identity too.
+    """
+
+    def __init__(self, most: int = 200_000) -> None:
+        """Remember at most this many values, then begin anew."""
+        self._most = most
+        self._seen: dict[int, tuple[Any, SpecValue]] = {}
+        self._same: dict[SpecValue, SpecValue] = {}
+
+    def forget(self) -> bool:
+        """Begin anew if much is remembered; whether it was. What was given out keeps its value, not its identity."""
+        if len(self._seen) <= self._most:
+            return False
+        self._seen.clear()
+        self._same.clear()
+        return True
+
+    def __call__(self, value: Any) -> SpecValue:
+        """The value of the spec."""
+        kind = value.__class__
+        if kind is str or kind is int or kind is bool:
+            return value
+        if value is None:
+            return NONE
+        known = self._seen.get(id(value))
+        if known is not None:
+            return known[1]
+        made = self._made(value)
+        made = self._same.setdefault(made, made)
+        self._seen[id(value)] = (value, made)
+        return made
+
+    def _made(self, value: Any) -> SpecValue:
+        if isinstance(value, Enum):
+            return value.name
+        if is_dataclass(value) and not isinstance(value, type):
+            return Map({name: self(getattr(value, field)) for field, name in _fields(type(value))})
+        if isinstance(value, (frozenset, set)):
+            return frozenset(map(self, value))
+        if isinstance(value, Mapping):
+            return function({self(key): self(inner) for key, inner in value.items()})
+        if isinstance(value, (tuple, PVector)):
+            return tuple(map(self, value))
+        if isinstance(value, (str, int)):
+            return value
+        raise TypeError(f"no TLA+ value for {type(value).__name__}")
+
+
+# --- what compiled formulas call --------------------------------------------------------------------------------------
+
+
+def apply(value: SpecValue, argument: SpecValue) -> SpecValue:
+    """A function's value."""
+    if value.__class__ is tuple:
+        if argument.__class__ is not int or not 1 <= argument <= len(value):
+            raise Undefined(f"{argument!r} is outside of 1..{len(value)}")
+        return value[argument - 1]
+    try:
+        return value[argument]
+    except KeyError:
+        raise Undefined(f"{argument!r} is outside of the function's domain") from None
+
+
+def domain(value: SpecValue) -> Iterable[Any]:
+    """A function's domain, to be iterated over."""
+    return range(1, len(value) + 1) if value.__class__ is tuple else value.keys()
+
+
+def choose(found: Iterator[Any]) -> SpecValue:
+    """The first of what was found."""
+    for one in found:
+        return one
+    raise Undefined("CHOOSE from nothing")
+
+
+def changed(value: SpecValue, path: tuple[Any, ...], change: Callable[[Any], Any]) -> SpecValue:
+    """``[value EXCEPT ![path] = change(@)]``."""
+    if not path:
+        return change(value)
+    head, rest = path[0], path[1:]
+    inner = changed(apply(value, head), rest, change)
+    if value.__class__ is tuple:
+        return (*value[: head - 1], inner, *value[head:])
+    return value.set(head, inner)
+
+
+def merged(first: SpecValue, second: SpecValue) -> SpecValue:
+    """``first @@ second``."""
+    return function({**pairs_of(second), **pairs_of(first)})
+
+
+def subsets(elements: Iterable[Any]) -> Iterator[SpecValue]:
+    """Every subset."""
+    given = tuple(elements)
+    for size in range(len(given) + 1):
+        yield from map(frozenset, combinations(given, size))
+
+
+def functions(arguments: Iterable[Any], values: Iterable[Any]) -> Iterator[SpecValue]:
+    """Every function from a set into another."""
+    given, possible = tuple(arguments), tuple(values)
+    for chosen in product(possible, repeat=len(given)):
+        yield function(dict(zip(given, chosen, strict=True)))
+
+
+def union(sets: Iterable[Iterable[Any]]) -> SpecValue:
+    """``UNION sets``."""
+    return frozenset(element for inner in sets for element in inner)
+
+
+def selected(sequence: SpecValue, test: Callable[[Any], bool]) -> SpecValue:
+    """``SelectSeq``."""
+    return tuple(element for element in sequence if test(element))
+
+
+def head(sequence: SpecValue) -> SpecValue:
+    """``Head``."""
+    if not sequence:
+        raise Undefined("Head of an empty sequence")
+    return sequence[0]
+
+
+def append(sequence: SpecValue, element: SpecValue) -> SpecValue:
+    """``Append``."""
+    return (*sequence, element)
+
+
+def subsequence(sequence: SpecValue, first: int, last: int) -> SpecValue:
+    """``SubSeq``."""
+    return sequence[first - 1 : last]
+
+
+class Lazy:
+    """A definition of a LET: evaluated when it is asked for, once."""
+
+    __slots__ = ("_make", "_value")
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make: Callable[[], Any] | None = make
+        self._value: Any = None
+
+    def get(self) -> Any:
+        """The value."""
+        if self._make is not None:
+            self._value = self._make()
+            self._make = None
+        return self._value

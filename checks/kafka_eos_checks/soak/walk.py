@@ -1,0 +1,386 @@
+"""One run: a random walk over a machine under a swarm of faults, then a fair end without them.
+
+A run draws a subset of the kinds of faults and a weight for every action, and goes on by weight among the actions that
+are enabled (swarm testing: what never happens together in one run lets what is left happen more often). Then the faults
+stop. What the spec calls fair goes on until nothing of it is enabled, and then the goals have to be reached. Every
+state and every step is judged by the spec's own properties.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, product
+from operator import attrgetter
+from random import Random
+from typing import Any
+
+from kafka_eos.errors import NotEnabled, Rejected
+from kafka_eos.explorer import attempt
+from kafka_eos.machine import Action, Instance, actions, load_constants
+from kafka_eos.spec_mapping import snake_case
+from kafka_eos_checks.models import bounds_predicate, constants_class
+from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.soak.fairness import FairActions
+from kafka_eos_checks.soak.formulas import Formulas, State
+from kafka_eos_checks.soak.layers import Layer
+from kafka_eos_checks.soak.properties import Judge, Wrong, parts
+from kafka_eos_checks.soak.tla_values import Converter
+
+MOST_FAIR_STEPS = 3_000
+RARELY = 0.04  # how often any arguments whatsoever are tried, though others are worth more
+MOST_TRIES = 4  # of one action, before another one is drawn
+NOT_AT_REST = "comes to rest"
+
+
+@dataclass(slots=True)
+class Coverage:
+    """What runs have met.
+
+    Attributes:
+        actions: action -> how often it was taken.
+        refusals: action and the conjunct of its guard that was false, or the error code -> how often.
+        faults: two kinds of faults, in their order of the alphabet -> in how many runs both happened.
+    """
+
+    actions: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[tuple[str, str]] = field(default_factory=Counter)
+    faults: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def points(self) -> frozenset[str]:
+        """Each thing that was met, as one word."""
+        return frozenset(
+            (*self.actions, *map(" refused: ".join, self.refusals), *(" and ".join(pair) for pair in self.faults))
+        )
+
+    def add(self, other: "Coverage") -> None:
+        """Count the other's too."""
+        self.actions.update(other.actions)
+        self.refusals.update(other.refusals)
+        self.faults.update(other.faults)
+
+
+@dataclass(slots=True)
+class Run:
+    """A run.
+
+    Attributes:
+        seed: what determines it.
+        schedule: the steps with faults.
+        fair: the steps after the faults have stopped.
+        wrong: what it violates, if anything.
+        coverage: what it met.
+    """
+
+    seed: int
+    schedule: list[Instance] = field(default_factory=list)
+    fair: list[Instance] = field(default_factory=list)
+    wrong: Wrong | None = None
+    coverage: Coverage = field(default_factory=Coverage)
+
+    @property
+    def steps(self) -> int:
+        """All of them."""
+        return len(self.schedule) + len(self.fair)
+
+
+def _shape(arguments: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    """Arguments without their numbers."""
+    return tuple(None if type(argument) is int else argument for argument in arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """The instances of an action that a run may draw: all, or those whose arguments are among some."""
+
+    action: Action
+    instances: list[Instance]
+    limits: tuple[tuple[int, frozenset[Hashable]], ...]
+
+    def allows(self, arguments: tuple[Hashable, ...]) -> bool:
+        """Whether the run may draw these arguments."""
+        return all(arguments[place] in some for place, some in self.limits)
+
+
+class Walker:
+    """Walks over one layer; what it has compiled serves every run.
+
+    Args:
+        layer: what is walked.
+        every_time: evaluate every property at every step, whether anything that it reads has changed or not.
+    """
+
+    def __init__(self, layer: Layer, every_time: bool = False) -> None:
+        self.layer = layer
+        self.every_time = every_time
+        model = layer.model
+        self.formulas = Formulas(model, remember=not every_time)
+        machine = model.machine_class()
+        self.machine: type[Any] = (
+            mutated(machine, model.overrides) if model.overrides and not model.machine else machine
+        )
+        self.constants = load_constants(constants_class(machine), self.formulas.constants)
+        self.convert = Converter()
+        self.judge = Judge(every_time=every_time)
+        for name in layer.properties:
+            self.judge.add(parts(self.formulas, name))
+        self.variables = [snake_case(name) for name in self.formulas.variables]
+        self._values = attrgetter(*self.variables)
+        self._counts_faults = "faults" in self.variables
+        self._within = bounds_predicate(model)
+        self._actions: list[Action] = list(actions(self.machine))
+        self._domains = {
+            action.name: [tuple(self.constants.domain(domain)) for domain in action.domains] for action in self._actions
+        }
+        self._instances: dict[str, list[Instance]] = {
+            action.name: [Instance(action, given) for given in product(*self._domains[action.name])]
+            for action in self._actions
+            if action.name not in layer.walk.possible
+        }
+        self._of_shape: dict[tuple[str, tuple[Hashable, ...]], list[Instance]] = {}
+        for one in (one for every in self._instances.values() for one in every):
+            self._of_shape.setdefault((one.action.name, _shape(one.arguments)), []).append(one)
+        self._axes = {
+            name: sorted(self.constants.domain(name))
+            for name in sorted({domain for action in self._actions for domain in action.domains})
+            if name in layer.walk.axes
+        }
+        self._candidates: dict[str, _Candidates] = {}
+        self.fairness = FairActions(self.formulas, self._actions, self._within)
+
+    # --- states
+
+    def spec(self, state: Any) -> State:
+        """A state as the spec's variables."""
+        return tuple(map(self.convert, self._values(state)))
+
+    def _after(self, values: tuple[Any, ...], spec: State, state: Any) -> tuple[tuple[Any, ...], State, int]:
+        """A state's values, the same as the spec has them, and which of them are others than before."""
+        after = self._values(state)
+        changed = [place for place, value in enumerate(after) if value is not values[place]]
+        if not changed:
+            return after, spec, 0
+        converted = list(spec)
+        bits = 0
+        for place in changed:
+            value = self.convert(after[place])
+            if value is not converted[place] and (value.__class__ is not int or value != converted[place]):
+                converted[place] = value
+                bits |= 1 << place
+        return after, tuple(converted) if bits else spec, bits
+
+    def initial(self, constants: Any) -> Any:
+        """The first state."""
+        return self.machine.initial(constants)
+
+    # --- a run
+
+    def run(self, seed: int) -> Run:
+        """The run that a seed determines."""
+        random = Random(f"{self.layer.name} {seed}")
+        run = Run(seed)
+        constants, weights = self._swarm(random)
+        self._candidates = self._swarm_of_actors(random)
+        self._forget()
+        state = self.initial(constants)
+        values = self._values(state)
+        spec = self.spec(state)
+        run.wrong = self.judge.first(spec)
+        happened: set[str] = set()
+        names = list(weights)
+        totals = list(accumulate(weights.values()))
+        coverage = run.coverage
+        judge = self.judge
+        for _ in range(self.layer.walk.steps if run.wrong is None else 0):
+            found = self._draw(state, random, names, totals, coverage)
+            if found is None:
+                break
+            instance, after = found
+            run.schedule.append(instance)
+            if self._is_fault(instance, state, after):
+                happened.add(instance.action.name)
+            values, after_spec, changed = self._after(values, spec, after)
+            run.wrong = judge.step(spec, after_spec, changed)
+            state, spec = after, after_spec
+            if run.wrong is not None:
+                break
+        coverage.actions.update(instance.action.name for instance in run.schedule)
+        coverage.faults.update((one, two) for one in happened for two in happened if one < two)
+        if run.wrong is None:
+            run.wrong, run.fair = self._come_to_rest(state, random)
+            coverage.actions.update(instance.action.name for instance in run.fair)
+        return run
+
+    def _forget(self) -> None:
+        if self.convert.forget():
+            self.formulas.forget()
+            self.judge.forget()
+
+    def _swarm(self, random: Random) -> tuple[Any, dict[str, float]]:
+        """The constants of a run, with the faults that may happen in it, and the weights of the actions."""
+        constants = self.constants
+        kinds = getattr(constants, "faults", None)
+        most = getattr(constants, "max_faults", 0)
+        if most:
+            constants = replace(constants, max_faults=random.randint(1, most))
+            if kinds is not None:
+                chosen = frozenset(kind for kind in sorted(kinds) if random.random() < 0.5)
+                constants = replace(constants, faults=chosen)
+        weights = {action.name: 2.0 ** random.uniform(-3.0, 3.0) for action in self._actions}
+        for name in sorted(self.layer.walk.faults):
+            if random.random() < 0.5:
+                weights.pop(name, None)
+        return constants, weights
+
+    def _swarm_of_actors(self, random: Random) -> dict[str, "_Candidates"]:
+        """The instances of the actions in which only some of the instances, partitions and the like take part."""
+        chosen: dict[str, frozenset[Hashable]] = {}
+        for name, values in self._axes.items():
+            if random.random() < 0.5:
+                chosen[name] = frozenset(random.sample(values, random.randint(1, len(values))))
+        found = {}
+        for action in self._actions:
+            limits = tuple((place, chosen[name]) for place, name in enumerate(action.domains) if name in chosen)
+            every = self._instances.get(action.name, [])
+            kept = [one for one in every if all(one.arguments[place] in some for place, some in limits)]
+            found[action.name] = _Candidates(action, kept if limits else every, limits)
+        return found
+
+    def _draw(
+        self,
+        state: Any,
+        random: Random,
+        names: Sequence[str],
+        totals: Sequence[float],
+        coverage: Coverage,
+    ) -> tuple[Instance, Any] | None:
+        """The next step: an action by weight, one of its instances by chance, among those that are enabled."""
+        tried: set[str] = set()
+        while len(tried) < len(names):
+            name = random.choices(names, cum_weights=totals)[0]
+            if name in tried:
+                if len(tried) * 3 > len(names):
+                    break
+                continue
+            tried.add(name)
+            for instance in self._some(name, state, random, MOST_TRIES):
+                after = self._attempt(state, instance, coverage)
+                if after is not None and self._within(after):
+                    return instance, after
+        for name in random.sample(names, len(names)):
+            for instance in self._some(name, state, random, None):
+                after = self._attempt(state, instance, coverage)
+                if after is not None and self._within(after):
+                    return instance, after
+        return None
+
+    def _some(self, name: str, state: Any, random: Random, most: int | None) -> Iterator[Instance]:
+        """Instances of an action that are worth a try, in an order by chance."""
+        candidates = self._candidates[name]
+        possible = self.layer.walk.possible.get(name)
+        if possible is None:
+            every = candidates.instances
+            yield from random.sample(every, len(every) if most is None else min(most, len(every)))
+            return
+        action = candidates.action
+        if random.random() < RARELY:
+            yield Instance(action, tuple(random.choice(values) for values in self._domains[name]))
+        given = [arguments for arguments in possible(state) if candidates.allows(arguments)]
+        if given:
+            for arguments in random.sample(given, len(given) if most is None else min(most, len(given))):
+                yield Instance(action, arguments)
+
+    @staticmethod
+    def _attempt(state: Any, instance: Instance, coverage: Coverage) -> Any:
+        try:
+            return getattr(state, instance.action.method)(*instance.arguments)
+        except NotEnabled as refusal:
+            coverage.refusals[instance.action.name, str(refusal)] += 1
+        except Rejected as refusal:
+            coverage.refusals[instance.action.name, refusal.code.name] += 1
+        return None
+
+    def _is_fault(self, instance: Instance, before: Any, after: Any) -> bool:
+        if instance.action.name in self.layer.walk.faults:
+            return True
+        return self._counts_faults and bool(after.faults != before.faults)
+
+    # --- the end of a run
+
+    def _come_to_rest(self, state: Any, random: Random) -> tuple[Wrong | None, list[Instance]]:
+        taken: list[Instance] = []
+        if not self.judge.goals:
+            return None, taken
+        values, spec = self._values(state), self.spec(state)
+        while len(taken) < MOST_FAIR_STEPS:
+            found = self.fairness.next(state, spec, random, self.layer.walk.possible)
+            if found is None:
+                return self.judge.at_rest(spec), taken
+            instance, state_after = found
+            taken.append(instance)
+            values, after, changed = self._after(values, spec, state_after)
+            wrong = self.judge.step(spec, after, changed)
+            state, spec = state_after, after
+            if wrong is not None:
+                return wrong, taken
+        return Wrong(NOT_AT_REST, f"does not come to rest in {MOST_FAIR_STEPS} steps"), taken
+
+    # --- replay
+
+    def _alike(self, state: Any, instance: Instance) -> tuple[Instance, Any] | None:
+        """A step, or one that differs from it in numbers only, and the state after it."""
+        after = attempt(state, instance)
+        if not isinstance(after, (NotEnabled, Rejected)):
+            return instance, after
+        name, shape = instance.action.name, _shape(instance.arguments)
+        possible = self.layer.walk.possible.get(name)
+        if possible is None:
+            others = self._of_shape.get((name, shape), [])
+        else:
+            others = [Instance(instance.action, given) for given in possible(state) if _shape(given) == shape]
+        for other in others:
+            after = attempt(state, other)
+            if not isinstance(after, (NotEnabled, Rejected)):
+                return other, after
+        return None
+
+    def judged(self, before: Any, after: Any) -> Wrong | None:
+        """What is wrong with a step by itself."""
+        values, spec = self._values(before), self.spec(before)
+        _, spec_after, changed = self._after(values, spec, after)
+        return self.judge.step(spec, spec_after, changed)
+
+    def replay(
+        self, schedule: Sequence[Instance], constants: Any = None, seed: int | None = None
+    ) -> tuple[Wrong | None, list[Instance], list[Any]]:
+        """What a schedule violates, the steps of it that can be taken, and the states along them.
+
+        Args:
+            schedule: the steps. One that is not enabled is taken with other numbers, as that of a transaction when an
+                earlier one was left out, or passed over.
+            constants: of the run; by default those in which every fault may happen.
+            seed: if given, the run comes to rest after the schedule, in the order that the seed determines.
+        """
+        self._forget()
+        state = self.initial(constants or self.constants)
+        states, taken = [state], []
+        values, spec = self._values(state), self.spec(state)
+        wrong = self.judge.first(spec)
+        for instance in schedule:
+            if wrong is not None:
+                break
+            found = self._alike(state, instance)
+            if found is None:
+                continue
+            step, after = found
+            values, after_spec, changed = self._after(values, spec, after)
+            wrong = self.judge.step(spec, after_spec, changed)
+            taken.append(step)
+            states.append(after)
+            state, spec = after, after_spec
+        if wrong is None and seed is not None:
+            wrong, fair = self._come_to_rest(state, Random(f"{self.layer.name} {seed} at rest"))
+            for instance in fair:
+                state = getattr(state, instance.action.method)(*instance.arguments)
+                states.append(state)
+            taken += fair
+        return wrong, taken, states
