@@ -61,7 +61,7 @@ record: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## record real Kaf
 costs: setup $(JARS)/kafka/.copied ## measure anew what exactly-once costs, and keep it (a quarter of an hour)
 	$(KAFKA_EOS) costs --measured checks/kafka_eos_checks/costs/measured.json --json $(VERDICTS)/costs.json
 
-bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, replay and graph comparison against their peers
+bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, replay, graph comparison and server against their peers
 	$(KAFKA_EOS) bench --json $(VERDICTS)/bench.json
 
 fuzz: setup ## a million mutated record batches through the codec

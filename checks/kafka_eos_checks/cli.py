@@ -73,7 +73,7 @@ SUBCOMMANDS = {
     "report": ("kafka_eos_checks.report", "write the HTML report from the verdicts of earlier commands"),
     "bench": (
         "kafka_eos_checks.bench.command",
-        "measure codec, replay and graph comparison against their peers",
+        "measure codec, replay, graph comparison and server against their peers",
     ),
     "fuzz": ("kafka_eos_checks.fuzz", "feed mutated record batches to the codec"),
 }
