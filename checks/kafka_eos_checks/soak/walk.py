@@ -84,8 +84,12 @@ class Run:
 
 
 def _shape(arguments: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    """Arguments without their numbers."""
     return tuple(None if type(argument) is int else argument for argument in arguments)
+
+
+def shape_of(instance: Instance) -> tuple[Hashable, ...]:
+    """The arguments of an instance without their numbers."""
+    return _shape(instance.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,22 +330,18 @@ class Walker:
 
     # --- replay
 
-    def _alike(self, state: Any, instance: Instance) -> tuple[Instance, Any] | None:
-        """A step, or one that differs from it in numbers only, and the state after it."""
-        after = attempt(state, instance)
-        if not isinstance(after, (NotEnabled, Rejected)):
-            return instance, after
+    def alike(self, state: Any, instance: Instance) -> Iterator[tuple[Instance, Any]]:
+        """A step and those that differ from it in numbers only, as far as they can be taken, and the states after."""
         name, shape = instance.action.name, _shape(instance.arguments)
         possible = self.layer.walk.possible.get(name)
         if possible is None:
             others = self._of_shape.get((name, shape), [])
         else:
             others = [Instance(instance.action, given) for given in possible(state) if _shape(given) == shape]
-        for other in others:
+        for other in dict.fromkeys((instance, *others)):
             after = attempt(state, other)
             if not isinstance(after, (NotEnabled, Rejected)):
-                return other, after
-        return None
+                yield other, after
 
     def judged(self, before: Any, after: Any) -> Wrong | None:
         """What is wrong with a step by itself."""
@@ -368,7 +368,7 @@ class Walker:
         for instance in schedule:
             if wrong is not None:
                 break
-            found = self._alike(state, instance)
+            found = next(self.alike(state, instance), None)
             if found is None:
                 continue
             step, after = found
