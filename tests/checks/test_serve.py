@@ -503,8 +503,9 @@ nth = 3
 
 [[fault]]
 do = "restart"
-api = "Produce"
-nth = 9
+api = "InitProducerId"
+client = "rdkafka"
+nth = 2
 """
 
 

@@ -328,7 +328,7 @@ class Input:
         if not self.processed.given and not attempts:
             yield self._finding(SKIPPED, here, f"{behind}, and no member was given it")
         elif not attempts and self.processed.has_outputs:
-            yield self._finding(SKIPPED, here, f"{behind}, and nothing was sent of it")
+            yield self._finding(SKIPPED, here, f"{behind}, and no output of it was ever written")
         elif not attempts:
             for rule in (SKIPPED, OFFSET_ALONE):
                 count(figures[rule], UNKNOWN)

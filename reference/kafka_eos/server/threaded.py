@@ -35,6 +35,7 @@ class ServedCluster:
         data: where it is kept; None for in memory.
         faults: which request meets which fault; :meth:`fault` adds to them.
         observer: who is told of requests and answers.
+        clock: which :meth:`advance` puts forward.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class ServedCluster:
         data: Path | None = None,
         faults: Faults | None = None,
         observer: Observer | None = None,
+        clock: MovableClock | None = None,
     ) -> None:
+        self.clock = clock or MovableClock()
         self.faults = faults or Faults()
         self._settings, self._machines, self._data, self._observer = settings, machines, data, observer
         self._brokers = brokers
@@ -89,7 +92,7 @@ class ServedCluster:
                 self._cluster,
                 sockets,
                 limits=self._settings.limits,
-                clock=MovableClock(),
+                clock=self.clock,
                 observer=self._observer,
                 faults=self.faults,
             )
