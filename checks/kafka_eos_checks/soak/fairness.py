@@ -11,6 +11,7 @@ from kafka_eos.machine import Action, Instance
 from kafka_eos_checks.soak.formulas import Formula, Formulas, State
 from kafka_eos_checks.soak.tla_syntax import Tree
 
+SHUFFLED = 0.3  # how often the actions are tried in a new order
 _FORMULAS = ("Fairness", "FairSpec")
 
 
@@ -42,15 +43,27 @@ class FairActions:
             for action, arguments, guards in self._parts(formulas.definition(name).body, (), False):
                 self._fair.setdefault(action, {}).setdefault(arguments, []).append(guards)
 
+        self._order: list[str] = []
+
+    def begin(self) -> None:
+        """A run begins: no action is known to be enabled or not."""
+        self._order = list(self._fair)
+
     def __bool__(self) -> bool:
         return bool(self._fair)
 
     def next(self, state: Any, spec: State, random: Random, possible: Mapping[str, Any]) -> tuple[Instance, Any] | None:
-        """A fair step that changes something, drawn by chance; None at rest."""
-        for name in random.sample(list(self._fair), len(self._fair)):
+        """A fair step that changes something, drawn by chance; None at rest.
+
+        Actions that were not enabled lately are mostly tried last.
+        """
+        if random.random() < SHUFFLED:
+            random.shuffle(self._order)
+        for name in tuple(self._order):
             fair, action = self._fair[name], self._known[name]
             given = [one for one in possible[name](state) if one in fair] if name in possible else list(fair)
-            for arguments in random.sample(given, len(given)):
+            first = int(random.random() * len(given))
+            for arguments in given[first:] + given[:first]:
                 if not any(all(guard(spec, spec) for guard in guards) for guards in fair[arguments]):
                     continue
                 try:
@@ -59,6 +72,8 @@ class FairActions:
                     continue
                 if after != state and self._within(after):
                     return Instance(action, arguments), after
+            self._order.remove(name)
+            self._order.append(name)
         return None
 
     def _parts(

@@ -7,8 +7,8 @@ or not, as TLC prints it, so that equal values are equal.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
 from itertools import combinations, product
+from operator import attrgetter
 from typing import Any
 
 from immutables import Map
@@ -25,6 +25,10 @@ def function(pairs: dict[Any, Any]) -> SpecValue:
     """A function of these pairs."""
     if not pairs:
         return ()
+    for key in pairs:
+        if type(key) is not int:
+            return Map(pairs)
+        break
     count = len(pairs)
     if all(type(key) is int and 1 <= key <= count for key in pairs):
         return tuple(pairs[key] for key in range(1, count + 1))
@@ -47,9 +51,12 @@ def normal(value: SpecValue) -> SpecValue:
     return value
 
 
-@cache
-def _fields(record: type) -> tuple[tuple[str, str], ...]:
-    return tuple((f.name, camel_case(f.name)) for f in fields(record) if f.compare)
+def _fields(record: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    """The TLA+ names of a record's fields, and what gets their values."""
+    names = [f.name for f in fields(record) if f.compare]
+    if len(names) == 1:
+        return (camel_case(names[0]),), lambda value: (getattr(value, names[0]),)
+    return tuple(map(camel_case, names)), attrgetter(*names)
 
 
 class Converter:
@@ -62,6 +69,7 @@ class Converter:
     def __init__(self, most: int = 200_000) -> None:
         """Remember at most this many values, then begin anew."""
         self._most = most
+        self._makers: dict[type, Callable[[Any], SpecValue]] = {}
         self._seen: dict[int, tuple[Any, SpecValue]] = {}
         self._same: dict[SpecValue, SpecValue] = {}
 
@@ -89,19 +97,28 @@ class Converter:
         return made
 
     def _made(self, value: Any) -> SpecValue:
-        if isinstance(value, Enum):
-            return value.name
-        if is_dataclass(value) and not isinstance(value, type):
-            return Map({name: self(getattr(value, field)) for field, name in _fields(type(value))})
-        if isinstance(value, (frozenset, set)):
-            return frozenset(map(self, value))
-        if isinstance(value, Mapping):
-            return function({self(key): self(inner) for key, inner in value.items()})
-        if isinstance(value, (tuple, PVector)):
-            return tuple(map(self, value))
-        if isinstance(value, (str, int)):
-            return value
-        raise TypeError(f"no TLA+ value for {type(value).__name__}")
+        kind = type(value)
+        make = self._makers.get(kind)
+        if make is None:
+            make = self._makers[kind] = self._maker(kind)
+        return make(value)
+
+    def _maker(self, kind: type) -> Callable[[Any], SpecValue]:
+        """How values of a class are converted."""
+        if issubclass(kind, Enum):
+            return lambda value: value.name
+        if is_dataclass(kind):
+            names, values = _fields(kind)
+            return lambda value: Map(zip(names, map(self, values(value)), strict=True))
+        if issubclass(kind, (frozenset, set)):
+            return lambda value: frozenset(map(self, value))
+        if issubclass(kind, Mapping):
+            return lambda value: function({self(key): self(inner) for key, inner in value.items()})
+        if issubclass(kind, (tuple, PVector)):
+            return lambda value: tuple(map(self, value))
+        if issubclass(kind, (str, int)):
+            return lambda value: value
+        raise TypeError(f"no TLA+ value for {kind.__name__}")
 
 
 # --- what compiled formulas call --------------------------------------------------------------------------------------

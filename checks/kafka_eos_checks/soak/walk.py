@@ -7,9 +7,11 @@ state and every step is judged by the spec's own properties.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, product
+from heapq import heapify, heappop, heappush
+from itertools import product
+from math import log
 from operator import attrgetter
 from random import Random
 from typing import Any
@@ -28,6 +30,7 @@ from kafka_eos_checks.soak.tla_values import Converter
 
 MOST_FAIR_STEPS = 3_000
 RARELY = 0.04  # how often any arguments whatsoever are tried, though others are worth more
+MOST_MISSES = 3  # how often the clock of an action that is not enabled is halved
 MOST_TRIES = 4  # of one action, before another one is drawn
 NOT_AT_REST = "comes to rest"
 
@@ -68,6 +71,7 @@ class Run:
         schedule: the steps with faults.
         fair: the steps after the faults have stopped.
         wrong: what it violates, if anything.
+        time: of the clocks, when the faults stop.
         coverage: what it met.
     """
 
@@ -75,6 +79,7 @@ class Run:
     schedule: list[Instance] = field(default_factory=list)
     fair: list[Instance] = field(default_factory=list)
     wrong: Wrong | None = None
+    time: float = 0.0
     coverage: Coverage = field(default_factory=Coverage)
 
     @property
@@ -103,6 +108,41 @@ class _Candidates:
     def allows(self, arguments: tuple[Hashable, ...]) -> bool:
         """Whether the run may draw these arguments."""
         return all(arguments[place] in some for place, some in self.limits)
+
+
+class _Clocks:
+    """Virtual time: every action has a clock, which rings at random with the action's weight as its rate.
+
+    Time is not waited for: it jumps to the next clock that rings. The clock of an action that is not enabled stands
+    still until a step is taken, and is slower for a while when that happens again and again.
+    """
+
+    def __init__(self, weights: Mapping[str, float], random: Random) -> None:
+        self.names = list(weights)
+        self.random = random
+        self.now = 0.0
+        self._means = [1.0 / weight for weight in weights.values()]
+        self._misses = [0] * len(self.names)
+        self._still: list[int] = []
+        self._queue = [(-mean * log(1.0 - random.random()), place) for place, mean in enumerate(self._means)]
+        heapify(self._queue)
+
+    def next(self) -> str | None:
+        """The action whose clock rings next, which then stands still; None if all of them do."""
+        if not self._queue:
+            return None
+        self.now, place = heappop(self._queue)
+        self._still.append(place)
+        return self.names[place]
+
+    def wind(self) -> None:
+        """The action that rang last was taken: wind the clocks that stand still."""
+        draw, misses = self.random.random, self._misses
+        misses[self._still[-1]] = -1
+        for place in self._still:
+            missed = misses[place] = min(misses[place] + 1, MOST_MISSES)
+            heappush(self._queue, (self.now - self._means[place] * log(1.0 - draw()) * (1 << missed), place))
+        self._still.clear()
 
 
 class Walker:
@@ -190,12 +230,11 @@ class Walker:
         spec = self.spec(state)
         run.wrong = self.judge.first(spec)
         happened: set[str] = set()
-        names = list(weights)
-        totals = list(accumulate(weights.values()))
+        clocks = _Clocks(weights, random)
         coverage = run.coverage
         judge = self.judge
         for _ in range(self.layer.walk.steps if run.wrong is None else 0):
-            found = self._draw(state, random, names, totals, coverage)
+            found = self._draw(state, clocks, coverage)
             if found is None:
                 break
             instance, after = found
@@ -207,6 +246,7 @@ class Walker:
             state, spec = after, after_spec
             if run.wrong is not None:
                 break
+        run.time = clocks.now
         coverage.actions.update(instance.action.name for instance in run.schedule)
         coverage.faults.update((one, two) for one in happened for two in happened if one < two)
         if run.wrong is None:
@@ -249,56 +289,45 @@ class Walker:
             found[action.name] = _Candidates(action, kept if limits else every, limits)
         return found
 
-    def _draw(
-        self,
-        state: Any,
-        random: Random,
-        names: Sequence[str],
-        totals: Sequence[float],
-        coverage: Coverage,
-    ) -> tuple[Instance, Any] | None:
-        """The next step: an action by weight, one of its instances by chance, among those that are enabled."""
-        tried: set[str] = set()
-        while len(tried) < len(names):
-            name = random.choices(names, cum_weights=totals)[0]
-            if name in tried:
-                if len(tried) * 3 > len(names):
-                    break
-                continue
-            tried.add(name)
-            for instance in self._some(name, state, random, MOST_TRIES):
+    def _draw(self, state: Any, clocks: "_Clocks", coverage: Coverage) -> tuple[Instance, Any] | None:
+        """The next step: of the actions in the order in which their clocks ring, the first that is enabled."""
+        while (name := clocks.next()) is not None:
+            for instance in self._some(name, state, clocks.random, MOST_TRIES):
                 after = self._attempt(state, instance, coverage)
                 if after is not None and self._within(after):
+                    clocks.wind()
                     return instance, after
-        for name in random.sample(names, len(names)):
-            for instance in self._some(name, state, random, None):
+        for name in clocks.random.sample(clocks.names, len(clocks.names)):
+            for instance in self._some(name, state, clocks.random, None):
                 after = self._attempt(state, instance, coverage)
                 if after is not None and self._within(after):
+                    clocks.wind()
                     return instance, after
         return None
 
-    def _some(self, name: str, state: Any, random: Random, most: int | None) -> Iterator[Instance]:
-        """Instances of an action that are worth a try, in an order by chance."""
+    def _some(self, name: str, state: Any, random: Random, most: int | None) -> Sequence[Instance]:
+        """Instances of an action that are worth a try: all, or some that follow on one that is drawn."""
         candidates = self._candidates[name]
         possible = self.layer.walk.possible.get(name)
         if possible is None:
             every = candidates.instances
-            yield from random.sample(every, len(every) if most is None else min(most, len(every)))
-            return
-        action = candidates.action
-        if random.random() < RARELY:
-            yield Instance(action, tuple(random.choice(values) for values in self._domains[name]))
-        given = [arguments for arguments in possible(state) if candidates.allows(arguments)]
-        if given:
-            for arguments in random.sample(given, len(given) if most is None else min(most, len(given))):
-                yield Instance(action, arguments)
+        else:
+            action = candidates.action
+            every = [Instance(action, given) for given in possible(state) if candidates.allows(given)]
+            if random.random() < RARELY:
+                every = [Instance(action, tuple(random.choice(values) for values in self._domains[name])), *every]
+        count = len(every)
+        if count < 2 or most is None:
+            return every
+        first = int(random.random() * count)
+        return (every[first:] + every[:first])[:most]
 
     @staticmethod
     def _attempt(state: Any, instance: Instance, coverage: Coverage) -> Any:
         try:
             return getattr(state, instance.action.method)(*instance.arguments)
         except NotEnabled as refusal:
-            coverage.refusals[instance.action.name, str(refusal)] += 1
+            coverage.refusals[instance.action.name, refusal.args[0]] += 1
         except Rejected as refusal:
             coverage.refusals[instance.action.name, refusal.code.name] += 1
         return None
@@ -314,6 +343,7 @@ class Walker:
         taken: list[Instance] = []
         if not self.judge.goals:
             return None, taken
+        self.fairness.begin()
         values, spec = self._values(state), self.spec(state)
         while len(taken) < MOST_FAIR_STEPS:
             found = self.fairness.next(state, spec, random, self.layer.walk.possible)
