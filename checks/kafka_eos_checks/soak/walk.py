@@ -20,7 +20,7 @@ from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.explorer import attempt
 from kafka_eos.machine import Action, Instance, actions, load_constants
 from kafka_eos.spec_mapping import snake_case
-from kafka_eos_checks.models import bounds_predicate, constants_class
+from kafka_eos_checks.models import Model, bounds_predicate, constants_class
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.soak.fairness import FairActions
 from kafka_eos_checks.soak.formulas import Formulas, State
@@ -97,6 +97,17 @@ def shape_of(instance: Instance) -> tuple[Hashable, ...]:
     return _shape(instance.arguments)
 
 
+def _with_rules(machine: type[Any], model: Model) -> type[Any]:
+    """A model's machine with the rules that the model replaces; what only properties use, the machine does not have."""
+    owners = [machine, *(getattr(machine, part) for part in ("LOG", "LIMITS") if hasattr(machine, part))]
+    rules = {
+        rule: other
+        for rule, other in model.overrides.items()
+        if any(hasattr(owner, snake_case(rule)) for owner in owners)
+    }
+    return mutated(machine, rules) if rules and not model.machine else machine
+
+
 @dataclass(frozen=True, slots=True)
 class _Candidates:
     """The instances of an action that a run may draw: all, or those whose arguments are among some."""
@@ -159,9 +170,7 @@ class Walker:
         model = layer.model
         self.formulas = Formulas(model, remember=not every_time)
         machine = model.machine_class()
-        self.machine: type[Any] = (
-            mutated(machine, model.overrides) if model.overrides and not model.machine else machine
-        )
+        self.machine: type[Any] = _with_rules(machine, model)
         self.constants = load_constants(constants_class(machine), self.formulas.constants)
         self.convert = Converter()
         self.judge = Judge(every_time=every_time)
