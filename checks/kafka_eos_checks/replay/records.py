@@ -57,6 +57,11 @@ class Records:
     def __len__(self) -> int:
         return len(self.batch)
 
+    def take(self, which: NDArray[np.bool_]) -> "Records":
+        """Some of the records, and the same damage; ``which`` has shape (n,)."""
+        columns = ("batch", "offset", "timestamp", "key_start", "key_size", "value_start", "value_size", "header_count")
+        return replace(self, **{name: getattr(self, name)[which] for name in columns})
+
     def keys(self) -> Iterator[bytes | None]:
         """The keys, one after the other."""
         return self._bytes(self.key_start, self.key_size)

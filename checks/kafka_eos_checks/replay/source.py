@@ -4,16 +4,30 @@
     spark.read.format("kafka_log").option("granularity", "records").option("topic", "orders").load([...])
     CREATE TEMPORARY VIEW batches USING kafka_log OPTIONS (path '/var/lib/kafka/data')
 
-Options:
+Options, besides ``path`` (a log directory, a folder of several brokers' directories, or a partition's folder; ``load``
+takes several):
 
-========== ===========================================================================================================
-path       a log directory, a folder of several brokers' directories, or a partition's folder; ``load`` takes several
-granularity ``batches`` (default; headers only), ``records``, or ``corrupt`` (regions without a readable batch)
-topic      only this topic
-partition  only this partition
-crc        ``true`` (default) or ``false``: whether batches are compared with their CRC; one that differs is corrupt
-splitbytes bytes a task reads, 134217728
-========== ===========================================================================================================
+================= ====================================================================================================
+granularity       ``batches`` (default; headers only), ``records``, or ``corrupt`` (regions without a readable batch)
+topic             only this topic
+partition         only this partition
+startingOffset    only from this offset on; a batch that reaches into the range is shown whole
+endingOffset      only before this offset
+startingTimestamp only from this time on, in ms since the epoch; of batches by their header's first and highest one
+endingTimestamp   only before this time
+producerId        only of this producer id
+crc               ``true`` (default) or ``false``: whether a batch that differs from its CRC is corrupt
+splitBytes        bytes a task reads, 134217728
+pushdown          ``true``: what a query compares with a constant limits what is read (default ``false``)
+================= ====================================================================================================
+
+Segments are chosen by the offsets in their names. Corrupt regions are shown whatever offset, time or producer is asked
+for: it is not known which they had. Push-down needs ``spark.sql.python.filterPushdown.enabled``, and without it Spark
+fails a read that could do it; therefore it is a wish. Spark compares every row again, so it changes no result.
+
+``spark.readStream.format("kafka_log")`` follows growing segments: each micro-batch has the whole batches that came
+since the one before. Bytes behind the last whole batch of a log's last segment wait for the rest. It has the same
+options, but for ``pushdown``.
 
 Columns of every granularity: ``broker``, ``topic``, ``partition``, ``segment`` (file name) and ``position`` (of the
 batch or region in it, in bytes). ``(segment, position)`` is the order of a log; the order of rows is none. Spark does
@@ -30,18 +44,31 @@ corrupt: ``end`` (first byte after the region), ``kind`` (``corrupt``, ``torn ta
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
 from pyspark.sql.types import StructType
 
 from kafka_eos.compression import CompressionType
 from kafka_eos.segment import CorruptRegion
+from kafka_eos.varint import INT64_MAX, INT64_MIN
 from kafka_eos_checks.replay.headers import (
     COMPRESSION_MASK,
     CONTROL_MASK,
@@ -58,7 +85,8 @@ from kafka_eos_checks.replay.headers import (
 from kafka_eos_checks.replay.records import Records, decode_block
 from kafka_eos_checks.replay.rules import SEQUENCE_MASK
 from kafka_eos_checks.replay.schemas import arrow_schema, ddl
-from kafka_eos_checks.replay.splits import SPLIT_BYTES, Split, find_logs, plan, tasks
+from kafka_eos_checks.replay.selection import Range, Selection, from_options
+from kafka_eos_checks.replay.splits import SPLIT_BYTES, PartitionLog, Split, find_logs, plan, tasks
 
 _CODECS = np.array([codec.name.lower() for codec in CompressionType])
 
@@ -138,6 +166,15 @@ class KafkaLogSource(DataSource):
 
     def reader(self, schema: StructType) -> "KafkaLogReader":
         """A reader of all columns, or of those that the user named."""
+        wish = self.options.get("pushdown", "false").lower()
+        kind = PushdownReader if wish == "true" else KafkaLogReader
+        return kind(self._granularity(), self._names(schema), dict(self.options))
+
+    def streamReader(self, schema: StructType) -> "KafkaLogStreamReader":  # noqa: N802 - Spark's name
+        """A reader that follows growing segments."""
+        return KafkaLogStreamReader(KafkaLogReader(self._granularity(), self._names(schema), dict(self.options)))
+
+    def _names(self, schema: StructType) -> list[str]:
         granularity = self._granularity()
         known = SCHEMAS[granularity]
         for field in schema.fields:
@@ -146,7 +183,7 @@ class KafkaLogSource(DataSource):
                     f"kafka_log: no column {field.name} {field.dataType.simpleString()} at granularity {granularity}; "
                     f"there are {ddl(known)}"
                 )
-        return KafkaLogReader(granularity, [field.name for field in schema.fields], dict(self.options))
+        return [field.name for field in schema.fields]
 
     def _granularity(self) -> str:
         granularity = self.options.get("granularity", "batches")
@@ -169,21 +206,25 @@ class KafkaLogReader(DataSourceReader):
         self._options = {key.lower(): value for key, value in options.items()}
         self._check_crc = self._options.get("crc", "true").lower() != "false"
         self._kinds = {name: SCHEMAS[granularity][name] for name in names}
+        self._split_bytes = int(self._options.get("splitbytes", SPLIT_BYTES))
+        self._selection = from_options(self._options)
 
-    def partitions(self) -> Sequence[LogTask]:
-        """One task for about ``splitbytes`` bytes; none when nothing is there to read."""
+    def logs(self) -> list[PartitionLog]:
+        """The logs that may have something of what is wanted, with the segments that may.
+
+        Raises:
+            ValueError: no path is given.
+            NotALogDirectory: there is no log at one.
+        """
         paths: list[str] = json.loads(self._options.get("paths", "[]"))
         paths += [self._options["path"]] if "path" in self._options else []
         if not paths:
             raise ValueError("kafka_log: no path; give a broker's log directory to load() or as option 'path'")
-        size = int(self._options.get("splitbytes", SPLIT_BYTES))
-        topic, partition = self._options.get("topic"), self._options.get("partition")
-        logs = [
-            log
-            for log in find_logs(*map(Path, paths))
-            if topic in {None, log.topic} and partition in {None, str(log.partition)}
-        ]
-        return [LogTask(tuple(task)) for task in tasks(plan(logs, size), size)]
+        return list(self._selection.logs(find_logs(*map(Path, paths))))
+
+    def partitions(self) -> Sequence[LogTask]:
+        """One task for about ``splitbytes`` bytes; none when nothing is there to read."""
+        return [LogTask(tuple(task)) for task in tasks(plan(self.logs(), self._split_bytes), self._split_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task; of an empty plan Spark makes one partition that is no task of ours."""
@@ -198,15 +239,21 @@ class KafkaLogReader(DataSourceReader):
         """How many rows a block has, and those columns that depend on it."""
         headers = block.headers
         if self._granularity == "batches":
+            which = self._selection.of_batches(headers)
+            headers = (
+                headers if which.all() else replace(headers, positions=headers.positions[which], raw=headers.raw[which])
+            )
             made = {name: _BATCHES[name][1](headers) for name in self._kinds if name in _BATCHES}
             return len(headers), {"position": headers.positions, **made}
-        records = decode_block(block) if len(headers) else None
         if self._granularity == "corrupt":
-            regions: list[CorruptRegion] = [*(records.damage if records else ()), *headers.damage]
+            regions: list[CorruptRegion] = [*(decode_block(block).damage if len(headers) else ()), *headers.damage]
             made = {name: [getattr(region, name) for region in regions] for name in _CORRUPT}
             return len(regions), {"position": [region.position for region in regions], **made}
-        if records is None:
+        if not len(headers):
             return 0, {}
+        records = decode_block(block, self._selection.to_decode(headers))
+        which = self._selection.of_records(headers, records)
+        records = records if which.all() else records.take(which)
         made = {name: _RECORDS[name][1](headers, records) for name in self._kinds if name in _RECORDS}
         return len(records), {"position": headers.positions[records.batch], **made}
 
@@ -221,3 +268,98 @@ class KafkaLogReader(DataSourceReader):
             for field in schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class PushdownReader(KafkaLogReader):
+    """As :class:`KafkaLogReader`, and what a query compares with constants limits what is read."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take what helps; all of them are given back, so Spark compares every row again."""
+        for each in filters:
+            self._selection = narrowed(self._selection, each)
+        return filters
+
+
+def narrowed(selection: Selection, condition: Filter) -> Selection:
+    """A selection that has every row of the other for which a condition holds, and perhaps more."""
+    attribute: tuple[str, ...] = getattr(condition, "attribute", ())
+    column = attribute[0] if len(attribute) == 1 else ""
+    if isinstance(condition, In):
+        return _among(selection, column, set(condition.value))
+    value = getattr(condition, "value", None)
+    if isinstance(condition, EqualTo):
+        selection = _among(selection, column, {value})
+    if not isinstance(value, int) or not isinstance(
+        condition, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
+    ):
+        return selection
+    start = INT64_MIN if isinstance(condition, LessThan | LessThanOrEqual) else value
+    end = INT64_MAX if isinstance(condition, GreaterThan | GreaterThanOrEqual) else min(value + 1, INT64_MAX)
+    if column in {"offset", "base_offset", "last_offset"}:
+        # The batch with such a first or last offset has it, so it reaches into the range.
+        return replace(selection, offsets=selection.offsets.within(Range(start, end)))
+    if column == "timestamp":
+        return replace(selection, times=selection.times.within(Range(start, end)))
+    if column == "max_timestamp":
+        return replace(selection, times=selection.times.within(Range(start)))
+    return selection
+
+
+def _among(selection: Selection, column: str, values: set[Any]) -> Selection:
+    if column == "topic":
+        return replace(selection, topics=_both(selection.topics, values))
+    if column == "partition":
+        return replace(selection, partitions=_both(selection.partitions, values))
+    if column == "producer_id":
+        return replace(selection, producers=_both(selection.producers, values))
+    return selection
+
+
+def _both(known: frozenset[Any] | None, values: set[Any]) -> frozenset[Any]:
+    return frozenset(values) if known is None else known & values
+
+
+class KafkaLogStreamReader(DataSourceStreamReader):
+    """Follows growing segments. An offset of the stream says how far each segment was read: file -> bytes."""
+
+    def __init__(self, reader: KafkaLogReader) -> None:
+        self._reader = reader
+        self._whole: dict[str, int] = {}  # by file, the end of its last whole batch as far as is known
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Nothing was read."""
+        return {}
+
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802 - Spark's name, before 4.2
+        """Where the last whole batch of each segment ends now."""
+        ends = {}
+        for log in self._reader.logs():
+            for number, name in enumerate(log.segments):
+                path = Path(log.folder, name)
+                size = path.stat().st_size
+                is_last = number == len(log.segments) - 1
+                ends[str(path)] = self._whole_end(path, size) if is_last else size
+        self._whole.update(ends)
+        return ends
+
+    def _whole_end(self, path: Path, size: int) -> int:
+        end = self._whole.get(str(path), 0)
+        for block in read_blocks(path, min(end, size), size, index=read_index(path), check_crc=False):
+            torn = [region for region in block.headers.damage if region.end >= size]
+            end = torn[0].position if torn else block.headers.end
+        return end
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[LogTask]:
+        """One task for each segment that has grown."""
+        grown = []
+        for log in self._reader.logs():
+            for number, name in enumerate(log.segments):
+                file = str(Path(log.folder, name))
+                begin, stop = start.get(file, 0), end.get(file, 0)
+                if begin < stop:
+                    grown.append(LogTask((Split(log, number, len(log.segments), name, begin, stop),)))
+        return grown
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        yield from self._reader.read(partition)

@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import datasource
 
 from kafka_eos.compression import CompressionType
 from kafka_eos.record_batch import Record, build_batch
 from kafka_eos.segment import StoredBatch, read_segment
-from kafka_eos_checks.replay import local, sql
+from kafka_eos_checks.replay import local, source, sql
 from kafka_eos_checks.replay.splits import find_logs
 from kafka_eos_checks.replay.synthetic import faulty_log, write_log, write_segment
 
@@ -114,3 +115,138 @@ def test_the_rules_in_sql_find_what_the_readable_rules_find(tmp_path: Path, spar
     found = sql.violations(spark.read.format("kafka_log").load(str(tmp_path))).collect()
     columns = ("rule", "partition", "position", "base_offset", "producer_id", "producer_epoch", "base_sequence")
     assert sorted(tuple(row[name] for name in columns) for row in found) == expected
+
+
+# --- what is wanted of it --------------------------------------------------------------------------------------------
+
+
+def long_log(folder: Path) -> None:
+    """Two producers in turn, three records a batch, a segment for ten batches; times grow by a second a batch."""
+    for start in range(0, 40, 10):
+        encoded = [
+            build_batch(
+                [Record(offset_delta=j, timestamp_delta=10 * j, value=b"v") for j in range(3)],
+                base_offset=3 * i,
+                base_timestamp=1000 * i,
+                producer_id=7 + i % 2,
+                producer_epoch=0,
+                base_sequence=3 * (i // 2),
+            ).encode()
+            for i in range(start, start + 10)
+        ]
+        write_segment(folder / "orders-0" / f"{3 * start:020d}.log", encoded)
+
+
+@pytest.mark.parametrize(
+    ("options", "batches", "offsets"),
+    [
+        ({}, range(40), range(120)),
+        ({"startingOffset": "31", "endingOffset": "62"}, range(10, 21), range(31, 62)),
+        ({"startingTimestamp": "5010", "endingTimestamp": "7010"}, range(5, 8), range(16, 22)),
+        ({"producerId": "8"}, range(1, 40, 2), [o for o in range(120) if o // 3 % 2]),
+        ({"producerId": "8", "startingOffset": "0", "endingOffset": "6"}, [1], [3, 4, 5]),
+        ({"startingOffset": "500"}, [], []),
+    ],
+)
+def test_ranges_and_producers_choose_batches_and_records(
+    options: dict[str, str], batches: Any, offsets: Any, tmp_path: Path, spark: Any
+) -> None:
+    long_log(tmp_path)
+    names = {"batches": "base_offset bigint", "records": "`offset` bigint"}
+    found = {
+        granularity: sorted(
+            row[0]
+            for row in spark.read.format("kafka_log").schema(column).options(**options)
+            .option("granularity", granularity).load(str(tmp_path)).collect()
+        )
+        for granularity, column in names.items()
+    }  # fmt: skip
+    assert found == {"batches": [3 * i for i in batches], "records": list(offsets)}
+
+
+def test_an_option_that_is_no_number_is_refused(tmp_path: Path, spark: Any) -> None:
+    long_log(tmp_path)
+    with pytest.raises(Exception, match="startingoffset is 'x', not a whole number"):
+        spark.read.format("kafka_log").option("startingOffset", "x").load(str(tmp_path)).collect()
+
+
+CONDITIONS = {
+    "batches": (
+        "topic = 'orders' AND `partition` IN (0, 5)", "base_offset >= 90", "last_offset <= 31",
+        "last_offset > 100 AND producer_id IN (7, 9)", "max_timestamp > 20020", "base_offset = 33 OR base_offset = 66",
+    ),
+    "records": ("`offset` = 50", "`timestamp` >= 20010", "`timestamp` < 3010 AND `offset` > 4"),
+}  # fmt: skip
+
+
+def test_push_down_changes_no_result(tmp_path: Path, spark: Any) -> None:
+    long_log(tmp_path)
+    setting = "spark.sql.python.filterPushdown.enabled"
+    read = {}
+    for wish in ("false", "true"):
+        spark.conf.set(setting, wish)
+        try:
+            for granularity, conditions in CONDITIONS.items():
+                frame = spark.read.format("kafka_log").option("granularity", granularity).option("pushdown", wish)
+                for condition in conditions:
+                    rows = frame.load(str(tmp_path)).where(condition).collect()
+                    read[wish, condition] = sorted(map(str, rows))
+        finally:
+            spark.conf.unset(setting)
+    conditions = {condition for _, condition in read}
+    assert {condition for condition in conditions if read["false", condition] != read["true", condition]} == set()
+    assert all(read["true", condition] for condition in conditions)
+
+
+def test_what_is_pushed_down_is_not_read(tmp_path: Path) -> None:
+    long_log(tmp_path)
+    reader = source.PushdownReader("batches", ["base_offset"], {"path": str(tmp_path)})
+    conditions = [datasource.GreaterThanOrEqual(("base_offset",), 90), datasource.EqualTo(("producer_id",), 7)]
+    assert list(reader.pushFilters(conditions)) == conditions
+    [task] = reader.partitions()
+    assert [split.segment for split in task.splits] == [f"{90:020d}.log"]
+    assert [offset for batch in reader.read(task) for offset in batch["base_offset"].to_pylist()] == [
+        90, 96, 102, 108, 114,
+    ]  # fmt: skip
+
+
+def test_without_its_setting_a_wish_for_push_down_is_refused_by_spark(tmp_path: Path, spark: Any) -> None:
+    long_log(tmp_path)
+    frame = spark.read.format("kafka_log").option("pushdown", "true").load(str(tmp_path))
+    with pytest.raises(Exception, match="PUSHDOWN_DISABLED"):
+        frame.where("base_offset > 5").collect()
+
+
+# --- growing segments ------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_has_every_batch_once_and_waits_for_half_ones(tmp_path: Path, spark: Any) -> None:
+    long_log(tmp_path / "made")
+    segments = sorted((tmp_path / "made" / "orders-0").glob("*.log"))
+    growing = tmp_path / "data" / "orders-0"
+    growing.mkdir(parents=True)
+    seen: list[int] = []
+    stream = spark.readStream.format("kafka_log").schema("base_offset bigint").load(str(growing))
+
+    def run() -> int:
+        """All that is there now, from the checkpoint of the run before."""
+
+        def take(rows: Any, _: int) -> None:
+            seen.extend(row[0] for row in rows.collect())
+
+        writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        before = len(seen)
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+        return len(seen) - before
+
+    first, second = segments[0].read_bytes(), segments[1].read_bytes()
+    third = len(first) // 10
+    (growing / segments[0].name).write_bytes(first[: 4 * third + 30])
+    assert run() == 4
+    (growing / segments[0].name).write_bytes(first)
+    (growing / segments[1].name).write_bytes(second[: third + 70])
+    assert run() == 7
+    (growing / segments[1].name).write_bytes(second)
+    assert run() == 9
+    assert seen == [3 * i for i in range(20)]
