@@ -5,7 +5,7 @@ The server is ``kafka_eos.server.threaded``; this adds the question that a test 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kafka_eos.server.cluster import Machines, Settings
 from kafka_eos.server.faults import Faults, read_plan
@@ -62,6 +62,18 @@ class InProcessBroker(ServedCluster):
             observer=HistoryFile(self._history, "test", clock),
             clock=clock,
         )
+
+    def start(self) -> Self:
+        """Serve.
+
+        Raises:
+            DamagedLog, OSError: it cannot.
+        """
+        try:
+            return super().start()
+        except BaseException:
+            self._history.close()
+            raise
 
     def stop(self) -> None:
         """Serve no longer."""

@@ -19,7 +19,7 @@ from kafka_eos.server.faults import Faults, Subjects, Tally, rule_of
 from kafka_eos.server.network import MovableClock, Observer, Server, bind
 from kafka_eos.server.storage import Directory, Memory
 
-STARTING_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 """How long a call waits for the server's thread before it says that the server is stuck."""
 
 Result = TypeVar("Result")
@@ -54,9 +54,7 @@ class ServedCluster:
         self._settings, self._machines, self._data, self._observer = settings, machines, data, observer
         self._brokers = brokers
         self._ready: Future[Server] = Future()
-        self._loop = asyncio.new_event_loop()
-        self._ended = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="kafka-eos server", daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="kafka-eos", daemon=True)
 
     def start(self) -> Self:
         """Serve.
@@ -65,14 +63,14 @@ class ServedCluster:
             DamagedLog, OSError: it cannot.
         """
         self._thread.start()
-        self._ready.result(STARTING_SECONDS)
+        self._ready.result(PATIENCE_SECONDS)
         return self
 
     def stop(self) -> None:
         """Serve no longer."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._ended.set)
-            self._thread.join(STARTING_SECONDS)
+            self._thread.join(PATIENCE_SECONDS)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -80,11 +78,8 @@ class ServedCluster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
 
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._serve())
-
     async def _serve(self) -> None:
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
         sockets = []
         try:
             sockets = bind("127.0.0.1", [0] * self._brokers)
@@ -116,12 +111,12 @@ class ServedCluster:
     @property
     def bootstrap_servers(self) -> str:
         """What clients have to be given as ``bootstrap.servers``."""
-        return self._ready.result(STARTING_SECONDS).bootstrap
+        return self._ready.result(PATIENCE_SECONDS).bootstrap
 
     def call(self, action: Callable[[Server], Result]) -> Result:
         """Let the server's thread do something, and wait for it."""
         done: Future[Result] = Future()
-        server = self._ready.result(STARTING_SECONDS)
+        server = self._ready.result(PATIENCE_SECONDS)
 
         def run() -> None:
             try:
@@ -132,7 +127,7 @@ class ServedCluster:
             server.settle()
 
         self._loop.call_soon_threadsafe(run)
-        return done.result(STARTING_SECONDS)
+        return done.result(PATIENCE_SECONDS)
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         """Make a topic.
