@@ -1,7 +1,9 @@
 """Trace validation: recorded, simulated and told runs must be behaviours of the spec, for TLC and for the reference.
 
 A recorded trace is judged by the rules of Kafka as shipped; where Kafka departs from the repaired rules of the spec and
-the run shows it, the repaired rules must reject it.
+the run shows it, the repaired rules must reject it. With paths it is these runs that are judged, by the repaired rules:
+of log directories every transition of the coordinators, every marker and every transactional batch, of histories every
+answer to an idempotent batch outside of transactions.
 """
 
 import argparse
@@ -14,25 +16,34 @@ from typing import Any
 
 from kafka_eos.consumer import Consumer
 from kafka_eos.errors import ErrorCode
-from kafka_eos.history import read_history
+from kafka_eos.history import MalformedHistory, read_history
 from kafka_eos.idempotent_producer import IdempotentProducer
+from kafka_eos.log_directory import NotALogDirectory
 from kafka_eos.machine import instances
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.simulator import Simulation
 from kafka_eos.transaction_coordinator import TransactionCoordinator
-from kafka_eos_checks.coordinator_traces import Recorded, coordinator_model, coordinator_traces, expired, read_recorded
+from kafka_eos_checks.coordinator_traces import (
+    Recorded,
+    UnreadableLog,
+    coordinator_model,
+    coordinator_traces,
+    expired,
+    read_recorded,
+)
 from kafka_eos_checks.coordinator_traces import spoiled as coordinators_spoiled
 from kafka_eos_checks.leader_traces import leader_model, leader_traces
 from kafka_eos_checks.leader_traces import spoiled as leaders_spoiled
 from kafka_eos_checks.models import MalformedRegistry, Model, Registry
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.record.recording import kept_recording, unpacked
-from kafka_eos_checks.record.trace import wire_trace
+from kafka_eos_checks.record.trace import UnexplainedOffsets, wire_trace
 from kafka_eos_checks.terminal import print_verdicts, progress_console
 from kafka_eos_checks.traces import (
     Candidate,
     Trace,
     TraceStep,
+    TraceUnusable,
     partition_log_model,
     partition_log_trace,
     trace_verdicts,
@@ -64,6 +75,7 @@ EPILOG = """examples:
   kafka-eos traces
   kafka-eos traces --only recorded --json build/traces.json
   kafka-eos traces --only transactions         two recorded clusters' coordinators and markers
+  kafka-eos traces build/served build/served.jsonl    what `kafka-eos serve --data --record` has written
 """
 
 
@@ -155,24 +167,73 @@ def told(registry: Registry) -> Iterator[Verdict]:
 
 def transactions(registry: Registry) -> Iterator[Verdict]:
     """Every transition of the coordinators and every marker in the logs of the recorded clusters, against the spec."""
-    base = registry.get("CoordinatorOfTraces")
-    machine = mutated(TransactionCoordinator, base.overrides)
     for name, versions in COORDINATORS.items():
         with unpacked(kept_recording(name)) as folder:
             logs = read_recorded(folder / "brokers")
-        counts = {"transactions": logs.transactions, "markers": sum(map(len, logs.markers.values()))}
-        traces, wrong = coordinator_traces(logs), coordinators_spoiled(logs)
-        model = coordinator_model(base, [*traces, *(trace for trace, _ in wrong.values())], versions=versions)
-        first, *others = _with_spoiled(f"coordinators of {name}", model, machine, traces, wrong, ("C20", "C22"))
-        yield replace(first, figures={**first.figures, **counts})
-        yield from others
+        yield from _coordinators(registry, name, logs, versions, ("C20", "C22"))
         yield _expired(name, logs)
-        for version, entries in sorted(leader_traces(logs).items()):
-            wrong = leaders_spoiled(entries)
-            model = leader_model(
-                registry.get("MarkersVersion2"), [*entries, *(trace for trace, _ in wrong.values())], version
-            )
-            yield from _with_spoiled(f"leaders of {name}, version {version}", model, Consumer, entries, wrong, ())
+        yield from _leaders(registry, name, logs)
+
+
+def _coordinators(
+    registry: Registry, name: str, logs: Recorded, versions: frozenset[int], claims: tuple[str, ...]
+) -> Iterator[Verdict]:
+    """The coordinators' logs, with siblings in which something is wrong."""
+    base = registry.get("CoordinatorOfTraces")
+    counts = {"transactions": logs.transactions, "markers": sum(map(len, logs.markers.values()))}
+    traces, wrong = coordinator_traces(logs), coordinators_spoiled(logs)
+    model = coordinator_model(base, [*traces, *(trace for trace, _ in wrong.values())], versions=versions)
+    machine = mutated(TransactionCoordinator, base.overrides)
+    first, *others = _with_spoiled(f"coordinators of {name}", model, machine, traces, wrong, claims)
+    yield replace(first, figures={**first.figures, **counts})
+    yield from others
+
+
+def _leaders(registry: Registry, name: str, logs: Recorded) -> Iterator[Verdict]:
+    """The partitions' logs, with siblings in which something is wrong."""
+    for version, entries in sorted(leader_traces(logs).items()):
+        wrong = leaders_spoiled(entries)
+        model = leader_model(
+            registry.get("MarkersVersion2"), [*entries, *(trace for trace, _ in wrong.values())], version
+        )
+        yield from _with_spoiled(f"leaders of {name}, version {version}", model, Consumer, entries, wrong, ())
+
+
+def given(registry: Registry, paths: Sequence[Path]) -> Iterator[Verdict]:
+    """The runs of somebody else: log directories, and histories of wire events.
+
+    Raises:
+        TraceUnusable: there is nothing to judge in one of them.
+        NotALogDirectory, UnreadableLog, UnexplainedOffsets, MalformedHistory, OSError: it cannot be read.
+    """
+    for path in paths:
+        if path.suffix == ".jsonl":
+            yield from _judged(f"partitions of {path.name}", registry.get("PartitionLog"), {}, _partitions(path), ())
+            continue
+        logs = read_recorded(path)
+        if not logs.records:
+            raise TraceUnusable(f"{path}: no transaction was ever begun here; give a directory with transactions")
+        yield from _coordinators(registry, path.name, logs, frozenset({1, 2}), ())
+        yield from _leaders(registry, path.name, logs)
+
+
+def _partitions(path: Path) -> list[Trace]:
+    """The traces of those partitions of a history to which only idempotent producers wrote, outside of transactions."""
+    events = list(read_history(path))
+    written: dict[tuple[str, int], bool] = {}
+    for event in events:
+        if event.action == "Produce" and event.topic is not None and event.partition is not None:
+            is_idempotent = event.transactional_id is None and event.producer_id not in {None, -1}
+            place = event.topic, event.partition
+            written[place] = written.get(place, True) and is_idempotent
+    traces = [
+        partition_log_trace(f"{topic}-{partition}", wire_trace(events, topic, partition))
+        for (topic, partition), is_idempotent in sorted(written.items())
+        if is_idempotent
+    ]
+    if not traces:
+        raise TraceUnusable(f"{path}: no idempotent batch outside of a transaction in it; give a history with some")
+    return traces
 
 
 def _expired(name: str, logs: Recorded) -> Verdict:
@@ -230,7 +291,10 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", choices=tuple(PARTS), help="one kind of trace")
+    parser.add_argument(
+        "paths", nargs="*", type=Path, metavar="PATH", help="a log directory, or a .jsonl history of wire events"
+    )
+    parser.add_argument("--only", choices=tuple(PARTS), help="one kind of the kept traces")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
     parser.set_defaults(run=run)
 
@@ -239,8 +303,19 @@ def run(arguments: argparse.Namespace) -> int:
     """Run ``traces``."""
     try:
         registry = Registry()
-        verdicts = list(PARTS[arguments.only](registry) if arguments.only else check(registry))
-    except MalformedRegistry as error:
+        if arguments.paths:
+            verdicts = list(given(registry, arguments.paths))
+        else:
+            verdicts = list(PARTS[arguments.only](registry) if arguments.only else check(registry))
+    except (
+        MalformedRegistry,
+        MalformedHistory,
+        NotALogDirectory,
+        OSError,
+        UnexplainedOffsets,
+        UnreadableLog,
+        TraceUnusable,
+    ) as error:
         print(f"kafka-eos traces: {error}", file=sys.stderr)
         return 2
     print_verdicts(verdicts, "traces")
