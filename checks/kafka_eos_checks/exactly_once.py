@@ -286,17 +286,34 @@ def _finding(rule: str, place: Place, offset: int, run: str, evidence: str) -> F
     return Finding(rule=rule, topic=place[0], partition=place[1], offset=offset, run=run, evidence=evidence)
 
 
-def moment(finding: Finding, events: Sequence[Event], group: str | None) -> Moment | None:
-    """What a diagram of a finding shows: of an input the commit that left it behind; None if nothing can be drawn."""
-    says = f"{finding.rule}: {finding.evidence}"
+def _commits_behind(finding: Finding, events: Sequence[Event], group: str | None) -> Iterator[Event]:
+    """The events with which a group's offset came to be behind an input: a commit, or the end of its transaction."""
+    pending: set[str] = set()
     for event in events:
-        behind = event.action in COMMITS and event.phase == "ok" and event.group == group
-        here = (event.topic, event.partition) == (finding.topic, finding.partition)
-        if behind and here and int(event.detail["committed_offset"]) > (finding.offset or 0):
-            about = Wanted(transactional_id=event.transactional_id)
-            return cut_out(
-                events, about if event.transactional_id else Wanted(process=event.process), event.order, says
-            )
+        name = event.transactional_id
+        if (event.action, event.phase) == ("EndTxn", "ok") and name in pending:
+            pending.discard(name)
+            if event.detail["committed"]:
+                yield event
+        here = (event.group, event.topic, event.partition) == (group, finding.topic, finding.partition)
+        if event.phase != "ok" or event.action not in COMMITS or not here:
+            continue
+        if int(event.detail["committed_offset"]) > (finding.offset or 0):
+            if name is None:
+                yield event
+            else:
+                pending.add(name)
+
+
+def moment(finding: Finding, events: Sequence[Event], group: str | None) -> Moment | None:
+    """What a diagram of a finding shows: of an input how it was left behind; None if nothing can be drawn."""
+    says = f"{finding.rule}: {finding.evidence}"
+    behind = next(_commits_behind(finding, events, group), None)
+    if behind is not None:
+        name = behind.transactional_id
+        return cut_out(
+            events, Wanted(transactional_id=name) if name else Wanted(process=behind.process), behind.order, says
+        )
     try:
         found = of_finding(finding, {finding.run: list(events)})
     except NothingToDraw:

@@ -1,5 +1,7 @@
 """The broker of tests: applications that are right pass, and each mistake is found; without a client library."""
 
+import html
+import re
 import socket
 import struct
 from collections.abc import Iterator
@@ -268,6 +270,10 @@ def test_a_failure_names_diagram_requests_logs_and_faults(broker: InProcessBroke
     assert "input skipped" in page
     assert "TxnOffsetCommit" in page
     assert picture.startswith("<svg")
+    story = html.unescape(re.sub("<[^>]+>", "", page[page.rindex("<pre") :])).splitlines()
+    place = next(number for number, line in enumerate(story) if "^  input skipped" in line)
+    assert re.search(r"EndTxn .*committed=True", story[place - 1])  # the commit that is behind it, not the abort
+    assert any(re.search(r"EndTxn .*committed=False", line) for line in story[:place])
 
 
 def test_a_diagram_of_an_output_shows_its_transaction(broker: InProcessBroker, app: Application) -> None:
