@@ -1,6 +1,6 @@
 """What goes on when the faults have stopped: the actions that the spec's fairness names, read from its text."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from random import Random
@@ -44,6 +44,11 @@ class FairActions:
                 self._fair.setdefault(action, {}).setdefault(arguments, []).append(guards)
 
         self._order: list[str] = []
+
+    @property
+    def actions(self) -> Mapping[str, Collection[tuple[Any, ...]]]:
+        """Action -> the arguments with which it is fair."""
+        return self._fair
 
     def begin(self) -> None:
         """A run begins: no action is known to be enabled or not."""
