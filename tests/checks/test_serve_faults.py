@@ -1,5 +1,6 @@
 """Single faults against librdkafka: whatever happens to its requests, every input takes effect once, by the spec."""
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 
 from kafka_eos_checks.cli import main
 from kafka_eos_checks.in_process_broker import DATA, HISTORY, InProcessBroker
+from kafka_eos_checks.record.brokers import java_command
+from kafka_eos_checks.record.jars import have_jars
 
 confluent = pytest.importorskip("confluent_kafka", reason="the clients are in the extra `record`")
 SECONDS = 20.0
@@ -84,6 +87,32 @@ def test_each_fault_at_each_step_leaves_the_outcome_exact(
     ]
     copy(broker)
     assert [tally.fired for tally in tallies] == [1] * len(tallies)
+    broker.assert_exactly_once(inputs="in", outputs="out", group="g")
+
+
+@pytest.mark.broker
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
+def test_kafkas_own_copier_is_exact_under_faults(broker: InProcessBroker) -> None:
+    faults: tuple[tuple[str, dict[str, float]], ...] = (
+        ("drop-answer", {}),
+        ("repeat", {"seconds": 0.1}),
+        ("overtake", {"seconds": 0.3}),
+    )
+    tallies = [
+        broker.fault(do, api=api, transactional_id="copier", nth=place + 3 * number, **options)
+        for place, api in enumerate(("Produce", "TxnOffsetCommit", "EndTxn"), start=1)
+        for number, (do, options) in enumerate(faults)
+    ]
+    tallies.append(broker.fault("kill-broker", api="EndTxn", nth=8, when="after", seconds=0.5))
+    command = java_command(
+        "org.apache.kafka.tools.TransactionalMessageCopier",
+        *("--broker-list", broker.bootstrap_servers, "--input-topic", "in", "--input-partition", "0"),
+        *("--output-topic", "out", "--max-messages", str(ROWS), "--consumer-group", "g"),
+        *("--transaction-size", "2", "--transactional-id", "copier", "--enable-random-aborts", "--group-mode"),
+    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [tally.fired for tally in tallies] == [1] * 10
     broker.assert_exactly_once(inputs="in", outputs="out", group="g")
 
 
