@@ -64,8 +64,13 @@ costs: setup $(JARS)/kafka/.copied ## measure anew what exactly-once costs, and 
 bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, replay, graph comparison and server against their peers
 	$(KAFKA_EOS) bench --json $(VERDICTS)/bench.json
 
-fuzz: setup ## a million mutated record batches through the codec
+soak: setup ## a million steps of every machine under faults, then each mutant and known failure found
+	$(KAFKA_EOS) soak --seeds 0..17679 --jobs 2 --json $(VERDICTS)/soak.json
+	$(KAFKA_EOS) soak --mutant all --jobs 2 --json $(VERDICTS)/soak-mutants.json
+
+fuzz: setup ## a million mutated record batches through the codec, 20,000 random logs through the audit
 	$(KAFKA_EOS) fuzz --count 1000000 --jobs 2
+	$(KAFKA_EOS) fuzz --logs 20000
 
 schemas: setup $(JARS)/kafka/.copied ## write the message schemas that the server carries anew, out of Kafka's jars
 	$(BIN)/python -m kafka_eos_checks.vendored_schemas
@@ -97,4 +102,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all setup test lint proofs mutants model-check model-check-deep conformance findings sinks replay report record costs bench fuzz schemas lock clean help
+.PHONY: all setup test lint proofs mutants model-check model-check-deep conformance findings sinks replay report record costs bench soak fuzz schemas lock clean help

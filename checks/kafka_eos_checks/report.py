@@ -60,6 +60,15 @@ KINDS = {
     "trace": ("Traces", "Recorded behaviour, replayed through the spec's own actions; bad traces must be rejected."),
     "conformance": ("Live conformance", "Raw requests to a running broker: each response must be one the spec allows."),
     "simulation": ("Simulation", "The reference under seeded faults."),
+    "walk": (
+        "Walks",
+        "Random walks over the machines under swarms of faults, with constants that TLC could not search: the spec's "
+        "properties after every step, and what has to end ends. What no run has met is in the evidence.",
+    ),
+    "walk-mutant": (
+        "Walks of mutants",
+        "Mutants and models that must fail, found by walks: the first seed, and the shortest schedule.",
+    ),
     "replay": ("Replay", "Recorded logs and histories, audited by the spec's invariants."),
     "fuzz": ("Fuzzing", "Mutated record batches: the codec accepts or refuses them, and never does anything else."),
     "cost": (

@@ -63,7 +63,7 @@ def find_broken(registry: Registry, name: str, limit: float) -> Verdict:
     if depth is not None:
         figures["shortest_by_tlc"] = depth - 1
     return Verdict(
-        check="simulation-mutant",
+        check="walk-mutant",
         name=name,
         expected=FOUND,
         found=FOUND if run.wrong is not None else f"not in {seed + 1} runs",

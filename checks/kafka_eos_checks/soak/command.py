@@ -80,7 +80,7 @@ def _verdict(module: str, own: dict[str, Layer], tally: Tally) -> Verdict:
     missing.append(f"conjuncts that never said no: {', '.join(sorted(possible - said)) or 'none'}")
     found = f"{len(failures)} run(s) wrong: {failures[0].how}" if failures else CLEAN
     return Verdict(
-        check="simulation",
+        check="walk",
         name=module,
         expected=CLEAN,
         found=found,
@@ -104,7 +104,7 @@ def summary_of(tally: Tally, first: int, last: int, seconds: float) -> Verdict:
     """The whole campaign as one verdict."""
     found = f"{len(tally.failures)} run(s) wrong" if tally.failures else CLEAN
     return Verdict(
-        check="simulation",
+        check="walk",
         name=f"seeds {first}..{last}",
         expected=CLEAN,
         found=found,
@@ -208,7 +208,7 @@ def _seeds(arguments: argparse.Namespace) -> int:
     else:
         tally = soak(first, last, arguments.jobs, arguments.folder)
     verdicts = [*verdicts_of(tally, campaign.all_layers()), summary_of(tally, first, last, monotonic() - began)]
-    print_verdicts(verdicts, "simulation")
+    print_verdicts(verdicts, "walks")
     if arguments.json:
         write_verdicts(arguments.json, verdicts)
     return 0 if all(verdict.ok for verdict in verdicts) else 1
@@ -230,7 +230,7 @@ def _mutants(arguments: argparse.Namespace) -> int:
                 verdicts.append(found)
                 advance(1)
         verdicts.sort(key=lambda verdict: names.index(verdict.name))
-        print_verdicts(verdicts, "mutants and models that must fail, by simulation")
+        print_verdicts(verdicts, "mutants and models that must fail, by walks")
     if arguments.json:
         write_verdicts(arguments.json, verdicts)
     return 0 if all(verdict.ok for verdict in verdicts) else 1

@@ -1,0 +1,288 @@
+"""Walks over the machines under swarms of faults."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos_checks import cli
+from kafka_eos_checks.models import MalformedRegistry, Registry
+from kafka_eos_checks.soak import campaign, guards
+from kafka_eos_checks.soak.broken import explained, find_broken
+from kafka_eos_checks.soak.campaign import Tally
+from kafka_eos_checks.soak.layers import BEYOND, WALKS, Layer, broken, broken_layer, layers
+from kafka_eos_checks.soak.properties import Judge
+from kafka_eos_checks.soak.shrink import shrunk
+from kafka_eos_checks.soak.walk import Run, Walker
+
+HASH_OF_A_RUN = """
+from kafka_eos_checks.soak import campaign
+run = campaign.walker_of(campaign.layer_of({seed})).run({seed})
+print([(one.action.name, one.arguments) for one in (*run.schedule, *run.fair)], run.wrong)
+"""
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return Registry()
+
+
+def layer_named(name: str) -> Layer:
+    return next(layer for layer in campaign.all_layers() if layer.name == name)
+
+
+def first_wrong(walker: Walker, most: int = 2_000) -> Run:
+    return next(run for run in map(walker.run, range(most)) if run.wrong is not None)
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [9, 60])
+def test_the_same_seed_gives_the_same_run_in_every_process(seed: int) -> None:
+    command = [sys.executable, "-c", HASH_OF_A_RUN.format(seed=seed)]
+    told = {
+        subprocess.run(command, env={"PYTHONHASHSEED": salt}, capture_output=True, text=True, check=True).stdout
+        for salt in ("1", "2")
+    }
+    assert len(told) == 1
+    assert next(iter(told)).endswith("None\n")
+
+
+def test_what_was_run_before_does_not_change_a_run() -> None:
+    walker = Walker(layer_named("ConsumeTransformProduce"))
+    alone = walker.run(7)
+    for seed in range(3):
+        walker.run(seed)
+    again = walker.run(7)
+    assert (again.schedule, again.fair, again.coverage) == (alone.schedule, alone.fair, alone.coverage)
+
+
+def test_runs_differ_in_the_faults_and_the_actors_that_they_draw() -> None:
+    walker = Walker(layer_named("Transactions"))
+    runs = [walker.run(seed) for seed in range(12)]
+    actors = [{one.arguments[0] for one in run.schedule if one.action.name == "Produce"} for run in runs]
+    assert {"A", "B"} in actors
+    assert any(len(own) == 1 for own in actors)
+    crashes = [any(one.action.name == "Crash" for one in run.schedule) for run in runs]
+    assert any(crashes)
+    assert not all(crashes)
+
+
+def test_virtual_time_goes_on_with_every_step() -> None:
+    assert Walker(layer_named("MirrorOffsetsInTarget")).run(1).time > 0
+
+
+def test_every_layer_is_a_model_that_holds_with_constants_that_are_not_smaller(registry: Registry) -> None:
+    found = layers(registry)
+    assert {layer.model.module for layer in found} == set(WALKS)
+    for layer in found:
+        model = registry.models[layer.name]
+        assert not model.expect.violates
+        assert set(layer.model.constants) == set(model.constants)
+        assert set(layer.properties) <= {
+            *layer.walk.goals(layer.model.constants),
+            *_all_properties(registry, model.module),
+        }
+
+
+def _all_properties(registry: Registry, module: str) -> set[str]:
+    own = (model for model in registry.models.values() if model.module == module)
+    return {name for model in own for name in (*model.invariants, *model.properties)}
+
+
+@pytest.mark.parametrize(("name", "left_out"), sorted(BEYOND))
+def test_what_is_left_out_of_a_layer_is_violated_in_it(registry: Registry, name: str, left_out: str) -> None:
+    layer = replace(layer_named(name), properties=(left_out,))
+    wrong = first_wrong(Walker(layer)).wrong
+    assert wrong is not None
+    assert wrong.name == left_out
+
+
+# --- judging ----------------------------------------------------------------------------------------------------------
+
+
+def test_properties_that_are_looked_at_where_something_changed_say_the_same_as_all_of_them_at_every_step() -> None:
+    by_module = {layer.model.module: layer for layer in campaign.all_layers()}
+    tally = campaign.run_seeds(range(len(by_module)), list(by_module.values()), sample=1)
+    assert not tally.failures
+    assert tally.sampled == tally.runs == len(by_module)
+
+
+def test_the_same_of_runs_that_go_wrong(registry: Registry) -> None:
+    for name in ("NoEndBump", "NeverFenced", "OldRetry"):
+        layer = broken_layer(registry, name)
+        run = first_wrong(Walker(layer))
+        assert campaign.difference(run, Walker(layer, every_time=True).run(run.seed)) == ""
+
+
+def test_a_judge_that_overlooks_a_variable_is_told_apart(registry: Registry) -> None:
+    layer = broken_layer(registry, "NoEndBump")
+    seed = first_wrong(Walker(layer)).seed
+    blind = Walker(layer)
+    blind.judge = Judge(
+        steps=blind.judge.steps, invariants=[replace(part, reads=0, places=()) for part in blind.judge.invariants]
+    )
+    assert "violates" in campaign.difference(blind.run(seed), Walker(layer, every_time=True).run(seed))
+
+
+def test_a_run_whose_goal_is_not_reached_is_reported(registry: Registry) -> None:
+    walk = replace(WALKS["ExternalSink"], left_out={})
+    layer = replace(layer_named("UpdateAfterCommit"), properties=("EveryInputTakesEffect",), walk=walk)
+    walker = Walker(layer)
+    run = first_wrong(walker)
+    assert run.wrong is not None
+    assert run.wrong.how == "comes to rest, and EveryInputTakesEffect is not so"
+    text, _, steps = explained(walker, run)
+    assert steps < len(run.schedule)
+    assert text.splitlines()[-1].strip() == run.wrong.how
+    assert "Crash" in text
+
+
+def test_what_goes_on_without_faults_is_what_the_spec_calls_fair() -> None:
+    fair = Walker(layer_named("Transactions")).fairness
+    assert not {"Crash", "Failover", "ElectLeader", "RepeatMarker", "Initialize"} & set(fair.actions)
+    assert {arguments[3] for arguments in fair.actions["HandleEnd"]} == {False}
+    sink = Walker(layer_named("Outbox")).fairness
+    assert "RestartRelay" not in sink.actions
+    assert "Publish" in sink.actions
+
+
+# --- what is found ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OldRetry",
+        "SixInFlight",
+        "HangingTransaction",
+        "AbortByAdmin",
+        "FencedInstanceAborts",
+    ],
+)
+def test_what_must_fail_is_found_and_cut_down_to_what_tlc_finds_shortest(registry: Registry, name: str) -> None:
+    verdict = find_broken(registry, name, limit=60)
+    assert verdict.ok
+    assert verdict.figures["shortest"] == verdict.figures["shortest_by_tlc"]
+
+
+@pytest.mark.parametrize("name", ["NoEndBump", "NoGenerationCheck", "OffsetOfLast"])
+def test_a_mutant_is_found_and_no_step_of_its_schedule_can_be_left_out(registry: Registry, name: str) -> None:
+    walker = Walker(broken_layer(registry, name))
+    wrong, schedule, at_rest = shrunk(walker, first_wrong(walker))
+    assert not at_rest
+    assert walker.replay(schedule)[0] == wrong
+    for place in range(len(schedule)):
+        found, _, _ = walker.replay(schedule[:place] + schedule[place + 1 :])
+        assert found is None or found.name != wrong.name
+
+
+def test_a_mutant_is_told_as_a_story_and_a_diagram(registry: Registry) -> None:
+    verdict = find_broken(registry, "NoEndBump", limit=60)
+    assert "1  Init" in verdict.evidence
+    assert verdict.evidence.rstrip().endswith(verdict.evidence.splitlines()[0])
+    assert verdict.diagram.startswith("<svg")
+
+
+def test_what_is_not_found_in_time_is_no_success(registry: Registry) -> None:
+    verdict = find_broken(registry, "LateMarker", limit=1e-6)
+    assert not verdict.ok
+    assert verdict.found == "not in 0 runs"
+
+
+def test_only_what_must_fail_is_looked_for(registry: Registry) -> None:
+    with pytest.raises(MalformedRegistry, match="need not fail"):
+        broken_layer(registry, "Transactions")
+    assert {registry.get(name).module for name in broken(registry)} == set(WALKS) - {"AtomicTransactions"}
+
+
+# --- campaigns --------------------------------------------------------------------------------------------------------
+
+
+def test_coverage_counts_actions_refusals_and_pairs_of_faults() -> None:
+    layer = layer_named("TransactionsZombie")
+    tally = campaign.run_seeds(range(6), [layer], sample=1_000)
+    coverage = tally.layers["TransactionsZombie"].coverage
+    machine = layer.model.machine_class()
+    assert coverage.actions["Produce"] > 0
+    assert set(coverage.actions) <= guards.action_names(machine)
+    assert {reason for _, reason in coverage.refusals} & guards.refusals(machine)
+    assert all(one < two for one, two in coverage.faults)
+    assert tally.steps == sum(sum(row.coverage.actions.values()) for row in tally.layers.values())
+    assert campaign.to_json(campaign.from_json(campaign.to_json(tally))) == campaign.to_json(tally)
+
+
+def test_a_seed_that_meets_nothing_new_is_no_part_of_the_corpus(tmp_path: Path) -> None:
+    tally, again = Tally(), campaign.run_seeds([0, 1], [layer_named("Outbox")], sample=1_000)
+    tally.add(again)
+    known = len(tally.news)
+    tally.add(again)
+    assert len(tally.news) == known
+    campaign.write_corpus(tmp_path, tally)
+    assert 0 in campaign.read_corpus(tmp_path)
+
+
+@pytest.fixture
+def two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = (layer_named("MirrorOffsetsInTarget"), layer_named("Outbox"))
+    monkeypatch.setattr(campaign, "all_layers", lambda: chosen)
+
+
+@pytest.mark.usefixtures("two_layers")
+def test_a_campaign_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "SEEDS_PER_CHUNK", 4)
+    asked: list[tuple[int, int]] = []
+    run_chunks = campaign.run_chunks
+
+    def noted(waiting: list[tuple[int, int]], jobs: int) -> Any:
+        asked.extend(waiting)
+        return run_chunks(waiting, jobs)
+
+    monkeypatch.setattr(campaign, "run_chunks", noted)
+    arguments = ["soak", "--jobs", "1", "--folder", str(tmp_path), "--seeds"]
+    assert cli.main([*arguments, "0..7"]) == 0
+    assert cli.main([*arguments, "2..11"]) == 0
+    assert asked == [(0, 3), (4, 7), (2, 3), (8, 11)]
+    monkeypatch.setattr(campaign, "fingerprint", lambda: "another reference")
+    assert cli.main([*arguments, "0..3"]) == 0
+    assert asked[4:] == [(0, 3)]
+
+
+@pytest.mark.usefixtures("two_layers")
+def test_a_campaign_writes_its_verdicts_and_its_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "soak.json"
+    assert cli.main(["soak", "--jobs", "1", "--folder", str(tmp_path), "--seeds", "0..9", "--json", str(target)]) == 0
+    verdicts = {verdict["name"]: verdict for verdict in json.loads(target.read_text(encoding="utf-8"))}
+    assert set(verdicts) == {"Mirror", "ExternalSink", "seeds 0..9"}
+    assert verdicts["seeds 0..9"]["figures"]["runs"] == 10
+    assert "actions never taken" in verdicts["Mirror"]["evidence"]
+    assert cli.main(["soak", "--folder", str(tmp_path), "--corpus"]) == 0
+    assert "nothing violated" in capsys.readouterr().out
+
+
+def test_a_run_that_goes_wrong_is_told_and_can_be_run_again(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layer = broken_layer(registry, "OffsetOfLast")
+    monkeypatch.setattr(campaign, "all_layers", lambda: (layer,))
+    seed = first_wrong(Walker(layer)).seed
+    assert cli.main(["soak", "--jobs", "1", "--folder", str(tmp_path), "--seeds", f"{seed}..{seed}"]) == 1
+    assert f"again: kafka-eos soak --replay {seed}" in capsys.readouterr().out
+    assert cli.main(["soak", "--replay", str(seed), "--folder", str(tmp_path)]) == 1
+    assert "steps are enough" in capsys.readouterr().out
+    assert (tmp_path / f"seed-{seed}.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+@pytest.mark.parametrize("wrong", [["--seeds", "9..1"], ["--seeds", "many"], ["--jobs", "0"], ["--mutant", "Nobody"]])
+def test_a_call_that_cannot_be_used_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code: object = cli.main(["soak", *wrong])
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 2
+    assert "soak" in capsys.readouterr().err
