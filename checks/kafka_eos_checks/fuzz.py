@@ -42,6 +42,7 @@ from kafka_eos.record_batch import (
     build_batch,
     build_control_batch,
 )
+from kafka_eos_checks.replay import random_logs
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
@@ -471,6 +472,8 @@ def run(arguments: argparse.Namespace) -> int:
     """The subcommand."""
     if arguments.hex is not None:
         return _run_hex(arguments.hex)
+    if arguments.logs is not None:
+        return _run_logs(arguments)
     if arguments.count < 1 or arguments.jobs < 1 or arguments.first < 0:
         print("kafka-eos fuzz: --count and --jobs are at least 1, --first at least 0", file=sys.stderr)
         return 2
@@ -483,6 +486,17 @@ def run(arguments: argparse.Namespace) -> int:
     print_verdicts([verdict])
     if arguments.json:
         write_verdicts(arguments.json, [replace(verdict, figures={**verdict.figures, **outcome.counts})])
+    return 0 if verdict.ok else 1
+
+
+def _run_logs(arguments: argparse.Namespace) -> int:
+    if arguments.logs < 1 or arguments.first < 0:
+        print("kafka-eos fuzz: --logs is at least 1, --first at least 0", file=sys.stderr)
+        return 2
+    verdict = random_logs.judge(arguments.logs, arguments.first)
+    print_verdicts([verdict])
+    if arguments.json:
+        write_verdicts(arguments.json, [verdict])
     return 0 if verdict.ok else 1
 
 
@@ -515,5 +529,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--first", type=int, default=0, help="number of the first case (default: 0)")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default: 2); 1 needs none")
     parser.add_argument("--hex", help="judge these bytes instead")
+    parser.add_argument(
+        "--logs",
+        type=int,
+        metavar="N",
+        help="instead: N random logs with planted faults and random cuts, audited by chunks and by the readable rule",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict, with the counts by reason")
     parser.set_defaults(run=run)

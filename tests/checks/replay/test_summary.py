@@ -1,67 +1,50 @@
 """Chunk by chunk equals the readable rule, finding by finding, whatever the faults and the cuts are."""
 
-import random
-from collections import Counter
-from collections.abc import Sequence
-from itertools import pairwise
+from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_eos_checks.replay.rules import DUPLICATE, GAP, LOG_RULES, NONE, Batch, audit_log
+from kafka_eos_checks import cli
+from kafka_eos_checks.replay import random_logs, summary
+from kafka_eos_checks.replay.random_logs import by_chunks, chunked, columns_of, readable, summary_of
+from kafka_eos_checks.replay.rules import DUPLICATE, GAP, LOG_RULES, NONE, Batch, Log
 from kafka_eos_checks.replay.splits import PartitionLog, Split
-from kafka_eos_checks.replay.summary import Columns, Combine, Summary, local
-from kafka_eos_checks.replay.synthetic import faulty_log
+from kafka_eos_checks.replay.summary import Columns, Combine
+from kafka_eos_checks.verdict import read_verdicts
 
 LOG = PartitionLog("", "orders", 0, "", ("segment",))
 
 
-def columns(batches: Sequence[Batch]) -> Columns:
-    fields = list(zip(*batches, strict=True)) if batches else [()] * len(Batch._fields)
-    return Columns(*(np.array(values, np.int64) for values in fields[:-1]), np.array(fields[-1], np.bool_))
-
-
-def summary(part: Columns, start: int, end: int) -> Summary:
-    first, end_offset, holes, disordered, boundary = local(part)
-    return Summary(0, start, end, len(part), len(part), 0, first, end_offset, holes, disordered, boundary)
-
-
-def by_chunks(batches: Sequence[Batch], cuts: Sequence[int]) -> Combine:
-    """Fold a log of which the n-th batch has position n."""
-    everything = columns(batches)
-    combine = Combine([Split(LOG, 0, 1, "segment", 0, len(batches))], lambda _, a, b: everything.take(slice(a, b)))
-    edges = sorted({0, len(batches), *cuts})
-    for start, end in pairwise(edges):
-        combine.add(summary(everything.take(slice(start, end)), start, end))
-    return combine
-
-
-def chunked(batches: Sequence[Batch], cuts: Sequence[int]) -> list[tuple[int | None, str, str]]:
-    return [(f.position, f.rule, f.evidence) for f in by_chunks(batches, cuts).finish()]
-
-
-def readable(batches: Sequence[Batch]) -> list[tuple[int, str, str]]:
-    return [(batch.position, violation.rule, violation.evidence) for batch, violation in audit_log(batches)]
-
-
 def test_faulty_logs_with_random_cuts_have_the_findings_of_the_readable_rule() -> None:
-    rules: Counter[str] = Counter()
-    reruns = clean = 0
-    for seed in range(2_500):
-        rng = random.Random(-seed)
-        batches = faulty_log(seed, rng.randint(1, 60), rng.choice((0, 0.03, 0.15, 0.5)), rng.choice((0, 0, 5)))
-        cuts = [rng.randint(0, len(batches)) for _ in range(rng.randint(0, 8))]
-        expected = readable(batches)
-        combine = by_chunks(batches, cuts)
-        assert [(f.position, f.rule, f.evidence) for f in combine.finish()] == expected, f"seed {seed}, cuts {cuts}"
-        rules.update(rule for _, rule, _ in expected)
-        reruns += combine.reruns
-        clean += not expected
-    assert set(rules) == set(LOG_RULES), "every rule is violated somewhere"
-    assert clean > 500, "and many logs are clean"
-    assert reruns > 500, "and the readable rule had to decide somewhere"
+    verdict = random_logs.judge(2_500)
+    assert verdict.ok, verdict.evidence
+    figures = {name: int(value) for name, value in verdict.figures.items()}
+    assert all(figures[rule] for rule in LOG_RULES), "every rule is violated somewhere"
+    assert figures["clean"] > 500, "and many logs are clean"
+    assert figures["reruns"] > 500, "and the readable rule had to decide somewhere"
+    assert figures["from_files"] == 50
+
+
+def test_a_fold_that_forgets_what_lies_before_a_chunk_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(log: Log, row: tuple[int, ...]) -> bool:
+        log.producers.pop(row[0], None)
+        return bool(resolve(log, row))
+
+    resolve = summary._resolve
+    monkeypatch.setattr(summary, "_resolve", forgetful)
+    verdict = random_logs.judge(60)
+    assert not verdict.ok
+    assert "the readable rule" in verdict.evidence
+
+
+def test_the_command_compares_so_many_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["fuzz", "--logs", "20", "--first", "7", "--json", str(tmp_path / "v.json")]) == 0
+    [verdict] = read_verdicts(tmp_path / "v.json")
+    assert (verdict.found, verdict.figures["logs"], verdict.figures["seed"]) == ("0 logs differ", 20, "7")
+    assert "0 logs differ" in capsys.readouterr().out
+    assert cli.main(["fuzz", "--logs", "0"]) == 2
 
 
 any_batch = st.builds(
@@ -116,7 +99,7 @@ def test_a_fault_at_a_cut_is_found() -> None:
     ],
 )
 def test_chunks_that_overlap_or_leave_a_hole_are_refused(chunks: list[tuple[int, int]], said: str) -> None:
-    everything = columns(clean_batches(30))
+    everything = columns_of(clean_batches(30))
     combine = Combine([Split(LOG, 0, 1, "segment", 0, 30)], lambda _, a, b: everything.take(slice(a, b)))
     with pytest.raises(AssertionError, match=said):
         add_all(combine, everything, chunks)
@@ -124,5 +107,5 @@ def test_chunks_that_overlap_or_leave_a_hole_are_refused(chunks: list[tuple[int,
 
 def add_all(combine: Combine, everything: Columns, chunks: list[tuple[int, int]]) -> None:
     for start, end in chunks:
-        combine.add(summary(everything.take(slice(start, end)), start, end))
+        combine.add(summary_of(everything.take(slice(start, end)), start, end))
     combine.finish()
