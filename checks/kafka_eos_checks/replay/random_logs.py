@@ -33,8 +33,10 @@ Row = tuple[int | None, str, str]  # position, rule, evidence
 
 def columns_of(batches: Sequence[Batch]) -> Columns:
     """Batches as the arrays that chunks are summarised from."""
-    fields = list(zip(*batches, strict=True)) if batches else [()] * len(Batch._fields)
-    return Columns(*(np.array(values, np.int64) for values in fields[:-1]), np.array(fields[-1], np.bool_))
+    fields = zip(*batches, strict=True) if batches else iter([()] * len(Batch._fields))
+    kinds = {"unsequenced": np.bool_}
+    columns = {name: np.array(next(fields), kinds.get(name, np.int64)) for name in Batch._fields}
+    return Columns(**columns)
 
 
 def summary_of(part: Columns, start: int, end: int) -> Summary:

@@ -72,7 +72,7 @@ class Columns:
     def __len__(self) -> int:
         return len(self.position)
 
-    def take(self, which: NDArray[Any]) -> "Columns":
+    def take(self, which: NDArray[Any] | slice) -> "Columns":
         """Some of the batches: an index array, a mask or a slice."""
         return Columns(*(getattr(self, name)[which] for name in self.__slots__))
 
