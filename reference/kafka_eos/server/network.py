@@ -36,6 +36,7 @@ SMALLEST_FRAME = 8
 """Bytes: API, version and correlation id are in each."""
 
 _API_VERSIONS = 18
+_UNANSWERED = frozenset({Fault.DROP_ANSWER, Fault.WITHHOLD})
 _READ_AHEAD = 1 << 16
 
 
@@ -325,13 +326,13 @@ class Connection(asyncio.Protocol):
         return answer
 
     def _write(self, exchange: Exchange, row: Message) -> None:
-        fault = exchange.fate.fault if exchange.fate is not None else None
-        is_open = self._transport is not None and not self._transport.is_closing()
-        delivered = is_open and fault not in {Fault.DROP_ANSWER, Fault.WITHHOLD}
+        fate, transport = exchange.fate, self._transport
+        is_open = transport is not None and not transport.is_closing()
+        delivered = is_open and (fate is None or fate.fault not in _UNANSWERED)
         answer = self._tell(exchange, row, delivered=delivered)
-        if delivered and self._transport is not None:
-            self._transport.write(len(answer).to_bytes(4, "big") + answer)
-        elif fault is Fault.WITHHOLD:
+        if delivered and transport is not None:
+            transport.write(len(answer).to_bytes(4, "big") + answer)
+        elif fate is not None and fate.fault is Fault.WITHHOLD:
             self._answering = True  # for ever: whatever else comes is not handled
         else:
             self.close(f"the fate of its {exchange.api}")
