@@ -140,43 +140,49 @@ class Search:
         """What becomes of a mutant.
 
         Every small model is asked until a property is violated or TLC fails to evaluate it, when thorough also where
-        the graph has told the mutant apart already; the full tier only when the small one sees nothing.
+        the graph has told the mutant apart already; the full tier only when the small one sees nothing. Where all of a
+        tier have the spec's states, their edges are compared.
 
         Raises:
             UnusableMutant: when TLC cannot read the mutated module, or an unchanged model does not hold.
         """
-        conjunct, seconds = subject.conjunct, 0.0
+        conjunct = subject.conjunct
         best = Outcome(
             operator=conjunct.operator,
             change=conjunct.change,
             place=f"{conjunct.span.module}.tla:{conjunct.span.line}",
             means=Means.NONE,
         )
-        for model in subject.models:
-            enough = best.means in _FINAL if self.thorough and model.tier == TIERS[0] else best.means.kills
-            if enough:
-                break
-            on_model(model.name)
-            outcome = self._in(model, subject, best)
-            seconds += outcome.seconds
-            best = min(best, outcome, key=_strength)
-        return replace(best, seconds=seconds)
+        looks: list[Outcome] = []
+        for tier in TIERS:
+            same = []  # models that have the spec's states, as far as they were asked
+            for model in (model for model in subject.models if model.tier == tier):
+                if best.means in (_FINAL if self.thorough and tier == TIERS[0] else _KILLED):
+                    break
+                on_model(model.name)
+                looks.append(self._states_in(model, subject, best))
+                best = min(best, looks[-1], key=_strength)
+                same += [model] if looks[-1].means is Means.NONE else []
+            for model in same:
+                if best.means.kills:
+                    break
+                on_model(model.name)
+                best = min(best, self._edges_in(model, subject, best), key=_strength)
+        return replace(best, seconds=sum(look.seconds for look in looks))
 
-    def _in(self, model: Model, subject: Subject, outcome: Outcome) -> Outcome:
-        """What one model says about a mutant."""
+    def _states_in(self, model: Model, subject: Subject, outcome: Outcome) -> Outcome:
+        """What the properties and the states of one model say about a mutant."""
         reference = self.reference(model)
         if reference.verdict == "times out":
             return replace(outcome, means=Means.UNDECIDED, by=f"the model itself {reference.error}", model=model.name)
         run = self._run(model, subject, most=reference.states + reference.states // 2 + 500)
-        means, by = self._compare(model, subject, run, reference, told_apart=outcome.means.kills)
+        means, by = self._compare(model, subject, run, reference)
         return replace(
             outcome, means=means, by=by, model=model.name, states=run.states, depth=run.depth, seconds=run.seconds
         )
 
-    def _compare(
-        self, model: Model, subject: Subject, run: _Run, reference: _Run, *, told_apart: bool
-    ) -> tuple[Means, str]:
-        """What a run says; edges are compared only as long as no other model has told the mutant apart."""
+    def _compare(self, model: Model, subject: Subject, run: _Run, reference: _Run) -> tuple[Means, str]:
+        """What a run says."""
         found = run.verdict
         if found == f"violates {LIMIT}":
             return Means.GRAPH, f"more states than the spec's {reference.states:,}"
@@ -192,12 +198,15 @@ class Search:
             return Means.EVALUATION, _reason(run.error)
         if run.states != reference.states:
             return Means.GRAPH, f"{run.states:,} states, the spec has {reference.states:,}"
-        if told_apart:
-            return Means.NONE, ""
+        return Means.NONE, ""
+
+    def _edges_in(self, model: Model, subject: Subject, outcome: Outcome) -> Outcome:
+        """What the edges of one model say about a mutant that has the spec's states in it."""
         edges, own = self._edges_of(model, subject), self._edges_of(model)
         if edges is None or own is None:
-            return Means.UNDECIDED, "TLC does not write the graph in time"
-        return (Means.NONE, "") if edges == own else (Means.GRAPH, "the same states, other edges")
+            return replace(outcome, means=Means.UNDECIDED, by="TLC does not write the graph in time", model=model.name)
+        means, by = (Means.NONE, "") if edges == own else (Means.GRAPH, "the same states, other edges")
+        return replace(outcome, means=means, by=by, model=model.name)
 
     def reference(self, model: Model) -> _Run:
         """The run of the unchanged model.
@@ -279,7 +288,8 @@ class Search:
         return edges
 
 
-_FINAL = (Means.PROPERTY, Means.EVALUATION)
+_FINAL = frozenset({Means.PROPERTY, Means.EVALUATION})
+_KILLED = _FINAL | {Means.GRAPH}
 
 
 def _strength(outcome: Outcome) -> int:
