@@ -4,6 +4,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,16 @@ class Client:
 
     def receive(self, api: str, version: int) -> Message | None:
         """The next answer; None if the connection was closed."""
+        head = self._read(4)
+        data = self._read(struct.unpack(">i", head)[0]) if head is not None else None
+        return None if data is None else CODEC.read_response(api, version, data)[1]
+
+    def _read(self, count: int) -> bytes | None:
         data = b""
-        while len(data) < 4 or len(data) < 4 + struct.unpack(">i", data[:4])[0]:
-            try:
-                more = self.socket.recv(1 << 16)
-            except ConnectionError:
-                return None
-            if not more:
-                return None
-            data += more
-        return CODEC.read_response(api, version, data[4:])[1]
+        with suppress(ConnectionError):
+            while len(data) < count and (more := self.socket.recv(count - len(data))):
+                data += more
+        return data if len(data) == count else None
 
     def ask(self, api: str, version: int, **row: Any) -> Message | None:
         self.send(api, version, **row)
@@ -177,7 +178,7 @@ def test_a_closed_connection_loses_the_request(start: Start, connect: Connect) -
 
 def test_a_delayed_request_holds_up_its_own_connection_only(start: Start, connect: Connect) -> None:
     cluster = start()
-    cluster.fault("delay", api="Produce", nth=1, seconds=0.4)
+    cluster.fault("delay", api="Produce", nth=1, seconds=1)
     slow, other = connect(cluster), connect(cluster)
     slow.send_batch(b"1")
     slow.send_batch(b"2")
@@ -200,7 +201,7 @@ def test_a_repeated_request_is_handled_twice_and_answered_once(start: Start, con
 
 def test_an_overtaken_request_arrives_after_its_retry(start: Start, connect: Connect) -> None:
     cluster = start()
-    cluster.fault("overtake", api="Produce", nth=1, seconds=0.3)
+    cluster.fault("overtake", api="Produce", nth=1, seconds=1)
     assert connect(cluster).produce(b"first") is None
     assert connect(cluster).produce(b"retry") == ErrorCode.NONE
     assert end_offset(cluster) == 1
@@ -233,7 +234,7 @@ def test_a_leader_moves_when_a_request_comes(start: Start, connect: Connect) -> 
 def test_a_coordinator_crashes_between_the_decision_and_its_markers(start: Start, connect: Connect) -> None:
     cluster = start()
     producer = connect(cluster).begin()
-    cluster.fault("kill-broker", api="EndTxn", nth=1, when="after", seconds=0.5)
+    cluster.fault("kill-broker", api="EndTxn", nth=1, when="after", seconds=1)
     client = connect(cluster)
     assert client.commit(producer) is None
     assert state(cluster) is TransactionState.PREPARE_COMMIT
@@ -252,7 +253,7 @@ def test_a_coordinator_that_has_moved_is_loading_until_its_broker_is_back(start:
     asking = connect(cluster, place)
     answer = asking.ask("InitProducerId", 4, TransactionalId="x", TransactionTimeoutMs=60_000)
     assert answer is not None
-    cluster.kill_broker(place, 0.5)
+    cluster.kill_broker(place, 1)
     producer = answer["ProducerId"], answer["ProducerEpoch"]
     assert connect(cluster, other).commit(producer) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     batch = connect(cluster, other if leader == place else leader).produce(producer=producer, name="x")
@@ -268,6 +269,33 @@ def test_a_coordinator_moves_when_a_test_says_so(start: Start, connect: Connect)
     group = cluster.call(lambda server: server.cluster.offsets_partition("g").node)
     cluster.move_coordinator(group="g", to=3 - group)
     assert cluster.call(lambda server: server.cluster.offsets_partition("g").node) == 3 - group
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "found"),
+    [
+        ({"do": "time-out-transaction"}, ErrorCode.CONCURRENT_TRANSACTIONS, TransactionState.COMPLETE_ABORT),
+        ({"do": "advance-clock", "seconds": 61}, ErrorCode.INVALID_TXN_STATE, TransactionState.COMPLETE_ABORT),
+        ({"do": "move-coordinator"}, ErrorCode.NOT_COORDINATOR, TransactionState.ONGOING),
+        ({"do": "move-coordinator", "when": "after"}, ErrorCode.NONE, TransactionState.COMPLETE_COMMIT),
+        ({"do": "restart"}, None, TransactionState.ONGOING),
+        ({"do": "restart", "when": "after"}, None, TransactionState.COMPLETE_COMMIT),
+        ({"do": "kill-broker", "seconds": 0.1}, None, TransactionState.ONGOING),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
+)
+def test_a_request_to_commit_meets_an_event(
+    start: Start, connect: Connect, options: dict[str, Any], answer: ErrorCode | None, found: TransactionState
+) -> None:
+    cluster = start(brokers=2)
+    place = cluster.call(lambda server: server.cluster.state_partition("x").node)
+    cluster.call(lambda server: server.move_leader("t", 0, place))
+    client = connect(cluster, place)
+    producer = client.begin()
+    tally = cluster.fault(api="EndTxn", nth=1, **options)
+    assert client.commit(producer) == answer
+    assert waits_for(lambda: state(cluster) is found)
+    assert tally.fired == 1
 
 
 def test_a_transaction_times_out_at_once(start: Start, connect: Connect) -> None:
@@ -295,6 +323,34 @@ def test_a_transactional_id_expires_when_the_clock_goes_on(start: Start, connect
     assert client.commit(client.begin()) == ErrorCode.NONE
     cluster.advance(8 * 86_400)
     assert cluster.call(lambda server: list(server.cluster.transactions.known)) == []
+
+
+def test_a_member_is_gone_when_its_session_is_over(start: Start, connect: Connect) -> None:
+    def members(server: Server) -> list[bool]:
+        return [group.is_empty for group in server.cluster.groups.known.values()]
+
+    cluster = start()
+    row = {"GroupId": "g", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 10_000, "ProtocolType": "consumer"}
+    protocols = [{"Name": "range", "Metadata": b""}]
+    answer = connect(cluster).ask("JoinGroup", 3, MemberId="", Protocols=protocols, **row)
+    assert answer is not None
+    assert answer["ErrorCode"] == ErrorCode.NONE
+    cluster.advance(9)
+    assert cluster.call(members) == [False]
+    cluster.advance(2)
+    assert cluster.call(members) == [True]
+
+
+def test_a_producer_that_wrote_nothing_for_long_is_forgotten(start: Start, connect: Connect) -> None:
+    def producers(server: Server) -> int:
+        return len(server.cluster.topics["t"].partitions[0].last_timestamps)
+
+    cluster = start()
+    client = connect(cluster)
+    client.commit(client.begin())
+    assert cluster.call(producers) == 1
+    cluster.advance(86_400 + 60)
+    assert cluster.call(producers) == 0
 
 
 def test_a_restart_leaves_what_is_in_the_files(start: Start, connect: Connect) -> None:
