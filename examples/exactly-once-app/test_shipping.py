@@ -22,7 +22,7 @@ def place_orders(broker, count: int) -> None:
     assert producer.flush(20) == 0
 
 
-def run(broker, application: type[Shipping], quiet: float = 0.5) -> None:
+def run(broker, application: type[Shipping], quiet: float = 1.0) -> None:
     """Run the application until no order has come for a while."""
     app = application(broker.bootstrap_servers, ORDERS, SHIPMENTS, GROUP)
     try:
