@@ -13,14 +13,14 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kafka_eos_checks.conform.known import known_differences
-from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE
+from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, Mechanism
 from kafka_eos_checks.conform.quotient import Edge, Quotient
 from kafka_eos_checks.conform.result import Report, diagram, story, table, write_json, write_junit
 from kafka_eos_checks.conform.run import LONGEST_SCENARIO, Found, Result, Runner
@@ -173,7 +173,7 @@ class Session:
         return reasons
 
 
-def open_session(target: Target) -> Session:
+def open_session(target: Target, mechanisms: Iterable[Mechanism] = MECHANISMS) -> Session:
     """Connect, learn what the broker is, and explore the graphs for it.
 
     Raises:
@@ -181,11 +181,18 @@ def open_session(target: Target) -> Session:
         Unusable: when it is asked for a version that it does not have.
     """
     wire = Wire(address_of(target.bootstrap), target.security, target.seconds, CAPS)
-    wire.connect()
+    try:
+        wire.connect()
+        return _session(target, wire, mechanisms)
+    except BaseException:
+        wire.close()
+        raise
+
+
+def _session(target: Target, wire: Wire, mechanisms: Iterable[Mechanism]) -> Session:
     level = wire.features.get(FEATURE)
     asked = target.transaction_version if target.transaction_version is not None else (level or 0)
     if level is not None and asked > level:
-        wire.close()
         raise Unusable(f"the broker's {FEATURE} is {level}: --transaction-version {asked} needs another one")
     client = 2 if asked == 2 else 1
     wire.caps = CAPS | (_NEW_CLIENT if client > 1 else _OLD_CLIENT)
@@ -195,7 +202,7 @@ def open_session(target: Target) -> Session:
         verification=target.verification,
         versions=_versions(wire),
     )
-    quotients = [Quotient(mechanism, settings).explore() for mechanism in MECHANISMS]
+    quotients = [Quotient(mechanism, settings).explore() for mechanism in mechanisms]
     return Session(target, wire, settings, asked, quotients)
 
 
@@ -258,7 +265,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run ``conform``."""
     try:
         target = _target(arguments)
-        session = open_session(target)
+        session = open_session(target, _mechanisms(arguments.repeat or arguments.only))
     except (UnusableProperties, Unusable, Unreachable, ValueError) as error:
         return _refuse(str(error))
     try:
@@ -319,6 +326,12 @@ def _with(session: Session, arguments: argparse.Namespace) -> int:
     if arguments.diagrams:
         _write_diagrams(arguments.diagrams, report)
     return 0 if report.conforms else 1
+
+
+def _mechanisms(pattern: str | None) -> list[Mechanism]:
+    """Those whose edges a pattern can match: names begin with the mechanism and a colon, ids with it and a dash."""
+    begins = re.split("[:-]", pattern or "*")[0]
+    return [each for each in MECHANISMS if fnmatch.fnmatchcase(each.name, begins)] or list(MECHANISMS)
 
 
 def _matches(edge: Edge, pattern: str | None) -> bool:

@@ -48,6 +48,8 @@ class Request:
 
     def label(self, alone: bool) -> str:
         """In words; ``alone`` where there is but one producer."""
+        if self.api == SETTLE:
+            return SETTLE
         words = [self.detail, "" if self.whose == CURRENT else self.whose, "" if alone else self.name]
         said = ", ".join(word for word in words if word)
         return f"{self.api}({said})" if said else self.api
@@ -247,6 +249,16 @@ def _seen_in_transaction(state: Visible, request: Request, ends: bool) -> str:
     return ", ".join(part for part in seen if part)
 
 
+def _writers(state: Visible) -> tuple[str, ...]:
+    """Who writes to partitions.
+
+    Without verification a leader takes an epoch or a producer id that no coordinator has given, and then refuses the
+    markers of the rightful producer for ever (KAFKA-12671): nothing can be asked after that.
+    """
+    nobody = () if state.settings.client < 2 and not state.settings.verification else ("epoch + 1", ANOTHER_ID)
+    return (CURRENT, "epoch - 1", *nobody)
+
+
 def _transaction_requests(state: Visible) -> Iterator[Request]:
     """Any request whatsoever of a transactional.id."""
     coordinator = (CURRENT, "epoch - 1", "epoch + 1", ANOTHER_ID)
@@ -269,7 +281,7 @@ def _transaction_requests(state: Visible) -> Iterator[Request]:
     for detail in ("commit", "abort"):
         for whose in (*coordinator, "epoch - 2"):
             yield Request("EndTxn", whose=whose, detail=detail)
-    for whose in coordinator:
+    for whose in _writers(state):
         yield Request("Produce", whose=whose, detail="next")
     for detail in ("again", "gap"):
         yield Request("Produce", detail=detail)
@@ -316,9 +328,9 @@ def _commit_requests(state: Visible) -> Iterator[Request]:
         yield Request(SETTLE)
         return
     yield Request("InitProducerId", whose=NONE)
-    for whose in (CURRENT, "epoch - 1", "epoch + 1", ANOTHER_ID):
-        if state.settings.client < 2:
-            yield Request("AddOffsetsToTxn", whose=whose)
+    for whose in (CURRENT, "epoch - 1", "epoch + 1", ANOTHER_ID) if state.settings.client < 2 else ():
+        yield Request("AddOffsetsToTxn", whose=whose)
+    for whose in _writers(state):
         yield Request("TxnOffsetCommit", whose=whose)
     for detail in ("commit", "abort"):
         yield Request("EndTxn", detail=detail)
@@ -405,6 +417,12 @@ def _begun(state: Visible) -> list[str]:
     return sorted((name for name, offset in opened.items() if offset >= 0), key=lambda name: opened[name])
 
 
+def _decided(state: Visible) -> tuple[str, ...]:
+    """The decisions whose markers are being written."""
+    found = ((name, _state_name(state, name)) for name in sorted(state.coordinators))
+    return tuple(f"{said} of {name}" for name, said in found if said.startswith("Prepare"))
+
+
 def _last_entries(state: Visible, count: int) -> tuple[str, ...]:
     owners = {state.known(name).producer_id: name for name in state.coordinators}
     return tuple(f"{entry.kind} {owners.get(entry.producer_id, '')}".strip() for entry in state.data.entries[-count:])
@@ -437,15 +455,14 @@ def _reading_requests(state: Visible) -> Iterator[Request]:
 
 def _place_of_readers(state: Visible) -> Hashable:
     registered = tuple((state.known(name).state is DEAD, DATA in state.known(name).partitions) for name in ("A", "B"))
-    return registered, WRITER in state.plain, tuple(_begun(state)), _last_entries(state, 2), state.is_settled
+    return registered, WRITER in state.plain, tuple(_begun(state)), _last_entries(state, 2), _decided(state)
 
 
 def _seen_by_readers(state: Visible, request: Request, ends: bool) -> str:  # noqa: ARG001 - of the shape that all have
     if request.api not in {"Produce", SETTLE}:
         return f"open: {', '.join(_begun(state)) or 'nothing'}"
     last = "".join(_last_entries(state, 1)) or "nothing"
-    decided = " ".join(sorted(_state_name(state, name) for name in ("A", "B") if "Prepare" in _state_name(state, name)))
-    return f"open: {', '.join(_begun(state)) or 'nothing'}{', ' if decided else ''}{decided}, last entry: {last}"
+    return ", ".join([f"open: {', '.join(_begun(state)) or 'nothing'}", *_decided(state), f"last entry: {last}"])
 
 
 # --- offsets of groups -----------------------------------------------------------------------------------------------
@@ -500,9 +517,8 @@ def _seen_of_offsets(state: Visible, request: Request, ends: bool) -> str:  # no
         return "any"
     if request.detail and request.api == "TxnOffsetCommit":
         return members
-    decided = [_state_name(state, name) for name in ("A", "B") if "Prepare" in _state_name(state, name)]
     written = f"written: {_order_of_offsets(state)}"
-    return ", ".join([written, *decided] if request.api in {"EndTxn", SETTLE} else [written, members])
+    return ", ".join([written, *_decided(state)] if request.api in {"EndTxn", SETTLE} else [written, members])
 
 
 TRANSACTIONS = Mechanism(

@@ -42,7 +42,8 @@ NOT_YET = {
 """Codes that say "ask again, perhaps somebody else": they are about where, not about what."""
 _NOT_YET_NAMES = {error_name(code) for code in NOT_YET}
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-NO_RESPONSE = "no response"
+SHORTEST_WAIT = 0.5
+"""Seconds that a coordinator is given which has not closed transactions before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +72,12 @@ class Places:
     Attributes:
         wire: to the cluster.
         seconds: how long to ask for one that is there soon.
+        closing_seconds: how long a coordinator may take to close a transaction; less once it has not.
     """
 
     wire: Wire
     seconds: float = 20.0
+    closing_seconds: float = 10.0
     _known: dict[tuple[str, str, int], Address] = field(default_factory=dict)
 
     def leader(self, topic: str, partition: int) -> Address:
@@ -137,7 +140,6 @@ class Stage:
         partition: its number.
         prefix: of its ids.
         ids: the broker's producer ids by those of the machines.
-        seconds: how long to wait for what the broker does by itself.
         member_id: of the group's member, as the broker has named it.
         generation_shift: from the machines' generations to the broker's.
         has_group: something was asked of the group.
@@ -149,7 +151,6 @@ class Stage:
     partition: int
     prefix: str
     ids: dict[int, int] = field(default_factory=dict)
-    seconds: float = 10.0
     member_id: str = ""
     generation_shift: int = 0
     has_group: bool = False
@@ -350,7 +351,8 @@ class Stage:
         Raises:
             NoAnswer: when they have not, in time.
         """
-        deadline = time.monotonic() + self.seconds
+        seconds = self.places.closing_seconds
+        deadline = time.monotonic() + seconds
         attempt = 0
         while time.monotonic() < deadline:
             try:
@@ -364,7 +366,8 @@ class Stage:
                     return
             wait(attempt)
             attempt += 1
-        raise NoAnswer(f"the coordinator did not close the transaction within {self.seconds:g} s")
+        self.places.closing_seconds = max(seconds / 4, SHORTEST_WAIT)
+        raise NoAnswer(f"the coordinator did not close the transaction within {seconds:g} s")
 
     def describe(self, name: str) -> Message:
         """What DescribeTransactions says of a transactional.id."""

@@ -46,7 +46,7 @@ class Territory:
     _stages: list[Stage] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.places = Places(self.wire, self.seconds)
+        self.places = Places(self.wire, max(self.seconds, 20.0), self.seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +72,6 @@ class Territory:
             self.topics[-1],
             number % PARTITIONS,
             f"{self.names}-{number}",
-            seconds=self.seconds,
         )
         self._stages.append(stage)
         return stage

@@ -1,0 +1,281 @@
+"""``kafka-eos conform`` against the reference's server: it conforms, and with a rule changed it is told apart."""
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from kafka_eos.group_coordinator import GroupCoordinator
+from kafka_eos.server.cluster import INTERNAL_TOPICS, Machines, Settings
+from kafka_eos.server.partitions import LeaderRules, Sequences
+from kafka_eos.server.threaded import ServedCluster
+from kafka_eos.server.transactions import ServedCoordinator, TransactionSettings
+from kafka_eos.transactional_partition import TransactionalPartition
+from kafka_eos_checks.cli import main
+from kafka_eos_checks.conform import command
+from kafka_eos_checks.conform.command import Target, conform, open_session
+from kafka_eos_checks.conform.mechanisms import MECHANISMS
+from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
+from kafka_eos_checks.conform.run import Found
+from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.record.brokers import free_ports
+
+MACHINES = Machines()
+
+
+@contextmanager
+def served(version: int = 2, machines: Machines = MACHINES, brokers: int = 1) -> Iterator[ServedCluster]:
+    settings = Settings(transactions=TransactionSettings(version=version))
+    with ServedCluster(brokers, settings=settings, machines=machines) as cluster:
+        yield cluster
+
+
+def names(cluster: ServedCluster) -> set[str]:
+    """Topics and groups that are there."""
+
+    def found(server: Any) -> set[str]:
+        return {*server.cluster.topics, *server.cluster.groups.known} - set(INTERNAL_TOPICS)
+
+    return cluster.call(found)
+
+
+def report_on(cluster: ServedCluster, *mechanisms: str, **target: Any) -> Report:
+    chosen = [each for each in MECHANISMS if not mechanisms or each.name in mechanisms]
+    session = open_session(Target(bootstrap=cluster.bootstrap_servers.split(",")[0], **target), chosen)
+    try:
+        return conform(session, session.edges())
+    finally:
+        session.wire.close()
+
+
+# --- the reference's server ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "mechanisms"), [(0, ("commit", "offsets")), (1, ("idempotence", "transaction")), (2, ())]
+)
+def test_the_reference_conforms_in_every_version_and_nothing_is_left_behind(
+    version: int, mechanisms: tuple[str, ...]
+) -> None:
+    with served(version) as cluster:
+        report = report_on(cluster, *mechanisms)
+        assert report.asked == version
+        assert report.found == {Found.CONFORMS: sum(len(quotient.edges) for quotient in report.quotients)}
+        assert report.left == []
+        assert names(cluster) == set()
+
+
+def test_clients_of_version_1_conform_on_a_cluster_of_version_2_with_two_brokers() -> None:
+    with served(brokers=2) as cluster:
+        report = report_on(cluster, "commit", transaction_version=1)
+        assert set(report.found) == {Found.CONFORMS}
+        assert report.versions["EndTxn"] == 4
+
+
+def test_a_broker_without_verification_conforms_to_the_spec_without_verification_only() -> None:
+    with served(1, Machines(leaders=LeaderRules(verification=False))) as cluster:
+        assert set(report_on(cluster, "commit", verification=False).found) == {Found.CONFORMS}
+        chosen = [each for each in MECHANISMS if each.name == "commit"]
+        session = open_session(Target(bootstrap=cluster.bootstrap_servers, seconds=3), chosen)
+        report = conform(session, {"commit: Empty, nothing, partition: unknown: TxnOffsetCommit"})
+        session.wire.close()
+        assert report.found == {Found.DIVERGES: 1}
+
+
+# --- a rule is changed -----------------------------------------------------------------------------------------------
+
+
+def leaders(**overrides: str) -> Machines:
+    return Machines(leaders=LeaderRules(sequences=mutated(Sequences, overrides)))  # type: ignore[arg-type]
+
+
+def partitions(**overrides: str) -> Machines:
+    return Machines(leaders=LeaderRules(partition=mutated(TransactionalPartition, overrides)))  # type: ignore[arg-type]
+
+
+def coordinators(**overrides: str) -> Machines:
+    return Machines(coordinator=mutated(ServedCoordinator, overrides))  # type: ignore[arg-type]
+
+
+def groups(**overrides: str) -> Machines:
+    return Machines(group=mutated(GroupCoordinator, overrides))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "version", "machines", "edge", "what"),
+    [
+        ("idempotence", 2, leaders(IsDuplicate="NoDuplicateCache"), "Produce(plain, again", "answer"),
+        ("idempotence", 2, leaders(IsInSequence="NoSequenceCheck"), "Produce(plain, gap", "answer"),
+        ("commit", 1, coordinators(AfterFence="AbortWithoutBump"), "PrepareAbort: settle", "coordinator of A"),
+        ("transaction", 2, coordinators(IsEpochToEnd="EndByAnyEpoch"), "EndTxn(commit, epoch + 1)", "answer"),
+        ("reading", 2, partitions(LastStableOffset="HighWatermarkOnly"), "Produce(next, A)", "last stable offset"),
+        ("reading", 1, partitions(IsIndexed="NothingIndexed"), "PrepareAbort", "given to read_committed"),
+        ("commit", 2, groups(OffsetFetchError="NoRequireStable"), "TxnOffsetCommit", "offset of the group"),
+        ("commit", 2, groups(CommittedAtMarker="MaterialisedOnAbort"), "PrepareAbort", "offset of the group"),
+        ("offsets", 1, groups(TxnOffsetCommitError="NoGenerationCheck"), "of the generation before", "answer"),
+    ],
+)
+def test_a_broker_with_another_rule_diverges(
+    mechanism: str, version: int, machines: Machines, edge: str, what: str
+) -> None:
+    with served(version, machines) as cluster:
+        report = report_on(cluster, mechanism)
+    found = [result for result in report.differing() if result.found is Found.DIVERGES]
+    assert any(edge in result.edge.name and what in {d.what for d in result.differences} for result in found)
+    assert not report.conforms
+
+
+def test_a_divergence_tells_its_shortest_scenario_with_messages_and_the_rule_and_is_drawn() -> None:
+    with served(1, leaders(IsDuplicate="NoDuplicateCache")) as cluster:
+        report = report_on(cluster, "idempotence")
+    first = report.kinds()[0][0]
+    told = story(first, report.client)
+    assert [each.label for each in first.scenario][-2:] == ["Produce(plain, next, P)", "Produce(plain, again, P)"]
+    assert "the spec: NONE (offset 0)\n    the broker: OUT_OF_ORDER_SEQUENCE_NUMBER" in told
+    assert "ProducerState!IsDuplicate: The batch is a retry of one that the leader remembers." in told
+    assert "request: Produce v" in told
+    drawn = ElementTree.fromstring(diagram(first))  # noqa: S314 - our own
+    assert any("where the spec says" in text for text in drawn.itertext())
+
+
+def test_a_recorded_difference_is_no_divergence() -> None:
+    with served(2, leaders(AcceptsUnknownProducer="AnySequenceOnVirginPartition")) as cluster:
+        report = report_on(cluster, "idempotence")
+    assert report.conforms
+    assert set(report.known()) == {"first-sequence"}
+    assert {result.edge.request.detail for result in report.known()["first-sequence"]} == {
+        "plain, gap",
+        "plain, the last before the wrap",
+    }
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_json_and_junit_have_every_edge(tmp_path: Path) -> None:
+    with served(2, groups(OffsetFetchError="NoRequireStable")) as cluster:
+        report = report_on(cluster, "commit", "idempotence")
+    write_json(tmp_path / "r.json", [report])
+    write_junit(tmp_path / "r.xml", report)
+    [row] = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
+    assert len(row["results"]) == sum(row["found"].values()) == len(report.results)
+    worst = next(each for each in row["results"] if each["found"] == "diverges")
+    assert {"id", "name", "kips", "allowed", "differences", "scenario", "rules"} <= worst.keys()
+    suites = ElementTree.parse(tmp_path / "r.xml").getroot()  # noqa: S314 - our own
+    assert [suite.get("name") for suite in suites] == ["idempotence", "commit"]
+    commits = suites.find("testsuite[@name='commit']")
+    assert commits is not None
+    assert len(commits.findall("testcase/failure")) == int(commits.get("failures", "0")) > 0
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+def call(cluster: ServedCluster, *arguments: str) -> int:
+    return main(["conform", "--bootstrap", cluster.bootstrap_servers, *arguments])
+
+
+def test_the_command_says_what_conforms(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with served() as cluster:
+        assert call(cluster, "--only", "commit: *TxnOffsetCommit*", "--json", str(tmp_path / "r.json")) == 0
+    told = capsys.readouterr().out
+    assert "TxnOffsetCommit" in told
+    assert "edges at transaction version 2 (the cluster's: 2)" in told
+    assert (tmp_path / "r.json").exists()
+
+
+def test_the_command_ends_with_1_for_a_divergence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with served(2, leaders(IsDuplicate="NoDuplicateCache")) as cluster:
+        assert call(cluster, "--only", "idempotence: *again*", "--diagrams", str(tmp_path)) == 1
+    assert "DIVERGES" in capsys.readouterr().out
+    assert list(tmp_path.glob("idempotence-*.svg"))
+
+
+def test_a_scenario_is_repeated_with_every_message(capsys: pytest.CaptureFixture[str]) -> None:
+    with served() as cluster:
+        assert call(cluster, "--repeat", "transaction: Empty: EndTxn(commit)") == 0
+        told = capsys.readouterr().out
+        assert "2. EndTxn(commit): INVALID_TXN_STATE   (allowed: INVALID_TXN_STATE)" in told
+        assert call(cluster, "--repeat", "nothing") == 2
+
+
+def test_a_dry_run_touches_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with served() as cluster:
+        assert call(cluster, "--dry-run", "--list") == 0
+        assert names(cluster) == set()
+        assert cluster.call(lambda server: server.cluster.transactions.known) == {}
+    told = capsys.readouterr().out
+    assert "would make about" in told
+    assert "transaction: Empty: EndTxn(commit)  ->  INVALID_TXN_STATE" in told
+    assert "TransactionCoordinator!TimeOut" in told
+
+
+def test_brokers_elsewhere_are_written_to_only_with_yes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "is_loopback", lambda _: False)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with served() as cluster:
+        assert call(cluster, "--only", "commit: *") == 2
+        assert "--yes" in capsys.readouterr().err
+        assert names(cluster) == set()
+        assert call(cluster, "--only", "commit: *", "--yes") == 0
+
+
+def test_names_of_loopback_are_told_apart() -> None:
+    assert command.is_loopback("127.0.0.1")
+    assert command.is_loopback("::1")
+    assert not command.is_loopback("192.0.2.7")
+    assert not command.is_loopback("no such name.invalid")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--only", "nothing"), "no edge matches"),
+        (("--prefix", "a b"), "--prefix"),
+        (("--command-config", "/nowhere"), "/nowhere"),
+    ],
+)
+def test_a_call_that_cannot_be_used_ends_with_2(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served() as cluster:
+        assert call(cluster, *arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_version_that_the_cluster_does_not_have_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with served(1) as cluster:
+        assert call(cluster, "--transaction-version", "2") == 2
+    assert "transaction.version is 1" in capsys.readouterr().err
+
+
+def test_nobody_there_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conform", "--bootstrap", f"127.0.0.1:{free_ports(1)[0]}", "--timeout", "2"]) == 2
+    assert "refused" in capsys.readouterr().err
+    assert main(["conform", "--bootstrap", "nowhere"]) == 2
+
+
+def test_what_a_broker_does_not_offer_is_not_supported() -> None:
+    with served() as cluster:
+        chosen = [each for each in MECHANISMS if each.name == "commit"]
+        session = open_session(Target(bootstrap=cluster.bootstrap_servers), chosen)
+        del session.wire.offered["TxnOffsetCommit"]
+        del session.wire.offered["DescribeTransactions"]
+        report = conform(session, session.edges())
+        session.wire.close()
+    assert report.found[Found.UNSUPPORTED] > 20
+    assert set(report.found) == {Found.CONFORMS, Found.UNSUPPORTED}
+    assert report.conforms
+
+
+def test_a_broker_that_does_not_answer_cannot_be_told() -> None:
+    with served() as cluster, cluster.faulty("close", api="EndTxn"):
+        report = report_on(cluster, "commit")
+    assert report.found[Found.UNKNOWN] > 0
