@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
     """Batches as the arrays that chunks are summarised from."""
     fields = zip(*batches, strict=True) if batches else iter([()] * len(Batch._fields))
     kinds = {"unsequenced": np.bool_}
-    columns = {name: np.array(next(fields), kinds.get(name, np.int64)) for name in Batch._fields}
+    columns: dict[str, Any] = {name: np.array(next(fields), kinds.get(name, np.int64)) for name in Batch._fields}
     return Columns(**columns)
 
 

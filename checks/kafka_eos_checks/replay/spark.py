@@ -209,9 +209,15 @@ def result_frame(
         return summaries.groupBy("log").applyInArrow(combine_logs(logs, by_log), ddl(RESULT_COLUMNS))
 
 
+_CLUSTERS = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}  # spark-submit sets the one, a user of Spark Connect the other
+
+
 @contextmanager
 def session(given: "SparkSession | None" = None, *, short: bool = True) -> "Iterator[SparkSession]":
-    """The session to use: the given one, the active one, else a local one that ends with the block.
+    """The session to use: the given one, the active one, else a new one that ends with the block.
+
+    A new one is of the cluster that ``spark-submit`` or ``SPARK_REMOTE`` names, with that cluster's settings, and
+    otherwise local.
 
     Args:
         given: a session that is used as it is and stays open.
@@ -226,6 +232,14 @@ def session(given: "SparkSession | None" = None, *, short: bool = True) -> "Iter
     existing = given or sql.SparkSession.getActiveSession()
     if existing is not None:
         yield existing
+        return
+    if _CLUSTERS & os.environ.keys():
+        with _quiet_about_pandas():
+            made = sql.SparkSession.builder.appName("kafka-eos").getOrCreate()
+        try:
+            yield made
+        finally:
+            made.stop()
         return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # local mode would take any python3 on the path
     java = [f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}", "-XX:+UseSerialGC"]

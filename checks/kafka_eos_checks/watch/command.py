@@ -27,8 +27,8 @@ reports:
   corrupt batch                        a CRC that is wrong
 
 Only reads. Fetch gives everything below the high watermark, markers and aborted data included; of each batch the header
-is looked at, keys and values are not. The client needs Describe and Read on topics, Describe on transactional ids (one
-that it may not describe looks as if no coordinator knew it), and Describe on the cluster.
+is looked at, keys and values are not. The client needs Read on topics and Describe on transactional ids: one that it
+may not describe looks as if no coordinator knew it.
 
 Reports are one line each. With --checkpoint they are also in DIR/reports.jsonl, each once however often the watcher is
 killed and started again.

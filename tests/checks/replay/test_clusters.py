@@ -27,14 +27,11 @@ PROGRAM = """
 import json, sys
 from dataclasses import asdict
 from pathlib import Path
-from pyspark.sql import SparkSession
-folder, out, remote = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
-builder = SparkSession.builder.config("spark.ui.enabled", "false")
-spark = (builder.remote(*remote) if remote else builder).getOrCreate()
 from kafka_eos_checks.replay.audit import run
 from kafka_eos_checks.replay.source import KafkaLogSource
-spark.dataSource.register(KafkaLogSource)
-result = run([folder], "spark", spark=spark)
+from kafka_eos_checks.replay.spark import session
+
+folder, out = map(Path, sys.argv[1:])
 
 def where(batches):
     import os
@@ -44,16 +41,19 @@ def where(batches):
         place = [os.path.dirname(kafka_eos_checks.__file__)]
         yield pa.RecordBatch.from_arrays([pa.array(place), pa.array([os.getppid()])], ["place", "parent"])
 
-places = spark.range(0, 8, 1, 8).mapInArrow(where, "place string, parent bigint").collect()
+with session() as spark:
+    result = run([folder], "spark", spark=spark)
+    places = spark.range(0, 8, 1, 8).mapInArrow(where, "place string, parent bigint").collect()
+    spark.dataSource.register(KafkaLogSource)
+    batches = spark.read.format("kafka_log").load(str(folder)).count()
 found = {
     "verdicts": [[v.name, v.found, v.ok, v.evidence] for v in result.verdicts],
     "findings": [asdict(finding) for finding in result.findings],
-    "batches": spark.read.format("kafka_log").load(str(folder)).count(),
+    "batches": batches,
     "places": sorted({row[0] for row in places}),
     "executors": len({row[1] for row in places}),
 }
 out.write_text(json.dumps(found))
-spark.stop()
 """
 
 
@@ -84,8 +84,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.rename(folder / "kafka_eos.zip")  # Spark puts zip files on the workers' path, and no wheel by its name
 
 
-def run_program(command: list[str], folder: Path) -> None:
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+def run_program(command: list[str], folder: Path, **more: str) -> None:
+    environment = {**os.environ, **more, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
@@ -111,7 +111,7 @@ def test_spark_connect_gives_the_same_verdicts(logs: Path, expected: dict[str, A
     pytest.importorskip("grpc", reason="Spark Connect needs its packages: pip install 'pyspark[connect]'")
     program, out = tmp_path / "program.py", tmp_path / "found.json"
     program.write_text(PROGRAM)
-    run_program([sys.executable, str(program), str(logs), str(out), "local[2]"], tmp_path)
+    run_program([sys.executable, str(program), str(logs), str(out)], tmp_path, SPARK_REMOTE="local[2]")
     found = json.loads(out.read_text())
     assert {name: found[name] for name in expected} == expected
     assert found["batches"] == sum(log.batches for log in run([logs]).logs)
