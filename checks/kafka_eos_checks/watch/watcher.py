@@ -4,7 +4,8 @@ A transaction *hangs* if no coordinator will end it. It is looked for as ``kafka
 without waiting for the longest timeout that a transaction may have: data are open on a partition; then the coordinator
 says that it will not end them; then the partition is read again up to its end, and they are still open. A coordinator
 writes all markers before it says that a transaction is complete, and knows of a partition before data are written to
-it, so nothing that goes its usual way is seen like this.
+it, so nothing that goes its usual way is seen like this. While a coordinator moves, none may know of its transactions:
+where no coordinator tells of a producer they are asked twice, and not at all while one of them is without a leader.
 
 The *last stable offset lags* if a transaction holds it back for longer than the watcher was told to accept: readers of
 committed data see nothing behind it, whoever wrote it.
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.transactions import HANGING
 from kafka_eos_checks.watch.cluster import (
@@ -66,6 +68,16 @@ class Options:
     check_ms: int = CHECK_MS
 
 
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """An open transaction, why no coordinator will end it, how often they said so, and how often they have to."""
+
+    opened: OpenTransaction
+    why: str
+    answers: int
+    needed: int
+
+
 @dataclass(slots=True)
 class Watcher:
     """Everything that is known of a cluster.
@@ -93,7 +105,8 @@ class Watcher:
     _leaders: dict[Place, int] = field(default_factory=dict)
     _refreshed_ms: int | None = None
     _checked_ms: int | None = None
-    _suspects: dict[tuple[Place, int], tuple[OpenTransaction, str]] = field(default_factory=dict)
+    _suspects: dict[tuple[Place, int], _Suspect] = field(default_factory=dict)
+    _all_led: bool = True  # every partition of __transaction_state has a leader
     _busy: bool = True
     _starved: set[Place] = field(default_factory=set)
     _troubles: set[str] = field(default_factory=set)
@@ -132,8 +145,10 @@ class Watcher:
             self._refresh(now_ms)
         by_node: dict[int, dict[Place, int]] = defaultdict(dict)
         self.unread = {place: until_ms for place, until_ms in self.unread.items() if until_ms > now_ms}
+        unled = [place for place, node in self._leaders.items() if node < 0]
+        self._unreadable(unled, "no leader", now_ms)
         for place in sorted(self._leaders, key=lambda place: place not in self._starved):
-            if self._is_read(place) and self._leaders[place] >= 0:
+            if self._is_read(place):
                 by_node[self._leaders[place]][place] = self.partitions[place].position
         wait_ms = 0 if self._busy else WAIT_MS // max(len(by_node), 1)
         self._busy = self.heard = False
@@ -143,8 +158,7 @@ class Watcher:
             try:
                 answers = self.cluster.fetch(node, positions, wait_ms)
             except FAILURES as error:
-                self._trouble(f"broker {node} is not read: {error}")
-                self._refreshed_ms = None
+                self._unreadable(positions, str(error), now_ms)
                 continue
             self.heard = True
             for place, answer in answers.items():
@@ -163,6 +177,7 @@ class Watcher:
         if self.cluster_id and topics.cluster_id != self.cluster_id:
             raise AnotherCluster(f"the checkpoint is of cluster {self.cluster_id}, and this is {topics.cluster_id}")
         self.cluster_id, self._refreshed_ms = topics.cluster_id, now_ms
+        self._all_led = all(node >= 0 for (topic, _), node in topics.leaders.items() if topic == COORDINATOR_TOPIC)
         wanted = self.options.topics
         self._leaders = {place: node for place, node in topics.leaders.items() if not wanted or place[0] in wanted}
         for missing in sorted(wanted - topics.ids.keys()):
@@ -171,7 +186,7 @@ class Watcher:
             del self.partitions[place]
         if not self.partitions:
             self._initial |= self._leaders.keys()
-        self._begin([place for place in self._leaders if place not in self.partitions], topics)
+        self._begin([place for place in self._leaders if place not in self.partitions], topics, now_ms)
 
     def _is_gone(self, place: Place, topics: Topics) -> bool:
         """Whether a topic was deleted; one that is only not led at the moment is still there."""
@@ -179,7 +194,7 @@ class Watcher:
             return False
         return place not in topics.leaders or topics.ids[place[0]] != self.partitions[place].topic_id
 
-    def _begin(self, places: Collection[Place], topics: Topics) -> None:
+    def _begin(self, places: Collection[Place], topics: Topics, now_ms: int) -> None:
         """Begin to watch partitions: those that came since the watcher began, from their start."""
         by_node: dict[tuple[int, bool], list[Place]] = defaultdict(list)
         for place in places:
@@ -189,7 +204,7 @@ class Watcher:
             try:
                 offsets = self.cluster.offsets(node, own, *where)
             except FAILURES as error:
-                self._trouble(f"broker {node} is not read: {error}")
+                self._unreadable(own, str(error), now_ms)
                 continue
             for (topic, number), offset in offsets.items():
                 self.partitions[topic, number] = PartitionState(
@@ -201,11 +216,8 @@ class Watcher:
         if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             return list(self._relocate(node, state))
         if answer.error:
-            self._refreshed_ms = None  # its leader may have moved
-            self.unread[place] = now_ms + RETRY_MS
             known = answer.error in list(ErrorCode)
-            name = ErrorCode(answer.error).name if known else f"error {answer.error}"
-            self._trouble(f"{place[0]}-{place[1]} is not read: {name}")
+            self._unreadable([place], ErrorCode(answer.error).name if known else f"error {answer.error}", now_ms)
             return []
         state.high_watermark, state.last_stable_offset = answer.high_watermark, answer.last_stable_offset
         count, found = state.take(answer.records, now_ms)
@@ -240,15 +252,15 @@ class Watcher:
 
     def _hanging(self, read: Collection[Place]) -> Iterator[Finding]:
         """Those of which a coordinator had said that it will not end them, and which a later read does not end."""
-        for (place, pid), (opened, why) in list(self._suspects.items()):
-            state = self.partitions.get(place)
+        for (place, pid), suspect in list(self._suspects.items()):
+            state, opened = self.partitions.get(place), suspect.opened
             if state is None or state.open.get(pid) is not opened:
                 del self._suspects[place, pid]
-            elif place in read and state.drained:
+            elif place in read and state.drained and suspect.answers >= suspect.needed:
                 del self._suspects[place, pid]
                 if state.last_stable_offset <= opened.offset:
                     opened.hangs = True
-                    yield state.finding(HANGING, opened.offset, why, (pid, opened.epoch))
+                    yield state.finding(HANGING, opened.offset, suspect.why, (pid, opened.epoch))
 
     def _check(self, now_ms: int) -> Iterator[Finding]:
         """Ask the coordinators about transactions that are open for long, and judge the last stable offsets."""
@@ -262,14 +274,19 @@ class Watcher:
         if not asked:
             return
         self._checked_ms = now_ms
-        known = self.cluster.transactions_of({pid for _, pid, _ in asked})
+        known = self.cluster.transactions_of({pid for _, pid, _ in asked}) if self._all_led else None
         if known is None:
             self._trouble("the coordinators do not tell of transactions now")
         for place, pid, opened in asked:
             transaction = None if known is None else known.get(pid)
             why = "" if known is None else _why_hanging(transaction, place, opened.epoch)
-            if why and not opened.hangs:
-                self._suspects[place, pid] = opened, why
+            if not why:
+                self._suspects.pop((place, pid), None)
+            elif not opened.hangs:
+                before = self._suspects.get((place, pid))
+                answers = 1 + (before.answers if before is not None and before.opened is opened else 0)
+                needed = 2 if transaction is None else 1
+                self._suspects[place, pid] = _Suspect(opened, why, answers, needed)
             yield from self._lag(self.partitions[place], pid, opened, transaction, now_ms)
 
     def _is_old(self, state: PartitionState, opened: OpenTransaction, now_ms: int) -> bool:
@@ -293,6 +310,13 @@ class Watcher:
         if own and transaction:
             evidence += f", timeout {transaction.timeout_ms} ms"
         yield state.finding(LAGS, opened.offset, evidence, (pid, opened.epoch))
+
+    def _unreadable(self, places: Collection[Place], why: str, now_ms: int) -> None:
+        """Leave partitions alone for a moment, and see whether their leaders have moved."""
+        for topic, number in places:
+            self.unread[topic, number] = now_ms + RETRY_MS
+            self._refreshed_ms = None
+            self._trouble(f"{topic}-{number} is not read: {why}")
 
     def _trouble(self, line: str) -> None:
         """Tell of something once."""

@@ -7,6 +7,7 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.record_batch import ControlRecord, ControlType, build_control_batch
+from kafka_eos_checks.conform.wire import Unreachable
 from kafka_eos_checks.replay.rules import Batch
 from kafka_eos_checks.replay.synthetic import data_batch, stored
 from kafka_eos_checks.watch.cluster import READ_COMMITTED, Fetched, Place, Topics, Transaction
@@ -51,6 +52,9 @@ class Written:
         known: what the coordinators answer; None for no answer.
         asked: how often they were asked.
         batches_a_fetch: how many batches an answer has.
+        errors: what is answered of a partition instead.
+        unled: partitions without a leader.
+        gone: whether the broker does not answer.
     """
 
     logs: dict[Place, Log] = field(default_factory=lambda: {PLACE: Log()})
@@ -60,11 +64,13 @@ class Written:
     topic_id: str = "id"
     cluster_id: str = "cluster"
     errors: dict[Place, ErrorCode] = field(default_factory=dict)
+    unled: set[Place] = field(default_factory=set)
+    gone: bool = False
 
     def topics(self) -> Topics:
         return Topics(
             cluster_id=self.cluster_id,
-            leaders=dict.fromkeys(self.logs, 1),
+            leaders={place: -1 if place in self.unled else 1 for place in self.logs},
             ids={topic: self.topic_id for topic, _ in self.logs},
         )
 
@@ -77,6 +83,8 @@ class Written:
         return {place: offset(self.logs[place]) for place in places}
 
     def fetch(self, node: int, positions: dict[Place, int], wait_ms: int) -> dict[Place, Fetched]:  # noqa: ARG002
+        if self.gone:
+            raise Unreachable("nobody there")
         return {place: self._fetch(place, position) for place, position in positions.items()}
 
     def _fetch(self, place: Place, position: int) -> Fetched:

@@ -144,6 +144,7 @@ def test_data_that_a_coordinator_will_end_or_says_nothing_of_do_not(
 def test_a_transaction_that_ends_between_the_question_and_the_next_look_does_not_hang(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing(partitions=frozenset())}
     watcher = written.watcher()
     assert watcher.poll(NOW) == []
     assert written.asked == 1
@@ -152,9 +153,34 @@ def test_a_transaction_that_ends_between_the_question_and_the_next_look_does_not
     assert found(watcher) == []
 
 
+def test_nor_does_one_whose_coordinator_was_moving_when_it_was_asked_first(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    watcher = written.watcher()
+    assert watcher.poll(NOW) == []
+    written.known = {PID: ongoing()}
+    assert found(watcher) == []
+    written.known = {}
+    assert found(watcher, times=2) == []
+    assert found(watcher, times=1) == [(HANGING, 0)]
+
+
+def test_while_a_coordinator_has_no_leader_nobody_is_asked(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    written.logs["__transaction_state", 3] = Log()
+    written.unled = {("__transaction_state", 3)}
+    watcher = written.watcher()
+    assert found(watcher) == []
+    assert written.asked == 0
+    written.unled.clear()
+    assert found(watcher, at=NOW + 10_000) == [(HANGING, 0)]
+
+
 def test_nor_does_one_whose_marker_is_still_to_be_read(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing(partitions=frozenset())}
     watcher = written.watcher()
     assert watcher.poll(NOW) == []
     for sequence in range(3):
@@ -276,6 +302,21 @@ def test_a_partition_that_cannot_be_read_is_told_of_and_keeps_nobody_from_the_ot
     written.errors.clear()
     written.logs[PLACE].stable = written.logs[PLACE].data(PID, EPOCH, 0)
     assert found(watcher, at=NOW + RETRY_MS) == [(HANGING, 0)]
+
+
+def test_neither_a_partition_without_a_leader_nor_a_broker_that_is_gone_is_waited_for(written: Written) -> None:
+    written.unled = {PLACE}
+    told: list[str] = []
+    watcher = written.watcher(told)
+    assert found(watcher) == []
+    assert (watcher.drained, set(watcher.unread), told) == (True, {PLACE}, ["orders-0 is not read: no leader"])
+    written.unled.clear()
+    written.logs[PLACE].stable = written.logs[PLACE].data(PID, EPOCH, 0)
+    written.gone = True
+    assert found(watcher, at=NOW + RETRY_MS) == []
+    assert (watcher.drained, set(watcher.unread), told[1:]) == (True, {PLACE}, ["orders-0 is not read: nobody there"])
+    written.gone = False
+    assert found(watcher, at=NOW + 2 * RETRY_MS) == [(HANGING, 0)]
 
 
 def test_only_the_topics_that_were_asked_for_are_read(written: Written) -> None:
