@@ -39,7 +39,7 @@ from kafka_eos.machine import Action, actions
 from kafka_eos.partition_log import Constants, PartitionLog, Response
 from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Log, ProducerState, Snapshot
 from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query
+from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Story, Telling, truth, value
 from kafka_eos_checks.proofs.symbolic import (
     Condition,
     Number,
@@ -608,7 +608,7 @@ def consecution(act: Action, outcomes: Sequence[Outcome], kind: str = "consecuti
             hypotheses=known,
             facts=facts,
             negated=disjunction([broken(outcome, formula) for outcome in outcomes]),
-            tell=Story(act, tuple(outcomes), conjunct),
+            tell=Story(TELLING, act, tuple(outcomes), conjunct),
             readable=READABLE,
         )
 
@@ -624,7 +624,7 @@ def witness(act: Action, outcomes: Sequence[Outcome]) -> Iterator[Query]:
             hypotheses=hypotheses(),
             facts=[*definitions(PRODUCERS_ASKED, PLACES), is_rightful()],
             negated=disjunction([z3.And(o.condition, *o.value.log.entries.facts()) for o in outcomes if not o.error]),
-            tell=Story(None, (), goal),
+            tell=Story(TELLING, None, (), goal),
         )
 
 
@@ -642,7 +642,7 @@ def initiation(machine: type[PartitionLog]) -> Iterator[Query]:
             hypotheses={},
             facts=facts,
             negated=z3.Not(formula(view, PRODUCER, PLACE, LATER)),
-            tell=Story(None, (), conjunct),
+            tell=Story(TELLING, None, (), conjunct),
         )
 
 
@@ -655,7 +655,13 @@ def lemmas(machine: type[PartitionLog]) -> Iterator[Query]:
     def query(name: str, says: str, facts: Sequence[Any], negated: Any, step: str) -> Query:
         goal = Conjunct(name=name, says=says)
         return Query(
-            kind="lemma", step=step, goal=goal, hypotheses={}, facts=facts, negated=negated, tell=Story(None, (), goal)
+            kind="lemma",
+            step=step,
+            goal=goal,
+            hypotheses={},
+            facts=facts,
+            negated=negated,
+            tell=Story(TELLING, None, (), goal),
         )
 
     for name, says, lemma in (
@@ -786,7 +792,7 @@ def safety(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
             hypotheses=known,
             facts=facts,
             negated=negated,
-            tell=Story(None, (), conjunct),
+            tell=Story(TELLING, None, (), conjunct),
             readable=READABLE,
         )
     for conjunct, holds in ANSWERS:
@@ -804,7 +810,7 @@ def safety(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
                     hypotheses=known,
                     facts=[*facts, is_rightful()],
                     negated=disjunction(wrong),
-                    tell=Story(act, tuple(outcomes), conjunct),
+                    tell=Story(TELLING, act, tuple(outcomes), conjunct),
                     readable=READABLE,
                 )
 
@@ -839,7 +845,7 @@ def retry_in_window(machine: type[PartitionLog], in_flight: int) -> Query:
         hypotheses=hypotheses(),
         facts=facts,
         negated=disjunction(wrong),
-        tell=Story(None, (), goal),
+        tell=Story(TELLING, None, (), goal),
     )
 
 
@@ -860,11 +866,11 @@ def tell_on_reference(model: Any) -> str:
     lines = []
     for place in range(CACHED + 1):
         terms = {name: f(z3.IntVal(place)) for name, f in (("epoch", EPOCH), ("sequence", SEQUENCE), ("count", COUNT))}
-        batch = Batch(producer_id=0, **{name: _value(model, term) for name, term in terms.items()})
+        batch = Batch(producer_id=0, **{name: value(model, term) for name, term in terms.items()})
         assert log.append_error(batch) is ErrorCode.NONE, "the solution is a log that the reference builds"
         lines.append(f"append: sequence {batch.sequence} records {batch.count}, offset {log.log_end_offset}")
         log = log.appended(batch)
-    retry = Batch(**{name: _value(model, term) for name, term in ASKED.items()})
+    retry = Batch(**{name: value(model, term) for name, term in ASKED.items()})
     cached = ", ".join(str(cell.sequence) for cell in log.producers[0].batches)
     lines.append("no answer arrives; all of them are in flight")
     lines.append(f"the leader remembers the batches with sequence {cached}")
@@ -877,65 +883,50 @@ def tell_on_reference(model: Any) -> str:
 # --- a solution as text -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
-    """Tells a solution: the state before, the action, the state after, and what is broken."""
-
-    action: Action | None
-    outcomes: tuple[Outcome, ...]
-    conjunct: Conjunct
-
-    def __call__(self, model: Any) -> str:
-        """The text."""
-        lines = ["before", *self._state(model, BEFORE)]
-        request = ", ".join(f"{name} {_value(model, term)}" for name, term in ASKED.items())
-        if self.action is None:
-            lines.append(f"request: {request}")
-        else:
-            lines.append(f"action: {self.action.name}({request if self.action.domains else ''})")
-            taken = next((o for o in self.outcomes if z3.is_true(model.eval(o.condition, model_completion=True))), None)
-            if taken is not None and taken.error is None:
-                answer = taken.value.response
-                if answer is not NO_ANSWER:
-                    lines.append(f"answer: {answer.error.name}, offset {_value(model, term_of(answer.offset))}")
-                lines += ["after", *self._state(model, after(taken))]
-            elif taken is not None:
-                lines.append(f"the reference raises {type(taken.error).__name__}: {taken.error}")
-        lines.append(f"broken: {self.conjunct.name}. {self.conjunct.says}")
-        return "\n".join(lines)
-
-    @staticmethod
-    def _state(model: Any, view: View) -> list[str]:
-        length = _value(model, view.length)
-        lines = [f"  log: {length} batches, end offset {_value(model, end(view.length))}"]
-        ids = dict.fromkeys(_value(model, term) for term in PRODUCERS_ASKED)
-        for producer_id in ids:
-            number = z3.IntVal(producer_id)
-            places = [place for place in (_value(model, term) for term in chain(number, view.length)) if place >= 0]
-            stored = [_batch(model, place) for place in sorted(set(places))]
-            lines.append(f"  last batches of producer {producer_id}: {'; '.join(stored) or 'none'}")
-            state = producer_terms(view.producers, number)
-            lines.append(f"  known of producer {producer_id}: {_known(model, state)}")
-        offset = _value(model, view.taken_offset)
-        lines.append(f"  snapshot: of the first {_value(model, view.taken)} batches, offset {offset}")
-        return lines
+def _asked(model: Any, act: Action | None) -> list[str]:
+    request = ", ".join(f"{name} {value(model, term)}" for name, term in ASKED.items())
+    if act is None:
+        return [f"request: {request}"]
+    return [f"action: {act.name}({request if act.domains else ''})"]
 
 
-def _value(model: Any, term: Any) -> int:
-    return int(model.eval(term, model_completion=True).as_long())
+def _answer(model: Any, state: PartitionLog) -> list[str]:
+    answer = state.response
+    if answer is NO_ANSWER:
+        return []
+    return [f"answer: {answer.error.name}, offset {value(model, term_of(answer.offset))}"]
+
+
+def _state(model: Any, view: View) -> list[str]:
+    length = value(model, view.length)
+    lines = [f"  log: {length} batches, end offset {value(model, end(view.length))}"]
+    ids = dict.fromkeys(value(model, term) for term in PRODUCERS_ASKED)
+    for producer_id in ids:
+        number = z3.IntVal(producer_id)
+        places = [place for place in (value(model, term) for term in chain(number, view.length)) if place >= 0]
+        stored = [_batch(model, place) for place in sorted(set(places))]
+        lines.append(f"  last batches of producer {producer_id}: {'; '.join(stored) or 'none'}")
+        state = producer_terms(view.producers, number)
+        lines.append(f"  known of producer {producer_id}: {_known(model, state)}")
+    offset = value(model, view.taken_offset)
+    lines.append(f"  snapshot: of the first {value(model, view.taken)} batches, offset {offset}")
+    return lines
 
 
 def _batch(model: Any, place: int) -> str:
-    epoch, sequence, count, offset = (_value(model, f(z3.IntVal(place))) for f in (EPOCH, SEQUENCE, COUNT, OFFSET))
+    epoch, sequence, count, offset = (value(model, f(z3.IntVal(place))) for f in (EPOCH, SEQUENCE, COUNT, OFFSET))
     return f"epoch {epoch} sequence {sequence} records {count} at offset {offset}"
 
 
 def _known(model: Any, state: ProducerTerms) -> str:
-    if not z3.is_true(model.eval(state.known, model_completion=True)):
+    if not truth(model, state.known):
         return "nothing"
-    cells = [tuple(_value(model, term) for term in cell) for cell in state.batches[: _value(model, state.size)]]
+    cells = [tuple(value(model, term) for term in cell) for cell in state.batches[: value(model, state.size)]]
     shown = "; ".join(f"sequence {s} records {c} at offset {o}" for s, c, o in reversed(cells))
-    return f"epoch {_value(model, state.epoch)}, cached: {shown or 'nothing'}"
+    return f"epoch {value(model, state.epoch)}, cached: {shown or 'nothing'}"
+
+
+TELLING = Telling(before=BEFORE, after=after, state=_state, asked=_asked, answer=_answer)
 
 
 # --- the proof ------------------------------------------------------------------------------------------------------

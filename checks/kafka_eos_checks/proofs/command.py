@@ -28,7 +28,7 @@ EPILOG = """examples:
 
 exit codes: 0 all as expected, 1 a verdict differs, 2 the call cannot be used
 """
-NAMES = ("append", "coordinator", "fencing")
+NAMES = ("append", "reading", "coordinator", "fencing", "offsets")
 
 
 def proofs(names: Sequence[str]) -> "list[Proof]":
@@ -38,9 +38,9 @@ def proofs(names: Sequence[str]) -> "list[Proof]":
         MissingExtra: when z3 is not installed.
     """
     need("z3", "prove")
-    from kafka_eos_checks.proofs import append, coordinator, fencing  # noqa: PLC0415 - the light install has no z3
+    from kafka_eos_checks.proofs import append, coordinator, fencing, offsets, reading  # noqa: PLC0415 - the light install has no z3
 
-    found = {proof.name: proof for proof in (append.PROOF, coordinator.PROOF, fencing.PROOF)}
+    found = {module.PROOF.name: module.PROOF for module in (append, reading, coordinator, fencing, offsets)}
     return [found[name] for name in names or NAMES]
 
 

@@ -50,8 +50,8 @@ from kafka_eos.transaction_coordinator import (
 )
 from kafka_eos.transaction_log import TransactionState
 from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query
-from kafka_eos_checks.proofs.symbolic import Condition, Number, Outcome, disjunction, explore, merged, term_of
+from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Story, Telling, truth, value
+from kafka_eos_checks.proofs.symbolic import Condition, Number, Outcome, chosen, disjunction, explore, merged, term_of
 
 # Guards that return a truth value or a number: their ways are merged into one term.
 MERGED = (
@@ -176,11 +176,6 @@ class AnyPartitions:
         for partition in other:
             term = z3.Store(term, term_of(partition), False)
         return AnyPartitions(term)
-
-
-def chosen(term: Any, names: Sequence[Any]) -> Any:
-    """What a code stands for: the execution forks, once for each that is possible."""
-    return next(name for place, name in enumerate(names) if Condition(term == place))
 
 
 class AnyRecord:
@@ -769,7 +764,7 @@ def consecution(act: Action, outcomes: Sequence[Outcome]) -> Iterator[Query]:
             hypotheses=known,
             facts=facts,
             negated=disjunction([*crashes, *wrong]),
-            tell=Story(act, tuple(outcomes), conjunct),
+            tell=Story(TELLING, act, tuple(outcomes), conjunct),
             readable=READABLE,
         )
 
@@ -785,7 +780,7 @@ def witness(act: Action, outcomes: Sequence[Outcome]) -> Query:
         hypotheses=hypotheses(),
         facts=[*typing(), *is_rightful(act)],
         negated=disjunction([o.condition for o in taken]),
-        tell=Story(None, (), goal),
+        tell=Story(TELLING, None, (), goal),
     )
 
 
@@ -803,7 +798,7 @@ def initiation(machine: type[TransactionCoordinator]) -> Iterator[Query]:
             hypotheses={},
             facts=[MAX_EPOCH >= 2, z3.Or(SERVER == 1, SERVER == 2)],
             negated=z3.Not(formula(view, PLACE, ONE, OTHER)),
-            tell=Story(None, (), conjunct),
+            tell=Story(TELLING, None, (), conjunct),
         )
 
 
@@ -878,7 +873,7 @@ def safety(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
     final, holds = INVARIANT[0]
     yield Query(
         kind="safety", step=final.name, goal=final, hypotheses=known, facts=typing(),
-        negated=z3.Not(holds(BEFORE, PLACE, ONE, OTHER)), tell=Story(None, (), final), readable=READABLE,
+        negated=z3.Not(holds(BEFORE, PLACE, ONE, OTHER)), tell=Story(TELLING, None, (), final), readable=READABLE,
     )  # fmt: skip
     for conjunct, step_holds in STEPS:
         for act, outcomes in runs.items():
@@ -889,7 +884,7 @@ def safety(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
                 yield Query(
                     kind="safety", step=conjunct.name, goal=conjunct, hypotheses=known,
                     facts=[*typing(), *is_rightful(act)], negated=disjunction(wrong),
-                    tell=Story(act, tuple(outcomes), conjunct), readable=READABLE,
+                    tell=Story(TELLING, act, tuple(outcomes), conjunct), readable=READABLE,
                 )  # fmt: skip
 
 
@@ -903,58 +898,48 @@ READABLE = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
-    """Tells a solution: the state before, the action, the state after, and what is broken."""
-
-    action: Action | None
-    outcomes: tuple[Outcome, ...]
-    conjunct: Conjunct
-
-    def __call__(self, model: Any) -> str:
-        """The text."""
-        lines = ["before", *self._state(model, BEFORE)]
-        if self.action is not None:
-            request = ", ".join(f"{name} {_value(model, term)}" for name, term in ASKED.items())
-            lines.append(f"action: {self.action.name}({request if self.action.domains else ''})")
-            taken = next((o for o in self.outcomes if z3.is_true(model.eval(o.condition, model_completion=True))), None)
-            if taken is not None and taken.error is None:
-                answer = taken.value.answer
-                lines += [f"answer: {answer.error.name} to {answer.request}"] if answer is not NO_ANSWER else []
-                lines += ["after", *self._state(model, view_of(taken.value, NOTED))]
-            elif taken is not None:
-                lines.append(f"the reference raises {type(taken.error).__name__}: {taken.error}")
-        lines.append(f"broken: {self.conjunct.name}. {self.conjunct.says}")
-        return "\n".join(lines)
-
-    @staticmethod
-    def _state(model: Any, view: View) -> list[str]:
-        request = REQUESTS[_value(model, view.request)]
-        lines = [f"  memory: {_record(model, view.memory)}"]
-        lines += [f"  on its way for {request}: {_record(model, view.appending)}"] if request != NOTHING else []
-        lines.append(f"  replicated: {_record(model, view.durable)}")
-        first, behind = _value(model, view.tail.start), _value(model, view.tail.stop)
-        shown = range(first, min(behind, first + 3))
-        lines += [f"  behind it: {_record(model, view.tail.at(z3.IntVal(place)))}" for place in shown]
-        loading = "loads, " if z3.is_true(model.eval(view.loading, model_completion=True)) else ""
-        given = f"{_value(model, view.given[0])} in epoch {_value(model, view.given[1])}"
-        lines.append(f"  the coordinator: {loading}has given producer id {given}")
-        for number, commit in (ONE, OTHER):
-            if z3.is_true(model.eval(view.noted(number, commit), model_completion=True)):
-                way = "commit" if z3.is_true(model.eval(commit, model_completion=True)) else "abort"
-                lines.append(f"  seen: {way} of transaction {_value(model, number)}")
-        return lines
+def _asked(model: Any, act: Action | None) -> list[str]:
+    if act is None:
+        return []
+    request = ", ".join(f"{name} {value(model, term)}" for name, term in ASKED.items())
+    return [f"action: {act.name}({request if act.domains else ''})"]
 
 
-def _value(model: Any, term: Any) -> int:
-    return int(model.eval(term, model_completion=True).as_long())
+def _answer(model: Any, state: TransactionCoordinator) -> list[str]:  # noqa: ARG001 - one signature for all proofs
+    answer = state.answer
+    return [] if answer is NO_ANSWER else [f"answer: {answer.error.name} to {answer.request}"]
+
+
+def _state(model: Any, view: View) -> list[str]:
+    request = REQUESTS[value(model, view.request)]
+    lines = [f"  memory: {_record(model, view.memory)}"]
+    lines += [f"  on its way for {request}: {_record(model, view.appending)}"] if request != NOTHING else []
+    lines.append(f"  replicated: {_record(model, view.durable)}")
+    first, behind = value(model, view.tail.start), value(model, view.tail.stop)
+    shown = range(first, min(behind, first + 3))
+    lines += [f"  behind it: {_record(model, view.tail.at(z3.IntVal(place)))}" for place in shown]
+    loading = "loads, " if truth(model, view.loading) else ""
+    given = f"{value(model, view.given[0])} in epoch {value(model, view.given[1])}"
+    lines.append(f"  the coordinator: {loading}has given producer id {given}")
+    for number, commit in (ONE, OTHER):
+        if truth(model, view.noted(number, commit)):
+            way = "commit" if truth(model, commit) else "abort"
+            lines.append(f"  seen: {way} of transaction {value(model, number)}")
+    return lines
 
 
 def _record(model: Any, record: RecordTerms) -> str:
-    state, pending = _value(model, record["state"]), _value(model, record["pending"])
+    state, pending = value(model, record["state"]), value(model, record["pending"])
     named = STATES[state].name + (f" (to {STATES[pending].name})" if pending >= 0 else "")
     names = ("number", "producer_id", "next_producer_id", "epoch", "last_epoch")
-    return f"{named}, " + ", ".join(f"{name.replace('_', ' ')} {_value(model, record[name])}" for name in names)
+    return f"{named}, " + ", ".join(f"{name.replace('_', ' ')} {value(model, record[name])}" for name in names)
+
+
+def _after(outcome: Outcome) -> View:
+    return view_of(outcome.value, NOTED)
+
+
+TELLING = Telling(before=BEFORE, after=_after, state=_state, asked=_asked, answer=_answer)
 
 
 # --- the proof ------------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ from kafka_eos_checks.proofs.coordinator import (
     state_is,
     view_of,
 )
-from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query
+from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Story
 from kafka_eos_checks.proofs.symbolic import Number, Outcome, disjunction, explore, term_of
 
 ADDED = z3.Function("added", z3.IntSort(), z3.IntSort(), z3.IntSort(), z3.BoolSort())
@@ -197,17 +197,23 @@ def of_action(machine: type[TransactionCoordinator], act: Action) -> Iterator[Qu
     for conjunct, formula in INVARIANT:
         wrong = disjunction([z3.And(condition, z3.Not(formula(past, PLACE))) for condition, past in pasts])
         yield _query(
-            "consecution", act.name, conjunct, known, facts, wrong, coordinator.Story(act, tuple(outcomes), conjunct)
+            "consecution",
+            act.name,
+            conjunct,
+            known,
+            facts,
+            wrong,
+            Story(coordinator.TELLING, act, tuple(outcomes), conjunct),
         )
     asking = [o for o in outcomes if not z3.is_true(asked_by_newest(o))]
     if asking:
         wrong = disjunction([z3.And(o.condition, z3.Not(asked_by_newest(o))) for o in asking])
-        story = coordinator.Story(act, tuple(outcomes), ASKED_BY_NEWEST)
+        story = Story(coordinator.TELLING, act, tuple(outcomes), ASKED_BY_NEWEST)
         yield _query("safety", ASKED_BY_NEWEST.name, ASKED_BY_NEWEST, known, facts, wrong, story)
     ends = [o for o in outcomes if o.value.markers.added or o.value.told.added]
     if ends:
         wrong = disjunction([z3.And(o.condition, z3.Not(ended_by_newest(o))) for o in ends])
-        story = coordinator.Story(act, tuple(outcomes), ENDED_BY_NEWEST)
+        story = Story(coordinator.TELLING, act, tuple(outcomes), ENDED_BY_NEWEST)
         yield _query("safety", ENDED_BY_NEWEST.name, ENDED_BY_NEWEST, known, facts, wrong, story)
         taken = disjunction([o.condition for o in ends])
         yield _query("witness", act.name, ENDED_BY_NEWEST, known, facts, taken, story)
@@ -242,7 +248,7 @@ def initiation() -> Iterator[Query]:
     view = view_of(TransactionCoordinator.initial(constants), lambda number, commit: z3.BoolVal(False))  # noqa: ARG005
     start = Past(view, (z3.IntVal(-1), z3.IntVal(-1)), z3.IntVal(-1), lambda *entry: z3.BoolVal(False))  # noqa: ARG005
     for conjunct, formula in INVARIANT:
-        story = coordinator.Story(None, (), conjunct)
+        story = Story(coordinator.TELLING, None, (), conjunct)
         yield _query("initiation", "Init", conjunct, {}, [], z3.Not(formula(start, PLACE)), story)
 
 

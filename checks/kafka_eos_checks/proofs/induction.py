@@ -21,7 +21,9 @@ from typing import Any
 
 import z3
 
+from kafka_eos.machine import Action
 from kafka_eos_checks.models import Model
+from kafka_eos_checks.proofs.symbolic import Outcome
 from kafka_eos_checks.verdict import Verdict
 
 KINDS = ("lemma", "initiation", "consecution", "witness", "safety", "limit")
@@ -75,6 +77,56 @@ class Query:
         return SOLUTION if self.kind in EXPECTED else NO_SOLUTION
 
 
+def value(model: Any, term: Any) -> int:
+    """A number in a solution."""
+    return int(model.eval(term, model_completion=True).as_long())
+
+
+def truth(model: Any, formula: Any) -> bool:
+    """A truth value in a solution."""
+    return bool(z3.is_true(model.eval(formula, model_completion=True)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """How the solutions of a proof are told.
+
+    Attributes:
+        before: the state before an action, as the invariant sees it.
+        after: the state after one of its ways.
+        state: a state in a solution, as lines.
+        asked: the action with its arguments in a solution, as lines; None is no action.
+        answer: what a state after says to who asked, as lines.
+    """
+
+    before: Any
+    after: Callable[[Outcome], Any]
+    state: Callable[[Any, Any], list[str]]
+    asked: Callable[[Any, Action | None], list[str]]
+    answer: Callable[[Any, Any], list[str]] = lambda model, state: []  # noqa: ARG005
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Tells a solution: the state before, the action, the state after, and what is broken."""
+
+    telling: Telling
+    action: Action | None
+    outcomes: tuple[Outcome, ...]
+    conjunct: Conjunct
+
+    def __call__(self, model: Any) -> str:
+        """The text."""
+        telling = self.telling
+        lines = ["before", *telling.state(model, telling.before), *telling.asked(model, self.action)]
+        taken = next((outcome for outcome in self.outcomes if truth(model, outcome.condition)), None)
+        if taken is not None and taken.error is not None:
+            lines.append(f"the reference raises {type(taken.error).__name__}: {taken.error}")
+        elif taken is not None:
+            lines += [*telling.answer(model, taken.value), "after", *telling.state(model, telling.after(taken))]
+        return "\n".join([*lines, f"broken: {self.conjunct.name}. {self.conjunct.says}"])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What z3 said to a query, with the solution as text."""
@@ -117,6 +169,23 @@ class Proof:
         return mutant.name in self.mutants if self.mutants else mutant.model == self.model
 
 
+_known: list[Any] = []  # facts, hypotheses and omission of the last query, and the solver that holds them
+
+
+def _solver(query: Query, without: str) -> Any:
+    """A solver that holds what a query takes for granted; that of the query before, if it takes the same."""
+    same = _known and _known[0] is query.facts and _known[1] is query.hypotheses and _known[2] == without
+    if not same:
+        solver = z3.Solver()
+        solver.set("timeout", int(TIMEOUT * 1000))
+        solver.add(*query.facts)
+        for name, instances in query.hypotheses.items():
+            if name != without:
+                solver.add(*instances)
+        _known[:] = [query.facts, query.hypotheses, without, solver]
+    return _known[3]
+
+
 def ask(query: Query, without: str = "", *, tell: bool = True) -> Answer:
     """Put a query to z3.
 
@@ -126,12 +195,10 @@ def ask(query: Query, without: str = "", *, tell: bool = True) -> Answer:
         tell: whether a solution is wanted as text.
     """
     began = time.perf_counter()
-    solver = z3.Solver()
-    solver.set("timeout", int(TIMEOUT * 1000))
-    solver.add(*query.facts)
-    for name, instances in query.hypotheses.items():
-        if name != without:
-            solver.add(*instances)
+    if z3.is_false(z3.simplify(query.negated)):  # an action that cannot be taken, or does not touch what the goal names
+        return Answer(query=query, found=NO_SOLUTION, seconds=time.perf_counter() - began)
+    solver = _solver(query, without)
+    solver.push()
     solver.add(query.negated)
     result = solver.check()
     found = {"unsat": NO_SOLUTION, "sat": SOLUTION}.get(str(result), UNDECIDED)
@@ -140,6 +207,7 @@ def ask(query: Query, without: str = "", *, tell: bool = True) -> Answer:
         model = solver.model()
         solver.add(*query.readable)
         evidence = query.tell(solver.model() if solver.check() == z3.sat else model)
+    solver.pop()
     return Answer(query=query, found=found, seconds=time.perf_counter() - began, evidence=evidence)
 
 

@@ -201,6 +201,11 @@ class Condition:
         return _paths[-1].decide(self.term)
 
 
+def chosen(term: Any, names: Sequence[Any]) -> Any:
+    """What a code stands for: the execution forks, once for each that is possible."""
+    return next(name for place, name in enumerate(names) if Condition(term == place))
+
+
 class Number:
     """An integer that is a term, of any size, as Python's own.
 
