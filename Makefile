@@ -31,8 +31,9 @@ model-check: setup ## check every model of the small and full tiers with TLC
 model-check-deep: setup ## the deep tier too: larger constants, more than an hour
 	$(KAFKA_EOS) model-check --tier deep --json $(VERDICTS)/model-check-deep.json
 
-proofs: setup ## prove invariants of the reference without bounds, with z3
+proofs: setup ## prove invariants of the reference without bounds, with z3; contracts, with CrossHair
 	$(KAFKA_EOS) prove --json $(VERDICTS)/proofs.json
+	$(KAFKA_EOS) contracts --json $(VERDICTS)/contracts.json
 
 mutants: setup ## every mutant as a matrix, then every conjunct of every guard taken away
 	$(KAFKA_EOS) mutants --json $(VERDICTS)/mutants.json

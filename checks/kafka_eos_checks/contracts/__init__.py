@@ -1,0 +1,1 @@
+"""Contracts of the reference's arithmetic, codec and guards, which CrossHair tries to break."""

@@ -1,0 +1,118 @@
+"""Try to break contracts of the reference's arithmetic, codec and guards, with CrossHair.
+
+CrossHair runs a function on symbolic arguments, path after path. A contract is confirmed when every path was run and
+kept it; where paths are left when the time is over, the verdict says so.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kafka_eos_checks.missing import need
+from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.verdict import Verdict, write_verdicts
+
+EPILOG = """examples:
+  kafka-eos contracts                      every contract, with 10 s of CPU time for each
+  kafka-eos contracts varint --seconds 60
+  kafka-eos contracts --json build/verdicts/contracts.json
+
+exit codes: 0 no contract was broken, 1 one was, 2 the call cannot be used
+"""
+SECONDS = 10.0
+CONFIRMED, NOT_BROKEN, BROKEN = "confirmed", "not broken", "broken"
+
+
+def check(module: str, contract: Callable[..., None], seconds: float = SECONDS) -> Verdict:
+    """Try to break one contract.
+
+    Args:
+        module: what it is about.
+        contract: a function of :mod:`.conditions`.
+        seconds: of CPU time, at most.
+    """
+    from crosshair.core_and_libs import MessageType, analyze_function, run_checkables  # noqa: PLC0415 - an extra
+    from crosshair.options import AnalysisKind, AnalysisOptionSet  # noqa: PLC0415
+
+    stats: Counter[str] = Counter()
+    options = AnalysisOptionSet(
+        analysis_kind=[AnalysisKind.asserts],
+        per_condition_timeout=seconds,
+        per_path_timeout=seconds,
+        report_all=True,
+        stats=stats,
+    )
+    began, cpu_began = time.perf_counter(), time.process_time()
+    messages = run_checkables(analyze_function(contract, options))
+    cpu = time.process_time() - cpu_began
+    unbroken = {MessageType.CONFIRMED, MessageType.CANNOT_CONFIRM}
+    broken = [message for message in messages if message.state not in unbroken]
+    exhausted = stats["exhaustion"] > 0
+    found = BROKEN if broken or not messages else CONFIRMED if exhausted else NOT_BROKEN
+    says = (contract.__doc__ or "").strip()
+    left = "no path" if exhausted else "the paths that were left when it was broken, or the time over"
+    evidence = [says, f"unexplored: {left}", *(message.message for message in broken)]
+    return Verdict(
+        check="contract",
+        name=f"{module}: {contract.__name__}",
+        expected="not broken",
+        found=found,
+        ok=found != BROKEN,
+        seconds=time.perf_counter() - began,
+        figures={"paths": stats["num_paths"], "unexplored": "none" if exhausted else "some", "CPU": f"{cpu:.1f} s"},
+        evidence="\n".join(evidence),
+        title=says,
+    )
+
+
+def checked(names: Sequence[str], seconds: float) -> Iterator[Verdict]:
+    """The verdicts on the contracts of some modules, or of all.
+
+    Raises:
+        MissingExtra: when CrossHair is not installed.
+    """
+    need("crosshair", "prove")
+    from kafka_eos_checks.contracts.conditions import CONTRACTS  # noqa: PLC0415 - takes the time of its imports
+
+    with progress_console.status("CrossHair starts") as status:
+        for module in names or CONTRACTS:
+            for contract in CONTRACTS[module]:
+                status.update(f"{module}: {contract.__name__}")
+                yield check(module, contract, seconds)
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``contracts``."""
+    parser = subparsers.add_parser(
+        "contracts",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="what the contracts are about; default: all")
+    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help="CPU time for each contract")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``contracts``."""
+    from kafka_eos_checks.contracts.conditions import CONTRACTS  # noqa: PLC0415 - as above
+
+    unknown = sorted(set(arguments.modules) - set(CONTRACTS))
+    if unknown:
+        print(f"kafka-eos contracts: no contracts of {unknown[0]!r}; there are {', '.join(CONTRACTS)}", file=sys.stderr)
+        return 2
+    verdicts = list(checked(arguments.modules, arguments.seconds))
+    print_verdicts(verdicts, "contracts")
+    for verdict in verdicts:
+        if not verdict.ok:
+            answer_console.print(f"\n{verdict.name}\n{verdict.evidence}", markup=False, soft_wrap=True)
+    if arguments.json:
+        write_verdicts(arguments.json, verdicts)
+    return 0 if all(verdict.ok for verdict in verdicts) else 1

@@ -1,0 +1,67 @@
+"""Contracts hold as far as they are explored, and a planted bug in each contracted module is found."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos_checks import cli
+from kafka_eos_checks.contracts import command
+from kafka_eos_checks.contracts.command import BROKEN, CONFIRMED, NOT_BROKEN
+from kafka_eos_checks.contracts.conditions import CONTRACTS
+from kafka_eos_checks.verdict import Verdict, read_verdicts
+
+LARGE = {"varint", "batch codec"}  # more paths than a test has time for
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, list[dict[str, Any]]]:
+    program = Path(__file__).with_name("planted_bugs.py")
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True)
+    verdicts: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
+    return verdicts
+
+
+def test_no_contract_is_broken_and_what_was_not_explored_is_said(found: dict[str, list[dict[str, Any]]]) -> None:
+    verdicts = found["as they are"]
+    assert len(verdicts) == sum(map(len, CONTRACTS.values()))
+    for verdict in verdicts:
+        is_large = verdict["name"].split(":")[0] in LARGE
+        assert verdict["found"] == (NOT_BROKEN if is_large else CONFIRMED), verdict
+        assert verdict["figures"]["unexplored"] == ("some" if is_large else "none")
+        assert verdict["figures"]["paths"] > 1
+
+
+def test_every_contract_is_broken_by_a_planted_bug_and_its_arguments_are_told(
+    found: dict[str, list[dict[str, Any]]],
+) -> None:
+    verdicts = found["with bugs"]
+    assert {verdict["name"] for verdict in verdicts} == {verdict["name"] for verdict in found["as they are"]}
+    for verdict in verdicts:
+        assert (verdict["found"], verdict["ok"]) == (BROKEN, False), verdict
+        contract = verdict["name"].split(": ")[1]
+        assert f"{contract}(" in verdict["evidence"]
+
+
+@pytest.mark.parametrize(("answer", "code"), [(CONFIRMED, 0), (BROKEN, 1)])
+def test_the_command_writes_its_verdicts_and_fails_with_a_contract(
+    answer: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check(module: str, contract: Any, seconds: float) -> Verdict:
+        name = f"{module}: {contract.__name__}"
+        return Verdict(
+            check="contract", name=name, expected="not broken", found=answer, ok=answer != BROKEN, evidence="why"
+        )
+
+    monkeypatch.setattr(command, "check", check)
+    assert cli.main(["contracts", "epochs", "--json", str(tmp_path / "contracts.json")]) == code
+    assert [verdict.found for verdict in read_verdicts(tmp_path / "contracts.json")] == [answer]
+    assert ("why" in capsys.readouterr().out) == (code == 1)
+
+
+def test_contracts_of_an_unknown_module_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["contracts", "varnit"]) == 2
+    assert "no contracts of 'varnit'; there are sequences" in capsys.readouterr().err
