@@ -30,6 +30,7 @@ SUBCOMMANDS = {
         "kafka_eos_checks.proofs.command",
         "prove invariants of the reference without bounds, with z3",
     ),
+    "contracts": ("kafka_eos_checks.contracts.command", "try to break contracts of the reference, with CrossHair"),
     "mutants": (
         "kafka_eos_checks.mutant_matrix",
         "every mutant against TLC, graph equality and replay",
