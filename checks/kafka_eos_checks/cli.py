@@ -64,6 +64,10 @@ SUBCOMMANDS = {
         "kafka_eos_checks.conform.command",
         "the spec's behaviours as raw requests against any broker: conforms, diverges, and why",
     ),
+    "peers": (
+        "kafka_eos_checks.conform.peers_command",
+        "conform against the reference, Apache Kafka and its imitations, on one page",
+    ),
     "costs": ("kafka_eos_checks.costs.command", "what exactly-once costs: bytes, requests, throughput, latency"),
     "record": ("kafka_eos_checks.record.command", "record a real Kafka under faults"),
     "claims": ("kafka_eos_checks.claims_command", "what is said about exactly-once semantics, and what was found"),

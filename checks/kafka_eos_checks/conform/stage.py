@@ -105,6 +105,17 @@ class Places:
         self._known[key] = answer
         return answer
 
+    def asked_into_being(self, topic: str) -> int:
+        """Ask about a topic, so that the broker makes it; how many partitions it has then."""
+        deadline, attempt = time.monotonic() + self.seconds, 0
+        while time.monotonic() < deadline:
+            row = self.wire.ask("Metadata", {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": True})
+            if count := sum(len(found["Partitions"]) for found in row["Topics"]):
+                return count
+            wait(attempt)
+            attempt += 1
+        raise NoAnswer(f"topic {topic}: CreateTopics is not offered, and nobody makes what is asked about")
+
     def _ask_leader(self, topic: str, partition: int) -> Address | str:
         row = self.wire.ask("Metadata", {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False})
         nodes = {each["NodeId"]: Address(each["Host"], each["Port"]) for each in row["Brokers"]}
@@ -353,20 +364,24 @@ class Stage:
         """
         seconds = self.places.closing_seconds
         deadline = time.monotonic() + seconds
-        attempt = 0
+        attempt, told = 0, False
         while time.monotonic() < deadline:
             try:
                 rows = [self.describe(name) for name in names]
             except Unsupported:
+                told = False
                 if self._fetch(committed=False)["HighWatermark"] >= end:
-                    time.sleep(0.05)
+                    time.sleep(0.05)  # the coordinator has yet to learn of the marker
                     return
             else:
+                told = True
                 if not any(row["TransactionState"].startswith("Prepare") for row in rows):
                     return
             wait(attempt)
             attempt += 1
         self.places.closing_seconds = max(seconds / 4, SHORTEST_WAIT)
+        if not told:  # what is read back shows what is missing
+            return
         raise NoAnswer(f"the coordinator did not close the transaction within {seconds:g} s")
 
     def describe(self, name: str) -> Message:

@@ -44,6 +44,7 @@ class Territory:
     left: list[str] = field(default_factory=list)
     places: Places = field(init=False)
     _stages: list[Stage] = field(default_factory=list)
+    _free: list[tuple[str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.places = Places(self.wire, max(self.seconds, 20.0), self.seconds)
@@ -63,21 +64,21 @@ class Territory:
 
     def stage(self) -> Stage:
         """A place for one more scenario."""
-        number = len(self._stages)
-        if number % PARTITIONS == 0:
-            self._create(f"{self.names}-topic-{number // PARTITIONS}")
-        stage = Stage(
-            self.wire,
-            self.places,
-            self.topics[-1],
-            number % PARTITIONS,
-            f"{self.names}-{number}",
-        )
+        if not self._free:
+            topic = f"{self.names}-topic-{len(self.topics)}"
+            self._free = [(topic, number) for number in range(self._create(topic))]
+        topic, number = self._free.pop(0)
+        stage = Stage(self.wire, self.places, topic, number, f"{self.names}-{len(self._stages)}")
         self._stages.append(stage)
         return stage
 
-    def _create(self, topic: str) -> None:
-        copies = -1 if self.wire.version("CreateTopics") >= _FIRST_WITH_DEFAULTS else 1
+    def _create(self, topic: str) -> int:
+        """Make a topic; how many partitions it has. A broker without CreateTopics may make what it is asked about."""
+        try:
+            copies = -1 if self.wire.version("CreateTopics") >= _FIRST_WITH_DEFAULTS else 1
+        except Unsupported:
+            self.topics.append(topic)
+            return self.places.asked_into_being(topic)
         row = {"Name": topic, "NumPartitions": PARTITIONS, "ReplicationFactor": copies}
         answer = self.wire.ask("CreateTopics", {"Topics": [row], "timeoutMs": 10_000, "ValidateOnly": False})
         for each in answer["Topics"]:
@@ -87,6 +88,7 @@ class Territory:
         self.topics.append(topic)
         for partition in range(PARTITIONS):
             self.places.leader(topic, partition)
+        return PARTITIONS
 
     def clean(self) -> None:
         """Take everything away that can be: transactional.ids go by themselves when they expire."""

@@ -1,0 +1,201 @@
+"""``kafka-eos peers``: `kafka-eos conform` against the reference, Apache Kafka and its imitations, on one page.
+
+Each broker is started on the loopback interface, asked everything, and stopped again. A peer whose toolchain is absent
+is skipped by name, with the reason.
+"""
+
+import argparse
+import fnmatch
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from kafka_eos_checks.conform.command import Target, conform, open_session
+from kafka_eos_checks.conform.known import known_differences
+from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
+from kafka_eos_checks.conform.result import Report, causes_of, diagram, story, write_json
+from kafka_eos_checks.conform.run import Found
+from kafka_eos_checks.paths import CLONE
+from kafka_eos_checks.svg import inert
+from kafka_eos_checks.terminal import answer_console, progress_console
+
+EPILOG = """examples:
+  kafka-eos peers                         all of them; build/peers.html
+  kafka-eos peers --only 'kafka-eos*' --only kfake
+
+exit codes: 0 the reference and Apache Kafka 4.3 conform, 1 they do not, 2 the call cannot be used
+"""
+PAGE = CLONE / "build/peers.html"
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+table { border-collapse: collapse; } th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd; }
+th:first-child, td:first-child { text-align: left; } pre { white-space: pre-wrap; background: #f6f6f6; padding: .7rem; }
+details { margin: .4rem 0; } summary { cursor: pointer; } .bad { color: #a00; } .good { color: #070; }
+@media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; } pre { background: #242424; } }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A peer, with its report, or why there is none."""
+
+    peer: Peer
+    report: Report | None
+    why: str = ""
+
+    @property
+    def is_as_it_has_to_be(self) -> bool:
+        """It conforms, or need not, or is not here."""
+        return not self.peer.has_to_conform or self.report is None or self.report.conforms
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``peers``."""
+    parser = subparsers.add_parser(
+        "peers",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", action="append", metavar="PATTERN", help="peers whose name matches, as a shell does")
+    parser.add_argument("--out", type=Path, default=PAGE, metavar="FILE", help="the page (default build/peers.html)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every report as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``peers``."""
+    patterns = arguments.only or ["*"]
+    chosen = [peer for peer in PEERS if any(fnmatch.fnmatchcase(peer.name, pattern) for pattern in patterns)]
+    if not chosen:
+        progress_console.print(f"kafka-eos peers: none of {', '.join(peer.name for peer in PEERS)} matches")
+        return 2
+    compared = [compare(peer) for peer in chosen]
+    write_page(arguments.out, compared)
+    if arguments.json:
+        write_json(arguments.json, [each.report for each in compared if each.report is not None])
+    answer_console.print(_table(compared))
+    answer_console.print(f"\n{arguments.out}", soft_wrap=True)
+    return 0 if all(each.is_as_it_has_to_be for each in compared) else 1
+
+
+def compare(peer: Peer) -> Compared:
+    """Start a peer, ask it everything, and stop it."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kafka-eos-peer-") as folder:
+        try:
+            with peer.start(Path(folder) / "peer") as bootstrap:
+                target = Target(
+                    bootstrap=bootstrap,
+                    transaction_version=peer.transaction_version,
+                    verification=peer.verification,
+                    name=peer.name,
+                )
+                session = open_session(target)
+                try:
+                    report = conform(session, session.edges())
+                finally:
+                    session.wire.close()
+        except Absent as absent:
+            progress_console.print(f"{peer.name}: skipped: {absent}")
+            return Compared(peer, None, str(absent))
+    seconds = time.monotonic() - started
+    progress_console.print(f"{peer.name}: {dict(report.found)} in {report.seconds:.1f} s, {seconds:.1f} s with start")
+    return Compared(peer, report)
+
+
+def _table(compared: Sequence[Compared]) -> Table:
+    drawn = Table(box=None, pad_edge=False)
+    for column in ("peer", "edges"):
+        drawn.add_column(column, justify="left" if column == "peer" else "right")
+    for found in Found:
+        drawn.add_column(found.value, justify="right")
+    drawn.add_column("kinds of divergence", justify="right")
+    drawn.add_column("seconds", justify="right")
+    for each in compared:
+        drawn.add_row(each.peer.name, *_cells(each))
+    return drawn
+
+
+def _cells(each: Compared) -> list[str]:
+    if each.report is None:
+        return ["skipped:", each.why]
+    report = each.report
+    counts = [str(report.found[found] or "·") for found in Found]
+    return [str(report.edges), *counts, str(_kinds(report) or "·"), f"{report.seconds:.1f}"]
+
+
+def _kinds(report: Report) -> int:
+    return sum(results[0].found is Found.DIVERGES for results in report.kinds())
+
+
+# --- the page -------------------------------------------------------------------------------------------------------
+
+
+def write_page(path: Path, compared: Sequence[Compared]) -> None:
+    """Write the comparison; it fetches nothing and runs no script."""
+    head = ["peer", "edges", *(found.value for found in Found), "kinds of divergence", "seconds"]
+    rows = "".join(_row(each, len(head)) for each in compared)
+    sections = "".join(_section(each.report) for each in compared if each.report is not None)
+    known = "".join(
+        f"<p><b>{escape(name)}</b>: {escape(each.title)} {escape(each.reason)} "
+        f"<i>Apache Kafka {escape(each.brokers)}; {escape(each.source)}</i></p>"
+        for name, each in known_differences().items()
+    )
+    page = f"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>kafka-eos: brokers compared</title><style>{STYLE}</style>
+<h1>Brokers compared with the spec</h1>
+<p>Every edge of the graphs of the reference's machines that a client can tell from the others was asked of each broker
+as a raw request; its answer and what could be read back afterwards are compared with what the spec allows.</p>
+<table><tr>{"".join(f"<th>{escape(text)}</th>" for text in head)}</tr>{rows}</table>
+<h2>Known differences</h2>{known}
+{sections}</html>
+"""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8")
+
+
+def _row(each: Compared, width: int) -> str:
+    if each.report is None:
+        why = escape(each.why)
+        return f'<tr><td>{escape(each.peer.name)}</td><td colspan="{width - 1}">skipped: {why}</td></tr>'
+    style = "good" if each.report.conforms else "bad"
+    cells = "".join(f"<td>{escape(cell)}</td>" for cell in _cells(each))
+    return f'<tr><td class="{style}">{escape(each.peer.name)}</td>{cells}</tr>'
+
+
+def _section(report: Report) -> str:
+    busy = ", ".join(f"{count} times {what}" for what, count in sorted(report.busy().items()))
+    told = (
+        f"<p>Right after a decision, while markers may still be written, it answered: {escape(busy)}.</p>"
+        if busy
+        else ""
+    )
+    kinds = "".join(
+        f"<details><summary>{escape(_summary(results[0]))} ({len(results)})</summary>"
+        f"<pre>{escape(story(results[0], report.client))}</pre>{_drawn(results[0])}</details>"
+        for results in report.kinds()
+    )
+    nothing = "<p>Nothing diverges.</p>"
+    return f"<h2>{escape(report.target)}</h2>{told}{kinds or nothing}"
+
+
+def _drawn(result: Any) -> str:
+    picture = diagram(result)
+    return inert(picture) if picture else ""
+
+
+def _summary(result: Any) -> str:
+    request = result.edge.name.rpartition(": ")[2]
+    if not result.differences:
+        return f"{result.found}: {request}: {result.reason}"
+    first = result.differences[0]
+    known = f" — known of {causes_of(result)[0].brokers}" if causes_of(result) else ""
+    return f"{request}: {first.what}: {first.observed}, where the spec says {first.allowed}{known}"

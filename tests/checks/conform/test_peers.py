@@ -1,0 +1,69 @@
+"""``kafka-eos peers``: brokers side by side, and those that cannot be started here."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.server.cluster import Machines
+from kafka_eos.server.partitions import LeaderRules, Sequences
+from kafka_eos.server.threaded import ServedCluster
+from kafka_eos_checks.cli import main
+from kafka_eos_checks.conform import command, peers_command
+from kafka_eos_checks.conform.mechanisms import MECHANISMS
+from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
+from kafka_eos_checks.mutants import mutated
+
+
+@pytest.fixture(autouse=True)
+def one_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest graph stands for all."""
+    smallest = [each for each in MECHANISMS if each.name == "idempotence"]
+    monkeypatch.setattr(peers_command, "open_session", lambda target: command.open_session(target, smallest))
+
+
+@contextmanager
+def forgetful(folder: Path) -> Iterator[str]:
+    rules = LeaderRules(sequences=mutated(Sequences, {"IsDuplicate": "NoDuplicateCache"}))  # type: ignore[arg-type]
+    with ServedCluster(machines=Machines(leaders=rules)) as cluster:
+        yield cluster.bootstrap_servers
+
+
+@contextmanager
+def absent(folder: Path) -> Iterator[str]:
+    raise Absent("there is no <toolchain>")
+    yield ""
+
+
+def use(monkeypatch: pytest.MonkeyPatch, *more: Peer) -> None:
+    monkeypatch.setattr(peers_command, "PEERS", (PEERS[0], *more))
+
+
+def test_the_page_has_who_conforms_who_diverges_and_who_was_skipped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(
+        monkeypatch,
+        Peer(name="forgetful", transaction_version=2, start=forgetful),
+        Peer(name="another", transaction_version=2, start=absent),
+    )
+    assert main(["peers", "--out", str(tmp_path / "p.html"), "--json", str(tmp_path / "p.json")]) == 0
+    page = (tmp_path / "p.html").read_text(encoding="utf-8")
+    assert "skipped: there is no &lt;toolchain&gt;" in page
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER, where the spec says NONE" in page
+    assert "<svg" in page
+    assert "<script" not in page
+    assert "forgetful" in capsys.readouterr().out
+    assert (tmp_path / "p.json").exists()
+
+
+def test_a_peer_that_has_to_conform_and_does_not_ends_it_with_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    use(monkeypatch, Peer(name="forgetful", transaction_version=2, start=forgetful, has_to_conform=True))
+    assert main(["peers", "--only", "forgetful", "--out", str(tmp_path / "p.html")]) == 1
+
+
+def test_a_peer_that_nobody_knows_ends_it_with_2(tmp_path: Path) -> None:
+    assert main(["peers", "--only", "nobody", "--out", str(tmp_path / "p.html")]) == 2
