@@ -59,6 +59,9 @@ record: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## record real Kaf
 	$(KAFKA_EOS) record one-broker three-brokers violations replicated-violations transactions applications application-mistakes --out build/recording --seed 1
 	$(KAFKA_EOS) record transactions --kafka 3.9.1 --out build/recording --seed 1
 
+peers: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## compare the reference, Kafka 4.3 and 3.9, kfake and librdkafka's mock with the spec; build/peers.html
+	$(KAFKA_EOS) peers --json build/peers.json
+
 costs: setup $(JARS)/kafka/.copied ## measure anew what exactly-once costs, and keep it (a quarter of an hour)
 	$(KAFKA_EOS) costs --measured checks/kafka_eos_checks/costs/measured.json --json $(VERDICTS)/costs.json
 
@@ -103,4 +106,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all setup test lint proofs mutants model-check model-check-deep conformance findings sinks replay report record costs bench soak fuzz schemas lock clean help
+.PHONY: all setup test lint proofs mutants model-check model-check-deep conformance findings sinks replay report record costs peers bench soak fuzz schemas lock clean help
