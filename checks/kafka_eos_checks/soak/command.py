@@ -18,7 +18,7 @@ from kafka_eos_checks.graph import instance_text
 from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.paths import build_folder
 from kafka_eos_checks.replay.progress import count_progress
-from kafka_eos_checks.soak import campaign, guards
+from kafka_eos_checks.soak import campaign, guards, whole
 from kafka_eos_checks.soak.broken import explained, find_all, find_broken
 from kafka_eos_checks.soak.campaign import Tally
 from kafka_eos_checks.soak.layers import Layer, broken
@@ -29,6 +29,7 @@ MOST_TOLD = 3
 CLEAN = "nothing violated, all goals reached"
 EPILOG = """examples:
   kafka-eos soak --seeds 0..2000 --jobs 2
+  kafka-eos soak --system --seeds 0..500
   kafka-eos soak --replay 1234
   kafka-eos soak --mutant NoGuard
   kafka-eos soak --mutant all --json build/verdicts/soak-mutants.json
@@ -162,6 +163,28 @@ def replay(seed: int, folder: Path) -> int:
     return 1
 
 
+def _system(arguments: argparse.Namespace) -> int:
+    """Runs of the whole system, or one of them again."""
+    if arguments.replay is not None:
+        outcome = whole.run_whole(arguments.replay)
+        outcome = whole.shrunk(arguments.replay) if outcome.wrong else outcome
+        answer_console.print(f"seed {outcome.seed}: {outcome.title}", *outcome.events, sep="\n", markup=False)
+        answer_console.print(outcome.wrong or whole.CLEAN, markup=False)
+        return 1 if outcome.wrong else 0
+    first, last = arguments.seeds
+    began = monotonic()
+    outcomes = []
+    with count_progress("runs", last - first + 1) as advance:
+        for outcome in whole.run_all(range(first, last + 1), arguments.jobs):
+            outcomes.append(outcome)
+            advance(1)
+    verdict = whole.verdict_of(sorted(outcomes, key=lambda outcome: outcome.seed), monotonic() - began)
+    print_verdicts([verdict], "walks")
+    if arguments.json:
+        write_verdicts(arguments.json, [verdict])
+    return 0 if verdict.ok else 1
+
+
 def add_parser(subparsers: Any, help_line: str) -> None:
     """Add ``soak``."""
     parser = subparsers.add_parser(
@@ -175,6 +198,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default: 2); 1 needs none")
     parser.add_argument("--folder", type=Path, default=build_folder() / "soak", help="keeps what is done (build/soak)")
     parser.add_argument("--corpus", action="store_true", help="run the kept seeds, those that met something first")
+    parser.add_argument("--system", action="store_true", help="the served clusters with applications and a mirror")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run one seed again and tell what it does")
     parser.add_argument("--mutant", metavar="NAME", help="find a mutant or a model that must fail; or all")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of CPU for a mutant (default: 60)")
@@ -188,6 +212,8 @@ def run(arguments: argparse.Namespace) -> int:
         print("kafka-eos soak: --jobs is at least 1, --limit above 0", file=sys.stderr)
         return 2
     try:
+        if arguments.system:
+            return _system(arguments)
         if arguments.replay is not None:
             return replay(arguments.replay, arguments.folder)
         if arguments.mutant:

@@ -1,0 +1,436 @@
+"""The whole system in one process: served clusters, applications, a mirror, virtual time, faults between them.
+
+What is served is the reference itself (:mod:`kafka_eos.server`), without sockets: brokers, coordinators, groups. A seed
+decides the version of transactions and of exactly-once (a transactional.id for each partition, or a group of KIP-848),
+whether inputs come from another cluster (a mirror: offsets and outputs in the target), and which kinds of faults may
+happen. A reader with read_committed follows every output partition: no input may be found twice or out of order. When
+the faults have stopped, every input is found once and every offset is behind it.
+"""
+
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from random import Random
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.protocol import Buffer, Message
+from kafka_eos.read_committed import AbortedTransaction, without_aborted
+from kafka_eos.record_batch import ControlType, Record, RecordBatch, build_batch, decode_batch
+from kafka_eos.server.cluster import Broker, Cluster, Machines, Settings
+from kafka_eos.server.handlers import handle
+from kafka_eos.server.handlers.request import Request
+from kafka_eos.server.partitions import Leader
+from kafka_eos.server.schemas import served_codec
+from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos_checks.soak.served_application import GROUP, INPUT, OUTPUT, Application, Ask, Heard, To
+from kafka_eos_checks.verdict import Verdict
+
+CLEAN = "every input found once"
+NOW = 1_700_000_000_000
+PARTITIONS, BROKERS = 2, 3
+KINDS = ("lose request", "lose answer", "repeat", "crash", "freeze", "move leader", "crash broker", "time")
+FATES = frozenset({"lose request", "lose answer", "repeat"})
+MOST_PEACEFUL = 4_000  # requests after the faults have stopped
+SESSION_MS = 6_000
+MOST_PROCESSES = 6
+AS_IT_IS = Machines()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A batch as the filter of a read_committed consumer sees it."""
+
+    batch: RecordBatch
+
+    @property
+    def producer_id(self) -> int:
+        return self.batch.producer_id
+
+    @property
+    def last_offset(self) -> int:
+        return self.batch.last_offset
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.batch.is_transactional
+
+    @property
+    def is_marker(self) -> bool:
+        return self.batch.is_control
+
+    @property
+    def is_abort_marker(self) -> bool:
+        control = self.batch.control_record() if self.batch.is_control else None
+        return control is not None and control.control_type is ControlType.ABORT
+
+
+@dataclass(slots=True)
+class _Process:
+    """An application that runs."""
+
+    application: Application
+    life: Generator[Ask | None, Heard, None]
+    asks: Ask | None = None
+    frozen: int = 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a run.
+
+    Attributes:
+        seed: what determines it.
+        title: what was run.
+        requests: how many were handled.
+        milliseconds: of virtual time.
+        events: what happened, in order.
+        faults: kind -> how often.
+        wrong: what went wrong, or "".
+    """
+
+    seed: int
+    title: str
+    requests: int = 0
+    milliseconds: int = 0
+    events: list[str] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    wrong: str = ""
+
+
+class Whole:
+    """One run.
+
+    Args:
+        seed: what determines it.
+        inputs: of each partition.
+        machines: what decides in the target cluster; a mutant may stand in.
+        allowed: places in the order of faults that may happen, for shrinking; None for all.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        inputs: int = 20,
+        machines: Machines = AS_IT_IS,
+        allowed: frozenset[int] | None = None,
+    ) -> None:
+        self._random = Random(f"whole {seed}")
+        self._fates = Random(f"whole {seed} faults")
+        self._allowed = allowed
+        self.drawn = 0
+        self.inputs = inputs
+        version, eos = self._random.choice((1, 2)), self._random.choice((1, 2))
+        mirrors = self._random.random() < 0.25
+        self._kinds = [kind for kind in KINDS if self._random.random() < 0.5]
+        if version == 1 and "repeat" in self._kinds:
+            self._kinds.remove("repeat")  # known to tear transactions: KAFKA-17754, KIP-1228
+        settings = Settings(transactions=TransactionSettings(version=version), consumer_session_ms=SESSION_MS)
+        self.target = self._cluster(settings, machines, seed)
+        self.source = self._cluster(settings, AS_IT_IS, seed + 1) if mirrors and eos == 1 else self.target
+        self.outcome = Outcome(seed, f"EOS v{eos}, transaction.version {version}{', mirror' if mirrors else ''}")
+        self.source.create_topic(INPUT, PARTITIONS)
+        self.target.create_topic(OUTPUT, PARTITIONS)
+        if self.source is not self.target:
+            self.target.create_topic(INPUT, PARTITIONS)
+        for number in range(PARTITIONS):
+            self._write_inputs(number)
+        self._eos, self._version, self._names = eos, version, 0
+        self._processes = [self._start(number) for number in range(PARTITIONS)]
+        self._late: list[Callable[[], None]] = []
+        self._positions = dict.fromkeys(range(PARTITIONS), 0)
+        self.found: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
+
+    @staticmethod
+    def _cluster(settings: Settings, machines: Machines, seed: int) -> Cluster:
+        brokers = [Broker(node, "127.0.0.1", 9091 + node) for node in range(1, BROKERS + 1)]
+        return Cluster(brokers, settings, None, machines, now=NOW, seed=seed)
+
+    def _write_inputs(self, number: int) -> None:
+        records = [Record(value=str(n).encode(), offset_delta=n) for n in range(self.inputs)]
+        data = {"PartitionData": [{"Index": number, "Records": build_batch(records, base_timestamp=NOW).encode()}]}
+        row = {"TransactionalId": None, "Acks": -1, "TimeoutMs": 1_000, "TopicData": [{"Name": INPUT} | data]}
+        self._handle(self.source, "Produce", 9, self._leader(self.source, INPUT, number).node, row)
+
+    # --- processes
+
+    def _start(self, partition: int) -> _Process:
+        self._names += 1
+        application = Application(f"process-{self._names}", self._eos, self._version, partition)
+        return _Process(application, application.life())
+
+    def _resume(self, process: _Process, heard: Heard) -> None:
+        try:
+            process.asks = process.life.send(heard)
+        except StopIteration:
+            self._note(f"{process.application.name} ends")
+            self._processes.remove(process)
+
+    # --- requests
+
+    @staticmethod
+    def _leader(cluster: Cluster, topic: str, number: int) -> Leader:
+        found = cluster.find(topic, number)
+        assert isinstance(found, Leader)
+        return found
+
+    def _place(self, process: _Process, ask: Ask) -> tuple[Cluster, int]:
+        if ask.to is To.SOURCE:
+            return self.source, self._leader(self.source, INPUT, ask.partition).node
+        if ask.to is To.LEADER:
+            return self.target, self._leader(self.target, OUTPUT, ask.partition).node
+        if ask.to is To.GROUPS:
+            return self.target, self.target.offsets_partition(GROUP).node
+        return self.target, self.target.state_partition(process.application.transactional_id).node
+
+    def _handle(self, cluster: Cluster, api: str, version: int, node: int, row: Message) -> Heard:
+        """What a broker answers at once; both ways through the codec."""
+        codec = served_codec()
+        given = codec.read(f"{api}Request", version, Buffer(codec.write(f"{api}Request", version, row)))
+        answers: list[Message] = []
+        answer = handle(cluster, Request(api, version, given, node, "walk", "/127.0.0.1", answers.append))
+        cluster.settle()
+        answer = answer if answer is not None else next(iter(answers), None)
+        if answer is None:
+            return None
+        return codec.read(f"{api}Response", version, Buffer(codec.write(f"{api}Response", version, answer)))
+
+    def _ids(self, row: Message) -> Message:
+        """Names of topics as ids, where a heartbeat wants these."""
+        if not row.get("TopicPartitions"):
+            return row
+        topic = self.source.topics[INPUT].topic_id
+        parts = [{"TopicId": topic, "Partitions": part["Partitions"]} for part in row["TopicPartitions"]]
+        return {**row, "TopicPartitions": parts}
+
+    def _ask(self, process: _Process, faulty: bool) -> Heard:
+        ask = process.asks
+        assert ask is not None
+        cluster, node = self._place(process, ask)
+        row = self._ids(ask.row)
+        fate = self._fault(FATES) if faulty else ""
+        self.outcome.requests += 1
+        name = process.application.name
+        if fate == "lose request":
+            self._note(f"{ask.api} of {name} is lost")
+            return None
+
+        def handled() -> Heard:
+            return self._handle(cluster, ask.api, ask.version, self._place(process, ask)[1], row)
+
+        if fate == "repeat":
+            self._note(f"the network keeps a copy of {ask.api} of {name}")
+            self._late.append(lambda: self._discard(ask.api, handled))
+        answer = self._handle(cluster, ask.api, ask.version, node, row)
+        if fate == "lose answer":
+            self._note(f"the answer to {ask.api} of {name} is lost")
+            return None
+        return answer
+
+    def _discard(self, api: str, handled: Callable[[], Heard]) -> None:
+        self._note(f"the copy of {api} arrives")
+        handled()
+
+    def _note(self, event: str) -> None:
+        self.outcome.events.append(f"{self.outcome.requests:5d}  {event}")
+
+    # --- faults
+
+    def _fault(self, among: frozenset[str]) -> str:
+        """A fault, if one happens now."""
+        kinds = [kind for kind in self._kinds if kind in among]
+        drawn = self._fates.random()
+        if not kinds or drawn > 0.08:
+            return ""
+        kind = self._fates.choice(kinds)
+        self.drawn += 1
+        if self._allowed is not None and self.drawn not in self._allowed:
+            return ""
+        self.outcome.faults[kind] += 1
+        return kind
+
+    def _happen(self) -> None:
+        kind = self._fault(frozenset(KINDS) - FATES)
+        place = self._fates.randrange(len(self._processes))
+        process = self._processes[place]
+        name = process.application.name
+        if kind == "crash":
+            self._note(f"{name} crashes")
+            if process.application.retires:
+                self._processes.remove(process)
+            else:
+                self._processes[place] = self._start(process.application.partition)
+        elif kind == "freeze" and not process.application.retires and len(self._processes) < MOST_PROCESSES:
+            self._note(f"{name} stands still, another process starts")
+            process.application.retires = self._eos == 1
+            process.frozen = self._fates.randrange(20, 120)
+            self._processes.append(self._start(process.application.partition))
+        elif kind == "move leader":
+            cluster, leader = self.target, self._fates.choice(list(self.target.leaders()))
+            self._note(f"{leader.name} gets another leader")
+            cluster.move_leader(leader.topic, leader.partition, self._fates.randrange(1, BROKERS + 1))
+        elif kind == "crash broker" and not self.target.gone:
+            node = self._fates.randrange(1, BROKERS + 1)
+            self._note(f"broker {node} is gone for a while")
+            self.target.crash(node, self.target.now + 2_000)
+        elif kind == "time":
+            self._note("time goes on")
+            self._pass(self._fates.choice((3_000, 8_000, 15_000)))
+        if self._late and self._fates.random() < 0.1:
+            self._late.pop(self._fates.randrange(len(self._late)))()
+
+    def _pass(self, milliseconds: int) -> None:
+        for cluster in {id(c): c for c in (self.source, self.target)}.values():
+            cluster.advance(cluster.now + milliseconds)
+            cluster.settle()
+        self.outcome.milliseconds += milliseconds
+
+    # --- a run
+
+    def run(self, requests: int = 250) -> Outcome:
+        """Requests with faults, then without until everything is processed."""
+        while self.outcome.requests < requests and not self.outcome.wrong:
+            self._happen()
+            self._turn(True)
+        for late in self._late:
+            late()
+        for process in self._processes:
+            process.frozen = 0
+        until = self.outcome.requests + MOST_PEACEFUL
+        while self.outcome.requests < until and not self.outcome.wrong and not self._is_done():
+            self._turn(False)
+        if not self.outcome.wrong and not self._is_done():
+            self.outcome.wrong = f"not everything is processed after {MOST_PEACEFUL} requests without faults"
+        return self.outcome
+
+    def _turn(self, faulty: bool) -> None:
+        self._pass(self._random.randrange(1, 60))
+        process = self._random.choice(self._processes)
+        if process.frozen:
+            process.frozen -= 1
+            self.outcome.requests += 1
+            return
+        if process.asks is None:
+            self._resume(process, None)
+        if process.asks is None:
+            self.outcome.requests += 1
+            return
+        heard = self._ask(process, faulty)
+        self._resume(process, heard)
+        self._look()
+
+    def _look(self) -> None:
+        """Follow the output partitions as a read_committed reader."""
+        for number in range(PARTITIONS):
+            leader = self._leader(self.target, OUTPUT, number)
+            if leader.last_stable_offset <= self._positions[number]:
+                continue
+            for value in self._fetched(number, leader.node):
+                expected = len(self.found[number])
+                self.found[number].append(value)
+                if value != expected and not self.outcome.wrong:
+                    what = "is found again" if value in self.found[number][:-1] else "is found too early"
+                    self.outcome.wrong = f"input {value} of partition {number} {what}"
+                    self._note(self.outcome.wrong)
+
+    def _fetched(self, number: int, node: int) -> list[int]:
+        part = {"Partition": number, "FetchOffset": self._positions[number], "PartitionMaxBytes": 1 << 20}
+        row = {"MaxWaitMs": 0, "MinBytes": 0, "IsolationLevel": 1, "Topics": [{"Topic": OUTPUT, "Partitions": [part]}]}
+        answer = self._handle(self.target, "Fetch", 12, node, row)
+        if answer is None:
+            return []
+        found = answer["Responses"][0]["Partitions"][0]
+        if found["ErrorCode"] != ErrorCode.NONE:
+            return []
+        section, position, entries = found["Records"] or b"", 0, []
+        while position < len(section):
+            batch, position = decode_batch(section, position)
+            entries.append(_Entry(batch))
+        aborted = [
+            AbortedTransaction(producer_id=one["ProducerId"], first_offset=one["FirstOffset"])
+            for one in found["AbortedTransactions"] or ()
+        ]
+        first = self._positions[number]
+        if entries:
+            self._positions[number] = entries[-1].batch.next_offset
+        passed = without_aborted(entries, aborted)
+        return [
+            int((record.value or b"").decode())
+            for entry in passed
+            for record in entry.batch.records()
+            if entry.batch.offset(record) >= first
+        ]
+
+    def _is_done(self) -> bool:
+        group = self.target.groups.known.get(GROUP)
+        if group is None or any(len(found) < self.inputs for found in self.found.values()):
+            return False
+        offsets = [group.committed(f"{INPUT}-{number}") for number in range(PARTITIONS)]
+        outputs = [self._leader(self.target, OUTPUT, number) for number in range(PARTITIONS)]
+        return all(known is not None and known.offset == self.inputs for known in offsets) and all(
+            leader.last_stable_offset == leader.log_end_offset for leader in outputs
+        )
+
+
+def run_whole(seed: int, machines: Machines = AS_IT_IS) -> Outcome:
+    """The run that a seed determines."""
+    return Whole(seed, machines=machines).run()
+
+
+def run_all(seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
+    """The runs of many seeds, as they are done."""
+    if jobs == 1:
+        yield from map(run_whole, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap_unordered(run_whole, seeds, chunksize=10)
+
+
+def verdict_of(outcomes: Sequence[Outcome], seconds: float) -> Verdict:
+    """What became of runs; the first that went wrong is cut down and told."""
+    wrong = [outcome for outcome in outcomes if outcome.wrong]
+    evidence = ""
+    if wrong:
+        first = shrunk(wrong[0].seed)
+        told = "\n".join(first.events)
+        evidence = f"seed {first.seed}, {first.title}: {first.wrong}; with these faults:\n{told}\n"
+        evidence += f"again: kafka-eos soak --system --replay {first.seed}"
+    kinds = [frozenset(outcome.faults) for outcome in outcomes]
+    pairs = {pair for kind in kinds for pair in combinations(sorted(kind), 2)}
+    return Verdict(
+        check="walk",
+        name="the whole system",
+        expected=CLEAN,
+        found=f"{len(wrong)} run(s) wrong: {wrong[0].wrong}" if wrong else CLEAN,
+        ok=bool(outcomes) and not wrong,
+        seconds=seconds,
+        figures={
+            "runs": len(outcomes),
+            "requests": sum(outcome.requests for outcome in outcomes),
+            "virtual_seconds": sum(outcome.milliseconds for outcome in outcomes) // 1000,
+            "faults": sum(outcome.faults.total() for outcome in outcomes),
+            "fault_pairs": f"{len(pairs)}/{len(KINDS) * (len(KINDS) - 1) // 2}",
+            "set_ups": len({outcome.title for outcome in outcomes}),
+        },
+        evidence=evidence,
+    )
+
+
+def shrunk(seed: int, machines: Machines = AS_IT_IS) -> Outcome:
+    """A run that goes wrong with as few of its faults as possible: none of them can be left out."""
+    whole = Whole(seed, machines=machines)
+    outcome = whole.run()
+    allowed = frozenset(range(1, whole.drawn + 1))
+    size = max(1, len(allowed) // 2)
+    while size:
+        left = sorted(allowed)
+        removed = False
+        for place in range(0, len(left), size):
+            fewer = allowed - frozenset(left[place : place + size])
+            found = Whole(seed, machines=machines, allowed=fewer).run()
+            if found.wrong and fewer != allowed:
+                allowed, outcome, removed = fewer, found, True
+        if not removed or not allowed:
+            size //= 2
+    return outcome
