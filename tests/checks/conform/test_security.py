@@ -1,0 +1,74 @@
+"""Client properties, and logging in."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.conform import security
+from kafka_eos_checks.conform.security import (
+    NotAuthenticated,
+    Security,
+    UnusableProperties,
+    read_properties,
+    security_of,
+)
+
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "client.properties"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_both_families_of_names_mean_the_same(tmp_path: Path) -> None:
+    librdkafka = "security.protocol=sasl_plaintext\nsasl.mechanisms=PLAIN\nsasl.username=u\nsasl.password=p\n"
+    java = (
+        f"# a comment\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={JAAS}\nclient.id=x\n"
+    )
+    wanted = Security(mechanism="PLAIN", username="u", password="p")  # noqa: S106 - of nobody
+    assert security_of(read_properties(written(tmp_path, librdkafka))) == wanted
+    assert security_of(read_properties(written(tmp_path, java))) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nonsense\n", "line 1: 'nonsense' is not name=value"),
+        ("security.protocol=telnet\n", "telnet is none of plaintext"),
+        ("security.protocol=sasl_ssl\nsasl.mechanism=GSSAPI\n", "GSSAPI is none of PLAIN"),
+        ("security.protocol=sasl_plaintext\nsasl.mechanism=PLAIN\n", "sasl.password"),
+        ("sasl.oauthbearer.token.endpoint.url=x\n", "sasl.oauthbearer.token.endpoint.url is not supported here"),
+        ("security.protocol=ssl\nssl.truststore.type=JKS\n", "only PEM"),
+        ("security.protocol=ssl\nssl.ca.location=/nowhere\n", "cannot be read as PEM"),
+    ],
+)
+def test_properties_that_cannot_be_used_say_why(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UnusableProperties, match=said):
+        security_of(read_properties(written(tmp_path, text)), "client.properties")
+
+
+def test_scram_is_that_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security.secrets, "token_urlsafe", lambda _: "rOprNGfwEbeRWgbNEkqO")
+    nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    sent: list[bytes] = []
+    answers = [
+        f"r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode(),
+        b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=",
+    ]
+
+    def exchange(data: bytes) -> bytes:
+        sent.append(data)
+        return answers[len(sent) - 1]
+
+    login = Security(mechanism="SCRAM-SHA-256", username="user", password="pencil")  # noqa: S106 - the RFC's
+    security.authenticate(login, exchange)
+    assert sent == [
+        b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO",
+        f"c=biws,r={nonce},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encode(),
+    ]
+    sent.clear()
+    answers[1] = b"v=AAAA"
+    with pytest.raises(NotAuthenticated):
+        security.authenticate(login, exchange)
