@@ -70,6 +70,7 @@ bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, re
 
 soak: setup ## a million steps of every machine under faults, then each mutant and known failure found
 	$(KAFKA_EOS) soak --seeds 0..17679 --jobs 2 --json $(VERDICTS)/soak.json
+	$(KAFKA_EOS) soak --system --seeds 0..499 --jobs 2 --json $(VERDICTS)/soak-system.json
 	$(KAFKA_EOS) soak --mutant all --jobs 2 --json $(VERDICTS)/soak-mutants.json
 
 fuzz: setup ## a million mutated record batches through the codec, 20,000 random logs through the audit

@@ -29,6 +29,7 @@ from kafka_eos_checks.soak.properties import Judge, Wrong, parts
 from kafka_eos_checks.soak.tla_values import Converter
 
 MOST_FAIR_STEPS = 3_000
+LIKELY = (0.0, 0.2, 0.35, 0.5, 0.8)  # of each kind of fault: one of these for a run
 RARELY = 0.04  # how often any arguments whatsoever are tried, though others are worth more
 MOST_MISSES = 3  # how often the clock of an action that is not enabled is halved
 MOST_TRIES = 4  # of one action, before another one is drawn
@@ -273,14 +274,15 @@ class Walker:
         constants = self.constants
         kinds = getattr(constants, "faults", None)
         most = getattr(constants, "max_faults", 0)
+        likely = random.choice(LIKELY)
         if most:
-            constants = replace(constants, max_faults=random.randint(1, most))
+            constants = replace(constants, max_faults=random.randint(1, most) if likely else 0)
             if kinds is not None:
-                chosen = frozenset(kind for kind in sorted(kinds) if random.random() < 0.5)
+                chosen = frozenset(kind for kind in sorted(kinds) if random.random() < likely)
                 constants = replace(constants, faults=chosen)
         weights = {action.name: 2.0 ** random.uniform(-3.0, 3.0) for action in self._actions}
         for name in sorted(self.layer.walk.faults):
-            if random.random() < 0.5:
+            if random.random() >= likely:
                 weights.pop(name, None)
         return constants, weights
 
@@ -289,7 +291,8 @@ class Walker:
         chosen: dict[str, frozenset[Hashable]] = {}
         for name, values in self._axes.items():
             if random.random() < 0.5:
-                chosen[name] = frozenset(random.sample(values, random.randint(1, len(values))))
+                count = 1 if random.random() < 0.5 else random.randint(1, len(values))
+                chosen[name] = frozenset(random.sample(values, count))
         found = {}
         for action in self._actions:
             limits = tuple((place, chosen[name]) for place, name in enumerate(action.domains) if name in chosen)
