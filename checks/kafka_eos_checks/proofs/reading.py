@@ -7,8 +7,9 @@ a law says what that means for all; each law is proved by z3 for one element mor
 reference on collections of many:
 
 - ``replay`` is a fold of its steps, as in :mod:`.append`: the lemma *replay* proves one step by running it.
-- ``last_stable_offset`` and ``stable_offset_after`` give for a set of transactions the least of what they give for
-  each (lemmas *least of two*, *least of three*); ``with_replicated`` judges each transaction by itself.
+- ``last_stable_offset`` and ``stable_offset_after`` give for a set of transactions what they give for one of them, and
+  for each two with that one (lemma *choice of three*); ``with_replicated`` and ``forgotten`` judge each transaction by
+  itself.
 - ``collected``: an entry of the index is in a response's list if it is in that of every earlier entry and it (lemma
   *list of three*).
 - ``passed``: a response's entry is passed on if, for each listed transaction, it is by itself or behind some earlier
@@ -703,6 +704,18 @@ def choice(transactions: AnyTransactions, rule: Rule) -> Number:
     return Number(CHOICES[number])
 
 
+def each_by_itself(before: LeaderLog, rule: Callable[[LeaderLog], LeaderLog]) -> LeaderLog:
+    """What a rule makes of a log, where it judges each of its transactions by itself."""
+
+    def stays() -> bool:
+        return bool(rule(replace(before, transactions=frozenset({transaction_of(_ANY)}))).transactions)
+
+    kept = term_of(merged(stays)())
+    known: Any = before.transactions
+    left: Any = AnyTransactions(lambda t: z3.And(known.holds(t), _with(kept, _ANY, t)))
+    return replace(rule(replace(before, transactions=frozenset())), transactions=left)
+
+
 def _with(formula: Any, constants: Iterable[Any], terms: Iterable[Any]) -> Any:
     return z3.substitute(formula, *zip(constants, terms, strict=True))
 
@@ -794,13 +807,10 @@ def machine_for(overrides: Mapping[str, str]) -> type[Consumer]:
         return choice(transactions, lambda some: machine.stable_offset_after(state, some, producer_id, offset))
 
     def with_replicated(state: Any, before: LeaderLog, offset: Any) -> LeaderLog:
-        def stays(some: Any) -> bool:
-            return bool(machine.with_replicated(state, replace(before, transactions=some), offset).transactions)
+        return each_by_itself(before, lambda log: machine.with_replicated(state, log, offset))
 
-        kept = term_of(merged(stays)(frozenset({transaction_of(_ANY)})))
-        known: Any = before.transactions
-        holds = known.holds
-        return replace(before, transactions=AnyTransactions(lambda t: z3.And(holds(t), _with(kept, _ANY, t))))  # type: ignore[arg-type]
+    def forgotten(state: Any, before: LeaderLog, producer_id: Any) -> LeaderLog:
+        return each_by_itself(before, lambda log: machine.forgotten(state, log, producer_id))
 
     def replay(state: Any, before: LeaderLog, entries: Iterable[Any]) -> LeaderLog:
         assert before == machine.empty_log(state.constants), "a new leader begins with nothing"
@@ -836,7 +846,7 @@ def machine_for(overrides: Mapping[str, str]) -> type[Consumer]:
         _laws.facts += law_of_passing(response, nothing, alone, pair)
         return [AnyEntry(PLACE)] if Condition(IS_PASSED) else []
 
-    rules = (last_stable_offset, stable_offset_after, with_replicated, replay, fetched, collected, passed)
+    rules = (last_stable_offset, stable_offset_after, with_replicated, forgotten, replay, fetched, collected, passed)
     members: dict[str, Any] = {"__slots__": (), **{rule.__name__: rule for rule in rules}}
     found: type[Consumer] = type("UnboundedConsumer", (machine,), members)
     return found
