@@ -315,7 +315,7 @@ def _with(session: Session, arguments: argparse.Namespace) -> int:
     if chosen is not None:
         result = repeat(session, chosen)
         answer_console.print(whole_story(result, session.settings.client), markup=False, soft_wrap=True)
-        return 0 if result.found is Found.CONFORMS else 1
+        return 0 if result.found in {Found.CONFORMS, Found.KNOWN} else 1
     with progress_console.status("") as status:
         report = conform(session, wanted, lambda name, left: status.update(f"{name}: {left} edges left"))
     print_report(report)

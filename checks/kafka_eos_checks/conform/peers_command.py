@@ -104,10 +104,12 @@ def compare(peer: Peer) -> Compared:
                 finally:
                     session.wire.close()
         except Absent as absent:
-            progress_console.print(f"{peer.name}: skipped: {absent}")
+            progress_console.print(f"{peer.name}: skipped: {absent}", soft_wrap=True)
             return Compared(peer, None, str(absent))
     seconds = time.monotonic() - started
-    progress_console.print(f"{peer.name}: {dict(report.found)} in {report.seconds:.1f} s, {seconds:.1f} s with start")
+    found = ", ".join(f"{count} {each}" for each, count in sorted(report.found.items()))
+    said = f"{peer.name}: {found}; {report.seconds:.1f} s, {seconds:.1f} s with start and stop"
+    progress_console.print(said, soft_wrap=True)
     return Compared(peer, report)
 
 

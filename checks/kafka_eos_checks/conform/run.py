@@ -316,7 +316,8 @@ class Runner:
                     return Result(edge=edge, found=Found.UNKNOWN, reason=reason, scenario=tuple(play.transcript))
         finally:
             self._end(play)
-        return Result(edge=edge, found=Found.CONFORMS, scenario=tuple(play.transcript))
+        found = Found.KNOWN if play.known else Found.CONFORMS
+        return Result(edge=edge, found=found, known=play.known, scenario=tuple(play.transcript))
 
     # --- one scenario ------------------------------------------------------------------------------------------------
 
