@@ -56,7 +56,7 @@ def _plain(row: dict[str, Any], source: str, number: int) -> dict[str, Any]:
     if isinstance(detail, str):
         try:
             detail = json.loads(detail)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # no JSON, a number of too many digits, too deep
             raise MalformedHistory(source, number, f"column 'detail': no JSON: {error}") from None
     elif isinstance(detail, list):  # a map
         detail = dict(detail)

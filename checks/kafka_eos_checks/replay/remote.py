@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from kafka_eos_checks.missing import need
 from kafka_eos_checks.replay.inputs import UnusableInput
@@ -49,9 +48,9 @@ def _copy(uri: str, folder: Path, spark: "SparkSession") -> Path:
     jvm: Any = spark._jvm
     context: Any = spark.sparkContext._jsc
     failure = need("py4j.protocol", "spark").Py4JJavaError
-    target = folder / (Path(unquote(urlsplit(uri).path)).name or "root")
     try:
         root = jvm.org.apache.hadoop.fs.Path(uri)
+        target = folder / (str(root.getName()) or "root")
         system = root.getFileSystem(context.hadoopConfiguration())
         root = system.makeQualified(root)
         files = list(_files(system, root))
@@ -60,7 +59,7 @@ def _copy(uri: str, folder: Path, spark: "SparkSession") -> Path:
                 inside = root.toUri().relativize(path.toUri()).getPath()
                 local = target / inside if not system.getFileStatus(root).isFile() else target
                 local.parent.mkdir(parents=True, exist_ok=True)
-                system.copyToLocalFile(False, path, jvm.org.apache.hadoop.fs.Path(local.as_uri()), True)
+                system.copyToLocalFile(False, path, jvm.org.apache.hadoop.fs.Path(f"file://{local}"), True)
                 advance(size)
     except failure as error:
         reason = str(error.java_exception.toString())
