@@ -234,7 +234,11 @@ def _rules(arguments: argparse.Namespace) -> list[Rule]:
     """
     if arguments.faults is None:
         return []
-    rules = read_plan(arguments.faults.read_text(encoding="utf-8"), str(arguments.faults))
+    try:
+        text = arguments.faults.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedPlan(f"{arguments.faults}: no TOML: {error}") from None
+    rules = read_plan(text, str(arguments.faults))
     if arguments.data is None and any(rule.fault is Fault.RESTART for rule in rules):
         raise MalformedPlan(f"{arguments.faults}: restart needs files to come back with; add --data DIR")
     for rule in rules:

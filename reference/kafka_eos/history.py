@@ -104,7 +104,7 @@ def event_from_json(line: str, source: str = "history", number: int = 1) -> Even
     """
     try:
         row = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no JSON, a number of too many digits, too deep
         raise MalformedHistory(source, number, f"no JSON: {error}") from None
     if not isinstance(row, dict):
         raise MalformedHistory(source, number, f"expected a JSON object, found {type(row).__name__}")

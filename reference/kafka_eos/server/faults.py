@@ -311,7 +311,7 @@ def read_plan(text: str, source: str) -> list[Rule]:
     """
     try:
         plan = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # no TOML, a number of too many digits, too deep
         raise MalformedPlan(f"{source}: no TOML: {error}") from None
     unknown = sorted(plan.keys() - {"fault"})
     if unknown:
