@@ -158,7 +158,7 @@ def test_what_goes_on_without_faults_is_what_the_spec_calls_fair() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "OldRetry",
+        "EndRaisesEpoch",
         "SixInFlight",
         "HangingTransaction",
         "AbortByAdmin",
@@ -171,7 +171,7 @@ def test_what_must_fail_is_found_and_cut_down_to_what_tlc_finds_shortest(registr
     assert verdict.figures["shortest"] == verdict.figures["shortest_by_tlc"]
 
 
-@pytest.mark.parametrize("name", ["NoEndBump", "NoGenerationCheck", "OffsetOfLast"])
+@pytest.mark.parametrize("name", ["NoEndBump", "NeverFenced", "OffsetOfLast"])
 def test_a_mutant_is_found_and_no_step_of_its_schedule_can_be_left_out(registry: Registry, name: str) -> None:
     walker = Walker(broken_layer(registry, name))
     wrong, schedule, at_rest = shrunk(walker, first_wrong(walker))
