@@ -5,12 +5,13 @@ The machines count producer ids from 0; the broker's own are put in their place,
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from kafka_eos.errors import ErrorCode
+from kafka_eos.errors import ErrorCode, MalformedBatch
 from kafka_eos.protocol import Message
 from kafka_eos.read_committed import AbortedTransaction, without_aborted
 from kafka_eos.record_batch import ControlType, Record, RecordBatch, build_batch, decode_batch
@@ -42,6 +43,8 @@ NOT_YET = {
 """Codes that say "ask again, perhaps somebody else": they are about where, not about what."""
 _NOT_YET_NAMES = {error_name(code) for code in NOT_YET}
 GROUP_KEY, TRANSACTION_KEY = 0, 1
+_OVERHEAD = 12
+"""Bytes before those that a batch's length counts: offset and length."""
 SHORTEST_WAIT = 0.5
 """Seconds that a coordinator is given which has not closed transactions before."""
 
@@ -129,7 +132,7 @@ class Places:
         version = self.wire.version("FindCoordinator")
         row = {"Key": key, "KeyType": kind} if version < 4 else {"KeyType": kind, "CoordinatorKeys": [key]}
         answer = self.wire.ask("FindCoordinator", row)
-        found = answer if version < 4 else answer["Coordinators"][0]
+        found = answer if version < 4 else _first(answer["Coordinators"])
         if found["ErrorCode"]:
             return error_name(found["ErrorCode"])
         return Address(found["Host"], found["Port"])
@@ -240,14 +243,14 @@ class Stage:
         answer = self.wire.ask(api, row, at, version)
         came = shown(answer)
         if api == "Produce":
-            part = answer["Responses"][0]["PartitionResponses"][0]
+            part = _first(_first(answer["Responses"])["PartitionResponses"])
             offset = part["BaseOffset"] if part["ErrorCode"] == 0 else None
             return Reply(error=part["ErrorCode"], offset=offset, request=sent, response=came)
         if api == "AddPartitionsToTxn":
-            part = answer["ResultsByTopicV3AndBelow"][0]["ResultsByPartition"][0]
+            part = _first(_first(answer["ResultsByTopicV3AndBelow"])["ResultsByPartition"])
             return Reply(error=part["PartitionErrorCode"], request=sent, response=came)
         if api in {"TxnOffsetCommit", "OffsetCommit"}:
-            return Reply(error=answer["Topics"][0]["Partitions"][0]["ErrorCode"], request=sent, response=came)
+            return Reply(error=_first(_first(answer["Topics"])["Partitions"])["ErrorCode"], request=sent, response=came)
         identity = None
         if answer["ErrorCode"] == 0 and expected is not None and "ProducerId" in answer:
             identity = self.learn(expected, answer)
@@ -410,8 +413,8 @@ class Stage:
         for name in sorted(state.coordinators):
             read([observation.coordinator_field(name)], lambda name=name: [self._described(name)])  # type: ignore[misc]
             read([observation.listed_field(name)], lambda name=name: [self._listed(name, state)])  # type: ignore[misc]
-        read([observation.LOG, observation.WATERMARK], self._log)
-        read([observation.COMMITTED, observation.STABLE], self._committed)
+        read([observation.LOG, observation.WATERMARK], partial(_or_malformed, self._log))
+        read([observation.COMMITTED, observation.STABLE], partial(_or_malformed, self._committed))
         read([observation.LATEST_COMMITTED], lambda: [str(self._latest())])
         read([observation.PRODUCERS], lambda: [self._producers()])
         if with_offset:
@@ -459,8 +462,8 @@ class Stage:
         states = [each["TransactionState"] for each in answer["TransactionStates"] if each["TransactionalId"] == asked]
         return observation.joined(states) if states else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND.name
 
-    def _fetch(self, committed: bool) -> Message:
-        part = {"Partition": self.partition, "FetchOffset": 0, "PartitionMaxBytes": 1 << 24}
+    def _fetch(self, committed: bool, offset: int = 0) -> Message:
+        part = {"Partition": self.partition, "FetchOffset": offset, "PartitionMaxBytes": 1 << 24}
         row = {
             "MaxWaitMs": 0,
             "MinBytes": 0,
@@ -469,49 +472,64 @@ class Stage:
             "Topics": [{"Topic": self.topic, "Partitions": [part]}],
         }
         answer = self.wire.ask("Fetch", row, self.places.leader(self.topic, self.partition))
-        found: Message = answer["Responses"][0]["Partitions"][0]
+        found: Message = _first(_first(answer["Responses"])["Partitions"])
         return found
 
+    def _fetched(self, committed: bool) -> Iterator[tuple[Message, list[RecordBatch]]]:
+        """Responses, each with its batches, from the first offset up to where reading ends."""
+        offset, end = 0, 1
+        while offset < end:
+            row = self._fetch(committed, offset)
+            batches = _batches(row["Records"])
+            yield row, batches
+            end = 0 if not batches else row["LastStableOffset" if committed else "HighWatermark"]
+            offset = batches[-1].base_offset + batches[-1].last_offset_delta + 1 if batches else end
+
     def _log(self) -> tuple[str, str]:
-        row = self._fetch(committed=False)
-        if row["ErrorCode"]:
-            return error_name(row["ErrorCode"]), ""
-        batches = _batches(row["Records"])
-        lines = [
-            observation.entry_line(
-                batch.base_offset,
-                _kind(batch),
-                self._producer(batch.producer_id),
-                batch.producer_epoch,
-                -1 if batch.is_control else batch.base_sequence,
-            )
-            for batch in batches
-        ]
-        return observation.joined(lines), str(row["HighWatermark"])
+        lines: list[str] = []
+        watermark = ""
+        for row, batches in self._fetched(committed=False):
+            if row["ErrorCode"]:
+                return error_name(row["ErrorCode"]), ""
+            watermark = str(row["HighWatermark"])
+            lines += [self._entry(batch) for batch in batches]
+        return observation.joined(lines), watermark
+
+    def _entry(self, batch: RecordBatch) -> str:
+        return observation.entry_line(
+            batch.base_offset,
+            _kind(batch),
+            self._producer(batch.producer_id),
+            batch.producer_epoch,
+            -1 if batch.is_control else batch.base_sequence,
+        )
 
     def _committed(self) -> tuple[str, str]:
-        row = self._fetch(committed=True)
-        if row["ErrorCode"]:
-            return error_name(row["ErrorCode"]), ""
-        entries = [_Read(batch) for batch in _batches(row["Records"])]
-        aborted = [
-            AbortedTransaction(producer_id=each["ProducerId"], first_offset=each["FirstOffset"])
-            for each in row["AbortedTransactions"] or []
-        ]
-        given = without_aborted(entries, aborted)
-        return observation.joined(str(each.batch.base_offset) for each in given), str(row["LastStableOffset"])
+        given: list[str] = []
+        stable = ""
+        for row, batches in self._fetched(committed=True):
+            if row["ErrorCode"]:
+                return error_name(row["ErrorCode"]), ""
+            stable = str(row["LastStableOffset"])
+            aborted = [
+                AbortedTransaction(producer_id=each["ProducerId"], first_offset=each["FirstOffset"])
+                for each in row["AbortedTransactions"] or []
+            ]
+            passed = without_aborted([_Read(batch) for batch in batches], aborted)
+            given += [str(each.batch.base_offset) for each in passed]
+        return observation.joined(given), stable
 
     def _latest(self) -> int | str:
         part = {"PartitionIndex": self.partition, "CurrentLeaderEpoch": -1, "Timestamp": -1}
         row = {"ReplicaId": -1, "IsolationLevel": 1, "Topics": [{"Name": self.topic, "Partitions": [part]}]}
         answer = self.wire.ask("ListOffsets", row, self.places.leader(self.topic, self.partition))
-        found = answer["Topics"][0]["Partitions"][0]
+        found = _first(_first(answer["Topics"])["Partitions"])
         return error_name(found["ErrorCode"]) if found["ErrorCode"] else int(found["Offset"])
 
     def _producers(self) -> str:
         row = {"Topics": [{"Name": self.topic, "PartitionIndexes": [self.partition]}]}
         answer = self.wire.ask("DescribeProducers", row, self.places.leader(self.topic, self.partition))
-        found = answer["Topics"][0]["Partitions"][0]
+        found = _first(_first(answer["Topics"])["Partitions"])
         if found["ErrorCode"]:
             return error_name(found["ErrorCode"])
         return observation.joined(
@@ -538,10 +556,10 @@ class Stage:
             else {"Groups": [{"GroupId": self.group, "Topics": topics}]}
         )
         answer = self.wire.ask("OffsetFetch", row, self.places.coordinator(GROUP_KEY, self.group))
-        group = answer if version < 8 else answer["Groups"][0]
+        group = answer if version < 8 else _first(answer["Groups"])
         if group["ErrorCode"]:
             return error_name(group["ErrorCode"])
-        part = group["Topics"][0]["Partitions"][0]
+        part = _first(_first(group["Topics"])["Partitions"])
         return error_name(part["ErrorCode"]) if part["ErrorCode"] else str(part["CommittedOffset"])
 
     # --- leaving -----------------------------------------------------------------------------------------------------
@@ -600,14 +618,38 @@ def _kind(batch: RecordBatch) -> str:
 
 
 def _batches(records: bytes | None) -> list[RecordBatch]:
-    """The whole batches of a response."""
+    """The whole batches of a response.
+
+    Raises:
+        MalformedBatch: when there is something else.
+    """
     found, position, data = [], 0, records or b""
-    while position + 12 <= len(data) and position + 12 + int.from_bytes(
-        data[position + 8 : position + 12], "big"
-    ) <= len(data):
+    while position + _OVERHEAD <= len(data):
+        end = position + _OVERHEAD + int.from_bytes(data[position + 8 : position + _OVERHEAD], "big")
+        if end > len(data):
+            break
         batch, position = decode_batch(data, position)
         found.append(batch)
     return found
+
+
+def _or_malformed(read: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+    """What was read, or that it is no record batch."""
+    try:
+        return read()
+    except MalformedBatch as malformed:
+        return f"no record batch: {malformed}", ""
+
+
+def _first(rows: list[Message]) -> Message:
+    """The row that was asked for.
+
+    Raises:
+        NoAnswer: when there is none.
+    """
+    if not rows:
+        raise NoAnswer("a response without what was asked for")
+    return rows[0]
 
 
 def shown(row: Any) -> str:
