@@ -1296,6 +1296,8 @@ def _state(model: Any, view: View) -> list[str]:
         lines.append(f"  holds the last stable offset back: producer {producer_id} from {first}, {end}")
     for place in range(min(value(model, view.index.size), 5)):
         fields = {field: value(model, view.index.at(z3.IntVal(place), field)) for field in INDEX_FIELDS}
+        if not 0 <= fields["last_offset"] < length:
+            continue  # the query says nothing of this one
         lines.append(
             f"  index: {', '.join(f'{name.replace(chr(95), chr(32))} {number}' for name, number in fields.items())}"
         )
@@ -1335,8 +1337,12 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
 def _as_in_kafka() -> Iterator[Query]:
     """That a follower takes in one entry after the other is needed, or the mended rule for entries of the index."""
     shipped = machine_for({"Replay": "AppendedAtOnce"})
-    broken_ones = of_replay(shipped, 3, "AppendedAtOnce", FETCHED_AT_ONCE, "limit")
-    yield from (found for found in broken_ones if found.goal.name == "OpenBeginsBehindScan")
+    asked = of_replay(shipped, 3, "AppendedAtOnce", FETCHED_AT_ONCE, "limit")
+    [limit] = (found for found in asked if found.goal.name == "OpenBeginsBehindScan")
+    start = [LENGTH == 1, is_data(0), PRODUCER_ID(0) == PRODUCER, OFFSET(0) == 0, INDEX.before == 0, WATERMARK == 0]
+    start += [REPLICATED == 0, POSITION == 0, PRODUCER == 1, PRODUCER_ID(LENGTH + 2) == 2]
+    start += [defined_opened(p, z3.IntVal(0)) for p in (*PRODUCERS, *(PRODUCER_ID(LENGTH + n) for n in range(3)))]
+    yield replace(limit, facts=[*limit.facts, *start])  # in the smallest log
     mended = machine_for(MENDED)
     for count in (1, 2):
         yield from of_replay(mended, count, f"AppendedAtOnceMended, {count} at once")
