@@ -6,13 +6,19 @@ means        how it kills
 TLC          the mutated spec violates the property that the registry names
 graph        the mutated reference is told apart from TLC's graph of the spec
 replay       the audit finds what the mutated simulator left behind, by the rule that is named
+simulation   random walks of the mutated reference under faults violate a property or miss a goal
+proof        a query of the proof that the mutated rule is part of has a solution
 ===========  ====================================================================================
+
+A means that cannot apply says why, and is no miss. Two means have to kill each mutant.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -21,6 +27,7 @@ from rich.table import Table
 
 from kafka_eos_checks import conformance, model_check
 from kafka_eos_checks.models import MalformedRegistry, Model, Registry
+from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.replay.audit import audit
 from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.replay.histories import HISTORY_RULES
@@ -30,10 +37,15 @@ from kafka_eos_checks.replay.transactions import TRANSACTION_RULES
 from kafka_eos_checks.simulate import Plan, simulate, write_recording
 from kafka_eos_checks.simulate_applications import ApplicationPlan, simulate_application, write_application
 from kafka_eos_checks.simulate_transactions import TransactionsPlan, simulate_transactions, write_transactions
+from kafka_eos_checks.soak.broken import find_all
+from kafka_eos_checks.soak.layers import broken
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
 MOST_SEEDS = 200
+MOST_SECONDS = 60.0  # of CPU, for the walks of one mutant
+NOT_VISIBLE = "not visible"
+FEWEST_MEANS = 2
 RULES = frozenset({*LOG_RULES, *COORDINATOR_RULES, *TRANSACTION_RULES, *OFFSET_RULES, *HISTORY_RULES})
 AnyPlan = Plan | TransactionsPlan | ApplicationPlan
 
@@ -154,19 +166,17 @@ def rules_that_fire(plan: AnyPlan, folder: Path, registry: Registry) -> set[str]
     return {verdict.name for verdict in audit([folder]) if not verdict.ok} & RULES
 
 
+def blind(check: str, mutant: Model, reason: str) -> Verdict:
+    """A means that cannot see a mutant."""
+    return Verdict(check=check, name=mutant.name, expected=NOT_VISIBLE, found=NOT_VISIBLE, ok=True, evidence=reason)
+
+
 def replay_mutants(registry: Registry) -> Iterator[Verdict]:
     """Whether the audit finds what each mutated simulator left behind; the first seed that shows it counts."""
     for mutant in registry.mutants.values():
         began = monotonic()
         if not mutant.replay:
-            yield Verdict(
-                check="replay-mutant",
-                name=mutant.name,
-                expected="not visible",
-                found="not visible",
-                ok=True,
-                evidence=mutant.replay_blind,
-            )
+            yield blind("replay-mutant", mutant, mutant.replay_blind)
             continue
         found: set[str] = set()
         seed = -1
@@ -198,7 +208,35 @@ def graph_mutants(registry: Registry) -> Iterator[Verdict]:
     yield from conformance.check(registry, [], list(registry.mutants.values()))
 
 
-MEANS = {"TLC": tlc_mutants, "graph": graph_mutants, "replay": replay_mutants}
+def simulation_mutants(registry: Registry) -> Iterator[Verdict]:
+    """Whether walks find each mutant of a machine that is walked."""
+    walked = [name for name in broken(registry) if name in registry.mutants]
+    for mutant in registry.mutants.values():
+        if mutant.name not in walked:
+            yield blind("walk-mutant", mutant, f"no walk over {mutant.module}")
+    yield from find_all(walked, MOST_SECONDS, os.cpu_count() or 1)
+
+
+def proof_mutants(registry: Registry) -> Iterator[Verdict]:
+    """Whether a proof fails with each mutant of a rule that it is about."""
+    from kafka_eos_checks.proofs.induction import refute  # noqa: PLC0415 - the light install has no z3
+
+    every = proofs(())
+    for mutant in registry.mutants.values():
+        about = next((proof for proof in every if proof.is_refuted_by(mutant)), None)
+        if about is None:
+            yield blind("proof-mutant", mutant, "its rule is part of no proof")
+        else:
+            yield replace(refute(about, mutant), check="proof-mutant", name=mutant.name)
+
+
+MEANS = {
+    "TLC": tlc_mutants,
+    "graph": graph_mutants,
+    "replay": replay_mutants,
+    "simulation": simulation_mutants,
+    "proof": proof_mutants,
+}
 
 
 def matrix(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]]) -> Table:
@@ -206,19 +244,53 @@ def matrix(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]]) -> Tab
     table = Table(box=None, pad_edge=False)
     for column in ("mutant", *verdicts, "why not"):
         table.add_column(column, overflow="fold")
-    cells = {(means, v.name): v for means, own in verdicts.items() for v in own}
+    cells = by_mutant(verdicts)
     for mutant in registry.mutants.values():
-        row = [_cell(cells.get((means, mutant.name))) for means in verdicts]
-        table.add_row(mutant.name, *row, mutant.replay_blind)
+        own = cells.get(mutant.name, {})
+        reasons = [f"{means}: {v.evidence}" for means, v in own.items() if v.found == NOT_VISIBLE]
+        table.add_row(mutant.name, *(_cell(own.get(means)) for means in verdicts), "; ".join(reasons))
     return table
+
+
+def by_mutant(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, dict[str, Verdict]]:
+    """The verdicts by mutant, then by means."""
+    cells: dict[str, dict[str, Verdict]] = {}
+    for means, own in verdicts.items():
+        for verdict in own:
+            cells.setdefault(verdict.name, {})[means] = verdict
+    return cells
+
+
+def killed_verdicts(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]]) -> Iterator[Verdict]:
+    """By how many means each mutant is killed; two are wanted where two apply."""
+    cells = by_mutant(verdicts)
+    for mutant in registry.mutants.values():
+        own = cells.get(mutant.name, {})
+        killing = [means for means, v in own.items() if v.ok and v.found != NOT_VISIBLE]
+        blind_means = [f"{means}: {v.evidence}" for means, v in own.items() if v.found == NOT_VISIBLE]
+        wanted = min(FEWEST_MEANS, len(own) - len(blind_means))
+        yield Verdict(
+            check="mutant-means",
+            name=mutant.name,
+            expected=f"killed by {wanted} means or more",
+            found=f"killed by {len(killing)}: {', '.join(killing) or 'none'}",
+            ok=len(killing) >= wanted > 0,
+            figures={means: _shown(v) for means, v in own.items()},
+            evidence="\n".join(blind_means),
+            title=mutant.title,
+        )
 
 
 def _cell(verdict: Verdict | None) -> str:
     if verdict is None:
         return ""
+    return _shown(verdict) if verdict.ok else "[red]survives[/]"
+
+
+def _shown(verdict: Verdict) -> str:
     if not verdict.ok:
-        return "[red]survives[/]"
-    return "-" if verdict.found == "not visible" else verdict.found.removeprefix("violates ").removeprefix("finds ")
+        return "survives"
+    return "-" if verdict.found == NOT_VISIBLE else verdict.found.removeprefix("violates ").removeprefix("finds ")
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
@@ -230,7 +302,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", choices=tuple(MEANS), help="one of the means")
+    parser.add_argument("--only", nargs="+", choices=tuple(MEANS), metavar="MEANS", help=f"of {', '.join(MEANS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
     parser.set_defaults(run=run)
 
@@ -240,7 +312,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         registry = Registry()
         verdicts: dict[str, list[Verdict]] = {}
-        for means in [arguments.only] if arguments.only else MEANS:
+        for means in arguments.only or MEANS:
             progress_console.print(f"mutants by {means}")
             verdicts[means] = list(MEANS[means](registry))
     except MalformedRegistry as error:
@@ -248,6 +320,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     answer_console.print(matrix(registry, verdicts))
     every = [verdict for own in verdicts.values() for verdict in own]
+    if len(verdicts) == len(MEANS):
+        every += killed_verdicts(registry, verdicts)
     surviving = [verdict for verdict in every if not verdict.ok]
     if surviving:
         print_verdicts(surviving, "survivors")

@@ -10,6 +10,7 @@ import pytest
 from kafka_eos.idempotent_producer import IdempotentProducer
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.producer_state import Batch, Limits, Log
+from kafka_eos_checks import mutant_matrix
 from kafka_eos_checks.models import Model, Registry
 from kafka_eos_checks.mutant_matrix import (
     BUSY,
@@ -19,14 +20,19 @@ from kafka_eos_checks.mutant_matrix import (
     LEAVING,
     LOADING,
     MOST_SEEDS,
+    NOT_VISIBLE,
     ONCE,
     RULES,
     SILENT,
     SLOW,
     TRANSACTING,
     AnyPlan,
+    blind,
+    killed_verdicts,
     plan_of,
+    proof_mutants,
     rules_that_fire,
+    simulation_mutants,
 )
 from kafka_eos_checks.mutants import UnknownRule, mutated
 from kafka_eos_checks.replay.applications import FENCED_GENERATION, OFFSET_ALONE, OUTPUT_ALONE, TWICE
@@ -47,6 +53,7 @@ from kafka_eos_checks.replay.transactions import FENCED, HANGING, NO_TRANSACTION
 from kafka_eos_checks.simulate import Plan
 from kafka_eos_checks.simulate_applications import ApplicationPlan
 from kafka_eos_checks.simulate_transactions import TransactionsPlan
+from kafka_eos_checks.verdict import Verdict
 
 REGISTRY = Registry()
 VISIBLE = [mutant for mutant in REGISTRY.mutants.values() if mutant.replay]
@@ -155,3 +162,36 @@ def test_an_unknown_rule_or_mutant_is_refused_by_its_name() -> None:
         mutated(PartitionLog, {"IsDuplicate": "NoSuchMutant"})
     with pytest.raises(UnknownRule, match="PartitionLog has no rule no_such_rule"):
         mutated(PartitionLog, {"NoSuchRule": "NoDuplicateCache"})
+
+
+# --- the matrix ---------------------------------------------------------------------------------------------------
+
+
+def of(name: str, found: str, *, ok: bool = True) -> Verdict:
+    return Verdict(check="m", name=name, expected="found", found=found, ok=ok)
+
+
+def test_two_means_have_to_kill_a_mutant_unless_all_others_say_why_they_cannot() -> None:
+    registry = Registry()
+    first, second, third = list(registry.mutants)[:3]
+    verdicts = {
+        "TLC": [of(first, "violates P"), of(second, "violates Q"), of(third, "violates R")],
+        "graph": [of(first, "told apart"), of(second, "equal", ok=False), blind("graph", registry.get(third), "none")],
+        "replay": [blind("replay", registry.get(name), "too deep") for name in (first, second, third)],
+    }
+    found = {v.name: v for v in killed_verdicts(registry, verdicts)}
+    assert (found[first].ok, found[first].found) == (True, "killed by 2: TLC, graph")
+    assert (found[second].ok, found[second].found) == (False, "killed by 1: TLC")
+    assert (found[third].ok, found[third].expected) == (True, "killed by 1 means or more")
+    assert found[third].evidence == "graph: none\nreplay: too deep"
+    assert not found[list(registry.mutants)[3]].ok, "nobody has looked at it"
+
+
+def test_a_mutant_that_is_walked_by_nobody_and_one_that_no_proof_is_about_say_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry = Registry()
+    monkeypatch.setattr(mutant_matrix, "broken", lambda _: [])
+    assert {v.found for v in simulation_mutants(registry)} == {NOT_VISIBLE}
+    monkeypatch.setattr(mutant_matrix, "proofs", lambda _: [])
+    assert {v.evidence for v in proof_mutants(registry)} == {"its rule is part of no proof"}
