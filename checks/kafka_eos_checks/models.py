@@ -11,7 +11,7 @@ with one rule changed, and must violate the property it names. ::
     bounds = "Bounds"                                  # a state constraint
     invariants = ["NoGapNoDuplicate"]
     probes = ["IsFull"]                                # state predicates that some state must fulfil
-    graph = "small"                                    # the tier in which the reference has to have the same state graph
+    graph = "small"                                    # the tier that compares the reference's state graph
     expect = { verdict = "holds", generated = 9876, states = 1234, depth = 9 }
     claims = ["C03"]
 

@@ -17,7 +17,7 @@ KIP:   KIP-91
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Self
 
@@ -114,7 +114,7 @@ class RecordAccumulator:
     in_flight: tuple[Batch, ...] = ()
     waiters: tuple[Waiter, ...] = ()
     begun: int = 0
-    metrics: SenderMetrics = SenderMetrics()
+    metrics: SenderMetrics = field(default_factory=SenderMetrics)
 
     @property
     def free(self) -> int:
