@@ -277,7 +277,7 @@ def _enlarged(model: Model, kept: frozenset[str] = frozenset()) -> Model:
 # (model, property) -> why it does not hold where the constants are larger
 _ANY_FIRST_SEQUENCE = (
     "a partition that holds records takes any first sequence of a producer id that it does not know: after a restart "
-    "the second of two batches in flight may come first, and the first is then refused (as in ExpiryWithTwoInFlight)"
+    "the second of two batches in flight may come first, and the first is refused (NewProducerWithTwoInFlight)"
 )
 BEYOND: Mapping[tuple[str, str], str] = {
     ("ProducerRestarts", "NoGap"): _ANY_FIRST_SEQUENCE,
