@@ -16,7 +16,10 @@ all: setup ## set up, then the main job: small models, graph equality, audit of 
 
 setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages into .venv and fetch the TLA+ tools
 
-test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run all tests
+test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run the tests, but for those of a minute or more
+	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not thorough"
+
+test-all: setup $(JARS)/kafka/.copied lint ## every test
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
@@ -107,4 +110,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all setup test lint proofs mutants model-check model-check-deep conformance findings sinks replay report record costs peers bench soak fuzz schemas lock clean help
+.PHONY: all setup test test-all lint proofs mutants model-check model-check-deep conformance findings sinks replay report record costs peers bench soak fuzz schemas lock clean help

@@ -67,6 +67,7 @@ def test_each_entry_of_the_project_names_a_conjunct_that_is_there(
 
 
 @pytest.mark.tlc
+@pytest.mark.thorough
 def test_the_smallest_model_sees_nothing_without_a_conjunct_that_an_entry_explains(
     in_spec: list[Subject], in_reference: list[ReferenceSubject], tmp_path: Path
 ) -> None:

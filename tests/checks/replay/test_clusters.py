@@ -94,6 +94,7 @@ def run_program(command: list[str], folder: Path, **more: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_spark_submit_with_the_wheel_on_two_executors_gives_the_same_verdicts(
     logs: Path, expected: dict[str, Any], wheel: Path, tmp_path: Path
 ) -> None:
@@ -109,6 +110,7 @@ def test_spark_submit_with_the_wheel_on_two_executors_gives_the_same_verdicts(
     assert found["executors"] == 2
 
 
+@pytest.mark.thorough
 def test_spark_connect_gives_the_same_verdicts(logs: Path, expected: dict[str, Any], tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="Spark Connect needs its packages: pip install 'pyspark[connect]'")
     program, out = tmp_path / "program.py", tmp_path / "found.json"
