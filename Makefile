@@ -76,9 +76,10 @@ soak: setup ## a million steps of every machine under faults, then each mutant a
 	$(KAFKA_EOS) soak --system --seeds 0..499 --jobs 2 --json $(VERDICTS)/soak-system.json
 	$(KAFKA_EOS) soak --mutant all --jobs 2 --json $(VERDICTS)/soak-mutants.json
 
-fuzz: setup ## a million mutated record batches through the codec, 20,000 random logs through the audit
+fuzz: setup ## a million mutated record batches through the codec, random logs through the audit, mutated frames to the server
 	$(KAFKA_EOS) fuzz --count 1000000 --jobs 2
 	$(KAFKA_EOS) fuzz --logs 20000
+	$(KAFKA_EOS) fuzz --frames 200000
 
 schemas: setup $(JARS)/kafka/.copied ## write the message schemas that the server carries anew, out of Kafka's jars
 	$(BIN)/python -m kafka_eos_checks.vendored_schemas

@@ -42,6 +42,7 @@ from kafka_eos.record_batch import (
     build_batch,
     build_control_batch,
 )
+from kafka_eos_checks import fuzz_frames
 from kafka_eos_checks.replay import random_logs
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
@@ -75,6 +76,7 @@ EPILOG = """examples:
   kafka-eos fuzz --count 1000000 --seed 7 --jobs 2
   kafka-eos fuzz --seed 7 --first 4321 --count 1
   kafka-eos fuzz --hex 0000000000000000...
+  kafka-eos fuzz --frames 200000
 """
 
 
@@ -474,6 +476,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_hex(arguments.hex)
     if arguments.logs is not None:
         return _run_logs(arguments)
+    if arguments.frames is not None:
+        return _run_frames(arguments)
     if arguments.count < 1 or arguments.jobs < 1 or arguments.first < 0:
         print("kafka-eos fuzz: --count and --jobs are at least 1, --first at least 0", file=sys.stderr)
         return 2
@@ -494,6 +498,18 @@ def _run_logs(arguments: argparse.Namespace) -> int:
         print("kafka-eos fuzz: --logs is at least 1, --first at least 0", file=sys.stderr)
         return 2
     verdict = random_logs.judge(arguments.logs, arguments.first)
+    print_verdicts([verdict])
+    if arguments.json:
+        write_verdicts(arguments.json, [verdict])
+    return 0 if verdict.ok else 1
+
+
+def _run_frames(arguments: argparse.Namespace) -> int:
+    if arguments.frames < 1:
+        print("kafka-eos fuzz: --frames is at least 1", file=sys.stderr)
+        return 2
+    seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
+    verdict = fuzz_frames.judge(arguments.frames, seed)
     print_verdicts([verdict])
     if arguments.json:
         write_verdicts(arguments.json, [verdict])
@@ -534,6 +550,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         type=int,
         metavar="N",
         help="instead: N random logs with planted faults and random cuts, audited by chunks and by the readable rule",
+    )
+    parser.add_argument(
+        "--frames",
+        type=int,
+        metavar="N",
+        help="instead: N mutated requests to a server, which has to stay and serve",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict, with the counts by reason")
     parser.set_defaults(run=run)

@@ -5,10 +5,8 @@ ends, and Kafka's ErrorsPerSec, read through JMX.
 """
 
 import re
-import signal
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,6 +17,7 @@ from typing import Any, Self
 from kafka_eos_checks.bench.measure import Answer, Measured, Side, Work, measure, module_or_reason, verdicts
 from kafka_eos_checks.record.brokers import HOST, Cluster, free_ports, java_command
 from kafka_eos_checks.record.jars import have_jars
+from kafka_eos_checks.served_process import ServedProcess
 from kafka_eos_checks.verdict import Verdict
 
 TRANSACTIONS, QUICK_TRANSACTIONS = 300, 60
@@ -28,48 +27,18 @@ VALUE_BYTES = 100
 RATE_TARGET = 300_000.0  # records/s
 SECONDS = 60.0
 TOOLS = "org.apache.kafka.tools."
-_ANSWERED = re.compile(r"answered (\w+ \w+): ([\d,]+)")
 _COUNTED = re.compile(r"request=(\w+),error=(\w+):Count=(\d+)")
 
 
-@dataclass(slots=True)
-class Served:
-    """``kafka-eos serve`` as a process of its own.
+class Served(ServedProcess):
+    """The reference's server, with its files."""
 
-    Attributes:
-        folder: of its files.
-    """
-
-    folder: Path
     name = "kafka-eos serve --data"
-    bootstrap: str = ""
-    _process: Any = None
-
-    def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "kafka_eos_checks.cli", "serve", "--port", "0", "--data", str(self.folder)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        first = self._process.stdout.readline()
-        found = re.search(r"bootstrap\.servers=(\S+)", first)
-        if found is None:
-            raise OSError(f"{' '.join(command)} said {first!r}")
-        self.bootstrap = found[1]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._process.stdout.close()
 
     def memory(self) -> int:
         """Bytes of resident memory, 0 where nobody can say."""
         psutil, _ = module_or_reason("psutil")
-        return int(psutil.Process(self._process.pid).memory_info().rss) if psutil is not None else 0
-
-    def errors(self) -> dict[str, int]:
-        """(API and code) -> how often it was answered; ends the server, which says so then."""
-        self._process.send_signal(signal.SIGTERM)
-        words = self._process.stdout.read()
-        return {name: int(times.replace(",", "")) for name, times in _ANSWERED.findall(words)}
+        return int(psutil.Process(self.pid).memory_info().rss) if psutil is not None else 0
 
 
 class Kafka:
