@@ -13,11 +13,11 @@ from typing import Any
 
 from kafka_eos.errors import ErrorCode, MalformedBatch
 from kafka_eos.protocol import Message
-from kafka_eos.read_committed import AbortedTransaction, without_aborted
-from kafka_eos.record_batch import ControlType, Record, RecordBatch, build_batch, decode_batch
+from kafka_eos.record_batch import ControlType, Record, RecordBatch, build_batch
 from kafka_eos.server.cluster import CONSUMER_OFFSETS
 from kafka_eos.transaction_coordinator import Identity
 from kafka_eos.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
+from kafka_eos_checks import fetched
 from kafka_eos_checks.conform import observation
 from kafka_eos_checks.conform.mechanisms import Asked
 from kafka_eos_checks.conform.visible import DATA, MEMBER, OFFSETS, STRANGER, Visible
@@ -43,8 +43,6 @@ NOT_YET = {
 """Codes that say "ask again, perhaps somebody else": they are about where, not about what."""
 _NOT_YET_NAMES = {error_name(code) for code in NOT_YET}
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-_OVERHEAD = 12
-"""Bytes before those that a batch's length counts: offset and length."""
 SHORTEST_WAIT = 0.5
 """Seconds that a coordinator is given which has not closed transactions before."""
 
@@ -480,10 +478,10 @@ class Stage:
         offset, end = 0, 1
         while offset < end:
             row = self._fetch(committed, offset)
-            batches = _batches(row["Records"])
+            batches = fetched.batches(row)
             yield row, batches
             end = 0 if not batches else row["LastStableOffset" if committed else "HighWatermark"]
-            offset = batches[-1].base_offset + batches[-1].last_offset_delta + 1 if batches else end
+            offset = batches[-1].next_offset if batches else end
 
     def _log(self) -> tuple[str, str]:
         lines: list[str] = []
@@ -507,16 +505,11 @@ class Stage:
     def _committed(self) -> tuple[str, str]:
         given: list[str] = []
         stable = ""
-        for row, batches in self._fetched(committed=True):
+        for row, _ in self._fetched(committed=True):
             if row["ErrorCode"]:
                 return error_name(row["ErrorCode"]), ""
             stable = str(row["LastStableOffset"])
-            aborted = [
-                AbortedTransaction(producer_id=each["ProducerId"], first_offset=each["FirstOffset"])
-                for each in row["AbortedTransactions"] or []
-            ]
-            passed = without_aborted([_Read(batch) for batch in batches], aborted)
-            given += [str(each.batch.base_offset) for each in passed]
+            given += [str(batch.base_offset) for batch in fetched.committed(row)]
         return observation.joined(given), stable
 
     def _latest(self) -> int | str:
@@ -583,54 +576,11 @@ class Stage:
                 self.wire.ask("LeaveGroup", row, self.places.coordinator(GROUP_KEY, self.group))
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A batch, for the rules of a read_committed reader."""
-
-    batch: RecordBatch
-
-    @property
-    def producer_id(self) -> int:
-        return self.batch.producer_id
-
-    @property
-    def last_offset(self) -> int:
-        return self.batch.base_offset + self.batch.last_offset_delta
-
-    @property
-    def is_transactional(self) -> bool:
-        return self.batch.is_transactional and not self.batch.is_control
-
-    @property
-    def is_marker(self) -> bool:
-        return self.batch.is_control
-
-    @property
-    def is_abort_marker(self) -> bool:
-        return _kind(self.batch) == ABORT
-
-
 def _kind(batch: RecordBatch) -> str:
     if not batch.is_control:
         return TRANSACTIONAL if batch.is_transactional else PLAIN
     control = batch.control_record()
     return COMMIT if control is not None and control.control_type is ControlType.COMMIT else ABORT
-
-
-def _batches(records: bytes | None) -> list[RecordBatch]:
-    """The whole batches of a response.
-
-    Raises:
-        MalformedBatch: when there is something else.
-    """
-    found, position, data = [], 0, records or b""
-    while position + _OVERHEAD <= len(data):
-        end = position + _OVERHEAD + int.from_bytes(data[position + 8 : position + _OVERHEAD], "big")
-        if end > len(data):
-            break
-        batch, position = decode_batch(data, position)
-        found.append(batch)
-    return found
 
 
 def _or_malformed(read: Callable[[], tuple[str, str]]) -> tuple[str, str]:

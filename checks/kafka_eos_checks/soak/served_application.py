@@ -12,7 +12,8 @@ from typing import Any
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.protocol import Message
-from kafka_eos.record_batch import Record, build_batch, decode_batch
+from kafka_eos.record_batch import Record, build_batch
+from kafka_eos_checks.fetched import batches
 
 E = ErrorCode
 GROUP, INPUT, OUTPUT = "application", "input", "output"
@@ -193,7 +194,13 @@ class Application:
         answer = yield from self._until(
             Ask(To.SOURCE, "Fetch", 12, row, number), "Responses", 0, "Partitions", 0, "ErrorCode"
         )
-        values = values_of(answer["Responses"][0]["Partitions"][0]["Records"] or b"", self.positions[number])
+        values = [
+            record.value or b""
+            for batch in batches(answer["Responses"][0]["Partitions"][0])
+            if not batch.is_control
+            for record in batch.records()
+            if batch.offset(record) >= self.positions[number]
+        ]
         return values[: self.batch]
 
     # --- a transaction
@@ -257,13 +264,3 @@ class Application:
         if self.transaction_version == 2:
             self.producer = answer["ProducerId"], answer["ProducerEpoch"]
             self.sequences.clear()
-
-
-def values_of(section: bytes, first: int) -> list[bytes]:
-    """The values of the records from an offset on."""
-    found, position = [], 0
-    while position < len(section):
-        batch, position = decode_batch(section, position)
-        if not batch.is_control:
-            found += [one.value or b"" for one in batch.records() if batch.offset(one) >= first]
-    return found

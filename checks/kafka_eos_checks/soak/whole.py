@@ -16,14 +16,14 @@ from random import Random
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.protocol import Buffer, Message
-from kafka_eos.read_committed import AbortedTransaction, without_aborted
-from kafka_eos.record_batch import ControlType, Record, RecordBatch, build_batch, decode_batch
+from kafka_eos.record_batch import Record, build_batch
 from kafka_eos.server.cluster import Broker, Cluster, Machines, Settings
 from kafka_eos.server.handlers import handle
 from kafka_eos.server.handlers.request import Request
 from kafka_eos.server.partitions import Leader
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos_checks.fetched import batches, committed
 from kafka_eos_checks.soak.served_application import GROUP, INPUT, OUTPUT, Application, Ask, Heard, To
 from kafka_eos_checks.verdict import Verdict
 
@@ -36,34 +36,6 @@ MOST_PEACEFUL = 4_000  # requests after the faults have stopped
 SESSION_MS = 6_000
 MOST_PROCESSES = 6
 AS_IT_IS = Machines()
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A batch as the filter of a read_committed consumer sees it."""
-
-    batch: RecordBatch
-
-    @property
-    def producer_id(self) -> int:
-        return self.batch.producer_id
-
-    @property
-    def last_offset(self) -> int:
-        return self.batch.last_offset
-
-    @property
-    def is_transactional(self) -> bool:
-        return self.batch.is_transactional
-
-    @property
-    def is_marker(self) -> bool:
-        return self.batch.is_control
-
-    @property
-    def is_abort_marker(self) -> bool:
-        control = self.batch.control_record() if self.batch.is_control else None
-        return control is not None and control.control_type is ControlType.ABORT
 
 
 @dataclass(slots=True)
@@ -343,23 +315,14 @@ class Whole:
         found = answer["Responses"][0]["Partitions"][0]
         if found["ErrorCode"] != ErrorCode.NONE:
             return []
-        section, position, entries = found["Records"] or b"", 0, []
-        while position < len(section):
-            batch, position = decode_batch(section, position)
-            entries.append(_Entry(batch))
-        aborted = [
-            AbortedTransaction(producer_id=one["ProducerId"], first_offset=one["FirstOffset"])
-            for one in found["AbortedTransactions"] or ()
-        ]
-        first = self._positions[number]
+        first, entries = self._positions[number], batches(found)
         if entries:
-            self._positions[number] = entries[-1].batch.next_offset
-        passed = without_aborted(entries, aborted)
+            self._positions[number] = entries[-1].next_offset
         return [
             int((record.value or b"").decode())
-            for entry in passed
-            for record in entry.batch.records()
-            if entry.batch.offset(record) >= first
+            for batch in committed(found)
+            for record in batch.records()
+            if batch.offset(record) >= first
         ]
 
     def _is_done(self) -> bool:
