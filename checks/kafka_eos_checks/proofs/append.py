@@ -39,7 +39,7 @@ from kafka_eos.machine import Action, actions
 from kafka_eos.partition_log import Constants, PartitionLog, Response
 from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Log, ProducerState, Snapshot
 from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Story, Telling, truth, value
+from kafka_eos_checks.proofs.induction import IS_TAKEN, Conjunct, Proof, Query, Story, Telling, truth, value
 from kafka_eos_checks.proofs.symbolic import (
     Condition,
     Number,
@@ -615,16 +615,15 @@ def consecution(act: Action, outcomes: Sequence[Outcome], kind: str = "consecuti
 
 def witness(act: Action, outcomes: Sequence[Outcome]) -> Iterator[Query]:
     """The action can be taken in a state that has the invariant: what is proved of it is not empty."""
-    goal = Conjunct(name="IsTaken", says="The invariant and the action do not contradict each other.")
     if outcomes:
         yield Query(
             kind="witness",
             step=act.name,
-            goal=goal,
+            goal=IS_TAKEN,
             hypotheses=hypotheses(),
             facts=[*definitions(PRODUCERS_ASKED, PLACES), is_rightful()],
             negated=disjunction([z3.And(o.condition, *o.value.log.entries.facts()) for o in outcomes if not o.error]),
-            tell=Story(TELLING, None, (), goal),
+            tell=Story(TELLING, None, (), IS_TAKEN),
         )
 
 

@@ -50,7 +50,7 @@ from kafka_eos.transaction_coordinator import (
 )
 from kafka_eos.transaction_log import TransactionState
 from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Story, Telling, truth, value
+from kafka_eos_checks.proofs.induction import IS_TAKEN, Conjunct, Proof, Query, Story, Telling, truth, value
 from kafka_eos_checks.proofs.symbolic import Condition, Number, Outcome, chosen, disjunction, explore, merged, term_of
 
 # Guards that return a truth value or a number: their ways are merged into one term.
@@ -771,16 +771,15 @@ def consecution(act: Action, outcomes: Sequence[Outcome]) -> Iterator[Query]:
 
 def witness(act: Action, outcomes: Sequence[Outcome]) -> Query:
     """The action can be taken, without an error in its answer: what is proved of it is not empty."""
-    goal = Conjunct(name="IsTaken", says="The invariant and the action do not contradict each other.")
     taken = [o for o in outcomes if not o.error and (o.value.answer is NO_ANSWER or not o.value.answer.error)]
     return Query(
         kind="witness",
         step=act.name,
-        goal=goal,
+        goal=IS_TAKEN,
         hypotheses=hypotheses(),
         facts=[*typing(), *is_rightful(act)],
         negated=disjunction([o.condition for o in taken]),
-        tell=Story(TELLING, None, (), goal),
+        tell=Story(TELLING, None, (), IS_TAKEN),
     )
 
 

@@ -47,6 +47,10 @@ class Conjunct:
     documentation: bool = False
 
 
+IS_TAKEN = Conjunct(name="IsTaken", says="The invariant and the action do not contradict each other.")
+"""Of the witness of an action: what is proved of it is not empty."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """One question to z3.

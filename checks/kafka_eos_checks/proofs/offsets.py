@@ -49,7 +49,7 @@ from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.group_coordinator import ABORT, CLASSIC, COMMIT, CONSUMER, NO_OFFSET, PREPARING_REBALANCE, STABLE, Group
 from kafka_eos.machine import Action, actions
 from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Story, Telling, value
+from kafka_eos_checks.proofs.induction import IS_TAKEN, Conjunct, Proof, Query, Story, Telling, value
 from kafka_eos_checks.proofs.symbolic import Condition, Number, Outcome, chosen, disjunction, explore, term_of
 
 STATES = (NO_TRANSACTION, OPEN, OFFSETS_SENT, COMMIT, ABORT)
@@ -606,9 +606,6 @@ def consecution(act: Action, outcomes: Sequence[Outcome]) -> Iterator[Query]:
     for conjunct, formula in INVARIANT:
         holds = lambda view, formula=formula: formula(view, *GOAL)  # noqa: E731
         yield query("consecution", act.name, conjunct, disjunction([broken(o, holds) for o in outcomes]), outcomes, act)
-
-
-IS_TAKEN = Conjunct(name="IsTaken", says="The invariant and the action do not contradict each other.")
 
 
 def witness(act: Action, outcomes: Sequence[Outcome]) -> Query:

@@ -53,7 +53,7 @@ from kafka_eos.transactional_partition import (
     UnstableTransaction,
 )
 from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Story, Telling, truth, value
+from kafka_eos_checks.proofs.induction import IS_TAKEN, Conjunct, Proof, Query, Story, Telling, truth, value
 from kafka_eos_checks.proofs.symbolic import (
     Condition,
     Number,
@@ -964,9 +964,6 @@ def consecution(act: Action, outcomes: Sequence[Outcome]) -> Iterator[Query]:
     for clause in INVARIANT:
         wrong = disjunction([broken(outcome, clause.holds) for outcome in outcomes])
         yield query("consecution", act.name, clause.conjunct, wrong, outcomes, act)
-
-
-IS_TAKEN = Conjunct(name="IsTaken", says="The invariant and the action do not contradict each other.")
 
 
 def witness(act: Action, outcomes: Sequence[Outcome]) -> Iterator[Query]:
