@@ -1,8 +1,9 @@
 """Mutated frames against a served cluster: it stays, others are served, and its memory is bounded.
 
-Each connection sends a burst of requests of every API and version, filled at random, most of them damaged: bytes
-changed, cut out, repeated, a size that lies. After each burst a connection of good manners asks for the versions and
-has to be answered. A frame follows from the seed and its number.
+Connections send bursts of requests of every API and version, filled at random, most of them damaged: bytes changed, cut
+out, repeated, a size that lies. Each frame is answered, costs its connection, or is followed by silence: it waits for
+others, or wants no answer. What was sent behind it goes on another connection. After each burst a connection of good
+manners asks for the versions and has to be answered. A frame follows from the seed and its number.
 """
 
 import random
@@ -11,26 +12,29 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from kafka_eos.protocol import Codec, Message
 from kafka_eos.server.schemas import SERVED, served_codec
+from kafka_eos_checks.conform.security import Security
+from kafka_eos_checks.conform.wire import Address, Connection, address_of
 from kafka_eos_checks.replay.progress import count_progress
-from kafka_eos_checks.served_process import ServedProcess
+from kafka_eos_checks.served_process import ServedProcess, peak_memory
 from kafka_eos_checks.verdict import Verdict
 
-BURST = 8  # frames of a connection, which the server closes at the first that it cannot read
+BURST = 8  # frames that are sent at a time
+CONNECTIONS = 16  # at a time
+SILENCE_SECONDS = 0.03
 PATIENCE_SECONDS = 20.0
+ANSWERED, CLOSED, SILENT = "answered", "cost_their_connection", "followed_by_silence"
 MOST_MEMORY = 1 << 30  # bytes that the server may have resident
 EXPECTED = "alive, others served, memory bounded"
 _NUMBERS = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "uint32": 32, "int64": 63}
 _WORDS = ("t", "g", "a", "", "__transaction_state", "x" * 300, "\N{SNOWMAN}")
-
-
-class NotServed(Exception):  # noqa: N818 - what happened
-    """The server does not answer a connection of good manners."""
 
 
 def row_of(fields: Sequence[Message], dice: random.Random) -> Message:
@@ -78,52 +82,6 @@ def frame(codec: Codec, seed: int, number: int) -> bytes:
     return struct.pack(">i", size) + bytes(data)
 
 
-def resident(pid: int) -> int:
-    """Bytes of a process in memory, at most so far; 0 where the system does not tell."""
-    status = Path(f"/proc/{pid}/status")
-    if not status.exists():
-        return 0
-    lines = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines() if ":" in line)
-    return int(lines.get("VmHWM", "0 kB").split()[0]) * 1024
-
-
-class Neighbour:
-    """A connection that asks for the versions, and is answered."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address, timeout=PATIENCE_SECONDS)
-        self._asked = 0
-
-    def ask(self) -> None:
-        """Ask once more.
-
-        Raises:
-            NotServed: there is no answer.
-        """
-        self._asked += 1
-        data = served_codec().write_request("ApiVersions", 3, self._asked, "neighbour", {})
-        try:
-            self._socket.sendall(struct.pack(">i", len(data)) + data)
-            answer = self._exactly(struct.unpack(">i", self._exactly(4))[0])
-        except OSError as error:
-            raise NotServed(f"the neighbour's question {self._asked}: {error}") from None
-        if struct.unpack(">i", answer[:4])[0] != self._asked:
-            raise NotServed(f"the neighbour's question {self._asked} got another one's answer")
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            more = self._socket.recv(size - len(data))
-            if not more:
-                raise ConnectionError("the server closed the connection")
-            data += more
-        return data
-
-    def close(self) -> None:
-        """Go."""
-        self._socket.close()
-
-
 def judge(count: int, seed: int, server: ServedProcess | None = None) -> Verdict:
     """Send ``count`` frames to a server of its own.
 
@@ -132,51 +90,89 @@ def judge(count: int, seed: int, server: ServedProcess | None = None) -> Verdict
         seed: of the frames.
         server: another server than the project's own, for tests of the judge.
     """
-    began, tally, codec = time.perf_counter(), Counter[str](), served_codec()
+    began, tally, done = time.perf_counter(), Counter[str](), 0
     wrong = ""
-    with server or ServedProcess() as served, count_progress("frames", count) as advance:
-        host, _, port = served.bootstrap.rpartition(":")
-        address = (host, int(port))
-        neighbour = Neighbour(address)
-        done = 0
+    with (
+        server or ServedProcess() as served,
+        ThreadPoolExecutor(CONNECTIONS) as pool,
+        count_progress("frames", count) as advance,
+    ):
+        address = address_of(served.bootstrap)
+        bursts = [range(first, min(first + BURST, count)) for first in range(0, count, BURST)]
         try:
-            while done < count:
-                burst = [frame(codec, seed, number) for number in range(done, min(done + BURST, count))]
-                tally += _send(address, burst)
-                done += len(burst)
-                neighbour.ask()
-                advance(len(burst))
-        except (NotServed, OSError) as error:
+            with closing(Connection(address, Security(), PATIENCE_SECONDS)) as neighbour:
+                for numbers, became in zip(bursts, pool.map(partial(_send, address, seed), bursts), strict=True):
+                    tally += became
+                    done = numbers.stop
+                    neighbour.ask("ApiVersions", 3, {})
+                    advance(len(numbers))
+        except OSError as error:
             wrong = f"{error}, after frame {done} of seed {seed}"
         finally:
-            neighbour.close()
-        memory = resident(served.pid)
+            pool.shutdown(cancel_futures=True)
+        memory = peak_memory(served.pid)
         if not wrong and not served.is_alive:
             wrong = "the server has ended"
-        if not wrong and memory > MOST_MEMORY:
+        if not wrong and memory is not None and memory > MOST_MEMORY:
             wrong = f"{memory >> 20} MB resident"
-        tally["refused_with_an_error"] = sum(served.errors().values()) if served.is_alive else 0
+        refused = sum(served.errors().values()) if served.is_alive else 0
+    figures = {"seed": seed, "frames": done, **{became: tally[became] for became in (ANSWERED, CLOSED, SILENT)}}
+    expected = EXPECTED
+    if memory is None:
+        expected = "alive, others served, memory not told by this system"
+    else:
+        figures["resident_mb"] = memory >> 20
     return Verdict(
         check="fuzz",
         name="frames",
-        expected=EXPECTED,
-        found=wrong or EXPECTED,
+        expected=expected,
+        found=wrong or expected,
         ok=not wrong,
         seconds=time.perf_counter() - began,
-        figures={"seed": seed, "frames": count, **tally, "resident_mb": memory >> 20},
+        figures={**figures, "refused_with_an_error": refused},
     )
 
 
-def _send(address: tuple[str, int], frames: Sequence[bytes]) -> Counter[str]:
-    """Send frames on one connection, until it is closed; how many were sent, and whether it was closed on them."""
-    tally = Counter[str]()
-    with socket.create_connection(address, timeout=PATIENCE_SECONDS) as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        for data in frames:
-            try:
-                connection.sendall(data)
-            except OSError:
-                tally["connections_closed_early"] += 1
-                break
-            tally["sent"] += 1
+def _send(address: Address, seed: int, numbers: range) -> Counter[str]:
+    """Send frames and read what comes back; what became of each.
+
+    A frame that is not answered ends its connection, and the frames behind it go on another one.
+    """
+    tally, codec = Counter[str](), served_codec()
+    left = [frame(codec, seed, number) for number in numbers]
+    while left:
+        answered, became = _ask(address, left)
+        tally[ANSWERED] += answered
+        if answered < len(left):
+            tally[became] += 1
+        del left[: answered + 1]
     return tally
+
+
+def _ask(address: Address, frames: Sequence[bytes]) -> tuple[int, str]:
+    """Send frames on one connection; how many were answered, and how it ended."""
+    answers = bytearray()
+    with socket.create_connection((address.host, address.port), timeout=PATIENCE_SECONDS) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        try:
+            connection.sendall(b"".join(frames))
+            connection.settimeout(SILENCE_SECONDS)
+            while whole_frames(answers) < len(frames):
+                some = connection.recv(1 << 16)
+                if not some:
+                    return whole_frames(answers), CLOSED
+                answers += some
+        except TimeoutError:
+            return whole_frames(answers), SILENT
+        except OSError:
+            return whole_frames(answers), CLOSED
+    return len(frames), ANSWERED
+
+
+def whole_frames(data: bytes | bytearray) -> int:
+    """How many frames have arrived whole."""
+    count = position = 0
+    while len(data) - position >= 4:
+        position += 4 + int.from_bytes(data[position : position + 4], "big")
+        count += position <= len(data)
+    return count

@@ -1,37 +1,50 @@
-"""``kafka-eos serve`` as a process of its own, for measurements and fuzzing."""
+"""``kafka-eos serve`` as a process of its own, for measurements, fuzzing and tests."""
 
 import re
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+ENDING_SECONDS = 10.0
 _ANSWERED = re.compile(r"answered (\w+ [\w ]+): ([\d,]+)")
 
 
-@dataclass(slots=True)
+def peak_memory(pid: int) -> int | None:
+    """Bytes that a process has had resident at most; None where the system does not tell."""
+    status = Path(f"/proc/{pid}/status")
+    found = (
+        re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(encoding="utf-8"), re.MULTILINE) if status.exists() else None
+    )
+    return int(found[1]) * 1024 if found is not None else None
+
+
 class ServedProcess:
     """A server; a context manager that ends what it started.
 
+    Args:
+        arguments: of ``kafka-eos serve``, which listens on a free port if they do not say where.
+
     Attributes:
-        folder: of its files; None for in memory.
+        ready: its first line.
         bootstrap: what clients have to be given.
+        last_words: what it said afterwards; "" as long as :meth:`end` was not called.
     """
 
-    folder: Path | None = None
-    bootstrap: str = ""
-    _process: Any = None
+    def __init__(self, *arguments: str) -> None:
+        self._arguments = arguments
+        self._process: Any = None
+        self.ready = self.bootstrap = self.last_words = ""
 
     def __enter__(self) -> Self:
-        data = ["--data", str(self.folder)] if self.folder is not None else []
-        command = [sys.executable, "-m", "kafka_eos_checks.cli", "serve", "--port", "0", *data]
+        command = [sys.executable, "-m", "kafka_eos_checks.cli", "serve", "--port", "0", *self._arguments]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        first = self._process.stdout.readline()
-        found = re.search(r"bootstrap\.servers=(\S+)", first)
+        self.ready = self._process.stdout.readline()
+        found = re.search(r"bootstrap\.servers=(\S+)", self.ready)
         if found is None:
-            raise OSError(f"{' '.join(command)} said {first!r}")
+            self.__exit__()
+            raise OSError(f"{' '.join(command)} said {self.ready!r}")
         self.bootstrap = found[1]
         return self
 
@@ -50,8 +63,13 @@ class ServedProcess:
         """Whether it runs."""
         return self._process.poll() is None
 
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """End it by a signal; its exit code."""
+        self._process.send_signal(number)
+        self.last_words = self._process.stdout.read()
+        return int(self._process.wait(ENDING_SECONDS))
+
     def errors(self) -> dict[str, int]:
         """(API and code) -> how often it was answered; ends the server, which says so then."""
-        self._process.send_signal(signal.SIGTERM)
-        words = self._process.stdout.read()
-        return {name: int(times.replace(",", "")) for name, times in _ANSWERED.findall(words)}
+        self.end()
+        return {name: int(times.replace(",", "")) for name, times in _ANSWERED.findall(self.last_words)}

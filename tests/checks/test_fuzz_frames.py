@@ -8,7 +8,7 @@ import pytest
 from kafka_eos.server.schemas import SERVED, served_codec
 from kafka_eos_checks import fuzz_frames
 from kafka_eos_checks.cli import main
-from kafka_eos_checks.fuzz_frames import EXPECTED, frame, judge
+from kafka_eos_checks.fuzz_frames import ANSWERED, CLOSED, EXPECTED, SILENT, frame, judge, whole_frames
 from kafka_eos_checks.served_process import ServedProcess
 
 
@@ -26,8 +26,16 @@ def test_a_frame_follows_from_seed_and_number_and_most_are_damaged() -> None:
 def test_the_server_outlives_them_and_serves_others() -> None:
     verdict = judge(400, 7)
     assert verdict.found == EXPECTED
-    assert int(verdict.figures["sent"]) > 200
+    became = [int(verdict.figures[each]) for each in (ANSWERED, CLOSED, SILENT)]
+    assert sum(became) == verdict.figures["frames"] == 400
+    assert min(became) > 0
+    assert became[0] > 80
     assert int(verdict.figures["refused_with_an_error"]) > 0
+
+
+def test_answers_are_counted_when_they_are_whole() -> None:
+    answers = b"\0\0\0\2ab" + b"\0\0\0\0" + b"\0\0\0\3abc"
+    assert [whole_frames(answers[:size]) for size in (0, 3, 5, 6, 9, 10, 14, 16, 17)] == [0, 0, 0, 1, 1, 2, 2, 2, 3]
 
 
 class Sulking(ServedProcess):
@@ -64,12 +72,20 @@ def test_a_server_that_answers_nobody_any_more_is_told(monkeypatch: pytest.Monke
     monkeypatch.setattr(fuzz_frames, "PATIENCE_SECONDS", 0.5)
     verdict = judge(10, 7, Sulking())
     assert not verdict.ok
-    assert verdict.found.startswith("the neighbour's question 1: timed out, after frame 8 of seed 7")
+    assert verdict.found == "ApiVersions v3: no answer within 0.5 s, after frame 8 of seed 7"
 
 
 def test_a_server_that_takes_too_much_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz_frames, "MOST_MEMORY", 1 << 20)
     assert judge(8, 7).found.endswith("MB resident")
+
+
+def test_where_the_system_does_not_tell_the_memory_nothing_is_said_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz_frames, "peak_memory", lambda _: None)
+    verdict = judge(8, 7)
+    assert verdict.ok
+    assert verdict.found == "alive, others served, memory not told by this system"
+    assert "resident_mb" not in verdict.figures
 
 
 def test_the_command_refuses_a_number_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,5 @@
 """``kafka-eos serve`` with real clients: librdkafka, and Kafka's own tools where the jars are."""
 
-import asyncio
 import json
 import re
 import signal
@@ -12,8 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +21,11 @@ from kafka_eos.consumer import Consumer
 from kafka_eos.group_coordinator import GroupCoordinator
 from kafka_eos.history import read_history
 from kafka_eos.segment import StoredBatch, read_segment
-from kafka_eos.server.cluster import Cluster, Machines
+from kafka_eos.server.cluster import Machines
 from kafka_eos.server.faults import Fault, read_plan
-from kafka_eos.server.network import Server, bind
+from kafka_eos.server.network import Server
 from kafka_eos.server.partitions import LeaderRules
+from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.transaction_coordinator import TransactionCoordinator
 from kafka_eos.transactional_partition import TransactionalPartition
 from kafka_eos_checks import coordinator_traces as coordinators
@@ -36,6 +35,7 @@ from kafka_eos_checks.models import Registry
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.record.brokers import java_command
 from kafka_eos_checks.record.jars import have_jars
+from kafka_eos_checks.served_process import ServedProcess
 from kafka_eos_checks.traces import replay
 
 confluent = pytest.importorskip("confluent_kafka", reason="the clients are in the extra `record`")
@@ -48,75 +48,32 @@ ROWS = 40
 # --- servers ---------------------------------------------------------------------------------------------------------
 
 
-class Process:
-    """``kafka-eos serve`` as a process of its own."""
-
-    def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "kafka_eos_checks.cli", "serve", "--port", "0", *arguments]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        assert self.process.stdout is not None
-        self.ready = self.process.stdout.readline()
-        found = re.search(r"bootstrap\.servers=(\S+)", self.ready)
-        assert found is not None, self.ready
-        self.bootstrap = found[1]
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        assert self.process.stdout is not None
-        self.last_words = self.process.stdout.read()
-        self.process.stdout.close()
-        return self.process.wait(10)
-
-
 @pytest.fixture
-def start() -> Iterator[Callable[..., Process]]:
-    started: list[Process] = []
-
-    def process(*arguments: str) -> Process:
-        started.append(Process(*arguments))
-        return started[-1]
-
-    yield process
-    for each in started:
-        if each.process.poll() is None:
-            each.end(signal.SIGKILL)
+def start() -> Iterator[Callable[..., ServedProcess]]:
+    with ExitStack() as started:
+        yield lambda *arguments: started.enter_context(ServedProcess(*arguments))
 
 
 @contextmanager
-def in_process(machines: Machines, *, brokers: int = 1, moving: bool = False) -> Iterator[str]:
-    """A server in a thread, with machines of the test's choice; its bootstrap address.
+def moving(cluster: ServedCluster) -> Iterator[None]:
+    """Every 0.7 seconds each partition gets the next broker for its leader."""
+    ended = threading.Event()
 
-    Args:
-        machines: what decides.
-        brokers: logical brokers.
-        moving: every 0.7 seconds each partition gets the next broker for its leader.
-    """
-    ready, ended = threading.Event(), asyncio.Event()
-    running: list[tuple[str, asyncio.AbstractEventLoop]] = []
+    def move_all(server: Server) -> None:
+        for leader in list(server.cluster.leaders()):
+            server.move_leader(leader.topic, leader.partition)
 
-    async def run() -> None:
-        make = partial(make_cluster, machines)
-        async with Server(make, bind("127.0.0.1", [0] * brokers)) as server:
-            running.append((server.bootstrap, asyncio.get_running_loop()))
-            ready.set()
-            while not ended.is_set():
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(ended.wait(), 0.7)
-                for leader in list(server.cluster.leaders()) if moving else ():
-                    server.cluster.move_leader(leader.topic, leader.partition, leader.node % brokers + 1)
+    def run() -> None:
+        while not ended.wait(0.7):
+            cluster.call(move_all)
 
-    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread = threading.Thread(target=run)
     thread.start()
-    assert ready.wait(10)
     try:
-        yield running[0][0]
+        yield
     finally:
-        running[0][1].call_soon_threadsafe(ended.set)
+        ended.set()
         thread.join(10)
-
-
-def make_cluster(machines: Machines, brokers: list[Any], now: int) -> Cluster:
-    return Cluster(brokers, machines=machines, now=now)
 
 
 # --- librdkafka ------------------------------------------------------------------------------------------------------
@@ -224,7 +181,9 @@ def all_once(bootstrap: str, protocol: str = "classic") -> None:
         ("--transaction-version", "0", "--verification", "off"),
     ],
 )
-def test_librdkafka_copies_a_topic_exactly_once(start: Callable[..., Process], arguments: tuple[str, ...]) -> None:
+def test_librdkafka_copies_a_topic_exactly_once(
+    start: Callable[..., ServedProcess], arguments: tuple[str, ...]
+) -> None:
     server = start(*arguments)
     all_once(server.bootstrap)
     assert len(read(server.bootstrap, "out", "read_uncommitted")) > ROWS  # what was aborted is there too
@@ -250,7 +209,7 @@ def aborted_copy(bootstrap: str) -> tuple[bool, list[str]]:
     return went_on, read(bootstrap, "out")
 
 
-def test_what_was_asked_and_answered_is_written_down(start: Callable[..., Process], tmp_path: Path) -> None:
+def test_what_was_asked_and_answered_is_written_down(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
     data, record = tmp_path / "data", tmp_path / "served.jsonl"
     server = start("--data", str(data), "--record", str(record))
     all_once(server.bootstrap)
@@ -272,7 +231,7 @@ def test_what_was_asked_and_answered_is_written_down(start: Callable[..., Proces
     assert main(["audit", str(data), "--history", str(record)]) == 0
 
 
-def test_librdkafka_copies_a_topic_exactly_once_in_a_group_of_kip_848(start: Callable[..., Process]) -> None:
+def test_librdkafka_copies_a_topic_exactly_once_in_a_group_of_kip_848(start: Callable[..., ServedProcess]) -> None:
     server = start("--brokers", "2")
     all_once(server.bootstrap, "consumer")
     assert server.end() == 0
@@ -301,7 +260,7 @@ def judgement_of(trace: Any) -> str:
     return replay(model, mutated(TransactionCoordinator, base.overrides), trace).found
 
 
-def test_what_is_in_the_files_is_a_behaviour_of_the_spec(start: Callable[..., Process], tmp_path: Path) -> None:
+def test_what_is_in_the_files_is_a_behaviour_of_the_spec(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
     server = start("--data", str(tmp_path))
     all_once(server.bootstrap)
     server.end()
@@ -326,16 +285,16 @@ MATERIALISED = mutated(GroupCoordinator, {"CommittedAtMarker": "MaterialisedOnAb
     ids=["the rules", "no aborted index", "offsets of aborted transactions"],
 )
 def test_librdkafka_sees_when_a_rule_is_another(machines: Machines, seen: tuple[bool, list[str]]) -> None:
-    with in_process(machines) as bootstrap:
-        assert aborted_copy(bootstrap) == seen
+    with ServedCluster(machines=machines) as cluster:
+        assert aborted_copy(cluster.bootstrap_servers) == seen
 
 
 def test_librdkafka_copies_a_topic_exactly_once_while_every_leader_and_coordinator_moves() -> None:
-    with in_process(Machines(), brokers=3, moving=True) as bootstrap:
-        all_once(bootstrap)
+    with ServedCluster(brokers=3) as cluster, moving(cluster):
+        all_once(cluster.bootstrap_servers)
 
 
-def test_an_instance_that_was_replaced_is_fenced(start: Callable[..., Process]) -> None:
+def test_an_instance_that_was_replaced_is_fenced(start: Callable[..., ServedProcess]) -> None:
     server = start()
     bootstrap = server.bootstrap
     create(bootstrap, "out")
@@ -355,7 +314,7 @@ def test_an_instance_that_was_replaced_is_fenced(start: Callable[..., Process]) 
     assert "answered EndTxn INVALID_PRODUCER_EPOCH: 1\n" in server.last_words
 
 
-def test_a_transaction_outlives_a_kill_of_the_server(start: Callable[..., Process], tmp_path: Path) -> None:
+def test_a_transaction_outlives_a_kill_of_the_server(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     arguments = ("--data", str(tmp_path / "data"), "--port", port)
@@ -385,7 +344,9 @@ def java(main_class: str, *arguments: str) -> str:
 @JAVA
 @pytest.mark.broker
 @pytest.mark.parametrize("version", ["1", "2"])
-def test_kafkas_own_tools_run_and_accept_the_files(start: Callable[..., Process], tmp_path: Path, version: str) -> None:
+def test_kafkas_own_tools_run_and_accept_the_files(
+    start: Callable[..., ServedProcess], tmp_path: Path, version: str
+) -> None:
     data = tmp_path / "data"
     server = start("--transaction-version", version, "--data", str(data))
     produced = java(
@@ -452,7 +413,7 @@ def test_a_damaged_directory_is_told_and_left_alone(tmp_path: Path, capsys: pyte
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_directory_is_served_by_one_process(start: Callable[..., Process], tmp_path: Path) -> None:
+def test_a_directory_is_served_by_one_process(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
     first = start("--data", str(tmp_path))
     command = [sys.executable, "-m", "kafka_eos_checks.cli", "serve", "--port", "0", "--data", str(tmp_path)]
     second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
@@ -461,7 +422,7 @@ def test_a_directory_is_served_by_one_process(start: Callable[..., Process], tmp
     assert start("--data", str(tmp_path)).end() == 0
 
 
-def test_the_server_says_where_it_is_and_how_it_is_set(start: Callable[..., Process]) -> None:
+def test_the_server_says_where_it_is_and_how_it_is_set(start: Callable[..., ServedProcess]) -> None:
     server = start("--brokers", "2", "--transaction-version", "1")
     assert re.fullmatch(
         r"ready: bootstrap\.servers=127\.0\.0\.1:\d+,127\.0\.0\.1:\d+ \(transaction\.version 1, in memory\)\n",
@@ -510,7 +471,7 @@ nth = 2
 
 
 def test_librdkafka_copies_a_topic_exactly_once_under_a_plan_of_faults(
-    start: Callable[..., Process], tmp_path: Path
+    start: Callable[..., ServedProcess], tmp_path: Path
 ) -> None:
     plan, data, record = tmp_path / "plan.toml", tmp_path / "data", tmp_path / "served.jsonl"
     plan.write_text(PLAN, encoding="utf-8")

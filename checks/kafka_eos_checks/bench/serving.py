@@ -17,7 +17,7 @@ from typing import Any, Self
 from kafka_eos_checks.bench.measure import Answer, Measured, Side, Work, measure, module_or_reason, verdicts
 from kafka_eos_checks.record.brokers import HOST, Cluster, free_ports, java_command
 from kafka_eos_checks.record.jars import have_jars
-from kafka_eos_checks.served_process import ServedProcess
+from kafka_eos_checks.served_process import ServedProcess, peak_memory
 from kafka_eos_checks.verdict import Verdict
 
 TRANSACTIONS, QUICK_TRANSACTIONS = 300, 60
@@ -35,10 +35,8 @@ class Served(ServedProcess):
 
     name = "kafka-eos serve --data"
 
-    def memory(self) -> int:
-        """Bytes of resident memory, 0 where nobody can say."""
-        psutil, _ = module_or_reason("psutil")
-        return int(psutil.Process(self.pid).memory_info().rss) if psutil is not None else 0
+    def __init__(self, folder: Path) -> None:
+        super().__init__("--data", str(folder))
 
 
 class Kafka:
@@ -61,11 +59,12 @@ class Kafka:
     def __exit__(self, *_: object) -> None:
         self._cluster.kill_all()
 
-    def memory(self) -> int:
-        """Bytes of resident memory, 0 where nobody can say."""
-        psutil, _ = module_or_reason("psutil")
+    @property
+    def pid(self) -> int:
+        """Of the process."""
         process = self._cluster[1].process
-        return int(psutil.Process(process.pid).memory_info().rss) if psutil is not None and process is not None else 0
+        assert process is not None, "the broker does not run"
+        return process.pid
 
     def errors(self) -> dict[str, int]:
         """(API and code) -> how often it was answered."""
@@ -207,16 +206,21 @@ def _produce_verdicts(clusters: list[AnyCluster], records: int, rounds: int) -> 
     measured: Measured = measure(sides, rounds, label="serve, plain records", warm_up=False)
     given = f"{records:,} records of {VALUE_BYTES} bytes by ProducerPerformance with its defaults"
     work = Work(part="serve", name="records", given=given, amount=records, unit="records/s", target=RATE_TARGET)
-    memory = [cluster.memory() // (1 << 20) for cluster in clusters]
+    memory = [peak_memory(cluster.pid) for cluster in clusters]
     errors = [cluster.errors() for cluster in clusters]
     for verdict in verdicts(work, sides[0], sides[1:], measured):
         peer = " against " in verdict.name
         told = "; ".join(
-            f"{cluster.name}: {memory[place]} MB resident, answered in all {_in_words(errors[place])}"
+            f"{cluster.name}: {_megabytes(memory[place])}answered in all {_in_words(errors[place])}"
             for place, cluster in enumerate(clusters)
             if peer or place == 0
         )
-        yield replace(verdict, found=f"{verdict.found}; {told}", figures={**verdict.figures, "memory_mb": memory[0]})
+        figures = verdict.figures if memory[0] is None else {**verdict.figures, "memory_mb": memory[0] >> 20}
+        yield replace(verdict, found=f"{verdict.found}; {told}", figures=figures)
+
+
+def _megabytes(memory: int | None) -> str:
+    return "" if memory is None else f"at most {memory >> 20} MB resident, "
 
 
 def _in_words(errors: dict[str, int]) -> str:

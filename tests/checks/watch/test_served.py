@@ -1,6 +1,5 @@
 """A watcher on sockets: plain, behind TLS and SASL PLAIN, and killed with kill -9."""
 
-import asyncio
 import json
 import signal
 import socket
@@ -17,46 +16,24 @@ from typing import Any, Self
 import pytest
 
 from kafka_eos.record_batch import Record, build_batch
-from kafka_eos.server.cluster import Broker, Cluster, Machines, Settings
-from kafka_eos.server.network import Server, bind
-from kafka_eos.server.partitions import LeaderRules
-from kafka_eos.server.storage import Memory
-from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos_checks.cli import main
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Wire, address_of
+from kafka_eos_checks.served_process import ServedProcess
 from kafka_eos_checks.watch.journal import REPORTS
-
-OLD_CLIENTS = Settings(transactions=TransactionSettings(version=1))
-UNVERIFIED = Machines(leaders=LeaderRules(verification=False))
 
 
 @contextmanager
-def served(host: str = "127.0.0.1", advertised: str = "127.0.0.1") -> Iterator[str]:
+def served(advertised: str = "127.0.0.1") -> Iterator[str]:
     """A cluster of two brokers without verification, with a topic of two partitions; its bootstrap address."""
-    running: list[tuple[str, asyncio.AbstractEventLoop]] = []
-    ready, ended = threading.Event(), asyncio.Event()
-
-    def make(brokers: list[Broker], now: int) -> Cluster:
-        cluster = Cluster(brokers, OLD_CLIENTS, Memory(), UNVERIFIED, now=now)
-        cluster.create_topic("orders", 2)
-        return cluster
-
-    async def run() -> None:
-        async with Server(make, bind(host, [0, 0]), advertised_host=advertised) as server:
-            ports = [each.port for each in server.cluster.brokers]
-            running.append((",".join(f"{host}:{port}" for port in ports), asyncio.get_running_loop()))
-            ready.set()
-            await ended.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(run()))
-    thread.start()
-    assert ready.wait(10)
-    try:
-        yield running[0][0]
-    finally:
-        running[0][1].call_soon_threadsafe(ended.set)
-        thread.join(10)
+    arguments = ("--brokers", "2", "--transaction-version", "1", "--verification", "off", "--default-partitions", "2")
+    with ServedProcess(*arguments, "--advertised-host", advertised) as server:
+        bootstrap = server.bootstrap.replace(advertised, "127.0.0.1")
+        wire = Wire(address_of(bootstrap))
+        wire.connect()
+        wire.ask("Metadata", {"Topics": [{"Name": "orders"}], "AllowAutoTopicCreation": True})
+        wire.close()
+        yield bootstrap
 
 
 class Client:
