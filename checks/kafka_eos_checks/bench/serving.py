@@ -8,9 +8,10 @@ import re
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +26,7 @@ RECORDS_EACH = 50
 RECORDS, QUICK_RECORDS = 1_000_000, 200_000
 VALUE_BYTES = 100
 RATE_TARGET = 300_000.0  # records/s
+MOST_MEMORY = 1 << 30  # bytes that the server may have resident
 SECONDS = 60.0
 TOOLS = "org.apache.kafka.tools."
 _COUNTED = re.compile(r"request=(\w+),error=(\w+):Count=(\d+)")
@@ -80,6 +82,7 @@ class Kafka:
 
 
 AnyCluster = Served | Kafka
+Produce = Callable[[AnyCluster, int], Answer]
 
 
 @dataclass(slots=True)
@@ -148,7 +151,7 @@ class Client:
         return 1000 * statistics.quantiles(counted, n=100, method="inclusive")[percent - 1]
 
 
-def produce(cluster: AnyCluster, records: int) -> Answer:
+def produce_by_tool(cluster: AnyCluster, records: int) -> Answer:
     """Kafka's own ProducerPerformance with its defaults, as fast as it goes."""
     command = java_command(
         f"{TOOLS}ProducerPerformance",
@@ -159,6 +162,25 @@ def produce(cluster: AnyCluster, records: int) -> Answer:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     sent = re.search(r"^(\d+) records sent, .* 99\.9th\.$", done.stdout, re.MULTILINE)
     return {"records": int(sent[1]) if sent is not None else 0}
+
+
+def produce_by_librdkafka(cluster: AnyCluster, records: int) -> Answer:
+    """The Python client of librdkafka with its defaults, as fast as it goes; how many records were acknowledged."""
+    failed: list[object] = []
+    settings = {"bootstrap.servers": cluster.bootstrap, "delivery.report.only.error": True}
+    producer = module_or_reason("confluent_kafka")[0].Producer(
+        {**settings, "on_delivery": lambda error, _: failed.append(error)}
+    )
+    value = bytes(VALUE_BYTES)
+    for _ in range(records):
+        while True:
+            try:
+                producer.produce("plain", value)
+                break
+            except BufferError:  # the queue is full
+                producer.poll(0.01)
+    waiting = producer.flush(SECONDS)
+    return {"records": records - waiting - len(failed)}
 
 
 def run(folder: Path, *, quick: bool) -> Iterator[Verdict]:
@@ -176,6 +198,7 @@ def run(folder: Path, *, quick: bool) -> Iterator[Verdict]:
             client.begin()
         yield from _transactions_verdicts(clients, 3 if quick else 5)
         yield from _produce_verdicts(clusters, QUICK_RECORDS if quick else RECORDS, 1 if quick else 3)
+        yield _memory_verdict(clusters)
 
 
 def _transactions_verdicts(clients: list[Client], rounds: int) -> Iterator[Verdict]:
@@ -195,28 +218,40 @@ def _transactions_verdicts(clients: list[Client], rounds: int) -> Iterator[Verdi
 
 
 def _produce_verdicts(clusters: list[AnyCluster], records: int, rounds: int) -> Iterator[Verdict]:
-    def side(cluster: AnyCluster) -> Side:
-        return Side(
-            name=cluster.name,
-            run=lambda: produce(cluster, records),
-            start=lambda: produce(cluster, 1),
+    producers: dict[str, Produce] = {"ProducerPerformance": produce_by_tool, "librdkafka": produce_by_librdkafka}
+    for name, produce in producers.items():
+        sides = [
+            Side(
+                name=cluster.name,
+                run=partial(produce, cluster, records),
+                start=partial(produce, cluster, 1),
+            )
+            for cluster in clusters
+        ]
+        measured: Measured = measure(sides, rounds, label=f"serve, plain records of {name}", warm_up=False)
+        given = f"{records:,} records of {VALUE_BYTES} bytes by {name} with its defaults"
+        target = RATE_TARGET if produce is produce_by_librdkafka else None
+        work = Work(
+            part="serve", name=f"records of {name}", given=given, amount=records, unit="records/s", target=target
         )
+        yield from verdicts(work, sides[0], sides[1:], measured)
 
-    sides = [side(cluster) for cluster in clusters]
-    measured: Measured = measure(sides, rounds, label="serve, plain records", warm_up=False)
-    given = f"{records:,} records of {VALUE_BYTES} bytes by ProducerPerformance with its defaults"
-    work = Work(part="serve", name="records", given=given, amount=records, unit="records/s", target=RATE_TARGET)
+
+def _memory_verdict(clusters: Sequence[AnyCluster]) -> Verdict:
+    """What each had in memory at most, and what it answered in all; ends the server, which says so then."""
     memory = [peak_memory(cluster.pid) for cluster in clusters]
-    errors = [cluster.errors() for cluster in clusters]
-    for verdict in verdicts(work, sides[0], sides[1:], measured):
-        peer = " against " in verdict.name
-        told = "; ".join(
-            f"{cluster.name}: {_megabytes(memory[place])}answered in all {_in_words(errors[place])}"
-            for place, cluster in enumerate(clusters)
-            if peer or place == 0
-        )
-        figures = verdict.figures if memory[0] is None else {**verdict.figures, "memory_mb": memory[0] >> 20}
-        yield replace(verdict, found=f"{verdict.found}; {told}", figures=figures)
+    found = [
+        f"{cluster.name}: {_megabytes(most)}answered in all {_in_words(cluster.errors())}"
+        for cluster, most in zip(clusters, memory, strict=True)
+    ]
+    return Verdict(
+        check="bench",
+        name="serve: memory",
+        expected=f"at most {MOST_MEMORY >> 20} MB resident",
+        found="; ".join(found),
+        ok=memory[0] is None or memory[0] <= MOST_MEMORY,
+        figures={} if memory[0] is None else {"memory_mb": memory[0] >> 20},
+    )
 
 
 def _megabytes(memory: int | None) -> str:

@@ -38,7 +38,12 @@ def test_what_the_server_answered_is_told_when_it_ends(served: Served) -> None:
 @pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
 def test_kafkas_performance_tool_writes_its_records(served: Served) -> None:
     Client(served, 1).begin()
-    assert serving.produce(served, 2_000) == {"records": 2_000}
+    assert serving.produce_by_tool(served, 2_000) == {"records": 2_000}
+
+
+def test_librdkafka_writes_its_records_and_counts_those_that_are_acknowledged(served: Served) -> None:
+    Client(served, 1).begin()
+    assert serving.produce_by_librdkafka(served, 2_000) == {"records": 2_000}
 
 
 def test_without_its_clients_it_is_skipped_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,3 +51,15 @@ def test_without_its_clients_it_is_skipped_with_the_reason(tmp_path: Path, monke
     (verdict,) = serving.run(tmp_path, quick=True)
     assert verdict.ok
     assert verdict.found == "skipped: the Kafka jars are not there; `kafka-eos record` fetches them"
+
+
+def test_records_that_nobody_acknowledges_are_not_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(serving, "SECONDS", 0.3)
+    nobody = Served(tmp_path)
+    nobody.bootstrap = "127.0.0.1:1"
+    assert serving.produce_by_librdkafka(nobody, 10) == {"records": 0}
+
+
+def test_more_memory_than_the_bound_is_told(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST_MEMORY", 1)
+    assert not serving._memory_verdict([served]).ok
