@@ -1,9 +1,10 @@
 """Mutated frames against a served cluster: it stays, others are served, and its memory is bounded.
 
 Connections send bursts of requests of every API and version, filled at random, most of them damaged: bytes changed, cut
-out, repeated, a size that lies. Each frame is answered, costs its connection, or is followed by silence: it waits for
-others, or wants no answer. What was sent behind it goes on another connection. After each burst a connection of good
-manners asks for the versions and has to be answered. A frame follows from the seed and its number.
+out, repeated, a size that lies. Behind each frame the connection asks for the versions, so that it is known what became
+of the frame: it was answered, wants no answer, cost its connection, or waits for others; then what was sent behind it
+goes on another connection. After each burst a connection of good manners asks too, and has to be answered. A frame
+follows from the seed and its number.
 """
 
 import random
@@ -13,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -28,9 +29,11 @@ from kafka_eos_checks.verdict import Verdict
 
 BURST = 8  # frames that are sent at a time
 CONNECTIONS = 16  # at a time
-SILENCE_SECONDS = 0.03
+SILENCE_SECONDS = 0.5  # of a frame that waits
 PATIENCE_SECONDS = 20.0
-ANSWERED, CLOSED, SILENT = "answered", "cost_their_connection", "followed_by_silence"
+ANSWERED, UNANSWERED, CLOSED, WAITING = "answered", "wanted_no_answer", "cost_their_connection", "waited"
+BECAME = (ANSWERED, UNANSWERED, CLOSED, WAITING)
+QUESTION = (1 << 31) - 1  # the correlation id of what is asked behind a frame
 MOST_MEMORY = 1 << 30  # bytes that the server may have resident
 EXPECTED = "alive, others served, memory bounded"
 _NUMBERS = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "uint32": 32, "int64": 63}
@@ -116,7 +119,7 @@ def judge(count: int, seed: int, server: ServedProcess | None = None) -> Verdict
         if not wrong and memory is not None and memory > MOST_MEMORY:
             wrong = f"{memory >> 20} MB resident"
         refused = sum(served.errors().values()) if served.is_alive else 0
-    figures = {"seed": seed, "frames": done, **{became: tally[became] for became in (ANSWERED, CLOSED, SILENT)}}
+    figures = {"seed": seed, "frames": done, **{became: tally[became] for became in BECAME}}
     expected = EXPECTED
     if memory is None:
         expected = "alive, others served, memory not told by this system"
@@ -134,45 +137,47 @@ def judge(count: int, seed: int, server: ServedProcess | None = None) -> Verdict
 
 
 def _send(address: Address, seed: int, numbers: range) -> Counter[str]:
-    """Send frames and read what comes back; what became of each.
+    """Send frames, and read what comes back; what became of each.
 
-    A frame that is not answered ends its connection, and the frames behind it go on another one.
+    A frame that waits or costs its connection ends it, and the frames behind it go on another one.
     """
     tally, codec = Counter[str](), served_codec()
     left = [frame(codec, seed, number) for number in numbers]
     while left:
-        answered, became = _ask(address, left)
-        tally[ANSWERED] += answered
-        if answered < len(left):
-            tally[became] += 1
-        del left[: answered + 1]
+        answers, ended = _ask(address, left)
+        passed = answers.count(QUESTION)
+        answered = len(answers) - passed
+        passed = max(passed, answered)
+        tally += Counter({ANSWERED: answered, UNANSWERED: passed - answered, ended: passed < len(left)})
+        del left[: passed + 1]
     return tally
 
 
-def _ask(address: Address, frames: Sequence[bytes]) -> tuple[int, str]:
-    """Send frames on one connection; how many were answered, and how it ended."""
+def _ask(address: Address, frames: Sequence[bytes]) -> tuple[list[int], str]:
+    """Send frames on one connection, a question behind each; the correlation ids of the answers, and how it ended."""
+    question = served_codec().write_request("ApiVersions", 3, QUESTION, "fuzz", {})
+    behind = struct.pack(">i", len(question)) + question
     answers = bytearray()
     with socket.create_connection((address.host, address.port), timeout=PATIENCE_SECONDS) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        try:
-            connection.sendall(b"".join(frames))
-            connection.settimeout(SILENCE_SECONDS)
-            while whole_frames(answers) < len(frames):
-                some = connection.recv(1 << 16)
-                if not some:
-                    return whole_frames(answers), CLOSED
-                answers += some
-        except TimeoutError:
-            return whole_frames(answers), SILENT
-        except OSError:
-            return whole_frames(answers), CLOSED
-    return len(frames), ANSWERED
+        with suppress(ConnectionError):
+            try:
+                connection.sendall(b"".join(data + behind for data in frames))
+                connection.settimeout(SILENCE_SECONDS)
+                while correlations(answers).count(QUESTION) < len(frames) and (some := connection.recv(1 << 16)):
+                    answers += some
+            except TimeoutError:
+                return correlations(answers), WAITING
+    return correlations(answers), CLOSED
 
 
-def whole_frames(data: bytes | bytearray) -> int:
-    """How many frames have arrived whole."""
-    count = position = 0
+def correlations(data: bytes | bytearray) -> list[int]:
+    """The correlation ids of the frames that have arrived whole."""
+    found, position = [], 0
     while len(data) - position >= 4:
-        position += 4 + int.from_bytes(data[position : position + 4], "big")
-        count += position <= len(data)
-    return count
+        size = int.from_bytes(data[position : position + 4], "big")
+        if position + 4 + size > len(data):
+            break
+        found.append(int.from_bytes(data[position + 4 : position + 8], "big", signed=True))
+        position += 4 + size
+    return found
