@@ -17,6 +17,8 @@ from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.histories import HISTORY_RULES, join
 from kafka_eos_checks.replay.history_files import read_events
 from kafka_eos_checks.replay.inputs import Inputs, UnusableInput, open_inputs
+from kafka_eos_checks.replay.jepsen import read_operations
+from kafka_eos_checks.replay.jepsen_anomalies import ANOMALIES, allowed, anomalies
 from kafka_eos_checks.replay.local import LogAudit
 from kafka_eos_checks.replay.offsets import OFFSET_RULES, longest_logs, read_group_log, went_back
 from kafka_eos_checks.replay.oracle import judge
@@ -48,7 +50,8 @@ class Audit:
 
     Attributes:
         verdicts: one for readability and one for each rule over logs; if there are any to judge, also one for each
-            rule over the coordinator's logs, over transactions, over committed offsets, and over histories.
+            rule over the coordinator's logs, over transactions, over committed offsets, over histories, and for each
+            anomaly of Jepsen's.
         findings: all violations, by place.
         logs: the audits of the single logs.
     """
@@ -120,18 +123,32 @@ def of_inputs(
     Raises:
         UnusableInput: there is neither a log nor a history among them.
     """
-    if not inputs.logs:
-        if not inputs.histories:
-            raise UnusableInput("nothing to audit; give a broker's log directory, a recording or a history")
-        verdicts, findings = history_verdicts(inputs)
-        return Audit(verdicts=tuple(verdicts), findings=tuple(sorted(findings, key=Finding.sort_key)))
+    if not inputs.logs and not inputs.histories and not inputs.operations:
+        raise UnusableInput("nothing to audit; give a broker's log directory, a recording or a history")
+    verdicts: list[Verdict] = []
+    findings: list[Finding] = []
+    audits: list[LogAudit] = []
+    if inputs.logs:
+        verdicts, findings, audits = _of_logs(inputs.logs, engine, check_crc, spark)
+    for given, judge_them in ((inputs.histories, history_verdicts), (inputs.operations, jepsen_verdicts)):
+        if given:
+            judged, more = judge_them(inputs)
+            verdicts += judged
+            findings += more
+    return Audit(verdicts=tuple(verdicts), findings=tuple(sorted(findings, key=Finding.sort_key)), logs=tuple(audits))
+
+
+def _of_logs(
+    logs: Sequence[PartitionLog], engine: str, check_crc: bool, spark: "SparkSession | None"
+) -> tuple[list[Verdict], list[Finding], list[LogAudit]]:
+    """The verdicts of all rules that need no history, all their findings, and the audit of each log."""
     started = time.perf_counter()
     if engine == "local":
-        audits = local.audit_logs(inputs.logs, check_crc=check_crc)
+        audits = local.audit_logs(logs, check_crc=check_crc)
     elif engine == "spark":
         from kafka_eos_checks.replay import spark as spark_engine  # noqa: PLC0415 - the light install has no Spark
 
-        audits = spark_engine.audit_logs(inputs.logs, spark=spark, check_crc=check_crc)
+        audits = spark_engine.audit_logs(logs, spark=spark, check_crc=check_crc)
     else:
         raise ValueError(f"engine {engine!r} is none of {', '.join(ENGINES)}")
     verdicts = log_verdicts(audits, time.perf_counter() - started)
@@ -142,11 +159,7 @@ def of_inputs(
     for judged, more in (offset_verdicts(audits), beside_verdicts(audits, partitions)):
         verdicts += judged
         findings += more
-    if inputs.histories:
-        joined, more = history_verdicts(inputs)
-        verdicts += joined
-        findings += more
-    return Audit(verdicts=tuple(verdicts), findings=tuple(sorted(findings, key=Finding.sort_key)), logs=tuple(audits))
+    return verdicts, findings, audits
 
 
 def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0) -> list[Verdict]:
@@ -254,6 +267,35 @@ def history_verdicts(inputs: Inputs) -> tuple[list[Verdict], list[Finding]]:
         for i, rule in enumerate(HISTORY_RULES)
     ]
     return verdicts, result.findings
+
+
+def jepsen_verdicts(inputs: Inputs) -> tuple[list[Verdict], list[Finding]]:
+    """A verdict for each anomaly of Jepsen's, and all that are violations; what Jepsen allows is told as evidence.
+
+    Raises:
+        UnusableInput: a history without an operation of the workload.
+    """
+    started = time.perf_counter()
+    findings: list[Finding] = []
+    noted: list[Finding] = []
+    figures: Figures = {}
+    for path in inputs.operations:
+        operations = read_operations(path)
+        found, own = anomalies(operations, str(path))
+        if not own["sent"] and not own["given"]:
+            raise UnusableInput(f"{path}: no :send, :poll or :txn of Jepsen's workload for Kafka with anything in it")
+        figures = {name: int(figures.get(name, 0)) + int(count) for name, count in own.items()}
+        fine = allowed(operations)
+        noted += [finding for finding in found if finding.rule in fine]
+        findings += [finding for finding in found if finding.rule not in fine]
+    seconds = time.perf_counter() - started
+    verdicts: list[Verdict] = []
+    for rule in ANOMALIES:
+        own_noted = [f"allowed: {finding.in_words()}" for finding in noted if finding.rule == rule]
+        verdict = _verdict(rule, findings, {**figures, "allowed": len(own_noted)}, 0.0 if verdicts else seconds)
+        evidence = "\n".join(filter(None, [verdict.evidence, *_shortened(own_noted)]))
+        verdicts.append(replace(verdict, evidence=evidence))
+    return verdicts, findings
 
 
 def _verdict(

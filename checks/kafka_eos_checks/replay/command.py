@@ -15,6 +15,7 @@ EPILOG = """examples:
   kafka-eos audit recording.tar.xz --json verdicts.json
   kafka-eos audit /var/lib/kafka/data --history sends.jsonl
   kafka-eos audit clients.jsonl
+  kafka-eos audit store/kafka/latest/history.edn
   kafka-eos audit /var/lib/kafka/data --oracle --html audit.html --redact
   kafka-eos audit hdfs://name/copies/broker-1 --sink audits.findings
 
@@ -30,12 +31,17 @@ rules over readers: aborted record delivered, precommitted read, poll skip, non-
   last stable offset went back
 rules over applications: input processed twice, input skipped, output without its offset, offset without its output,
   fenced generation committed
+anomalies of a history of Jepsen's workload for Kafka, as Jepsen defines and names them: :G1a, :lost-write, :unseen,
+  :duplicate, :inconsistent-offsets, :precommitted-read, :poll-skip, :nonmonotonic-poll, :int-poll-skip,
+  :int-nonmonotonic-poll, :nonmonotonic-send, :int-nonmonotonic-send, :int-send-skip, :G1c, :G1c-process,
+  :G1c-realtime, :G0, G1c by order
 
 Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster. A history
 alone is judged by what clients and readers tell; what only a log could tell is counted as unknown.
 Values are looked at only where a history is given, which has them too. The files are only read. Of a running broker
 audit a copy, or expect an unfinished tail. Compacted topics have holes in their offsets; a sequence that is missing
-there is not reported.
+there is not reported. What Jepsen allows (writes that interleave, skips of consumers that subscribe) is told in the
+verdict's evidence and is no finding.
 
 exit codes: 0 no violation, 1 violations or corrupt regions, 2 the input or the call cannot be used
 """
@@ -54,8 +60,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "paths",
         nargs="+",
         metavar="PATH",
-        help="a log directory, a folder of several brokers', a recording (folder or .tar.xz), or a history (.jsonl, "
-        ".parquet); a URI is copied here by Spark's Hadoop",
+        help="a log directory, a folder of several brokers', a recording (folder or .tar.xz), a history (.jsonl, "
+        ".parquet), or one of Jepsen's (.edn); a URI is copied here by Spark's Hadoop",
     )
     parser.add_argument("--history", action="append", default=[], metavar="FILE", help="one more history")
     parser.add_argument("--spark", action="store_true", help="audit on Spark (a local one, or the active session)")

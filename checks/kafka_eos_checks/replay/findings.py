@@ -22,7 +22,7 @@ class Finding:
     Attributes:
         rule: the rule's name.
         topic: topic name.
-        partition: partition number.
+        partition: partition number; -1 where a history of Jepsen's has a key, which stands in for the topic too.
         broker: the log directory it was found in, "" for a single one.
         file: the segment's file name.
         position: where the batch begins in the file, in bytes; None where only an offset is known.
@@ -54,7 +54,7 @@ class Finding:
     def in_words(self) -> str:
         """One line: where, what, who."""
         where = f"{self.broker}/" if self.broker else ""
-        where += f"{self.topic}-{self.partition}"
+        where += f"{self.topic}-{self.partition}" if self.partition >= 0 else f"{self.run} {self.topic}"
         where += f"/{self.file}" if self.file else ""
         where += "" if self.position is None else f" byte {self.position}"
         where += "" if self.offset is None else f" offset {self.offset}"

@@ -22,7 +22,7 @@ from kafka_eos_checks.replay.progress import byte_progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SUFFIXES = (".log", ".index", ".txnindex", ".snapshot", ".jsonl", ".parquet", ".tar.xz")
+SUFFIXES = (".log", ".index", ".txnindex", ".snapshot", ".jsonl", ".parquet", ".edn", ".tar.xz")
 NAMES = ("meta.properties", "leader-epoch-checkpoint", "manifest.json")
 
 

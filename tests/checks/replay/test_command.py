@@ -19,6 +19,7 @@ from kafka_eos_checks.replay.beside import BESIDE_RULES
 from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.replay.findings import COLUMNS, Finding, write_findings
 from kafka_eos_checks.replay.histories import HISTORY_RULES
+from kafka_eos_checks.replay.jepsen_anomalies import ANOMALIES
 from kafka_eos_checks.replay.offsets import OFFSET_RULES
 from kafka_eos_checks.replay.rules import LOG_RULES, Batch
 from kafka_eos_checks.replay.synthetic import write_log
@@ -44,6 +45,7 @@ def test_a_clean_log_directory_exits_with_0(tmp_path: Path, capsys: pytest.Captu
 
 def test_help_names_every_rule_and_no_two_have_one_name(capsys: pytest.CaptureFixture[str]) -> None:
     rules = [*LOG_RULES, *COORDINATOR_RULES, *TRANSACTION_RULES, *OFFSET_RULES, *BESIDE_RULES, *HISTORY_RULES]
+    rules += ANOMALIES
     with pytest.raises(SystemExit):
         cli.main(["audit", "--help"])
     listed = " ".join(capsys.readouterr().out.split())

@@ -1,0 +1,116 @@
+"""Cycles of a directed graph, each as short as a search over its first nodes finds it."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+STARTS = 100  # nodes of a component from which a cycle is looked for, at most
+VISITS = 200_000  # of nodes meanwhile, but for one whole search: the time stays linear
+
+Edges = Sequence[Sequence[int]]  # by node, the nodes that it goes to
+
+
+def cycles(edges: Edges, is_free: Callable[[int], bool] = lambda _: False) -> Iterator[list[int]]:
+    """One cycle of each strongly connected component, in order of its nodes, beginning with its lowest one.
+
+    Args:
+        edges: by node from 0; none goes from a node to itself.
+        is_free: nodes that do not count for the length.
+    """
+    left = _core(edges)
+    if not left:
+        return
+    within = {node: [each for each in edges[node] if each in left] for node in left}
+    found = []
+    for component in _components(within):
+        if len(component) > 1:
+            members = set(component)
+            starts = sorted(node for node in component if not is_free(node))
+            tried = [
+                _shortest(within, members, start, is_free)
+                for start in starts[: max(1, min(STARTS, VISITS // len(component)))]
+            ]
+            found.append(min(tried, key=lambda cycle: sum(not is_free(node) for node in cycle)))
+    yield from sorted(found)
+
+
+def _core(edges: Edges) -> set[int]:
+    """The nodes that are left when those that nothing goes to, and those that go nowhere, are taken away."""
+    back: list[list[int]] = [[] for _ in edges]
+    for node, others in enumerate(edges):
+        for each in others:
+            back[each].append(node)
+    left = bytearray(b"\1") * len(edges)
+    for onward, inward in ((edges, back), (back, edges)):
+        count = [sum(left[each] for each in own) for own in inward]
+        ready = [node for node, number in enumerate(count) if left[node] and not number]
+        while ready:
+            node = ready.pop()
+            left[node] = 0
+            for each in onward[node]:
+                count[each] -= 1
+                if left[each] and not count[each]:
+                    ready.append(each)
+    return {node for node, is_left in enumerate(left) if is_left}
+
+
+def _components(within: dict[int, list[int]]) -> Iterator[list[int]]:
+    """Strongly connected components, by Tarjan's algorithm with a stack of its own."""
+    number: dict[int, int] = {}
+    lowest: dict[int, int] = {}
+    open_nodes: list[int] = []
+    is_open: set[int] = set()
+    for root in sorted(within):
+        if root in number:
+            continue
+        number[root] = lowest[root] = len(number)
+        open_nodes.append(root)
+        is_open.add(root)
+        path = [(root, iter(within[root]))]
+        while path:
+            node, others = path[-1]
+            for each in others:
+                if each not in number:
+                    number[each] = lowest[each] = len(number)
+                    open_nodes.append(each)
+                    is_open.add(each)
+                    path.append((each, iter(within[each])))
+                    break
+                if each in is_open:
+                    lowest[node] = min(lowest[node], number[each])
+            else:
+                path.pop()
+                if path:
+                    lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[node])
+                if lowest[node] == number[node]:
+                    component: list[int] = []
+                    while not component or component[-1] != node:
+                        component.append(open_nodes.pop())
+                    is_open.difference_update(component)
+                    yield component
+
+
+def _shortest(within: dict[int, list[int]], members: set[int], start: int, is_free: Callable[[int], bool]) -> list[int]:
+    """The shortest cycle through a node of a component."""
+    before: dict[int, int] = {}
+    length = {start: 0}
+    ready = deque([start])
+    done: set[int] = set()
+    while ready:
+        node = ready.popleft()
+        if node in done:
+            continue
+        done.add(node)
+        for each in within[node]:
+            if each == start:
+                cycle = [node]
+                while cycle[-1] != start:
+                    cycle.append(before[cycle[-1]])
+                return cycle[::-1]
+            longer = length[node] + (not is_free(each))
+            if each in members and longer < length.get(each, len(within) + 1):
+                length[each], before[each] = longer, node
+                if is_free(each):
+                    ready.appendleft(each)
+                else:
+                    ready.append(each)
+    raise AssertionError("a component has a cycle through each of its nodes")

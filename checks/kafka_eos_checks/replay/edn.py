@@ -1,0 +1,262 @@
+r"""A strict reader of EDN, Clojure's notation for data, as Jepsen writes histories in it.
+
+========================  =========================================================================
+EDN                       Python
+========================  =========================================================================
+``nil true false``        ``None True False``
+``1 1N``                  ``int``
+``1.5 1.5M ##Inf ##NaN``  ``float``
+``1/2``                   :class:`fractions.Fraction`
+``"text" \c``              ``str``
+``:name`` and ``name``    :class:`Name`, a keyword with its colon
+``[1 2]`` and ``(1 2)``   ``tuple``
+``{1 2}``                 ``dict``
+``#{1 2}``                ``frozenset``
+``#tag value``            the value; a history says by tags how Clojure prints, and nothing else
+========================  =========================================================================
+
+A map as a key or in a set is a set of its pairs there. What Clojure prints and EDN does not have, ``0x1f`` in
+``#object[…]``, is read too.
+
+One regular expression splits the text and a stack puts it together, so the time is linear and no depth is too deep
+for Python's own stack; more than :data:`DEEPEST` is refused.
+"""
+
+import re
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+DEEPEST = 100
+_TOKEN = re.compile(
+    r"""[\s,]+|;[^\n]*
+    |(?P<integer>[+-]?(?:0|[1-9]\d*))(?=[\s,\[\](){}";]|\Z)
+    |(?P<opening>\#?\{|[\[(])
+    |(?P<closing>[])}])
+    |(?P<text>"[^"\\]*(?:\\.[^"\\]*)*")
+    |(?P<character>\\(?:[^\s,\[\](){}";]+|.))
+    |(?P<prefix>\#(?:_|\^|[A-Za-z][^\s,\[\](){}";]*))
+    |(?P<atom>(?:\#\#)?[^\s,\[\](){}";\\\#][^\s,\[\](){}";]*)
+    |(?P<wrong>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "b": "\b", "f": "\f", "\\": "\\", '"': '"'}
+_CHARACTERS = {"newline": "\n", "return": "\r", "space": " ", "tab": "\t", "formfeed": "\f", "backspace": "\b"}
+_CLOSING = {"{": "}", "#{": "}", "[": "]", "(": ")"}
+_NAMED: dict[str, Any] = {
+    "nil": None,
+    "true": True,
+    "false": False,
+    "##Inf": float("inf"),
+    "##-Inf": float("-inf"),
+    "##NaN": float("nan"),
+}
+_NUMBER = re.compile(r"[+-]?\d")
+_FLOAT = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d*)?(?:[eE][+-]?\d+)?M?")
+_DISCARD = "#_"
+_BEGINS = frozenset({"opening", "prefix"})
+_END = object()
+
+
+class MalformedEdn(ValueError):  # noqa: N818 - named for the input
+    """A text that is no EDN; says where, in characters, and why."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"{reason}, at character {position}")
+        self.position = position
+        self.reason = reason
+
+
+class Name(str):
+    """A keyword (with its colon) or a symbol."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A collection that is not closed yet, or a prefix that waits for its value."""
+
+    opening: str
+    position: int
+    items: list[Any] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Builder:
+    """What is open at a place of the text.
+
+    Attributes:
+        stack: from the outermost to the innermost.
+        whole: what closes the vector or list that is the whole text, if it is one.
+        begun: whether there was anything yet.
+        ended: whether the whole text is over.
+    """
+
+    stack: list[_Frame] = field(default_factory=list)
+    whole: str = ""
+    begun: bool = False
+    ended: bool = False
+
+    def open(self, word: str, position: int) -> None:
+        """A collection or a prefix begins."""
+        if not self.begun and word in "[(":
+            self.whole = _CLOSING[word]
+        elif len(self.stack) == DEEPEST:
+            raise MalformedEdn(position, f"deeper than {DEEPEST} levels")
+        else:
+            self.stack.append(_Frame(word, position))
+        self.begun = True
+
+    def close(self, word: str, position: int) -> Any:
+        """The collection that ends here, or :data:`_END` if it is the whole text."""
+        if not self.stack and word == self.whole:
+            self.ended = True
+            return _END
+        if not self.stack or _CLOSING.get(self.stack[-1].opening) != word:
+            raise MalformedEdn(position, f"{word!r} closes nothing")
+        return _closed(self.stack.pop())
+
+    def keep(self, value: Any) -> bool:
+        """A value is complete: whether it stands for itself, in nothing else and not left out."""
+        self.begun = True
+        while self.stack and self.stack[-1].opening not in _CLOSING:
+            if self.stack.pop().opening == _DISCARD:
+                return False
+        if self.stack:
+            self.stack[-1].items.append(value)
+        return not self.stack
+
+
+def read_forms(text: str) -> Iterator[tuple[int, Any]]:
+    """The values of a text, each with the position at which it begins.
+
+    A text that is one vector or list as a whole gives its elements.
+
+    Raises:
+        MalformedEdn: at the first thing that is no EDN.
+    """
+    builder = _Builder()
+    stack, at = builder.stack, 0
+    for token in _TOKEN.finditer(text):
+        kind = token.lastgroup
+        if kind is None:
+            continue
+        position, word = token.start(), token[0]
+        if not stack:
+            if builder.ended:
+                raise MalformedEdn(position, f"{word!r} follows what has to be the whole text")
+            at = position
+        if kind in _BEGINS:
+            builder.open(word, position)
+            continue
+        value = builder.close(word, position) if kind == "closing" else _SCALARS[kind](word, position)
+        if stack and stack[-1].opening in _CLOSING:  # what most values are in
+            stack[-1].items.append(value)
+        elif value is not _END and builder.keep(value):
+            yield at, value
+    if builder.stack:
+        raise MalformedEdn(builder.stack[-1].position, f"{builder.stack[-1].opening!r} is not closed")
+    if builder.whole and not builder.ended:
+        raise MalformedEdn(len(text), f"{builder.whole!r} is missing")
+
+
+def _closed(frame: _Frame) -> Any:
+    items = frame.items
+    if frame.opening in "[(":
+        return tuple(items)
+    if frame.opening == "#{":
+        members = frozenset(map(hashable, items))
+        if len(members) < len(items):
+            raise MalformedEdn(frame.position, "a set has something twice")
+        return members
+    if len(items) % 2:
+        raise MalformedEdn(frame.position, "a map has a key without a value")
+    try:
+        made = dict(zip(items[::2], items[1::2], strict=True))
+    except TypeError:
+        made = dict(zip(map(hashable, items[::2]), items[1::2], strict=True))
+    if len(made) * 2 < len(items):
+        raise MalformedEdn(frame.position, "a map has a key twice")
+    return made
+
+
+def hashable(value: Any) -> Hashable:
+    """A value that can be a key: a map is a set of its pairs."""
+    if isinstance(value, dict):
+        return frozenset((hashable(key), hashable(each)) for key, each in value.items())
+    return tuple(map(hashable, value)) if isinstance(value, tuple) else value
+
+
+def _integer(word: str, position: int) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise MalformedEdn(position, f"a number of {len(word)} digits") from None
+
+
+def _atom(word: str, position: int) -> Any:
+    try:
+        return _named(word)
+    except (ValueError, ZeroDivisionError):
+        raise MalformedEdn(position, f"{word[:20]!r} is no keyword, symbol or number") from None
+
+
+@lru_cache(maxsize=10_000)
+def _named(word: str) -> Any:
+    if word in _NAMED:
+        return _NAMED[word]
+    if word == ":" or word.startswith("##"):
+        raise ValueError(word)
+    if not _NUMBER.match(word):
+        return Name(word)
+    if word.endswith("N"):
+        return int(word[:-1])
+    if word[:2] == "0x":
+        return int(word, 16)
+    if "/" in word:
+        return Fraction(word)
+    if not _FLOAT.fullmatch(word):
+        raise ValueError(word)
+    return float(word.removesuffix("M"))
+
+
+def _text(word: str, position: int) -> str:
+    def plain(escape: re.Match[str]) -> str:
+        name = escape[1]
+        if len(name) > 1:
+            return chr(int(name[1:], 16))
+        if name not in _ESCAPES:
+            raise MalformedEdn(position + 1 + escape.start(), f"{escape[0]!r} stands for nothing")
+        return _ESCAPES[name]
+
+    return _whole(_ESCAPE.sub(plain, word[1:-1])) if "\\" in word else word[1:-1]
+
+
+def _whole(text: str) -> str:
+    """Two halves of a character outside of the first 65,536 are one; half a one is none."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _character(word: str, position: int) -> str:
+    name = word[1:]
+    if len(name) == 1:
+        return name
+    if name in _CHARACTERS:
+        return _CHARACTERS[name]
+    if re.fullmatch("u[0-9a-fA-F]{4}", name):
+        return _whole(chr(int(name[1:], 16)))
+    raise MalformedEdn(position, f"{name[:20]!r} is no character")
+
+
+def _wrong(word: str, position: int) -> Any:
+    raise MalformedEdn(position, f"{word!r} begins nothing")
+
+
+_SCALARS = {"integer": _integer, "atom": _atom, "text": _text, "character": _character, "wrong": _wrong}
