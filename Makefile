@@ -62,7 +62,7 @@ record: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## record real Kaf
 	$(KAFKA_EOS) record one-broker three-brokers violations replicated-violations transactions applications application-mistakes --out build/recording --seed 1
 	$(KAFKA_EOS) record transactions --kafka 3.9.1 --out build/recording --seed 1
 
-peers: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## compare the reference, Kafka 4.3 and 3.9, kfake and librdkafka's mock with the spec; build/peers.html
+peers: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied ## compare the reference, Kafka 4.3, 3.9 and 2.8, kfake and librdkafka's mock with the spec; build/peers.html
 	$(KAFKA_EOS) peers --json build/peers.json
 
 costs: setup $(JARS)/kafka/.copied ## measure anew what exactly-once costs, and keep it (a quarter of an hour)

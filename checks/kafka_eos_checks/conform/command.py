@@ -413,6 +413,8 @@ def print_report(report: Report) -> None:
         )
     for reason in sorted({result.reason for result in report.results.values() if result.found is Found.UNSUPPORTED}):
         answer_console.print(f"NOT SUPPORTED  {reason}", markup=False, soft_wrap=True)
+    for reason in sorted(report.counts.unread):
+        answer_console.print(f"NOT READ BACK  {reason}", markup=False, soft_wrap=True)
     answer_console.print(table(report))
     counts, busy = report.counts, report.busy()
     level = "not told" if report.level is None else str(report.level)

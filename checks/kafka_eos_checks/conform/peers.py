@@ -58,7 +58,7 @@ def _kafka(release: str, version: int | None) -> Callable[[Path], AbstractContex
     @contextmanager
     def start(folder: Path) -> Iterator[str]:
         if not have_jars(release):
-            raise Absent(f"the jars of Kafka {release} are not there; `make record` fetches them")
+            raise Absent(f"the jars of Kafka {release} are not there; `make peers` fetches them")
         if shutil.which("java") is None:
             raise Absent("there is no Java")
         features = {} if version is None else {"transaction.version": version}
@@ -153,6 +153,7 @@ PEERS = (
         for version in (1, 0)
     ),
     Peer(name="Apache Kafka 3.9.1", transaction_version=0, start=_kafka("3.9.1", None)),
+    Peer(name="Apache Kafka 2.8.2", transaction_version=0, start=_kafka("2.8.2", None), verification=False),
     Peer(name="kfake", transaction_version=2, start=_kfake),
     Peer(name="kfake, clients of version 1", transaction_version=1, start=_kfake),
     Peer(name="librdkafka's mock cluster", transaction_version=1, start=_mock),

@@ -181,6 +181,8 @@ def _section(report: Report) -> str:
         if busy
         else ""
     )
+    if report.counts.unread:
+        told += f"<p>Of its state this was not read back: {escape('; '.join(sorted(report.counts.unread)))}.</p>"
     kinds = "".join(
         f"<details><summary>{escape(_summary(results[0]))} ({len(results)})</summary>"
         f"<pre>{escape(story(results[0], report.client))}</pre>{_drawn(results[0])}</details>"

@@ -83,7 +83,7 @@ class Report:
         versions: of the requests, by API.
         quotients: the graphs.
         results: by the name of the edge.
-        counts: scenarios, requests, retries, observations.
+        counts: scenarios, requests, retries, observations, and what could not be observed.
         seconds: wall time.
         names: what all names began with.
         left: what could not be taken away.
@@ -281,6 +281,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "requests": report.counts.requests,
         "retries": report.counts.retries,
         "observations": report.counts.observations,
+        "not_read_back": sorted(report.counts.unread),
         "edges": report.edges,
         "found": {found.value: report.found[found] for found in Found},
         "answers_while_markers_are_written": dict(report.busy()),

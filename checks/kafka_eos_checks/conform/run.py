@@ -100,12 +100,14 @@ class Counts:
         requests: of the machines.
         retries: of those that were asked again because the broker was busy.
         observations: how often the state was read back.
+        unread: why parts of it were not.
     """
 
     scenarios: int = 0
     requests: int = 0
     retries: int = 0
     observations: int = 0
+    unread: set[str] = field(default_factory=set)
 
 
 class Diverged(Exception):  # noqa: N818 - what happened
@@ -211,7 +213,8 @@ class Play:
     def _compare_state(self) -> None:
         self.counts.observations += 1
         allowed = observation.expected(self.state, with_offset=self.quotient.mechanism.with_offset)
-        found, _ = self.stage.observe(self.state, with_offset=OFFSET in allowed)
+        found, missing = self.stage.observe(self.state, with_offset=OFFSET in allowed)
+        self.counts.unread.update(missing.values())
         differences = [
             Difference(what=name, allowed=allowed[name], observed=said)
             for name, said in found.items()

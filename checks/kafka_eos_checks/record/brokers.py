@@ -1,7 +1,8 @@
-"""Real Kafka brokers in KRaft mode on the loopback interface: start, kill, freeze, restart, stop.
+"""Real Kafka brokers on the loopback interface: start, kill, freeze, restart, stop.
 
-Every broker has three listeners: PLAINTEXT for the recorder and between brokers, CONTROLLER for the quorum, and PROXY,
-whose advertised address is the fault proxy's, so that a client that enters through the proxy never leaves it.
+Every broker has two listeners, and one of its quorum: PLAINTEXT for the recorder and between brokers, and PROXY, whose
+advertised address is the fault proxy's, so that a client that enters through the proxy never leaves it. The quorum is
+of KRaft; releases from before it have ZooKeeper.
 """
 
 import base64
@@ -22,7 +23,7 @@ from typing import Any, Self
 from kafka_eos.errors import ErrorCode
 from kafka_eos.protocol import MalformedMessage, Message, load_codec
 from kafka_eos.transaction_log import TOPIC
-from kafka_eos_checks.record.jars import KAFKA_VERSION, clients_jar, need_jars
+from kafka_eos_checks.record.jars import KAFKA_VERSION, WITH_ZOOKEEPER, clients_jar, need_jars
 
 HOST = "127.0.0.1"
 READY_SECONDS = 90.0
@@ -32,8 +33,6 @@ _ANSWER_LIMIT = 1 << 26  # bytes; no answer to the recorder's own requests is ne
 SMALL_JAVA = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 
 SETTINGS = {
-    "process.roles": "broker,controller",
-    "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXY:PLAINTEXT",
     "auto.create.topics.enable": "false",
@@ -46,12 +45,18 @@ SETTINGS = {
     "log.index.size.max.bytes": "65536",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "unclean.leader.election.enable": "false",
-    "broker.session.timeout.ms": "3000",  # a killed leader is replaced within seconds
-    "broker.heartbeat.interval.ms": "500",
     "request.timeout.ms": "5000",  # a broker that waits for the answer of a killed one tries again soon
     "num.network.threads": "2",
     "num.io.threads": "4",
 }
+KRAFT_SETTINGS = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "broker.session.timeout.ms": "3000",  # a killed leader is replaced within seconds
+    "broker.heartbeat.interval.ms": "500",
+}
+ZOOKEEPER_SETTINGS = {"zookeeper.session.timeout.ms": "3000"}
+METADATA_VERSION = 11  # which all releases know
 
 
 class BrokerFailed(RuntimeError):  # noqa: N818 - what happened
@@ -161,13 +166,15 @@ class Broker:
         """Its configuration file."""
         return self.folder / "server.properties"
 
-    def configure(self, voters: str, extra: dict[str, str]) -> dict[str, str]:
+    @property
+    def listeners(self) -> str:
+        """Those for clients and other brokers."""
+        return f"PLAINTEXT://{HOST}:{self.port},PROXY://{HOST}:{self.proxied_port}"
+
+    def configure(self, extra: dict[str, str]) -> dict[str, str]:
         """Write the configuration; returns it."""
         settings = SETTINGS | {
-            "node.id": str(self.node),
-            "controller.quorum.voters": voters,
-            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self.controller_port}"
-            f",PROXY://{HOST}:{self.proxied_port}",
+            "listeners": self.listeners,
             "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port},PROXY://{HOST}:{self.advertised_port}",
             "log.dirs": str(self.data),
         }
@@ -249,6 +256,87 @@ class Broker:
         self.process.send_signal(signal.SIGCONT)
 
 
+class KRaft:
+    """The brokers keep the cluster's metadata themselves: each is a controller too.
+
+    Args:
+        identity: the cluster's id.
+        features: feature levels at formatting.
+    """
+
+    common = KRAFT_SETTINGS
+
+    def __init__(self, identity: str, features: dict[str, int]) -> None:
+        self._identity, self._features = identity, features
+
+    def settings(self, broker: Broker, brokers: Sequence[Broker]) -> dict[str, str]:
+        """A broker's own settings."""
+        return {
+            "node.id": str(broker.node),
+            "controller.quorum.voters": ",".join(f"{b.node}@{HOST}:{b.controller_port}" for b in brokers),
+            "listeners": f"{broker.listeners},CONTROLLER://{HOST}:{broker.controller_port}",
+        }
+
+    def begin(self, brokers: Sequence[Broker]) -> None:
+        """Format the log directories of brokers that never ran."""
+        levels = [word for name, level in self._features.items() for word in ("--feature", f"{name}={level}")]
+        for broker in brokers:
+            arguments = ("format", "-t", self._identity, "-c", str(broker.properties), *levels)
+            broker.run_tool("kafka.tools.StorageTool", *arguments)
+
+    def end(self) -> None:
+        """There is nothing to end but the brokers."""
+
+
+class ZooKeeper:
+    """A server of ZooKeeper keeps the cluster's metadata.
+
+    Args:
+        folder: its configuration, data and output.
+        port: where it listens.
+        kafka: the release that it comes with.
+    """
+
+    common = ZOOKEEPER_SETTINGS
+
+    def __init__(self, folder: Path, port: int, kafka: str) -> None:
+        self._folder, self._port, self._kafka = folder, port, kafka
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def settings(self, broker: Broker, brokers: Sequence[Broker]) -> dict[str, str]:  # noqa: ARG002 - as KRaft's
+        """A broker's own settings."""
+        return {"broker.id": str(broker.node), "zookeeper.connect": f"{HOST}:{self._port}"}
+
+    def begin(self, brokers: Sequence[Broker]) -> None:  # noqa: ARG002 - as KRaft's
+        """Start it; brokers wait for it."""
+        self._folder.mkdir()
+        properties = self._folder / "zookeeper.properties"
+        settings = {
+            "dataDir": self._folder / "data",
+            "clientPort": self._port,
+            "clientPortAddress": HOST,
+            "tickTime": 500,  # sessions are at least two of them
+            "admin.enableServer": "false",
+        }
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
+        server = "org.apache.zookeeper.server.ZooKeeperServerMain"
+        with (self._folder / "output.log").open("ab") as output:
+            self._process = subprocess.Popen(
+                java_command(server, str(properties), kafka=self._kafka),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def end(self) -> None:
+        """Kill it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(STOP_SECONDS)
+            self._process = None
+
+
 class Cluster:
     """One broker, or three, formatted in a new folder; a context manager that ends what it started.
 
@@ -256,7 +344,7 @@ class Cluster:
         folder: where everything is written; must not hold an earlier cluster.
         size: number of brokers.
         seed: decides the cluster's id.
-        features: feature levels at formatting, e.g. ``{"transaction.version": 1}``.
+        features: feature levels at formatting, e.g. ``{"transaction.version": 1}``; ZooKeeper keeps none.
         settings: further broker settings, which win.
         kafka: the brokers' release.
         java: the command that runs a broker, with the JVM's options.
@@ -275,7 +363,7 @@ class Cluster:
     ) -> None:
         if folder.exists() and any(folder.iterdir()):
             raise BrokerFailed(f"{folder} is not empty; choose a folder of its own for the brokers")
-        ports = free_ports(4 * size)
+        *ports, zookeeper_port = free_ports(4 * size + 1)
         self.folder = folder
         self.kafka = kafka
         four = zip(*[iter(ports)] * 4, strict=True)
@@ -291,21 +379,21 @@ class Cluster:
             "min.insync.replicas": str(max(1, copies - 1)),
             "default.replication.factor": str(copies),
         }
-        voters = ",".join(f"{b.node}@{HOST}:{b.controller_port}" for b in self.brokers)
-        self.settings = replication | (settings or {})
-        for broker in self.brokers:
-            broker.configure(voters, self.settings)
         # The leading byte keeps the text from starting with '-', which Kafka's Uuid refuses.
         identity = b"\x45" + random.Random(f"cluster {seed}").randbytes(15)
         self.cluster_id = base64.urlsafe_b64encode(identity).decode().rstrip("=")
-        self._features = features or {}
+        self._quorum = (
+            ZooKeeper(folder / "zookeeper", zookeeper_port, kafka)
+            if kafka in WITH_ZOOKEEPER
+            else KRaft(self.cluster_id, features or {})
+        )
+        self.settings = self._quorum.common | replication | (settings or {})
+        for broker in self.brokers:
+            broker.configure(self._quorum.settings(broker, self.brokers) | self.settings)
 
     def __enter__(self) -> Self:
-        levels = [word for name, level in self._features.items() for word in ("--feature", f"{name}={level}")]
         try:
-            for broker in self.brokers:
-                arguments = ("format", "-t", self.cluster_id, "-c", str(broker.properties), *levels)
-                broker.run_tool("kafka.tools.StorageTool", *arguments)
+            self._quorum.begin(self.brokers)
             for broker in self.brokers:
                 broker.start()
             self.wait_ready()
@@ -323,6 +411,7 @@ class Cluster:
         """Kill what still runs."""
         for broker in self.brokers:
             broker.kill()
+        self._quorum.end()
 
     def stop_all(self) -> None:
         """Shut all brokers down in good order.
@@ -364,7 +453,7 @@ class Cluster:
 
         def ready() -> bool:
             for broker in self.running():
-                answer = ask(broker.port, "Metadata", 12, {"Topics": []}, 3.0)
+                answer = ask(broker.port, "Metadata", METADATA_VERSION, {"Topics": []}, 3.0)
                 if not nodes <= {b["NodeId"] for b in answer["Brokers"]}:
                     return False
             return True
@@ -423,7 +512,7 @@ class Cluster:
 
     def partitions(self, topic: str, port: int | None = None) -> list[Message]:
         """Metadata of a topic's partitions: ``LeaderId``, ``LeaderEpoch``, ``IsrNodes`` and more."""
-        answer = ask(port or self.any_port(), "Metadata", 12, {"Topics": [{"Name": topic}]}, 5.0)
+        answer = ask(port or self.any_port(), "Metadata", METADATA_VERSION, {"Topics": [{"Name": topic}]}, 5.0)
         return [p for t in answer["Topics"] if t["ErrorCode"] == ErrorCode.NONE for p in t["Partitions"]]
 
     def leader(self, topic: str, partition: int = 0) -> Message | None:

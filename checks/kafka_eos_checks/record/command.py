@@ -19,7 +19,7 @@ from kafka_eos_checks.record import scenarios as _scenarios  # noqa: F401 - the 
 from kafka_eos_checks.record import transaction_scenarios as _transaction_scenarios  # noqa: F401 - the same
 from kafka_eos_checks.record.brokers import SETTINGS, BrokerFailed, Cluster
 from kafka_eos_checks.record.clients import ClientFailed
-from kafka_eos_checks.record.jars import KAFKA_VERSION, RELEASES, NoJars, clients_jar, need_jars
+from kafka_eos_checks.record.jars import KAFKA_VERSION, RECORDED, NoJars, clients_jar, need_jars
 from kafka_eos_checks.record.journal import Journal, StillWaiting
 from kafka_eos_checks.record.proxy import Proxy, Route
 from kafka_eos_checks.record.recording import UnsafeArchive, pack
@@ -54,7 +54,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--seed", type=int, default=0, help="decides faults, aborts and ids (default 0)")
     parser.add_argument(
         "--kafka",
-        choices=tuple(RELEASES),
+        choices=RECORDED,
         default=KAFKA_VERSION,
         help=f"the brokers' release (default {KAFKA_VERSION})",
     )

@@ -8,7 +8,9 @@ from kafka_eos_checks.terminal import progress_console
 
 KAFKA_VERSION = "4.3.0"
 # Each release with its profile in pom.xml, which is also its folder of jars.
-RELEASES = {KAFKA_VERSION: "kafka", "3.9.1": "kafka-3.9"}
+RELEASES = {KAFKA_VERSION: "kafka", "3.9.1": "kafka-3.9", "2.8.2": "kafka-2.8"}
+RECORDED = (KAFKA_VERSION, "3.9.1")  # those that describe transactions, which the recorder waits for
+WITH_ZOOKEEPER = frozenset({"2.8.2"})
 _MAVEN_SECONDS = 600
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from kafka_eos.transaction_log import TOPIC
 from kafka_eos_checks.record.clients import CALLS, FATAL_EXIT, ClientProcess
 from kafka_eos_checks.record.faults import FaultKind
-from kafka_eos_checks.record.jars import KAFKA_VERSION, RELEASES
+from kafka_eos_checks.record.jars import KAFKA_VERSION, RECORDED
 from kafka_eos_checks.record.stage import Stage, scenario
 
-OLDER_KAFKA = frozenset(RELEASES) - {KAFKA_VERSION}
+OLDER_KAFKA = frozenset(RECORDED) - {KAFKA_VERSION}
 LIBRARIES = ("librdkafka", "java")
 
 
@@ -34,7 +34,7 @@ def source(stage: Stage, records: int, partitions: int = 1) -> dict[str, Any]:
     return {"source": topic, "records": records}
 
 
-@scenario("transactions/commit-and-abort", kafka=RELEASES)
+@scenario("transactions/commit-and-abort", kafka=RECORDED)
 def commit_and_abort(stage: Stage) -> None:
     """Transactions over two topics of two partitions are committed and aborted, while both kinds of readers read."""
     topic, other = stage.topic(2), stage.topic(2, suffix="-other")
@@ -49,7 +49,7 @@ def commit_and_abort(stage: Stage) -> None:
         settle(stage)
 
 
-@scenario("transactions/copy", kafka=RELEASES)
+@scenario("transactions/copy", kafka=RECORDED)
 def copy(stage: Stage) -> None:
     """Two groups copy a topic and commit their offsets in the same transactions, of which they abort some."""
     work = source(stage, 60, partitions=2) | {"transaction_size": 4, "abort_chance": 0.3}
@@ -64,7 +64,7 @@ def copy(stage: Stage) -> None:
         settle(stage)
 
 
-@scenario("transactions/frozen-zombie", kafka=RELEASES)
+@scenario("transactions/frozen-zombie", kafka=RECORDED)
 def frozen_zombie(stage: Stage) -> None:
     """A client is frozen in a transaction, replaced under its transactional.id by another one, and wakes up."""
     topic = stage.topic(2)
@@ -83,7 +83,7 @@ def frozen_zombie(stage: Stage) -> None:
         settle(stage)
 
 
-@scenario("transactions/killed-between-calls", kafka=RELEASES)
+@scenario("transactions/killed-between-calls", kafka=RECORDED)
 def killed_between_calls(stage: Stage) -> None:
     """A copying client is killed after each of its calls in turn; the next one under its transactional.id goes on."""
     work = source(stage, 40) | {"transaction_size": 4}
@@ -100,7 +100,7 @@ def killed_between_calls(stage: Stage) -> None:
         settle(stage)
 
 
-@scenario("transactions/killed-before-markers", kafka=RELEASES)
+@scenario("transactions/killed-before-markers", kafka=RECORDED)
 def killed_before_markers(stage: Stage) -> None:
     """The coordinator is killed between preparing and completing a commit; a frozen leader holds a marker back."""
     topics: list[str] = []
@@ -131,7 +131,7 @@ def killed_before_markers(stage: Stage) -> None:
         pass  # read afterwards: one topic is away while its only broker is frozen
 
 
-@scenario("transactions/coordinator-moves", kafka=RELEASES)
+@scenario("transactions/coordinator-moves", kafka=RECORDED)
 def coordinator_moves(stage: Stage) -> None:
     """The coordinator of running transactions is killed; when it is back, coordination moves without a crash too."""
     topic = stage.topic()
@@ -164,7 +164,7 @@ def move_coordinator(stage: Stage, transactional_id: str) -> None:
     stage.new_leader(TOPIC, present, partition)
 
 
-@scenario("transactions/expired", kafka=RELEASES)
+@scenario("transactions/expired", kafka=RECORDED)
 def expired(stage: Stage) -> None:
     """A client is frozen in a transaction until the coordinator has aborted it, and wakes up."""
     topic = stage.topic()

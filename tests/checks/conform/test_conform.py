@@ -272,6 +272,7 @@ def test_what_a_broker_does_not_offer_is_not_supported() -> None:
         session.wire.close()
     assert report.found[Found.UNSUPPORTED] > 20
     assert set(report.found) == {Found.CONFORMS, Found.UNSUPPORTED}
+    assert report.counts.unread == {"DescribeTransactions: the broker does not offer it"}
     assert report.conforms
 
 

@@ -13,7 +13,10 @@ from kafka_eos_checks.cli import main
 from kafka_eos_checks.conform import command, peers_command
 from kafka_eos_checks.conform.mechanisms import MECHANISMS
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
+from kafka_eos_checks.conform.run import Found
 from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.record import jars
+from kafka_eos_checks.record.jars import have_jars
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +66,28 @@ def test_a_peer_that_has_to_conform_and_does_not_ends_it_with_1(
 ) -> None:
     use(monkeypatch, Peer(name="forgetful", transaction_version=2, start=forgetful, has_to_conform=True))
     assert main(["peers", "--only", "forgetful", "--out", str(tmp_path / "p.html")]) == 1
+
+
+@pytest.mark.parametrize("release", ["4.3.0", "3.9.1", "2.8.2"])
+def test_a_kafka_whose_jars_are_missing_is_skipped_by_name_with_the_reason(
+    release: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(jars, "build_folder", lambda: tmp_path)
+    assert main(["peers", "--only", f"Apache Kafka {release}", "--out", str(tmp_path / "p.html")]) == 0
+    why = f"the jars of Kafka {release} are not there; `make peers` fetches them"
+    assert f"Apache Kafka {release}: skipped: {why}" in capsys.readouterr().err
+    assert f"skipped: {why}" in (tmp_path / "p.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.broker
+@pytest.mark.skipif(not have_jars("2.8.2"), reason="the jars of Kafka 2.8.2 are not there; `make peers` fetches them")
+def test_kafka_from_before_verification_takes_a_first_batch_with_any_sequence_and_conforms_otherwise() -> None:
+    [peer] = [each for each in PEERS if each.name == "Apache Kafka 2.8.2"]
+    report = peers_command.compare(peer).report
+    assert report is not None
+    assert set(report.found) == {Found.CONFORMS, Found.KNOWN}
+    assert set(report.known()) == {"first-sequence"}
+    assert report.counts.unread == set()  # there are no transactions among them
 
 
 def test_a_peer_that_nobody_knows_ends_it_with_2(tmp_path: Path) -> None:

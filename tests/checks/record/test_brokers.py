@@ -26,6 +26,14 @@ def test_each_broker_gets_a_configuration_of_its_own_on_the_loopback_interface(t
     assert len({tuple(lines) for lines in texts}) == 3
 
 
+def test_a_release_from_before_kraft_is_told_where_its_zookeeper_is(tmp_path: Path) -> None:
+    lines = Cluster(tmp_path / "c", kafka="2.8.2").brokers[0].properties.read_text().splitlines()
+    assert "broker.id=1" in lines
+    assert any(line.startswith("zookeeper.connect=127.0.0.1:") for line in lines)
+    assert not any(line.startswith(("process.roles", "node.id", "controller.")) for line in lines)
+    assert not any("CONTROLLER://" in line for line in lines)
+
+
 def test_the_seed_decides_the_clusters_id(tmp_path: Path) -> None:
     first, same, other = (Cluster(tmp_path / name, seed=seed) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
     assert first.cluster_id == same.cluster_id != other.cluster_id
@@ -82,6 +90,18 @@ def test_a_broker_that_was_killed_comes_back_knowing_only_the_last_batch_of_a_pr
         cluster.stop_all()
         assert process.returncode is not None
     assert (broker.data / "t-0" / "00000000000000000004.snapshot").is_file()
+
+
+@pytest.mark.broker
+@pytest.mark.skipif(not have_jars("2.8.2"), reason="the jars of Kafka 2.8.2 are not there; `make peers` fetches them")
+def test_brokers_with_zookeeper_take_batches_and_nothing_is_left_running(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "c", size=2, kafka="2.8.2") as cluster:
+        cluster.create_topic("t", replicas=[[1, 2]])
+        cluster.wait_in_sync("t", 2)
+        assert [produce(cluster[1].port, n) for n in (0, 1, 1, 3)] == [(0, 0), (0, 1), (0, 1), (45, -1)]
+        processes = [cluster._quorum._process, *(broker.process for broker in cluster.brokers)]  # type: ignore[union-attr]
+        assert [process.poll() for process in processes] == [None, None, None]
+    assert [process.poll() for process in processes] == [-9, -9, -9]
 
 
 @pytest.mark.broker

@@ -7,7 +7,7 @@ from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.record import command, jars
 from kafka_eos_checks.record.brokers import holds_records
 from kafka_eos_checks.record.command import chosen, recording_name
-from kafka_eos_checks.record.jars import KAFKA_VERSION, RELEASES
+from kafka_eos_checks.record.jars import KAFKA_VERSION, RECORDED, RELEASES
 from kafka_eos_checks.record.stage import CLUSTERS, SCENARIOS
 
 
@@ -26,7 +26,7 @@ def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path, capsy
 
 
 def test_a_clusters_name_stands_for_those_of_its_scenarios_that_the_kafka_release_is_recorded_with() -> None:
-    newest, older = ({s.short_name for s in chosen(["transactions"], kafka)["transactions"]} for kafka in RELEASES)
+    newest, older = ({s.short_name for s in chosen(["transactions"], kafka)["transactions"]} for kafka in RECORDED)
     assert newest - older == {"thousand"}
     assert older - newest == {"hundreds"}
     assert len(newest & older) >= 7
