@@ -32,14 +32,14 @@ from typing import Any
 DEEPEST = 100
 _TOKEN = re.compile(
     r"""[\s,]+|;[^\n]*
-    |(?P<integer>[+-]?(?:0|[1-9]\d*))(?=[\s,\[\](){}";]|\Z)
-    |(?P<opening>\#?\{|[\[(])
+    |(?:(?P<integer>[+-]?(?:0|[1-9]\d*)(?![^\s,\[\](){}";]))
+    |(?P<opening>[{[(]|\#\{)
     |(?P<closing>[])}])
+    |(?P<atom>(?:\#\#)?[^\s,\[\](){}";\\\#][^\s,\[\](){}";]*)
     |(?P<text>"[^"\\]*(?:\\.[^"\\]*)*")
     |(?P<character>\\(?:[^\s,\[\](){}";]+|.))
     |(?P<prefix>\#(?:_|\^|[A-Za-z][^\s,\[\](){}";]*))
-    |(?P<atom>(?:\#\#)?[^\s,\[\](){}";\\\#][^\s,\[\](){}";]*)
-    |(?P<wrong>.)""",
+    |(?P<wrong>.))[\s,]*""",
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -148,7 +148,7 @@ def read_forms(text: str) -> Iterator[tuple[int, Any]]:
         kind = token.lastgroup
         if kind is None:
             continue
-        position, word = token.start(), token[0]
+        position, word = token.start(), token[kind]
         if not stack:
             if builder.ended:
                 raise MalformedEdn(position, f"{word!r} follows what has to be the whole text")
