@@ -241,7 +241,7 @@ def _read_block(result: PartitionTransactions, name: str, block: Block) -> None:
                 offset=offset,
                 producer_id=pid,
                 epoch=epoch,
-                decision=_decision(key),
+                decision=decision_of(key),
                 coordinator_epoch=_coordinator_epoch(value),
                 ends=ended,
                 last_stable_offset=min((data.offset for data in result.open.values()), default=offset + 1),
@@ -249,7 +249,7 @@ def _read_block(result: PartitionTransactions, name: str, block: Block) -> None:
         )
 
 
-def _decision(key: bytes | None) -> ControlType | None:
+def decision_of(key: bytes | None) -> ControlType | None:
     """The type in a control record's key, after its version."""
     number = int.from_bytes((key or b"")[2:4], "big") if key and len(key) >= 4 else -1
     return ControlType(number) if number in (ControlType.ABORT, ControlType.COMMIT) else None

@@ -22,13 +22,14 @@ EPILOG = """examples:
 reports:
   duplicate, gap, stale epoch, order   as `kafka-eos audit` has them; a stale epoch is what a fenced producer wrote late
   hanging transaction                  open data that no coordinator will end
+  torn transaction                     committed on a partition and aborted on another (transaction version 2)
   last stable offset lags              readers of committed data wait, and for whom
   log was cut                          offsets that were read are not there any more
   corrupt batch                        a CRC that is wrong
 
 Only reads. Fetch gives everything below the high watermark, markers and aborted data included; of each batch the header
-is looked at, keys and values are not. The client needs Read on topics and Describe on transactional ids: one that it
-may not describe looks as if no coordinator knew it.
+is looked at, and of a marker whether it commits; keys and values of data are not. The client needs Read on topics and
+Describe on transactional ids: one that it may not describe looks as if no coordinator knew it.
 
 Reports are one line each. With --checkpoint they are also in DIR/reports.jsonl, each once however often the watcher is
 killed and started again.

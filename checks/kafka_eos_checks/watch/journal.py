@@ -21,7 +21,7 @@ from typing import Any, Self
 from kafka_eos_checks.replay.findings import Finding
 
 CHECKPOINT, REPORTS, LOCK = "checkpoint.json", "reports.jsonl", "lock"
-FORMAT = 1
+FORMAT = 2
 Row = dict[str, Any]
 
 

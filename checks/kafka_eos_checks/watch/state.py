@@ -1,28 +1,31 @@
 """What a watcher knows of a partition, and what the next batches make of it.
 
 The rules over logs are those of the audit, folded chunk by chunk (:class:`kafka_eos_checks.replay.summary.Fold`).
-Beside them stand the transactions that are open. Nothing is read of a batch but its header, no key and no value.
+Beside them stand the transactions that are open. Nothing is read of a batch but its header, and of a marker whether
+it commits; of data no key and no value.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kafka_eos.record_batch import LOG_OVERHEAD_BYTES
+from kafka_eos.record_batch import LOG_OVERHEAD_BYTES, ControlType
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.headers import (
     CONTROL_MASK,
     SMALLEST_LENGTH,
     TRANSACTIONAL_MASK,
+    Block,
     Headers,
     is_set,
     sound_batches,
 )
+from kafka_eos_checks.replay.records import decode_block
 from kafka_eos_checks.replay.rules import Batch, Log, Producer
 from kafka_eos_checks.replay.summary import Fold, Summary, columns_of, local
-from kafka_eos_checks.replay.transactions import HANGING
+from kafka_eos_checks.replay.transactions import HANGING, decision_of
 
 CORRUPT, LAGS, CUT = "corrupt batch", "last stable offset lags", "log was cut"
 _NO_LANES = np.empty(0, np.int64)
@@ -45,6 +48,15 @@ class OpenTransaction:
     seen_ms: int
     hangs: bool = False
     lags: bool = False
+
+
+class Ending(NamedTuple):
+    """A marker that ended data of the epoch before its own, so that its epoch names one transaction (KIP-890)."""
+
+    offset: int
+    producer_id: int
+    epoch: int
+    decision: ControlType
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,8 +88,8 @@ class PartitionState:
         """Whether everything was read that the leader had to give."""
         return 0 <= self.high_watermark <= self.position
 
-    def take(self, records: bytes, now_ms: int) -> tuple[int, list[Finding]]:
-        """Fold what a leader gave from :attr:`position` on: how many batches, and the violations in them.
+    def take(self, records: bytes, now_ms: int) -> tuple[int, list[Finding], list[Ending]]:
+        """Fold what a leader gave from :attr:`position` on: how many batches, the violations in them, what was ended.
 
         The last batch may be cut off, as Fetch does it. One that is corrupt, or of a format before Kafka 0.11, is
         reported, and what follows it up to the high watermark is not read.
@@ -85,7 +97,8 @@ class PartitionState:
         positions, raw, stop, sound = sound_batches(records, _NO_LANES)
         sound = sound and _is_cut_off(records, stop)
         headers = Headers(positions, raw, stop)
-        found = [*self._logs(headers), *self._transactions(headers, now_ms)]
+        endings: list[Ending] = []
+        found = [*self._logs(headers), *self._transactions(Block(headers, records, 0), now_ms, endings)]
         if len(headers):
             ends = headers.column("base_offset") + headers.column("last_offset_delta") + 1
             self.position = max(self.position, int(ends.max()))
@@ -94,7 +107,7 @@ class PartitionState:
             evidence += f"{self.high_watermark} are not read"
             found.append(self.finding(CORRUPT, self.position, evidence))
             self.skip_to(max(self.high_watermark, self.position + 1))
-        return len(headers), found
+        return len(headers), found, endings
 
     def _logs(self, headers: Headers) -> Iterator[Finding]:
         columns = columns_of(headers, self.topic)
@@ -103,14 +116,21 @@ class PartitionState:
         for batch, violation in self.fold.add(chunk, lambda: columns):
             yield self._of_batch(violation.rule, batch, violation.evidence)
 
-    def _transactions(self, headers: Headers, now_ms: int) -> Iterator[Finding]:
-        chosen = np.flatnonzero(is_set(headers, TRANSACTIONAL_MASK))
+    def _transactions(self, block: Block, now_ms: int, endings: list[Ending]) -> Iterator[Finding]:
+        headers = block.headers
+        transactional, control = is_set(headers, TRANSACTIONAL_MASK), is_set(headers, CONTROL_MASK)
+        markers = decode_block(block, transactional & control)
+        decisions = dict(zip(markers.batch.tolist(), map(decision_of, markers.keys()), strict=True))
+        chosen = np.flatnonzero(transactional)
         names = ("base_offset", "producer_id", "producer_epoch")
-        columns = (*(headers.column(name)[chosen] for name in names), is_set(headers, CONTROL_MASK)[chosen])
-        for offset, pid, epoch, is_marker in zip(*(column.tolist() for column in columns), strict=True):
+        columns = (chosen, *(headers.column(name)[chosen] for name in names), control[chosen])
+        for number, offset, pid, epoch, is_marker in zip(*(column.tolist() for column in columns), strict=True):
             opened = self.open.get(pid)
             if is_marker:
                 self.open.pop(pid, None)
+                decision = decisions.get(number)
+                if decision is not None and opened is not None and opened.epoch == epoch - 1:
+                    endings.append(Ending(offset, pid, epoch, decision))
             elif opened is None or opened.epoch < epoch:
                 if opened is not None:
                     evidence = f"still open when data of epoch {epoch} came"

@@ -10,6 +10,11 @@ where no coordinator tells of a producer they are asked twice, and not at all wh
 The *last stable offset lags* if a transaction holds it back for longer than the watcher was told to accept: readers of
 committed data see nothing behind it, whoever wrote it.
 
+A transaction is *torn* if it was committed on a partition and aborted on another one. Markers tell that by themselves
+where each transaction has an epoch of its own, one below its markers' (transaction version 2); an epoch of version 1
+names many transactions, and nothing is said of them. A producer's last transactions are remembered, so partitions may
+be read that far apart.
+
 KIP:   KIP-664, KIP-890
 Kafka: TransactionsCommand.FindHangingTransactionsCommand
 """
@@ -20,9 +25,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.record_batch import ControlType
 from kafka_eos.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.replay.findings import Finding
-from kafka_eos_checks.replay.transactions import HANGING
+from kafka_eos_checks.replay.transactions import HANGING, TORN
 from kafka_eos_checks.watch.cluster import (
     EARLIEST,
     FAILURES,
@@ -35,14 +41,17 @@ from kafka_eos_checks.watch.cluster import (
     Topics,
     Transaction,
 )
-from kafka_eos_checks.watch.state import CUT, LAGS, OpenTransaction, PartitionState, partition_from_json
+from kafka_eos_checks.watch.state import CUT, LAGS, Ending, OpenTransaction, PartitionState, partition_from_json
 
 WAIT_MS = 500  # for anything new, all brokers together
 REFRESH_MS = 10_000  # between looks for new topics and leaders
 CHECK_MS = 2_000  # between questions to the coordinators
 RETRY_MS = 1_000  # before a partition is asked for again that could not be read
+LAST_TRANSACTIONS = 3  # of a producer, whose decisions are remembered
+MOST_PRODUCERS = 10_000  # of which decisions are remembered: those that ended a transaction last
 
 Tell = Callable[[str], None]
+Decisions = dict[int, dict[ControlType, tuple[Place, int]]]  # by marker epoch and decision, a partition and offset
 
 
 class AnotherCluster(ValueError):  # noqa: N818 - named for what is wrong
@@ -91,6 +100,7 @@ class Watcher:
         batches: how many were read.
         unread: partitions that could not be read, and when they are asked for again.
         heard: whether any broker answered in the last poll.
+        decided: by producer id, how its last transactions ended, as far as their epochs name them.
     """
 
     cluster: Cluster
@@ -101,6 +111,7 @@ class Watcher:
     batches: int = 0
     unread: dict[Place, int] = field(default_factory=dict)
     heard: bool = False
+    decided: dict[int, Decisions] = field(default_factory=dict)
     _initial: set[Place] = field(default_factory=set)
     _leaders: dict[Place, int] = field(default_factory=dict)
     _refreshed_ms: int | None = None
@@ -114,13 +125,22 @@ class Watcher:
     def to_json(self) -> dict[str, Any]:
         """What a restart has to know."""
         rows = [state.to_json() for state in self.partitions.values()]
-        return {"cluster_id": self.cluster_id, "partitions": rows}
+        decided = [
+            [pid, epoch, decision.name, *place, offset]
+            for pid, epochs in self.decided.items()
+            for epoch, own in epochs.items()
+            for decision, (place, offset) in own.items()
+        ]
+        return {"cluster_id": self.cluster_id, "partitions": rows, "decided": decided}
 
     def resume(self, row: dict[str, Any]) -> None:
         """Go on from what :meth:`to_json` told."""
         self.cluster_id = row["cluster_id"]
         states = map(partition_from_json, row["partitions"])
         self.partitions = {(state.topic, state.partition): state for state in states}
+        for pid, epoch, decision, topic, number, offset in row["decided"]:
+            own = self.decided.setdefault(pid, {}).setdefault(epoch, {})
+            own[ControlType[decision]] = ((topic, number), offset)
 
     @property
     def drained(self) -> bool:
@@ -220,7 +240,8 @@ class Watcher:
             self._unreadable([place], ErrorCode(answer.error).name if known else f"error {answer.error}", now_ms)
             return []
         state.high_watermark, state.last_stable_offset = answer.high_watermark, answer.last_stable_offset
-        count, found = state.take(answer.records, now_ms)
+        count, found, endings = state.take(answer.records, now_ms)
+        found += (torn for ending in endings for torn in self._torn(state, ending))
         self.batches += count
         self._busy = self._busy or (count > 0 and not state.drained)
         if not count and not state.drained:  # its next batch had no room behind those of other partitions
@@ -261,6 +282,23 @@ class Watcher:
                 if state.last_stable_offset <= opened.offset:
                     opened.hangs = True
                     yield state.finding(HANGING, opened.offset, suspect.why, (pid, opened.epoch))
+
+    def _torn(self, state: PartitionState, ending: Ending) -> Iterator[Finding]:
+        """Remember how a transaction ended on a partition, and see whether it ended otherwise on another one."""
+        epochs = self.decided.pop(ending.producer_id, {})
+        own = epochs.setdefault(ending.epoch, {})
+        if own and ending.decision not in own:
+            [((topic, number), offset)] = own.values()
+            [other] = own
+            evidence = "the transaction of this epoch: "
+            evidence += f"{ending.decision.name} here, {other.name} at {topic}-{number} offset {offset}"
+            yield state.finding(TORN, ending.offset, evidence, (ending.producer_id, ending.epoch))
+        own.setdefault(ending.decision, ((state.topic, state.partition), ending.offset))
+        if len(epochs) > LAST_TRANSACTIONS:
+            del epochs[min(epochs)]
+        self.decided[ending.producer_id] = epochs
+        if len(self.decided) > MOST_PRODUCERS:
+            del self.decided[next(iter(self.decided))]
 
     def _check(self, now_ms: int) -> Iterator[Finding]:
         """Ask the coordinators about transactions that are open for long, and judge the last stable offsets."""

@@ -36,8 +36,8 @@ class Log:
         batch = Batch(0, self.end, self.end, pid, epoch, sequence, sequence, unsequenced=False)
         return self.append(batch, transactional=True)
 
-    def marker(self, pid: int, epoch: int) -> None:
-        record = ControlRecord(control_type=ControlType.ABORT, coordinator_epoch=0)
+    def marker(self, pid: int, epoch: int, decision: ControlType = ControlType.ABORT) -> None:
+        record = ControlRecord(control_type=decision, coordinator_epoch=0)
         made = build_control_batch(record, producer_id=pid, producer_epoch=epoch)
         self.batches.append((self.end, replace(made, base_offset=self.end).encode()))
         self.end += 1

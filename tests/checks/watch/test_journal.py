@@ -208,6 +208,6 @@ def test_a_folder_that_somebody_changed_is_refused(damage: Callable[[Path], Any]
 def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Journal(tmp_path) as journal:
         journal.commit({}, NOW, [])
-    monkeypatch.setattr(journals, "FORMAT", 2)
-    with pytest.raises(UnusableFolder, match="has format 1, and known is 2"):
+    monkeypatch.setattr(journals, "FORMAT", 3)
+    with pytest.raises(UnusableFolder, match="has format 2, and known is 3"):
         Journal(tmp_path)

@@ -1,5 +1,6 @@
 """What a watcher reports of a cluster, and what it does not."""
 
+import json
 import random
 from dataclasses import replace
 from functools import partial
@@ -8,10 +9,11 @@ from itertools import pairwise
 import pytest
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.record_batch import ControlType
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.rules import LOG_RULES, ORDER, Batch, audit_log
 from kafka_eos_checks.replay.synthetic import faulty_log
-from kafka_eos_checks.replay.transactions import HANGING
+from kafka_eos_checks.replay.transactions import HANGING, TORN
 from kafka_eos_checks.watch.cluster import Transaction
 from kafka_eos_checks.watch.state import CORRUPT, CUT, LAGS
 from kafka_eos_checks.watch.watcher import RETRY_MS, AnotherCluster, Watcher
@@ -20,6 +22,7 @@ from .conftest import PLACE, Log, Written
 
 NOW = 1_700_000_000_000
 PID, EPOCH = 7, 3
+COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 
 
 def ongoing(**changes: object) -> Transaction:
@@ -232,6 +235,68 @@ def test_a_restart_does_not_repeat_what_was_told_of_an_open_transaction(written:
     second = written.watcher(lag_after_ms=0)
     second.resume(first.to_json())
     assert found(second) == []
+
+
+def ended(written: Written, marker_epoch: int, *decisions: ControlType, epoch: int = EPOCH) -> None:
+    """A transaction of PID with data on as many partitions, each with a marker."""
+    for number, decision in enumerate(decisions):
+        log = written.logs.setdefault(("orders", number), Log())
+        log.data(PID, epoch, 0)
+        log.marker(PID, marker_epoch, decision)
+
+
+def test_a_transaction_that_is_committed_here_and_aborted_there_is_torn_once(written: Written) -> None:
+    ended(written, EPOCH + 1, COMMIT, COMMIT)
+    watcher = written.watcher()
+    assert found(watcher) == []
+    ended(written, EPOCH + 2, COMMIT, ABORT, COMMIT, epoch=EPOCH + 1)
+    [report] = looks(watcher, at=NOW + 10_000)
+    assert (report.rule, report.partition, report.offset) == (TORN, 1, 3)
+    assert (report.producer_id, report.producer_epoch) == (PID, EPOCH + 2)
+    assert report.evidence == "the transaction of this epoch: ABORT here, COMMIT at orders-0 offset 3"
+    written.logs["orders", 3] = Log()
+    written.logs["orders", 3].data(PID, EPOCH + 1, 0)
+    written.logs["orders", 3].marker(PID, EPOCH + 2, ABORT)
+    assert found(watcher, at=NOW + 20_000) == []
+
+
+def test_an_epoch_of_version_1_names_no_transaction(written: Written) -> None:
+    ended(written, EPOCH, COMMIT, ABORT)
+    assert found(written.watcher()) == []
+
+
+def test_a_marker_that_ends_nothing_tears_nothing(written: Written) -> None:
+    ended(written, EPOCH + 1, COMMIT)
+    other = written.logs["orders", 1] = Log()
+    other.marker(PID, EPOCH + 1, ABORT)
+    assert found(written.watcher()) == []
+
+
+def test_a_transaction_is_torn_across_a_restart_too(written: Written) -> None:
+    ended(written, EPOCH + 1, COMMIT)
+    first = written.watcher()
+    assert found(first) == []
+    second = written.watcher()
+    second.resume(json.loads(json.dumps(first.to_json())))
+    late = written.logs["orders", 1] = Log()
+    late.data(PID, EPOCH, 0)
+    late.marker(PID, EPOCH + 1, ABORT)
+    assert found(second, at=NOW + 10_000) == [(TORN, 1)]
+
+
+def test_what_is_remembered_of_producers_and_their_transactions_is_bounded(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_eos_checks.watch.watcher.MOST_PRODUCERS", 2)
+    log = written.logs[PLACE]
+    for pid in (1, 2, 1, 3):
+        for epoch in range(5):
+            log.data(pid, epoch, 0)
+            log.marker(pid, epoch + 1, COMMIT)
+    watcher = written.watcher()
+    watcher.poll(NOW)
+    kept = {pid: sorted(epochs) for pid, epochs in watcher.decided.items()}
+    assert kept == {1: [3, 4, 5], 3: [3, 4, 5]}
 
 
 # --- what happens to partitions --------------------------------------------------------------------------------------
