@@ -46,7 +46,7 @@ conformance: setup ## compare the reference's state graphs with TLC's, and valid
 	$(KAFKA_EOS) conformance --json $(VERDICTS)/graphs.json
 	$(KAFKA_EOS) traces --json $(VERDICTS)/traces.json
 
-findings: setup ## what checking found in Kafka: run the models and audit the recordings behind it
+findings: setup $(JARS)/kafka/.copied ## what checking found in Kafka: run the models, audit the recordings and ask the broker behind it
 	$(KAFKA_EOS) findings --check
 
 sinks: setup ## effects outside of Kafka, on SQLite, killed at every step

@@ -1,16 +1,18 @@
 """``kafka-eos findings``: what checking found in Apache Kafka, with the run that shows it and what it means.
 
-A finding is *shown on a real broker* when the audit finds it in a kept recording and TLC finds it by itself in a model
-of Kafka's rules; *shown on Kafka's own client* when a test brings that client's classes to it; otherwise *only in the
-model*. Where a model has the rule mended, it has to hold.
+A finding is *shown on a real broker* when the audit finds it in a kept recording, or a broker that is started for it
+answers a scenario of ``kafka-eos conform`` so; *shown on Kafka's own client* when a test brings that client's classes
+to it; otherwise *only in the model*, where TLC finds it by itself in a model of Kafka's rules. All that an entry names
+has to show it. Where a model has the rule mended, it has to hold.
 """
 
 import argparse
 import subprocess
 import sys
+import time
 import tomllib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,11 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka_eos_checks import model_check, paths
+from kafka_eos_checks.conform import result as conform_result
+from kafka_eos_checks.conform.command import repeat
+from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
+from kafka_eos_checks.conform.peers_command import session_with
+from kafka_eos_checks.conform.run import Result
 from kafka_eos_checks.explain import NothingToDraw, of_finding, read_runs, story
 from kafka_eos_checks.missing import need
 from kafka_eos_checks.model_check import Outcome
@@ -34,7 +41,7 @@ FINDINGS_FILE = Path(__file__).with_name("findings.toml")
 CHECK = "finding"
 EPILOG = """examples:
   kafka-eos findings                                        all, with what the last check found
-  kafka-eos findings --check                                check the models and recordings behind them first
+  kafka-eos findings --check                                check what is behind them first: models, recordings, brokers
   kafka-eos findings aborted-records-delivered --check      one, with its run and a diagram
 
 exit codes: 0 every finding asked for is as said, 1 one is not or was never checked, 2 the call cannot be used
@@ -46,11 +53,12 @@ class MalformedFindings(ValueError):  # noqa: N818 - named for the input
 
 
 class Standing(StrEnum):
-    """How far a finding is shown."""
+    """How far a finding is shown, the least first."""
 
-    REAL = "shown on a real broker"
-    CLIENT = "shown on Kafka's own client"
+    NOWHERE = "not shown"
     MODEL = "only in the model"
+    CLIENT = "shown on Kafka's own client"
+    REAL = "shown on a real broker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +72,14 @@ class KafkaFinding:
         cause: in Kafka.
         known: where it is reported.
         cure: what mends it, or what to do until then.
-        models: models and mutants that have to violate their property.
+        models: models and mutants that have to violate their property; none where the spec does not have the rule.
         mended: models that have to hold.
         recording: the kept recording in which the audit finds it, "" for none.
         rule: the rule of the audit that finds it.
-        test: the test that brings Kafka's own client to it, as pytest names it, "" for none.
+        scenario: the edge of ``kafka-eos conform`` whose shortest run shows it, by its id, "" for none.
+        broker: the peer that it is played on, by its name.
+        difference: the recorded difference that its answer is.
+        test: the test that brings a client to it, as pytest names it, "" for none.
     """
 
     id: str
@@ -78,24 +89,34 @@ class KafkaFinding:
     known: str
     cure: str
     models: tuple[str, ...]
-    mended: tuple[str, ...] = field(default=())
+    mended: tuple[str, ...]
     recording: str = ""
     rule: str = ""
+    scenario: str = ""
+    broker: str = ""
+    difference: str = ""
     test: str = ""
 
     @property
     def standing(self) -> Standing:
         """What a check has to confirm."""
-        return Standing.REAL if self.recording else Standing.CLIENT if self.test else Standing.MODEL
+        if self.recording or self.scenario:
+            return Standing.REAL
+        return Standing.CLIENT if self.test else Standing.MODEL
 
     def commands(self) -> Iterator[str]:
         """What reproduces it."""
         if self.recording:
             yield f"kafka-eos record {self.recording} --out build/recording"
             yield f"kafka-eos explain checks/recordings/{self.recording}.tar.xz"
+        if self.scenario:
+            version = peer_of(self.broker).transaction_version
+            yield f"kafka-eos findings {self.id} --check"
+            yield f"kafka-eos conform --bootstrap HOST:PORT --transaction-version {version} --repeat {self.scenario}"
         if self.test:
             yield f"pytest {self.test}"
-        yield f"kafka-eos model-check {' '.join((*self.models, *self.mended))}"
+        if self.models:
+            yield f"kafka-eos model-check {' '.join((*self.models, *self.mended))}"
 
 
 def read_findings(path: Path = FINDINGS_FILE) -> list[KafkaFinding]:
@@ -109,10 +130,11 @@ def read_findings(path: Path = FINDINGS_FILE) -> list[KafkaFinding]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise MalformedFindings(f"{path.name}: no TOML: {error}") from None
     names = {f.name for f in fields(KafkaFinding)}
+    needed = {f.name for f in fields(KafkaFinding) if f.default is MISSING}
     found: list[KafkaFinding] = []
     for position, row in enumerate(rows, start=1):
         where = f"{path.name}: finding {position}"
-        if not names - {"recording", "rule", "test"} <= set(row) <= names:
+        if not needed <= set(row) <= names:
             raise MalformedFindings(f"{where}: expected {', '.join(sorted(names))}, found {', '.join(row)}")
         if any(each.id == row["id"] for each in found):
             raise MalformedFindings(f"{where}: the id {row['id']} is taken")
@@ -149,42 +171,110 @@ def check(findings: Sequence[KafkaFinding], registry: Registry) -> Iterator[Verd
         yield judged(finding, outcomes)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What one part of a check has shown.
+
+    Attributes:
+        standing: how far the finding is shown then.
+        evidence: the run in words, "" for none.
+        diagram: the run.
+        figures: of the part.
+    """
+
+    standing: Standing
+    evidence: str = ""
+    diagram: str = ""
+    figures: Mapping[str, int] = field(default_factory=dict)
+
+
 def judged(finding: KafkaFinding, outcomes: dict[str, Outcome]) -> Verdict:
     """The verdict on a finding, with its run as evidence and diagram."""
+    began = time.monotonic()
     told = [model_check.to_verdict(outcomes[name]) for name in (*finding.models, *finding.mended)]
     wrong = [f"{verdict.name} {verdict.found}" for verdict in told if not verdict.ok]
     wrong += [f"{name} violates nothing" for name in finding.models if not outcomes[name].model.expect.violates]
     wrong += [f"{name} does not hold" for name in finding.mended if outcomes[name].model.expect.violates]
-    shown = told[0]
-    verdict = Verdict(
+    parts, absent = [Shown(standing=Standing.NOWHERE)], ""
+    try:
+        parts += shown(finding, told)
+    except Absent as missing:
+        absent = f"{Standing.NOWHERE}: {missing}"
+    found = f"not as the models say: {'; '.join(wrong)}" if wrong else absent or parts[-1].standing
+    run = next((part for part in reversed(parts) if part.evidence), parts[0])
+    figures: dict[str, int | float | str] = {"models": len(finding.models), "mended": len(finding.mended)}
+    for part in parts:
+        figures |= part.figures
+    return Verdict(
         check=CHECK,
         name=finding.id,
         expected=finding.standing,
-        found=Standing.MODEL,
-        ok=False,
-        seconds=sum(verdict.seconds for verdict in told),
-        figures={"models": len(finding.models), "mended": len(finding.mended)},
-        evidence=f"{_in_words(finding)}\n\n{shown.name}: {shown.found}\n{shown.evidence}",
-        diagram=shown.diagram,
+        found=found,
+        ok=found == finding.standing,
+        seconds=sum(verdict.seconds for verdict in told) + time.monotonic() - began,
+        figures=figures,
+        evidence=f"{_in_words(finding)}\n\n{run.evidence}",
+        diagram=run.diagram,
         title=finding.title,
     )
+
+
+def shown(finding: KafkaFinding, told: Sequence[Verdict]) -> Iterator[Shown]:
+    """What shows a finding, part by part, up to one that does not.
+
+    Args:
+        finding: the finding.
+        told: the verdicts on its models.
+
+    Raises:
+        Absent: the broker cannot be started here.
+    """
+    if told:
+        first = told[0]
+        evidence = f"{first.name}: {first.found}\n{first.evidence}"
+        yield Shown(standing=Standing.MODEL, evidence=evidence, diagram=first.diagram)
+    if finding.test:
+        if not passes(finding.test):
+            return
+        yield Shown(standing=Standing.CLIENT)
     if finding.recording:
         runs, audited = read_runs([kept_recording(finding.recording)])
         own = [each for each in audited if each.rule == finding.rule]
-        if own:
-            moment = of_finding(own[0], runs)
-            verdict = replace(
-                verdict,
-                found=Standing.REAL,
-                figures={**verdict.figures, "recorded": len(own)},
-                evidence=f"{_in_words(finding)}\n\n{own[0].in_words()}\n\n{story(moment)}",
-                diagram=from_events(moment.events, moment.violation),
-            )
-    if finding.test and passes(finding.test):
-        verdict = replace(verdict, found=Standing.CLIENT)
-    if wrong:
-        verdict = replace(verdict, found=f"not as the models say: {'; '.join(wrong)}")
-    return replace(verdict, ok=verdict.found == verdict.expected)
+        if not own:
+            return
+        moment = of_finding(own[0], runs)
+        yield Shown(
+            standing=Standing.REAL,
+            evidence=f"{own[0].in_words()}\n\n{story(moment)}",
+            diagram=from_events(moment.events, moment.violation),
+            figures={"recorded": len(own)},
+        )
+    if finding.scenario:
+        peer = peer_of(finding.broker)
+        result = played(peer, finding.scenario)
+        if result.known != finding.difference:
+            return
+        yield Shown(
+            standing=Standing.REAL,
+            evidence=f"{peer.name}\n{conform_result.story(result, max(peer.transaction_version, 1))}",
+            diagram=conform_result.diagram(result),
+            figures={"steps": len(result.scenario)},
+        )
+
+
+def peer_of(name: str) -> Peer:
+    """The broker of this name."""
+    return next(peer for peer in PEERS if peer.name == name)
+
+
+def played(peer: Peer, scenario: str) -> Result:
+    """Start a broker, and play the shortest run of an edge on it.
+
+    Raises:
+        Absent: it cannot be started here.
+    """
+    with session_with(peer) as session:
+        return repeat(session, next(edge for edge in session.edges().values() if edge.id == scenario))
 
 
 def passes(test: str) -> bool:
@@ -235,7 +325,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument(
         "ids", nargs="*", metavar="ID", help="findings to show with their run; default: all, as a table"
     )
-    parser.add_argument("--check", action="store_true", help="run the models and the audit behind them first")
+    parser.add_argument(
+        "--check", action="store_true", help="run the models, the audit, the scenarios and the tests behind them first"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
     parser.set_defaults(run=run)
 

@@ -34,7 +34,7 @@ KINDS = {
     "finding": (
         "Findings",
         "What checking found in Apache Kafka: TLC finds it in a model of Kafka's rules, and, where it is said so, the "
-        "audit finds it in what a real broker wrote.",
+        "audit in what a real broker wrote, or a real broker or client does it when it is asked.",
     ),
     "claim": ("Claims", "A statement from the literature, put as a property and given to the checker."),
     "model": (

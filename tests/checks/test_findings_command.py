@@ -1,18 +1,26 @@
 """What checking found in Kafka: each finding has its models and, if it was seen, its recording; none is just said."""
 
 import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kafka_eos.server.cluster import Settings
+from kafka_eos.server.threaded import ServedCluster
+from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos_checks import findings_command
 from kafka_eos_checks.cli import main
+from kafka_eos_checks.conform.known import known_differences
+from kafka_eos_checks.conform.peers import Absent, Peer
 from kafka_eos_checks.findings_command import KafkaFinding, MalformedFindings, Standing, judged, read_findings
 from kafka_eos_checks.model_check import Outcome
 from kafka_eos_checks.models import Registry
 from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.tlc import Result
+from kafka_eos_checks.verdict import Verdict
 
 FINDINGS = read_findings()
 NAMES = ("good", "bad", "left_out")
@@ -36,7 +44,12 @@ def test_models_violate_what_is_mended_holds_and_recordings_have_it(finding: Kaf
     registry = Registry()
     assert all(registry.get(name).expect.violates for name in finding.models)
     assert not any(registry.get(name).expect.violates for name in finding.mended)
+    assert finding.models or finding.scenario
     assert bool(finding.recording) == bool(finding.rule)
+    assert bool(finding.scenario) == bool(finding.broker) == bool(finding.difference)
+    if finding.scenario:
+        assert finding.difference in known_differences()
+        assert findings_command.peer_of(finding.broker).name == finding.broker
     if finding.recording:
         expected = tomllib.loads((CLONE / "checks" / "recordings" / "expected.toml").read_text(encoding="utf-8"))
         assert expected[finding.recording][finding.rule] > 0
@@ -65,9 +78,73 @@ def test_a_finding_of_kafkas_client_needs_its_test_to_pass(tmp_path: Path, monke
         "@pytest.mark.skip\ndef test_left_out(): pass\n",
         encoding="utf-8",
     )
-    finding = next(each for each in FINDINGS if each.test)
+    finding = next(each for each in FINDINGS if each.standing is Standing.CLIENT)
     found = {name: judged(replace(finding, test=f"test_it.py::test_{name}"), outcomes(finding)).found for name in NAMES}
     assert found == {"good": Standing.CLIENT, "bad": Standing.MODEL, "left_out": Standing.MODEL}
+
+
+# --- scenarios of conform ---------------------------------------------------------------------------------------------
+
+
+LATE_COPY = replace(next(each for each in FINDINGS if each.id == "lowest-sequence"), test="")
+
+
+@contextmanager
+def mended(folder: Path) -> Iterator[str]:
+    """The reference, which forgets the sequence of a batch that it does not append."""
+    with ServedCluster(settings=Settings(transactions=TransactionSettings(version=1))) as cluster:
+        yield cluster.bootstrap_servers
+
+
+@contextmanager
+def as_kafka(folder: Path) -> Iterator[str]:
+    """It refuses the third batch, the one behind the copy."""
+    with ServedCluster(settings=Settings(transactions=TransactionSettings(version=1))) as cluster:
+        cluster.fault("error", api="Produce", nth=3, error="OUT_OF_ORDER_SEQUENCE_NUMBER")
+        yield cluster.bootstrap_servers
+
+
+@contextmanager
+def absent(folder: Path) -> Iterator[str]:
+    raise Absent("there is no Java")
+    yield ""
+
+
+def played_on(start: Callable[[Path], AbstractContextManager[str]], monkeypatch: pytest.MonkeyPatch) -> Verdict:
+    peer = Peer(name=LATE_COPY.broker, transaction_version=1, start=start)
+    monkeypatch.setattr(findings_command, "PEERS", (peer,))
+    return judged(LATE_COPY, {})
+
+
+def test_a_finding_of_a_scenario_is_shown_when_a_broker_answers_so_and_is_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    verdict = played_on(as_kafka, monkeypatch)
+    assert verdict.ok
+    assert verdict.found == Standing.REAL
+    assert "7. Produce(again): NONE (offset 0)\n  8. Produce(next): OUT_OF_ORDER_SEQUENCE_NUMBER" in verdict.evidence
+    assert "reproduce: kafka-eos findings lowest-sequence --check\n" in verdict.evidence
+    assert "--transaction-version 1 --repeat transaction-7909f3\n" in verdict.evidence
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER, where the spec says NONE" in verdict.diagram
+
+
+def test_a_finding_of_a_scenario_that_a_broker_conforms_in_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = played_on(mended, monkeypatch)
+    assert (verdict.ok, verdict.found) == (False, Standing.NOWHERE)
+
+
+def test_a_finding_whose_broker_cannot_be_started_is_not_shown_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = played_on(absent, monkeypatch)
+    assert (verdict.ok, verdict.found) == (False, "not shown: there is no Java")
+
+
+def test_every_part_that_a_finding_names_has_to_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings_command, "passes", lambda _: False)
+    both = replace(LATE_COPY, test="test_it.py::test_bad")
+    assert judged(both, {}).found == Standing.NOWHERE
+
+
+# --- the file and the command -----------------------------------------------------------------------------------------
 
 
 def test_every_test_of_a_finding_is_there() -> None:

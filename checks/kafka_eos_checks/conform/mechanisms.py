@@ -281,10 +281,10 @@ def _transaction_requests(state: Visible) -> Iterator[Request]:
     for detail in ("commit", "abort"):
         for whose in (*coordinator, "epoch - 2"):
             yield Request("EndTxn", whose=whose, detail=detail)
-    for whose in _writers(state):
-        yield Request("Produce", whose=whose, detail="next")
     for detail in ("again", "gap"):
         yield Request("Produce", detail=detail)
+    for whose in _writers(state):
+        yield Request("Produce", whose=whose, detail="next")
     if state.data.producer(state.known("A").producer_id).is_open:
         yield Request("Produce", detail="plain, next")
 

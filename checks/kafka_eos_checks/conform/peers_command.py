@@ -8,7 +8,8 @@ import argparse
 import fnmatch
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 from rich.table import Table
 
-from kafka_eos_checks.conform.command import Target, conform, open_session
+from kafka_eos_checks.conform.command import Session, Target, conform, open_session
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.result import Report, causes_of, diagram, story, write_json
@@ -86,26 +87,39 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if all(each.is_as_it_has_to_be for each in compared) else 1
 
 
+@contextmanager
+def session_with(peer: Peer) -> Iterator[Session]:
+    """Start a peer, and stop it again.
+
+    Raises:
+        Absent: it cannot be started here.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="kafka-eos-peer-") as folder,
+        peer.start(Path(folder) / "peer") as bootstrap,
+    ):
+        target = Target(
+            bootstrap=bootstrap,
+            transaction_version=peer.transaction_version,
+            verification=peer.verification,
+            name=peer.name,
+        )
+        session = open_session(target)
+        try:
+            yield session
+        finally:
+            session.wire.close()
+
+
 def compare(peer: Peer) -> Compared:
     """Start a peer, ask it everything, and stop it."""
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="kafka-eos-peer-") as folder:
-        try:
-            with peer.start(Path(folder) / "peer") as bootstrap:
-                target = Target(
-                    bootstrap=bootstrap,
-                    transaction_version=peer.transaction_version,
-                    verification=peer.verification,
-                    name=peer.name,
-                )
-                session = open_session(target)
-                try:
-                    report = conform(session, session.edges())
-                finally:
-                    session.wire.close()
-        except Absent as absent:
-            progress_console.print(f"{peer.name}: skipped: {absent}", soft_wrap=True)
-            return Compared(peer, None, str(absent))
+    try:
+        with session_with(peer) as session:
+            report = conform(session, session.edges())
+    except Absent as absent:
+        progress_console.print(f"{peer.name}: skipped: {absent}", soft_wrap=True)
+        return Compared(peer, None, str(absent))
     seconds = time.monotonic() - started
     found = ", ".join(f"{count} {each}" for each, count in sorted(report.found.items()))
     said = f"{peer.name}: {found}; {report.seconds:.1f} s, {seconds:.1f} s with start and stop"

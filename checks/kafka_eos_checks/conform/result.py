@@ -255,6 +255,10 @@ def diagram(result: Result) -> str:
     if result.differences:
         text = "; ".join(f"{d.what}: {d.observed}, where the spec says {d.allowed}" for d in result.differences)
         violation = Violation(len(steps) - 1, text)
+    elif result.known:
+        last = result.scenario[-1]
+        text = f"{last.answered}, where the spec says {' or '.join(last.allowed)}"
+        violation = Violation(len(steps) - 1, text)
     return sequence_diagram(lifelines, steps, violation)
 
 
