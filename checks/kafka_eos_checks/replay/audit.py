@@ -19,6 +19,7 @@ from kafka_eos_checks.replay.history_files import read_events
 from kafka_eos_checks.replay.inputs import Inputs, UnusableInput, open_inputs
 from kafka_eos_checks.replay.jepsen import read_operations
 from kafka_eos_checks.replay.jepsen_anomalies import ANOMALIES, allowed, anomalies
+from kafka_eos_checks.replay.jepsen_export import write_operations
 from kafka_eos_checks.replay.local import LogAudit
 from kafka_eos_checks.replay.offsets import OFFSET_RULES, longest_logs, read_group_log, went_back
 from kafka_eos_checks.replay.oracle import judge
@@ -95,6 +96,7 @@ def run(
     seed: int = 0,
     redact: bool = False,
     spark: "SparkSession | None" = None,
+    as_jepsen: Path | None = None,
 ) -> Audit:
     """As :func:`audit`, with all findings and the figures of each log.
 
@@ -107,8 +109,17 @@ def run(
         seed: decides which logs these are.
         redact: whether evidence leaves out what clients wrote, see :func:`quoting.redacted`.
         spark: a session for the engine ``spark``.
+        as_jepsen: where to write the history as Jepsen has it, see :mod:`jepsen_export`.
+
+    Raises:
+        UnusableInput: also, of ``as_jepsen``, unless there is one run.
     """
     with open_inputs(paths, histories) as inputs, redacted(redact):
+        if as_jepsen is not None:
+            try:
+                write_operations(as_jepsen, _events(inputs))
+            except ValueError as error:
+                raise UnusableInput(str(error)) from None
         result = of_inputs(inputs, engine, check_crc=check_crc, spark=spark)
         if oracle is None or not result.logs:
             return result
@@ -254,12 +265,18 @@ def offset_verdicts(audits: Sequence[LogAudit]) -> tuple[list[Verdict], list[Fin
     return [_verdict(rule, findings, figures, seconds) for rule in OFFSET_RULES], findings
 
 
+def _events(inputs: Inputs) -> list[Event]:
+    events = [event for path in inputs.histories for event in read_events(path)]
+    if not events:
+        given = ", ".join(map(str, inputs.histories))
+        raise UnusableInput(f"{given}: no event in it, so nothing to judge" if given else "no history is given")
+    return events
+
+
 def history_verdicts(inputs: Inputs) -> tuple[list[Verdict], list[Finding]]:
     """A verdict for each rule over histories, and all their findings."""
     started = time.perf_counter()
-    events: list[Event] = [event for path in inputs.histories for event in read_events(path)]
-    if not events:
-        raise UnusableInput(f"{', '.join(map(str, inputs.histories))}: no event in it, so nothing to judge")
+    events = _events(inputs)
     result = join(events, inputs.logs)
     seconds = time.perf_counter() - started
     verdicts = [

@@ -64,6 +64,12 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         ".parquet), or one of Jepsen's (.edn); a URI is copied here by Spark's Hadoop",
     )
     parser.add_argument("--history", action="append", default=[], metavar="FILE", help="one more history")
+    parser.add_argument(
+        "--as-jepsen",
+        type=Path,
+        metavar="FILE",
+        help="write the history of one run as Jepsen has it (.edn), for its own checker",
+    )
     parser.add_argument("--spark", action="store_true", help="audit on Spark (a local one, or the active session)")
     parser.add_argument("--no-crc", action="store_true", help="do not compare batches with their CRC")
     parser.add_argument(
@@ -141,6 +147,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
             seed=arguments.seed,
             redact=arguments.redact,
             spark=spark,
+            as_jepsen=arguments.as_jepsen,
         )
         if arguments.json:
             write_verdicts(arguments.json, result.verdicts)
