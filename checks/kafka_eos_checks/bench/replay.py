@@ -3,10 +3,15 @@
 Ours reads the segments, compares CRCs and applies all its rules. The others get the batch headers as Parquet, made for
 them beforehand, and a query that needs to know less: no holes, no markers, no sequence that wraps, and a duplicate
 that is the batch before once more. All have to count the same findings at the same offsets.
+
+Above :data:`LARGE` batches disk and memory are bounded: a partition is made, written and forgotten before the next one,
+values are short, the others are asked for one partition after the other, and nothing is held in memory. That is to
+their advantage: all partitions at once would need more memory, or the disk.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -17,6 +22,7 @@ from kafka_eos_checks.generator import Batches, clean_batches, plant, write
 from kafka_eos_checks.replay import local
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.headers import Headers, read_index
+from kafka_eos_checks.replay.inputs import UnusableInput
 from kafka_eos_checks.replay.local import LogAudit, fold
 from kafka_eos_checks.replay.rules import DUPLICATE, GAP, STALE_EPOCH
 from kafka_eos_checks.replay.splits import PartitionLog, Split, find_logs, plan
@@ -26,6 +32,10 @@ from kafka_eos_checks.verdict import Verdict
 
 SEED = 23
 PARTITIONS, PRODUCERS, FAULTS, VALUE_BYTES = 8, 50, 3, 100
+LARGE, SHORT_VALUE_BYTES = 8_000_000, 10
+SMALLEST = 1_000_000  # fewer have no room for the faults
+LARGEST = 150_000_000  # a segment ends at 2 GiB, and each partition has one
+DUCKDB_MEMORY = "8GB"  # what it may use before it goes to the disk
 RULES = (DUPLICATE, GAP, STALE_EPOCH)
 TOPIC = "bench"
 
@@ -48,16 +58,14 @@ UNION ALL SELECT 'gap', count(*), sum(base_offset) FROM followed WHERE base_sequ
 """
 
 
-def generate(folder: Path, batches: int) -> list[Batches]:
-    """Logs of :data:`PARTITIONS` partitions; the first has the faults. Writes them as segments."""
-    made = []
+def generate(folder: Path, batches: int, value_bytes: int = VALUE_BYTES) -> Iterator[Batches]:
+    """Logs of :data:`PARTITIONS` partitions, each written as a segment before it is given; the first has the faults."""
     for partition in range(PARTITIONS):
         log = clean_batches(SEED + partition, batches // PARTITIONS, producers=PRODUCERS)
         if partition == 0:
             log, _ = plant(log, SEED, FAULTS)
-        write(folder / f"{TOPIC}-{partition}", log, VALUE_BYTES, SEED + partition)
-        made.append(log)
-    return made
+        write(folder / f"{TOPIC}-{partition}", log, value_bytes, SEED + partition)
+        yield log
 
 
 def answer_of(rows: Sequence[tuple[str, int, int]]) -> Answer:
@@ -114,24 +122,41 @@ def hold_headers(
 # ---- the same headers as a table
 
 
-def to_table(pyarrow: Any, made: Sequence[Batches]) -> Any:
-    """The batches as an Arrow table, in order of partition and offset."""
-    tables = []
-    for partition, log in enumerate(made):
-        columns = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence", "last_sequence")
-        topic = pyarrow.array([TOPIC] * len(log)).dictionary_encode()
-        number = pyarrow.array([partition] * len(log), pyarrow.int32())
-        data = {name: getattr(log, name) for name in columns}
-        tables.append(pyarrow.table({"topic": topic, "partition": number, **data}))
-    return pyarrow.concat_tables(tables).unify_dictionaries()
+def to_table(pyarrow: Any, partition: int, log: Batches) -> Any:
+    """The batches of a partition as an Arrow table, in order of their offsets."""
+    columns = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence", "last_sequence")
+    topic = pyarrow.array([TOPIC] * len(log)).dictionary_encode()
+    number = pyarrow.array([partition] * len(log), pyarrow.int32())
+    return pyarrow.table({"topic": topic, "partition": number, **{name: getattr(log, name) for name in columns}})
 
 
-def scan(dataset: Any, compute: Any, parquet: Path) -> Answer:
+def write_table(folder: Path, partition: int, log: Batches) -> Path | None:
+    """The batches of a partition as a Parquet file; None without pyarrow."""
+    pyarrow, absent = module_or_reason("pyarrow")
+    if absent:
+        return None
+    file = folder / f"batches-{partition}.parquet"
+    module_or_reason("pyarrow.parquet")[0].write_table(to_table(pyarrow, partition, log), file)
+    return file
+
+
+def summed(query: Callable[[Sequence[Path]], Answer], files: Sequence[Path], apart: bool) -> Answer:
+    """The answer to a question of all files: of all at once, or of one after the other."""
+    answers: Counter[str] = Counter()
+    for some in [[file] for file in files] if apart else [files]:
+        answers.update(query(some))
+    return dict(answers)
+
+
+def scan(dataset: Any, compute: Any, files: Sequence[Path]) -> Answer:
     """The floor: every column read once and summed, no rule."""
-    table = dataset.read_table(parquet)
-    for name in table.column_names[1:]:
-        compute.sum(table[name])
-    return {"batches": table.num_rows}
+    rows = 0
+    for file in files:
+        table = dataset.read_table(file)
+        rows += table.num_rows
+        for name in table.column_names[1:]:
+            compute.sum(table[name])
+    return {"batches": rows}
 
 
 def query_duckdb(connection: Any, source: str) -> Answer:
@@ -159,37 +184,52 @@ def query_polars(polars: Any, frame: Any) -> Answer:
 # ---- the part
 
 
-def run(folder: Path, *, quick: bool) -> Iterator[Verdict]:
+def run(folder: Path, *, quick: bool, batches: int | None = None) -> Iterator[Verdict]:
     """Measure the audit of generated logs.
 
     Args:
-        folder: where the logs go, about 280 bytes a batch.
+        folder: where the logs go, about 280 bytes a batch, or 110 above :data:`LARGE` batches.
         quick: a million batches instead of four.
+        batches: as many instead.
+
+    Raises:
+        UnusableInput: more than :data:`LARGEST` batches.
     """
     count, rounds = (1_000_000, 3) if quick else (4_000_000, 5)
+    if batches is not None:
+        count, rounds = batches, 3 if batches <= 3 * LARGE else 1
+    if count > LARGEST:
+        raise UnusableInput(f"{count:,} batches; give at most {LARGEST:,}")
+    is_large = count > LARGE
+    made: list[Batches] = []
+    files: list[Path | None] = []
+    written = 0
     with progress_console.status(f"replay: writing {count:,} batches"):
-        made = generate(folder / "logs", count)
+        for log in generate(folder / "logs", count, SHORT_VALUE_BYTES if is_large else VALUE_BYTES):
+            files.append(write_table(folder, len(files), log))
+            made += [] if is_large else [log]
+            written += len(log)
     logs = find_logs(folder / "logs")
-    batches = sum(len(log) for log in made)
     size = sum(path.stat().st_size for path in folder.rglob("*.log"))
-    given = f"{batches:,} batches, {size / 1e6:.0f} MB, {PARTITIONS} partitions, {FAULTS} faults of each kind"
-    work = Work(part="replay", name="small", given=given, amount=batches, unit="batches/s")
+    given = f"{written:,} batches, {size / 1e6:,.0f} MB, {PARTITIONS} partitions, {FAULTS} faults of each kind"
+    work = Work(part="replay", name="small", given=given, amount=written, unit="batches/s")
     with ExitStack() as stack:
         engines = [
             Side(name="audit in one process", run=partial(audit_local, logs, True)),
             Side(name="audit in one process without CRC", run=partial(audit_local, logs, False)),
             _spark_side(stack, logs),
         ]
-        peers = table_sides(folder, made)
-        measured = measure([*engines, *peers], rounds, label="replay")
+        peers = table_sides(folder, [file for file in files if file is not None], apart=is_large)
+        measured = measure([*engines, *peers], rounds, label="replay", warm_up=count <= 3 * LARGE)
         checked, unchecked, spark = engines
         yield from verdicts(work, checked, peers, measured)
         yield from verdicts(work, unchecked, peers[1:], measured)
         yield from verdicts(work, spark, [checked, *peers], measured)
-    held = hold_headers(logs)
-    rules = Side(name="the rules alone, headers in memory", run=partial(audit_headers, held))
-    peers = memory_sides(made)
-    yield from verdicts(work, rules, peers, measure([rules, *peers], rounds, label="replay, in memory"))
+    if not is_large:
+        held = hold_headers(logs)
+        rules = Side(name="the rules alone, headers in memory", run=partial(audit_headers, held))
+        peers = memory_sides(made)
+        yield from verdicts(work, rules, peers, measure([rules, *peers], rounds, label="replay, in memory"))
 
 
 def _spark_side(stack: ExitStack, logs: Sequence[PartitionLog]) -> Side:
@@ -207,31 +247,36 @@ def _spark_side(stack: ExitStack, logs: Sequence[PartitionLog]) -> Side:
     return Side(name=name, run=partial(audit_spark, logs, active))
 
 
-def table_sides(folder: Path, made: Sequence[Batches]) -> list[Side]:
-    """Others on Parquet; they use all cores."""
-    pyarrow, no_pyarrow = module_or_reason("pyarrow")
+def table_sides(folder: Path, files: Sequence[Path], *, apart: bool = False) -> list[Side]:
+    """Others on Parquet; they use all cores.
+
+    Args:
+        folder: where DuckDB may put what has no room in memory.
+        files: one for each partition; none without pyarrow.
+        apart: whether they are asked for one partition after the other.
+    """
+    _, no_pyarrow = module_or_reason("pyarrow")
     duckdb, no_duckdb = module_or_reason("duckdb")
     polars, no_polars = module_or_reason("polars")
-    parquet = folder / "batches.parquet"
-    if pyarrow is None:
-        names = ("a Parquet scan by pyarrow", "DuckDB on Parquet", "polars on Parquet")
+    names = ("a Parquet scan by pyarrow", "DuckDB on Parquet", "polars on Parquet")
+    if no_pyarrow:
         return [Side(name=name, absent=no_pyarrow) for name in names]
-    module_or_reason("pyarrow.parquet")[0].write_table(to_table(pyarrow, made), parquet)
-    sides = [
-        Side(
-            name="a Parquet scan by pyarrow",
-            run=partial(scan, module_or_reason("pyarrow.parquet")[0], module_or_reason("pyarrow.compute")[0], parquet),
+    scanned = partial(scan, module_or_reason("pyarrow.parquet")[0], module_or_reason("pyarrow.compute")[0])
+    sides = [Side(name=name, absent=absent) for name, absent in zip(names, ("", no_duckdb, no_polars), strict=True)]
+    sides[0] = Side(name=names[0], run=partial(scanned, files))
+    if not no_duckdb:
+        settings = {"memory_limit": DUCKDB_MEMORY, "temp_directory": str(folder)}
+        connection = duckdb.connect(config=settings)
+
+        def in_sql(some: Sequence[Path]) -> Answer:
+            return query_duckdb(connection, f"read_parquet({[str(file) for file in some]})")
+
+        sides[1] = Side(name=names[1], run=partial(summed, in_sql, files, apart))
+    if not no_polars:
+        sides[2] = Side(
+            name=names[2],
+            run=partial(summed, lambda some: query_polars(polars, polars.scan_parquet(list(some))), files, apart),
         )
-    ]
-    if duckdb is None:
-        sides.append(Side(name="DuckDB on Parquet", absent=no_duckdb))
-    else:
-        source = f"read_parquet('{parquet}')"
-        sides.append(Side(name="DuckDB on Parquet", run=partial(query_duckdb, duckdb.connect(), source)))
-    if polars is None:
-        sides.append(Side(name="polars on Parquet", absent=no_polars))
-    else:
-        sides.append(Side(name="polars on Parquet", run=lambda: query_polars(polars, polars.scan_parquet(parquet))))
     return sides
 
 
@@ -241,7 +286,10 @@ def memory_sides(made: Sequence[Batches]) -> list[Side]:
     duckdb, no_duckdb = module_or_reason("duckdb")
     polars, no_polars = module_or_reason("polars")
     no_duckdb, no_polars = no_pyarrow or no_duckdb, no_pyarrow or no_polars
-    table = to_table(pyarrow, made) if pyarrow is not None else None
+    table = None
+    if pyarrow is not None:
+        parts = [to_table(pyarrow, partition, log) for partition, log in enumerate(made)]
+        table = pyarrow.concat_tables(parts).unify_dictionaries()
     sides = [Side(name="DuckDB in memory", absent=no_duckdb), Side(name="polars in memory", absent=no_polars)]
     if not no_duckdb:
         connection = duckdb.connect()

@@ -104,7 +104,7 @@ def small_replay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_replay")
 def test_all_ways_to_audit_count_the_planted_faults(tmp_path: Path) -> None:
-    made = replay.generate(tmp_path / "logs", 4000)
+    made = list(replay.generate(tmp_path / "logs", 4000))
     logs = find_logs(tmp_path / "logs")
     answer = replay.audit_local(logs, check_crc=True)
     assert {rule: answer[rule] for rule in replay.RULES} == dict.fromkeys(replay.RULES, replay.FAULTS)
@@ -115,9 +115,11 @@ def test_all_ways_to_audit_count_the_planted_faults(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small_replay")
 def test_the_queries_count_the_same_as_the_audit(tmp_path: Path) -> None:
-    made = replay.generate(tmp_path / "logs", 4000)
+    made = list(replay.generate(tmp_path / "logs", 4000))
     answer = replay.audit_local(find_logs(tmp_path / "logs"), check_crc=True)
-    peers = present([*replay.table_sides(tmp_path, made), *replay.memory_sides(made)])
+    files = [file for part, log in enumerate(made) if (file := replay.write_table(tmp_path, part, log)) is not None]
+    tables = [side for apart in (False, True) for side in replay.table_sides(tmp_path, files, apart=apart)]
+    peers = present([*tables, *replay.memory_sides(made)])
     if not peers:
         pytest.skip("no peer is installed")
     assert [difference(answer, side.run()) for side in peers] == [""] * len(peers)
@@ -125,7 +127,7 @@ def test_the_queries_count_the_same_as_the_audit(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small_replay")
 def test_a_query_over_other_batches_differs(tmp_path: Path) -> None:
-    made = replay.generate(tmp_path / "logs", 4000)
+    made = list(replay.generate(tmp_path / "logs", 4000))
     answer = replay.audit_local(find_logs(tmp_path / "logs"), check_crc=True)
     made[0] = made[1]
     peers = present(replay.memory_sides(made))
@@ -134,11 +136,47 @@ def test_a_query_over_other_batches_differs(tmp_path: Path) -> None:
     assert all("duplicate 3 and 0" in difference(answer, side.run()) for side in peers)
 
 
+@pytest.mark.usefixtures("small_replay")
+def test_a_large_run_counts_the_same_keeps_nothing_in_memory_and_writes_short_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "_spark_side", lambda *_: Side(name="Spark", absent="not here"))
+    monkeypatch.setattr(replay, "LARGE", 3000)
+    verdicts = list(replay.run(tmp_path, quick=True, batches=4000))
+    assert [verdict.ok for verdict in verdicts] == [True] * len(verdicts)
+    assert [verdict.name for verdict in verdicts if "memory" in verdict.name] == []
+    assert "4,003 batches" in str(verdicts[0].figures["input"])
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.log")) < 110 * 4003
+
+
+def test_more_batches_than_a_segment_may_have_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UnusableInput, match="at most 150,000,000"):
+        next(replay.run(tmp_path, quick=True, batches=150_000_001))
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "--only", "replay", "--batches", "999999"])
+    assert "--batches" in capsys.readouterr().err
+
+
+def test_only_the_replay_is_given_a_number_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, int | None] = {}
+
+    def noted(name: str) -> command.Part:
+        def run(folder: Path, *, quick: bool, batches: int | None = None) -> Iterator[Verdict]:
+            given[name] = batches
+            yield from part(ok=True)(folder, quick=quick)
+
+        return run
+
+    monkeypatch.setattr(command, "PARTS", {name: noted(name) for name in ("codec", "replay")})
+    assert cli.main(["bench", "--batches", "20000000"]) == 0
+    assert given == {"codec": None, "replay": 20_000_000}
+
+
 def test_missing_engines_are_absent_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("duckdb", "polars"):
         monkeypatch.setitem(sys.modules, name, None)
     made = [clean_batches(1, 100)]
-    sides = [*replay.table_sides(tmp_path, made), *replay.memory_sides(made)]
+    sides = [*replay.table_sides(tmp_path, []), *replay.memory_sides(made)]
     missing = [side for side in sides if side.name.startswith(("DuckDB", "polars"))]
     assert len(missing) == 4
     assert all("pip install 'kafka-eos[bench]'" in side.absent for side in missing)
