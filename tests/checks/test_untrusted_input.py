@@ -27,6 +27,18 @@ def test_a_history_that_is_too_deep_or_has_too_long_a_number_names_its_line(
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize("form", [DEEP, LONG, "{:type :ok", "\x00", "#a " * 100_000, "{{} " * 50_000])
+def test_a_history_of_jepsens_that_is_too_deep_or_has_too_long_a_number_names_its_line(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = tmp_path / "history.edn"
+    history.write_text(f"; Jepsen\n{form}\n", encoding="utf-8")
+    assert main(["audit", str(history)]) == 2
+    said = capsys.readouterr().err
+    assert "history.edn:2" in said
+    assert "Traceback" not in said
+
+
 @pytest.mark.parametrize("content", [f"a = {DEEP}", f"[[fault]]\ndo = 'close'\nnth = {LONG}", "fault = 1", "\x00"])
 def test_a_plan_that_is_too_deep_or_has_too_long_a_number_names_its_file(
     content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
