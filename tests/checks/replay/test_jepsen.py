@@ -205,6 +205,38 @@ def test_only_an_operation_that_is_ok_moves_a_process_on(tmp_path: Path) -> None
     assert [(each.rule, each.offset) for each in found] == [(":poll-skip", 1)]
 
 
+def test_after_a_failed_operation_a_process_goes_on_from_where_the_last_one_ended(tmp_path: Path) -> None:
+    numbers = [
+        *sends(0, *(f":x [{n} {n}]" for n in range(6))),
+        *polls(9, f":x [{' '.join(f'[{n} {n}]' for n in range(6))}]"),
+    ]
+    begun = [*numbers, *polls(1, ":x [[0 0]]"), *polls(1, ":x [[1 1] [2 2]]", kind=LOST)]
+    assert anomalies(operations(tmp_path, *begun, *polls(1, ":x [[1 1]]", kind=UNKNOWN)), "r")[0] == []
+    gone_on = [*begun, *polls(1, ":x [[3 3] [4 4]]", kind=LOST), *polls(1, ":x [[5 5]]")]
+    found = anomalies(operations(tmp_path, *gone_on), "r")[0]
+    assert [each.rule for each in found] == [":poll-skip", ":poll-skip"]
+    assert [each.evidence.partition(", over ")[2] for each in found] == [
+        "1 (offset 1), 2 (offset 2)",
+        "1 (offset 1), 2 (offset 2), 3 (offset 3) and 1 more",
+    ]
+
+
+def test_of_values_that_are_all_at_the_same_two_offsets_each_is_a_duplicate(tmp_path: Path) -> None:
+    rows = [row for n in range(10) for row in (*sends(0, f":x [0 {n}]"), *polls(1, f":x [[1 {n}]]"))]
+    found = anomalies(operations(tmp_path, *rows), "r")[0]
+    values = [each.evidence.partition(" is at ")[0] for each in found if each.rule == ":duplicate"]
+    assert sorted(values, key=int) == [str(n) for n in range(10)]
+    conflicts = [each for each in found if each.rule == ":inconsistent-offsets"]
+    assert [each.offset for each in conflicts] == [0, 1]
+    assert all(each.evidence.endswith("and 7 more") for each in conflicts)
+
+
+def test_what_a_failed_poll_was_given_counts_and_what_a_failed_send_was_told_does_not(tmp_path: Path) -> None:
+    rows = [*sends(0, ":x [1 0]"), *sends(0, ":x [2 1]", kind=LOST), *polls(1, ":x [[11 0] [12 1]]", kind=LOST)]
+    found = anomalies(operations(tmp_path, *rows), "r")[0]
+    assert [(each.rule, each.offset) for each in found] == [(":unseen", 1), (":duplicate", 11)]
+
+
 def test_a_process_that_is_assigned_a_key_again_goes_on_unless_it_seeks_to_the_beginning(tmp_path: Path) -> None:
     again = [*polls(1, ":x [[0 :a]]"), *over(1, END, "assign", "[:x :y]"), *polls(1, ":x [[0 :a]]")]
     path = tmp_path / "history.edn"
