@@ -10,10 +10,12 @@ simulation   random walks of the mutated reference under faults violate a proper
 proof        a query of the proof that the mutated rule is part of has a solution
 ===========  ====================================================================================
 
-A means that cannot apply says why, and is no miss. Two means have to kill each mutant.
+A means that cannot apply says why, and is no miss. Two means have to kill each mutant. What has been found is kept in
+``build/mutants`` for as long as nothing that it depends on changes: an ended call goes on where it was.
 """
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -26,7 +28,9 @@ from typing import Any
 from rich.table import Table
 
 from kafka_eos_checks import conformance, model_check
+from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.models import MalformedRegistry, Model, Registry
+from kafka_eos_checks.mutant_keys import kept_folder, key_of
 from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.replay.audit import audit
 from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES
@@ -37,10 +41,10 @@ from kafka_eos_checks.replay.transactions import TRANSACTION_RULES
 from kafka_eos_checks.simulate import Plan, simulate, write_recording
 from kafka_eos_checks.simulate_applications import ApplicationPlan, simulate_application, write_application
 from kafka_eos_checks.simulate_transactions import TransactionsPlan, simulate_transactions, write_transactions
-from kafka_eos_checks.soak.broken import find_all
+from kafka_eos_checks.soak.broken import NOT_FOUND, find_all
 from kafka_eos_checks.soak.layers import broken
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
-from kafka_eos_checks.verdict import Verdict, write_verdicts
+from kafka_eos_checks.verdict import Verdict, verdict_from_json, write_verdicts
 
 MOST_SEEDS = 200
 MOST_SECONDS = 60.0  # of CPU, for the walks of one mutant
@@ -171,9 +175,9 @@ def blind(check: str, mutant: Model, reason: str) -> Verdict:
     return Verdict(check=check, name=mutant.name, expected=NOT_VISIBLE, found=NOT_VISIBLE, ok=True, evidence=reason)
 
 
-def replay_mutants(registry: Registry) -> Iterator[Verdict]:
+def replay_mutants(registry: Registry, mutants: Sequence[Model], jobs: int) -> Iterator[Verdict]:  # noqa: ARG001
     """Whether the audit finds what each mutated simulator left behind; the first seed that shows it counts."""
-    for mutant in registry.mutants.values():
+    for mutant in mutants:
         began = monotonic()
         if not mutant.replay:
             yield blind("replay-mutant", mutant, mutant.replay_blind)
@@ -197,32 +201,35 @@ def replay_mutants(registry: Registry) -> Iterator[Verdict]:
         )
 
 
-def tlc_mutants(registry: Registry) -> Iterator[Verdict]:
+def tlc_mutants(registry: Registry, mutants: Sequence[Model], jobs: int) -> Iterator[Verdict]:  # noqa: ARG001
     """Whether TLC finds the named property violated."""
-    for outcome in model_check.check_models(list(registry.mutants.values())):
+    for outcome in model_check.check_models(mutants, jobs=jobs):
         yield model_check.to_verdict(outcome)
 
 
-def graph_mutants(registry: Registry) -> Iterator[Verdict]:
+def graph_mutants(registry: Registry, mutants: Sequence[Model], jobs: int) -> Iterator[Verdict]:
     """Whether the mutated reference is told apart."""
-    yield from conformance.check(registry, [], list(registry.mutants.values()))
+    yield from conformance.check(registry, [], mutants, jobs)
 
 
-def simulation_mutants(registry: Registry) -> Iterator[Verdict]:
+def simulation_mutants(registry: Registry, mutants: Sequence[Model], jobs: int) -> Iterator[Verdict]:
     """Whether walks find each mutant of a machine that is walked."""
-    walked = [name for name in broken(registry) if name in registry.mutants]
-    for mutant in registry.mutants.values():
+    walked = {name: registry.get(name) for name in broken(registry)}
+    for mutant in mutants:
         if mutant.name not in walked:
             yield blind("walk-mutant", mutant, f"no walk over {mutant.module}")
-    yield from find_all(walked, MOST_SECONDS, os.cpu_count() or 1)
+    names = [mutant.name for mutant in mutants if mutant.name in walked]
+    for verdict in find_all(names, MOST_SECONDS, jobs, Cache(kept_folder())):
+        told = verdict.found == NOT_FOUND and verdict.ok
+        yield blind("walk-mutant", walked[verdict.name], verdict.evidence) if told else verdict
 
 
-def proof_mutants(registry: Registry) -> Iterator[Verdict]:
+def proof_mutants(registry: Registry, mutants: Sequence[Model], jobs: int) -> Iterator[Verdict]:  # noqa: ARG001
     """Whether a proof fails with each mutant of a rule that it is about."""
     from kafka_eos_checks.proofs.induction import refute  # noqa: PLC0415 - the light install has no z3
 
     every = proofs(())
-    for mutant in registry.mutants.values():
+    for mutant in mutants:
         about = next((proof for proof in every if proof.is_refuted_by(mutant)), None)
         if about is None:
             yield blind("proof-mutant", mutant, "its rule is part of no proof")
@@ -237,6 +244,20 @@ MEANS = {
     "simulation": simulation_mutants,
     "proof": proof_mutants,
 }
+
+
+def verdicts_of(means: str, registry: Registry, mutants: Sequence[Model], kept: Cache, jobs: int) -> list[Verdict]:
+    """The verdicts of a means: those that are kept, and those that are found now; what survives is not kept."""
+    keys = {mutant.name: key_of(means, registry, mutant) for mutant in mutants}
+    known = {name: found for name, key in keys.items() if (found := kept.get(key)) is not None}
+    verdicts = [verdict_from_json(json.loads(str(found["verdict"]))) for found in known.values()]
+    waiting = [mutant for mutant in mutants if mutant.name not in known]
+    progress_console.print(f"mutants by {means}: {len(known)} known, {len(waiting)} to look at")
+    for verdict in MEANS[means](registry, waiting, jobs):
+        if verdict.ok:
+            kept.put(keys[verdict.name], {"verdict": json.dumps(verdict.to_json())})
+        verdicts.append(verdict)
+    return verdicts
 
 
 def matrix(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]]) -> Table:
@@ -304,27 +325,32 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("--only", nargs="+", choices=tuple(MEANS), metavar="MEANS", help=f"of {', '.join(MEANS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time (default: all cores)")
+    parser.add_argument("--cache", type=Path, default=kept_folder(), help="results of earlier runs")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run ``mutants``."""
+    if arguments.jobs < 1:
+        print("kafka-eos mutants: --jobs is at least 1", file=sys.stderr)
+        return 2
     try:
         registry = Registry()
+        every = list(registry.mutants.values())
         verdicts: dict[str, list[Verdict]] = {}
         for means in arguments.only or MEANS:
-            progress_console.print(f"mutants by {means}")
-            verdicts[means] = list(MEANS[means](registry))
+            verdicts[means] = verdicts_of(means, registry, every, Cache(arguments.cache), arguments.jobs)
     except MalformedRegistry as error:
         print(f"kafka-eos mutants: {error}", file=sys.stderr)
         return 2
     answer_console.print(matrix(registry, verdicts))
-    every = [verdict for own in verdicts.values() for verdict in own]
+    answers = [verdict for own in verdicts.values() for verdict in own]
     if len(verdicts) == len(MEANS):
-        every += killed_verdicts(registry, verdicts)
-    surviving = [verdict for verdict in every if not verdict.ok]
+        answers += killed_verdicts(registry, verdicts)
+    surviving = [verdict for verdict in answers if not verdict.ok]
     if surviving:
         print_verdicts(surviving, "survivors")
     if arguments.json:
-        write_verdicts(arguments.json, every)
+        write_verdicts(arguments.json, answers)
     return 1 if surviving else 0

@@ -10,7 +10,8 @@ import pytest
 from kafka_eos.idempotent_producer import IdempotentProducer
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.producer_state import Batch, Limits, Log
-from kafka_eos_checks import mutant_matrix
+from kafka_eos_checks import cli, mutant_keys, mutant_matrix
+from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.models import Model, Registry
 from kafka_eos_checks.mutant_matrix import (
     BUSY,
@@ -33,6 +34,7 @@ from kafka_eos_checks.mutant_matrix import (
     proof_mutants,
     rules_that_fire,
     simulation_mutants,
+    verdicts_of,
 )
 from kafka_eos_checks.mutants import UnknownRule, mutated
 from kafka_eos_checks.replay.applications import FENCED_GENERATION, OFFSET_ALONE, OUTPUT_ALONE, TWICE
@@ -53,6 +55,7 @@ from kafka_eos_checks.replay.transactions import FENCED, HANGING, NO_TRANSACTION
 from kafka_eos_checks.simulate import Plan
 from kafka_eos_checks.simulate_applications import ApplicationPlan
 from kafka_eos_checks.simulate_transactions import TransactionsPlan
+from kafka_eos_checks.soak.broken import NOT_FOUND
 from kafka_eos_checks.verdict import Verdict
 
 REGISTRY = Registry()
@@ -192,6 +195,59 @@ def test_a_mutant_that_is_walked_by_nobody_and_one_that_no_proof_is_about_say_so
 ) -> None:
     registry = Registry()
     monkeypatch.setattr(mutant_matrix, "broken", lambda _: [])
-    assert {v.found for v in simulation_mutants(registry)} == {NOT_VISIBLE}
+    mutants = list(registry.mutants.values())
+    assert {v.found for v in simulation_mutants(registry, mutants, 1)} == {NOT_VISIBLE}
     monkeypatch.setattr(mutant_matrix, "proofs", lambda _: [])
-    assert {v.evidence for v in proof_mutants(registry)} == {"its rule is part of no proof"}
+    assert {v.evidence for v in proof_mutants(registry, mutants, 1)} == {"its rule is part of no proof"}
+
+
+def test_a_mutant_that_walks_are_said_not_to_find_is_no_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry()
+    name = "NoEndBump"
+    answers = {"why": of(name, NOT_FOUND), "nothing": of(name, NOT_FOUND, ok=False)}
+    for reason, verdict in answers.items():
+        answer = replace(verdict, evidence=reason)
+        monkeypatch.setattr(mutant_matrix, "find_all", lambda *_, answer=answer: iter([answer]))
+        [found] = simulation_mutants(registry, [registry.get(name)], 1)
+        assert (found.found, found.ok) == ((NOT_VISIBLE, True) if reason == "why" else (NOT_FOUND, False))
+
+
+def test_what_has_been_found_is_kept_until_something_changes_that_it_depends_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    registry = Registry()
+    first, second = list(registry.mutants.values())[:2]
+    asked: list[str] = []
+
+    def means(_: Registry, mutants: Iterable[Model], jobs: int) -> Iterable[Verdict]:
+        assert jobs == 1
+        for mutant in mutants:
+            asked.append(mutant.name)
+            yield of(mutant.name, "found", ok=mutant is not second)
+
+    monkeypatch.setitem(mutant_matrix.MEANS, "proof", means)
+    kept = Cache(tmp_path)
+    for _ in range(2):
+        found = verdicts_of("proof", registry, [first, second], kept, 1)
+        assert {v.name: v.ok for v in found} == {first.name: True, second.name: False}
+    assert asked == [first.name, second.name, second.name], "what survives is looked at again"
+    verdicts_of("proof", registry, [replace(first, constants={**first.constants, "MaxEntries": "9"})], kept, 1)
+    monkeypatch.setattr(mutant_keys, "sources_of", lambda _: "other sources")
+    verdicts_of("proof", registry, [first], kept, 1)
+    assert asked[3:] == [first.name, first.name]
+
+
+def test_an_ended_call_goes_on_where_it_was(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def means(registry: Registry, mutants: Iterable[Model], jobs: int) -> Iterable[Verdict]:
+        for mutant in mutants:
+            yield of(mutant.name, "found")
+            if len(list(tmp_path.glob("*.json"))) == 3:
+                raise KeyboardInterrupt
+
+    monkeypatch.setitem(mutant_matrix.MEANS, "graph", means)
+    arguments = ["mutants", "--only", "graph", "--jobs", "1", "--cache", str(tmp_path)]
+    assert cli.main(arguments) != 0
+    assert cli.main(arguments) == 0
+    assert "3 known" in capsys.readouterr().err

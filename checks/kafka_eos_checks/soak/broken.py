@@ -1,22 +1,28 @@
 """Whether simulation finds a mutant, or a model that must fail: the first seed that does, and the shortest schedule."""
 
+import json
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import process_time
 
 from kafka_eos.machine import Instance, dump
 from kafka_eos_checks import story_diagram
+from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.graph import instance_text
 from kafka_eos_checks.models import Registry
+from kafka_eos_checks.mutant_keys import key_of
+from kafka_eos_checks.soak.corpus import Corpus
 from kafka_eos_checks.soak.layers import broken_layer
 from kafka_eos_checks.soak.properties import Wrong
 from kafka_eos_checks.soak.shrink import shrunk
 from kafka_eos_checks.soak.walk import Run, Walker
 from kafka_eos_checks.story import Step, tell
-from kafka_eos_checks.verdict import Verdict
+from kafka_eos_checks.verdict import Verdict, verdict_from_json
 
 FOUND = "found"
+NOT_FOUND = "not found"
+LARGER = 2  # one walk of so many has larger constants than the registry's
 
 
 def told(walker: Walker, wrong: Wrong, schedule: Sequence[Instance], at_rest: bool, seed: int) -> tuple[str, str]:
@@ -34,8 +40,39 @@ def explained(walker: Walker, run: Run) -> tuple[str, str, int]:
     return text, drawn, len(schedule)
 
 
+class Search:
+    """Walks over a mutant or a model that must fail, each beginning where the ones before it have met something new.
+
+    The constants of half of the walks are the registry's: TLC has shown that they are enough. Those of the others are
+    larger, as the layers are: then many faults, transactions and the like make up for a path that is seldom taken.
+
+    Args:
+        registry: where it stands.
+        name: its name.
+
+    Raises:
+        MalformedRegistry: when there is none, or it need not fail.
+    """
+
+    def __init__(self, registry: Registry, name: str) -> None:
+        small, large = broken_layer(registry, name, larger=False), broken_layer(registry, name)
+        self._places = [(Walker(small), Corpus())]
+        if large.model != small.model:
+            self._places.append((Walker(large), Corpus()))
+        self.runs = 0
+
+    def run(self) -> tuple[Walker, Run]:
+        """The next walk."""
+        walker, corpus = self._places[-1 if self.runs % LARGER == 0 else 0]
+        run = walker.run(self.runs, corpus)
+        self.runs += 1
+        return walker, run
+
+
 def find_broken(registry: Registry, name: str, limit: float) -> Verdict:
-    """Walk a mutant or a model that must fail, seed by seed.
+    """Walk a mutant or a model that must fail until a walk goes wrong.
+
+    The registry may say why walks do not find it; then it is as expected that they do not, and told if they do.
 
     Args:
         registry: where it stands.
@@ -45,34 +82,36 @@ def find_broken(registry: Registry, name: str, limit: float) -> Verdict:
     Raises:
         MalformedRegistry: when there is none, or it need not fail.
     """
-    layer = broken_layer(registry, name)
+    model = registry.get(name)
     began = process_time()
-    walker = Walker(layer)
-    steps, seed = 0, -1
-    run = Run(seed)
-    while run.wrong is None and process_time() - began < limit:
-        seed += 1
-        run = walker.run(seed)
+    search = Search(registry, name)
+    wrong: tuple[Walker, Run] | None = None
+    steps = 0
+    while wrong is None and process_time() - began < limit:
+        walker, run = search.run()
         steps += run.steps
+        wrong = (walker, run) if run.wrong is not None else None
     seconds = process_time() - began
-    figures: dict[str, int | float | str] = {"seed": seed, "steps": steps, "cpu_seconds": round(seconds, 1)}
-    evidence, diagram = "", ""
-    if run.wrong is not None:
+    figures: dict[str, int | float | str] = {"runs": search.runs, "steps": steps, "cpu_seconds": round(seconds, 1)}
+    if model.expect.depth is not None:
+        figures["shortest_by_tlc"] = model.expect.depth - 1
+    evidence, diagram = model.walk_blind, ""
+    if wrong is not None:
+        walker, run = wrong
+        assert run.wrong is not None
         evidence, diagram, figures["shortest"] = explained(walker, run)
-    depth = registry.get(name).expect.depth
-    if depth is not None:
-        figures["shortest_by_tlc"] = depth - 1
+        evidence = f"{run.wrong.how}\n{evidence}"
     return Verdict(
         check="walk-mutant",
         name=name,
-        expected=FOUND,
-        found=FOUND if run.wrong is not None else f"not in {seed + 1} runs",
-        ok=run.wrong is not None,
+        expected=NOT_FOUND if model.walk_blind else FOUND,
+        found=FOUND if wrong is not None else NOT_FOUND,
+        ok=wrong is not None or bool(model.walk_blind),
         seconds=seconds,
         figures=figures,
-        evidence=f"{run.wrong.how}\n{evidence}" if run.wrong is not None else "",
+        evidence=evidence,
         diagram=diagram,
-        title=layer.model.title,
+        title=model.title,
     )
 
 
@@ -80,10 +119,25 @@ def _find(name: str, limit: float) -> Verdict:
     return find_broken(Registry(), name, limit)
 
 
-def find_all(names: Sequence[str], limit: float, jobs: int) -> Iterator[Verdict]:
-    """The same of many, as they are done."""
-    find = partial(_find, limit=limit)
-    if jobs == 1:
+def find_all(names: Sequence[str], limit: float, jobs: int, kept: Cache) -> Iterator[Verdict]:
+    """The same of many, as they are done; what is as expected is kept, and not looked for again."""
+    registry = Registry()
+    keys = {name: key_of("simulation", registry, registry.get(name), limit) for name in names}
+    waiting = []
+    for name in names:
+        known = kept.get(keys[name])
+        if known is None:
+            waiting.append(name)
+        else:
+            yield verdict_from_json(json.loads(str(known["verdict"])))
+    for verdict in _find_in_turn(waiting, partial(_find, limit=limit), jobs):
+        if verdict.ok:
+            kept.put(keys[verdict.name], {"verdict": json.dumps(verdict.to_json())})
+        yield verdict
+
+
+def _find_in_turn(names: Sequence[str], find: Callable[[str], Verdict], jobs: int) -> Iterator[Verdict]:
+    if jobs == 1 or not names:
         yield from map(find, names)
         return
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:

@@ -14,15 +14,17 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.graph import instance_text
 from kafka_eos_checks.models import MalformedRegistry, Registry
+from kafka_eos_checks.mutant_keys import kept_folder
 from kafka_eos_checks.paths import build_folder
 from kafka_eos_checks.replay.progress import count_progress
 from kafka_eos_checks.soak import campaign, guards, whole
 from kafka_eos_checks.soak.broken import explained, find_all, find_broken
 from kafka_eos_checks.soak.campaign import Tally
 from kafka_eos_checks.soak.layers import Layer, broken
-from kafka_eos_checks.terminal import answer_console, print_verdicts
+from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
 MOST_TOLD = 3
@@ -246,17 +248,21 @@ def _mutants(arguments: argparse.Namespace) -> int:
         found = find_broken(registry, arguments.mutant, arguments.limit)
         verdicts = [found]
         print_verdicts(verdicts)
-        if found.ok:
+        if found.evidence:
             answer_console.print(found.evidence, markup=False, soft_wrap=True)
     else:
         verdicts = []
         names = broken(registry)
         with count_progress("mutants", len(names)) as advance:
-            for found in find_all(names, arguments.limit, arguments.jobs):
+            for found in find_all(names, arguments.limit, arguments.jobs, Cache(kept_folder())):
                 verdicts.append(found)
                 advance(1)
+                progress_console.print(f"{found.name}: {found.found}, {found.figures['cpu_seconds']} s of CPU")
         verdicts.sort(key=lambda verdict: names.index(verdict.name))
         print_verdicts(verdicts, "mutants and models that must fail, by walks")
+    for found in verdicts:
+        if found.ok and found.found != found.expected:
+            answer_console.print(f"{found.name} is found, though the registry says that it is not: drop its walk_blind")
     if arguments.json:
         write_verdicts(arguments.json, verdicts)
     return 0 if all(verdict.ok for verdict in verdicts) else 1

@@ -26,7 +26,9 @@ class Walk:
 
     Attributes:
         larger: a model's constants -> those that the walk takes in their place.
-        faults: actions that are faults, beside those that count themselves in the variable ``faults``.
+        faults: actions that are faults: a run leaves some out, and takes the others seldom.
+        kinds: the same of a machine whose constant ``Faults`` names the kinds that may happen: a run leaves out some of
+            those, and takes these actions seldom.
         goals: a model's constants -> what has to be reached in the end, when the faults have stopped.
         possible: action -> the arguments that are worth a try in a state.
         axes: constant sets of which a run may leave out some: who takes part.
@@ -36,6 +38,7 @@ class Walk:
 
     larger: Callable[[Constants], Constants] = dict
     faults: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()
     goals: Callable[[Constants], tuple[str, ...]] = lambda _: ()
     possible: Possible = field(default_factory=dict)
     axes: frozenset[str] = frozenset(
@@ -189,10 +192,17 @@ WALKS: Mapping[str, Walk] = {
     "Transactions": Walk(
         larger=_transactions,
         faults=frozenset({"Upgrade"}),
+        kinds=frozenset(
+            {"Crash", "TimeOut", "Failover", "ElectLeader", "RepeatMarker", "VerifyByFormer", "AbortByAdmin"}
+        ),
         goals=_always("EveryTransactionEnds", "CoordinatorComesToRest", "EveryPartitionCatchesUp"),
         possible=_REQUESTS,
     ),
-    "ConsumeTransformProduce": Walk(larger=_consume_transform_produce, goals=_always("EveryInputTakesEffect")),
+    "ConsumeTransformProduce": Walk(
+        larger=_consume_transform_produce,
+        kinds=frozenset({"Crash", "ExpireSession", "JoinWhileProcessing", "TimeOut"}),
+        goals=_always("EveryInputTakesEffect"),
+    ),
     "IdempotentProducer": Walk(
         larger=_idempotent_producer,
         faults=frozenset(
@@ -219,6 +229,7 @@ WALKS: Mapping[str, Walk] = {
     ),
     "TransactionCoordinator": Walk(
         larger=_coordinator,
+        kinds=frozenset({"AppendTimesOut", "ExpireTransactionalId", "Failover", "TimeOut"}),
         goals=_always("DecisionsComplete", "FencedTransactionsEnd"),
         possible={"HandleInitProducerId": _inits, "HandleAddPartition": _adds, "HandleEndTxn": _ends},
     ),
@@ -245,20 +256,44 @@ WALKS: Mapping[str, Walk] = {
             Instances='{"A", "B", "C"}',
             MaxFaults="10",
         ),
+        faults=frozenset({"Abort", "Crash"}),
         goals=_always("EveryInputIsCounted"),
     ),
     "Transfer": Walk(
         larger=_replacing(Transfers=_range(1, 5), Instances='{"A", "B", "C"}', MaxFaults="10"),
+        faults=frozenset({"Abort", "Crash"}),
         goals=_where("EveryTransferIsMade", Transactional="TRUE"),
     ),
     "ApplicationLoop": Walk(
         larger=_replacing(Inputs=_range(1, 8), MaxFaults="10"),
+        faults=frozenset({"Crash", "FailSend", "LoseAnswer", "TimeOut"}),
         goals=_where("EveryInputIsProcessed", Loop='"transactions"'),
         left_out=_DELIVERIES,
     ),
-    "ExternalSink": Walk(larger=_replacing(Inputs=_range(1, 8), MaxFaults="10"), goals=_of_sinks, left_out=_DELIVERIES),
+    "ExternalSink": Walk(
+        larger=_replacing(Inputs=_range(1, 8), MaxFaults="10"),
+        faults=frozenset({"Crash", "LoseAnswer", "LoseCall", "RestartRelay"}),
+        goals=_of_sinks,
+        left_out=_DELIVERIES,
+    ),
     "TransactionalProducer": Walk(
         larger=_replacing(MaxTransactions="4", MaxSends="3", MaxFaults="8", Partitions='{"p", "q"}'),
+        faults=frozenset(
+            {
+                "FailSend",
+                "TimeOutCall",
+                "LoseConnection",
+                "RetryRequest",
+                "FailTransaction",
+                "RefuseInitialization",
+                "FailProducer",
+                "RetryBatch",
+                "FailBatch",
+                "FailProducerByBatch",
+                "ExpireBatch",
+                "Upgrade",
+            }
+        ),
         goals=_always("EveryCallEnds"),
     ),
 }
@@ -285,6 +320,15 @@ BEYOND: Mapping[tuple[str, str], str] = {
     ("FollowerCatchesUp", "ReadersReachEnd"): "its bounds keep the reader from beginning before an election",
 }
 
+# Models that must fail, with actions that no model that holds can take: what their machine promises all the same.
+_COORDINATOR = ("NothingIsStuck", "Fenced", "OnlyLegalTransitions", "EveryTransactionEnds", "CoordinatorComesToRest")
+_LOGS = ("CommittedAsAsked", "AbortedIsGone", "OneTransactionPerMarker", "NoHangingTransaction")
+EXPOSED: Mapping[str, tuple[str, ...]] = {
+    "FormerCoordinatorVouches": (*_COORDINATOR, "NoSpuriousError"),
+    "AbortByAdmin": (*_COORDINATOR, *_LOGS, "EveryPartitionCatchesUp"),
+    "HangingTransaction": (*_COORDINATOR, "NoSpuriousError"),
+}
+
 
 def _is_whole(model: Model) -> bool:
     """A model of the machine as it is, of which safety is asked."""
@@ -292,7 +336,7 @@ def _is_whole(model: Model) -> bool:
 
 
 def layers(registry: Registry) -> list[Layer]:
-    """Every model that holds, one of those that are equal once their constants are larger."""
+    """Every model that holds, one of those that are equal once their constants are larger, and what is exposed."""
     found: dict[tuple[Any, ...], Layer] = {}
     for model in registry.models.values():
         if not _is_whole(model):
@@ -307,11 +351,26 @@ def layers(registry: Registry) -> list[Layer]:
         properties = tuple(n for n in named if n not in walk.left_out and (model.name, n) not in BEYOND)
         layer = Layer(name=known.name if known else model.name, model=larger, properties=properties, walk=walk)
         found[key] = layer
-    return list(found.values())
+    exposed = [_exposed(registry.models[name]) for name in EXPOSED if name in registry.models]
+    return [*found.values(), *exposed]
 
 
-def broken_layer(registry: Registry, name: str) -> Layer:
-    """The layer of a mutant, or of a model that must fail, with the property that has to be violated among others."""
+def _exposed(model: Model) -> Layer:
+    """The layer of a model that must fail, with what holds in it."""
+    return Layer(name=model.name, model=_enlarged(model), properties=EXPOSED[model.name], walk=WALKS[model.module])
+
+
+def broken_layer(registry: Registry, name: str, larger: bool = True) -> Layer:
+    """The layer of a mutant, or of a model that must fail, with the property that has to be violated among others.
+
+    Args:
+        registry: where it stands.
+        name: its name.
+        larger: whether the constants are larger than the registry's; not where the property could not be evaluated.
+
+    Raises:
+        MalformedRegistry: when there is none, or it need not fail.
+    """
     model = registry.get(name)
     if not model.expect.violates or model.module not in WALKS:
         raise MalformedRegistry(f"{registry.path}: {name!r} need not fail, or its module {model.module} is not walked")
@@ -322,7 +381,8 @@ def broken_layer(registry: Registry, name: str) -> Layer:
     if model.expect.violates in walk.left_out:
         return Layer(name=name, model=model, properties=tuple(named), walk=walk, mutant=True)
     properties = tuple(n for n in named if n not in walk.left_out)
-    return Layer(name=name, model=_enlarged(model, _ACTORS), properties=properties, walk=walk, mutant=True)
+    walked = _enlarged(model, _ACTORS) if larger else model
+    return Layer(name=name, model=walked, properties=properties, walk=walk, mutant=True)
 
 
 def broken(registry: Registry) -> list[str]:

@@ -22,6 +22,7 @@ from kafka_eos.machine import Action, Instance, actions, load_constants
 from kafka_eos.spec_mapping import snake_case
 from kafka_eos_checks.models import Model, bounds_predicate, constants_class
 from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.soak.corpus import Corpus
 from kafka_eos_checks.soak.fairness import FairActions
 from kafka_eos_checks.soak.formulas import Formulas, State
 from kafka_eos_checks.soak.layers import Layer
@@ -30,6 +31,8 @@ from kafka_eos_checks.soak.tla_values import Converter
 
 MOST_FAIR_STEPS = 3_000
 LIKELY = (0.0, 0.2, 0.35, 0.5, 0.8)  # of each kind of fault: one of these for a run
+SELDOM = 6.0  # in half of the runs faults are less frequent than other actions: down to 2 ** -SELDOM times
+STEPS_FROM_KEPT = 40  # of a run that begins in a kept state
 RARELY = 0.04  # how often any arguments whatsoever are tried, though others are worth more
 MOST_MISSES = 3  # how often the clock of an action that is not enabled is halved
 MOST_TRIES = 4  # of one action, before another one is drawn
@@ -70,6 +73,7 @@ class Run:
     Attributes:
         seed: what determines it.
         schedule: the steps with faults.
+        before: how many of them are those that lead to the kept state in which the run begins.
         fair: the steps after the faults have stopped.
         wrong: what it violates, if anything.
         time: of the clocks, when the faults stop.
@@ -78,6 +82,7 @@ class Run:
 
     seed: int
     schedule: list[Instance] = field(default_factory=list)
+    before: int = 0
     fair: list[Instance] = field(default_factory=list)
     wrong: Wrong | None = None
     time: float = 0.0
@@ -85,8 +90,8 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """All of them."""
-        return len(self.schedule) + len(self.fair)
+        """All that were taken in this run."""
+        return len(self.schedule) - self.before + len(self.fair)
 
 
 def _shape(arguments: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
@@ -228,22 +233,30 @@ class Walker:
 
     # --- a run
 
-    def run(self, seed: int) -> Run:
-        """The run that a seed determines."""
+    def run(self, seed: int, corpus: Corpus | None = None) -> Run:
+        """The run that a seed determines, or a seed and the runs before it that have kept their states in a corpus."""
         random = Random(f"{self.layer.name} {seed}")
         run = Run(seed)
-        constants, weights = self._swarm(random)
+        kept = corpus.choose(random) if corpus is not None else None
+        constants, weights = self._swarm(random, kept.state.faults if kept is not None and self._counts_faults else 0)
         self._candidates = self._swarm_of_actors(random)
         self._forget()
-        state = self.initial(constants)
+        state = self.initial(constants) if kept is None else replace(kept.state, constants=constants)
         values = self._values(state)
         spec = self.spec(state)
-        run.wrong = self.judge.first(spec)
+        if kept is None:
+            run.wrong = self.judge.first(spec)
+        else:
+            run.schedule += kept.schedule
+            run.before = len(kept.schedule)
+        if corpus is not None:
+            corpus.begin(spec)
         happened: set[str] = set()
         clocks = _Clocks(weights, random)
         coverage = run.coverage
         judge = self.judge
-        for _ in range(self.layer.walk.steps if run.wrong is None else 0):
+        most = self.layer.walk.steps if kept is None else STEPS_FROM_KEPT
+        for _ in range(most if run.wrong is None else 0):
             found = self._draw(state, clocks, coverage)
             if found is None:
                 break
@@ -256,8 +269,10 @@ class Walker:
             state, spec = after, after_spec
             if run.wrong is not None:
                 break
+            if corpus is not None and changed:
+                corpus.offer(state, spec, changed, run.schedule)
         run.time = clocks.now
-        coverage.actions.update(instance.action.name for instance in run.schedule)
+        coverage.actions.update(instance.action.name for instance in run.schedule[run.before :])
         coverage.faults.update((one, two) for one in happened for two in happened if one < two)
         if run.wrong is None:
             run.wrong, run.fair = self._come_to_rest(state, random)
@@ -269,21 +284,31 @@ class Walker:
             self.formulas.forget()
             self.judge.forget()
 
-    def _swarm(self, random: Random) -> tuple[Any, dict[str, float]]:
-        """The constants of a run, with the faults that may happen in it, and the weights of the actions."""
+    def _swarm(self, random: Random, happened: int = 0) -> tuple[Any, dict[str, float]]:
+        """The constants of a run, with the faults that may happen in it, and the weights of the actions.
+
+        Args:
+            random: of the run.
+            happened: faults that have happened already.
+        """
         constants = self.constants
         kinds = getattr(constants, "faults", None)
         most = getattr(constants, "max_faults", 0)
         likely = random.choice(LIKELY)
         if most:
-            constants = replace(constants, max_faults=random.randint(1, most) if likely else 0)
+            more = random.randint(1, most) if likely else 0
+            constants = replace(constants, max_faults=min(happened + more, most))
             if kinds is not None:
                 chosen = frozenset(kind for kind in sorted(kinds) if random.random() < likely)
                 constants = replace(constants, faults=chosen)
         weights = {action.name: 2.0 ** random.uniform(-3.0, 3.0) for action in self._actions}
+        seldom = 2.0 ** -max(0.0, random.uniform(-SELDOM, SELDOM))
+        for name in sorted(self.layer.walk.kinds):
+            weights[name] *= seldom
         for name in sorted(self.layer.walk.faults):
+            weights[name] *= seldom
             if random.random() >= likely:
-                weights.pop(name, None)
+                del weights[name]
         return constants, weights
 
     def _swarm_of_actors(self, random: Random) -> dict[str, "_Candidates"]:
@@ -345,7 +370,7 @@ class Walker:
         return None
 
     def _is_fault(self, instance: Instance, before: Any, after: Any) -> bool:
-        if instance.action.name in self.layer.walk.faults:
+        if instance.action.name in self.layer.walk.faults | self.layer.walk.kinds:
             return True
         return self._counts_faults and bool(after.faults != before.faults)
 
