@@ -404,9 +404,9 @@ class _Analysis:
         """``:G1c`` and ``:G0``, with what makes them larger."""
         number = {operation.ended: node for node, operation in enumerate(self.operations)}
         given = self._given(number)
-        timed = _joined(given, self._in_time())
-        if any(True for _ in cycles(timed, self._is_moment)):
-            in_process = _joined(given, self._in_process())
+        in_process, in_time = self._in_process(), self._in_time()
+        if any(True for _ in cycles(_joined(given, _joined(in_process, in_time)), self._is_moment)):
+            in_process, timed = _joined(given, in_process), _joined(given, in_time)
             for rule, edges in ((READ_CYCLE, given), (PROCESS_CYCLE, in_process), (TIME_CYCLE, timed)):
                 for found in cycles(edges, self._is_moment):
                     cycle = [node for node in found if not self._is_moment(node)]

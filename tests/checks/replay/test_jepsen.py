@@ -183,6 +183,11 @@ def test_a_history_with_the_anomaly_shows_it_in_words_and_one_without_does_not(n
     assert [each for each in anomalies(operations(tmp_path, *right), "r")[0] if each.rule == name] == []
 
 
+def test_without_invocations_the_order_of_a_process_is_still_known(tmp_path: Path) -> None:
+    read = operations(tmp_path, *CASES[":G1c-process"][0][1::2])
+    assert [each.rule for each in anomalies(read, "r")[0]] == [":G1c-process"]
+
+
 def test_of_several_values_at_an_offset_each_has_to_be_read(tmp_path: Path) -> None:
     rows = [*sends(0, ":x [0 :a]"), *sends(0, ":x [0 :b]", ":x [2 :c]"), *polls(1, ":x [[0 :b] [2 :c]]")]
     found = anomalies(operations(tmp_path, *rows), "r")[0]
