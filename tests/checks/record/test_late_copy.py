@@ -1,65 +1,67 @@
-"""A late copy of a request, against a real broker and librdkafka: what it does to the transaction after its own."""
+"""A late copy of a request, with real brokers and clients: what it does to the transaction after its own."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kafka_eos.protocol import load_codec
 from kafka_eos_checks.record.brokers import HOST, Cluster
-from kafka_eos_checks.record.faults import NO_FAULTS, Fault, FaultKind, Plan
-from kafka_eos_checks.record.jars import clients_jar, have_jars
+from kafka_eos_checks.record.clients import FATAL_EXIT, Workload, start_java_workload, start_workload
+from kafka_eos_checks.record.faults import Fault, FaultKind, Plan
+from kafka_eos_checks.record.jars import KAFKA_VERSION, clients_jar, have_jars
 from kafka_eos_checks.record.journal import Journal
 from kafka_eos_checks.record.proxy import Proxy, Route
 
-confluent = pytest.importorskip("confluent_kafka", reason="the clients are in the extra `record`")
-SECONDS = 30.0
+FIRST_BATCH_AGAIN = Plan(seed="", scripted={0: Fault(FaultKind.REPEAT, 3.0)})  # when its transaction is long over
 
 
-@contextmanager
-def proxied(folder: Path) -> Iterator[tuple[str, Proxy]]:
-    """A broker behind a proxy, with a topic: where to connect, and the proxy."""
-    with Cluster(folder) as cluster:
-        broker = cluster[1]
-        cluster.create_topic("t")
-        route = Route(broker.name, broker.advertised_port, broker.proxied_port)
-        with Proxy(load_codec(clients_jar()), Journal("before"), [route]) as proxy:
-            yield f"{HOST}:{broker.advertised_port}", proxy
+def two_transactions(library: str, bootstrap: str, proxy: Proxy, folder: Path) -> tuple[int, int]:
+    """Two transactions of a record each; a copy of the first one's batch comes between them.
 
-
-def producer(bootstrap: str, name: str) -> Any:
-    made = confluent.Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "log_level": 0})
-    made.init_transactions(SECONDS)
-    return made
-
-
-def transaction(producer: Any) -> None:
-    producer.begin_transaction()
-    producer.produce("t", b"value", partition=0)
-    producer.flush(SECONDS)
-    producer.commit_transaction(SECONDS)
+    Returns:
+        The client's exit code, and how many transactions it committed.
+    """
+    journal = Journal(library)
+    proxy.begin(journal, FIRST_BATCH_AGAIN)
+    work = Workload(
+        bootstrap=bootstrap,
+        client=library,
+        topic="t",
+        records=2,
+        prefix=library,
+        transactional_id=library,
+        transaction_size=1,
+        pause_after="commit",
+    )
+    java = library == "java"
+    started = (
+        start_java_workload(work, journal, folder, KAFKA_VERSION) if java else start_workload(work, journal, folder)
+    )
+    with started as client:
+        journal.wait_for(lambda event: event.action == "Pause", 1, 60, "pauses")
+        journal.wait_for(lambda event: event.phase == "fail" and "repeats" in event.detail, 1, 60, "refused copies")
+        client.go_on()
+        code = client.wait(expected=(0, FATAL_EXIT))
+    committed = [e for e in journal.events() if (e.action, e.phase) == ("CommitTransaction", "ok")]
+    return code, len(committed)
 
 
 @pytest.mark.broker
 @pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
-def test_a_copy_of_a_batch_that_comes_after_its_transaction_ends_librdkafkas_next_one_with_a_fatal_error(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("version", "by_java"),
+    [(1, 1), (2, 2)],
+    ids=["version 1", "version 2, which librdkafka does not speak"],
+)
+def test_a_copy_of_a_batch_after_its_transaction_keeps_a_client_of_version_1_from_committing_the_next_one(
+    version: int, by_java: int, tmp_path: Path
 ) -> None:
-    with proxied(tmp_path / "c") as (bootstrap, proxy):
-        proxy.begin(Journal("undisturbed"), NO_FAULTS)
-        undisturbed = producer(bootstrap, "undisturbed")
-        transaction(undisturbed)
-        transaction(undisturbed)
-
-        journal = Journal("copied")
-        proxy.begin(journal, Plan(seed="", scripted={0: Fault(FaultKind.REPEAT, 1.0)}))
-        copied = producer(bootstrap, "copied")
-        transaction(copied)
-        journal.wait_for(lambda e: e.phase == "fail" and "repeats" in e.detail, 1, SECONDS, "refused copies")
-        with pytest.raises(confluent.KafkaException) as caught:
-            transaction(copied)
-        error = caught.value.args[0]
-        assert error.fatal()
-        assert error.code() == confluent.KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
+    pytest.importorskip("confluent_kafka", reason="the clients are in the extra `record`")
+    with Cluster(tmp_path / "c", features={"transaction.version": version}) as cluster:
+        broker = cluster[1]
+        cluster.create_topic("t")
+        route = Route(broker.name, broker.advertised_port, broker.proxied_port)
+        with Proxy(load_codec(clients_jar()), Journal("before"), [route]) as proxy:
+            bootstrap = f"{HOST}:{broker.advertised_port}"
+            assert two_transactions("librdkafka", bootstrap, proxy, tmp_path) == (FATAL_EXIT, 1)
+            assert two_transactions("java", bootstrap, proxy, tmp_path)[1] == by_java
