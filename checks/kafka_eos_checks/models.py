@@ -21,6 +21,7 @@ with one rule changed, and must violate the property it names. ::
     overrides = { IsDuplicate = "NoDuplicateCache" }   # rule -> operator of spec/mutants, in TLC and in the reference
     violates = "NoGapNoDuplicate"
     replay = "duplicate"                               # or: replay_blind = "why no replay can see it"
+    walk_blind = "why random walks miss it"            # only where they do, in a minute of CPU
 
 Every operator may stand in the module or in its mutants; the one that ``bounds`` names, and probes, also in
 ``spec/bounds/<module>Bounds.tla``: what that module needs to know (``MaxEntries``) is a constant like any other.

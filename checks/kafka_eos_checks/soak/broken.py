@@ -22,7 +22,6 @@ from kafka_eos_checks.verdict import Verdict, verdict_from_json
 
 FOUND = "found"
 NOT_FOUND = "not found"
-LARGER = 2  # one walk of so many has larger constants than the registry's
 
 
 def told(walker: Walker, wrong: Wrong, schedule: Sequence[Instance], at_rest: bool, seed: int) -> tuple[str, str]:
@@ -41,10 +40,10 @@ def explained(walker: Walker, run: Run) -> tuple[str, str, int]:
 
 
 class Search:
-    """Walks over a mutant or a model that must fail, each beginning where the ones before it have met something new.
+    """Walks over a mutant or a model that must fail, most of them from where the ones before have met something new.
 
-    The constants of half of the walks are the registry's: TLC has shown that they are enough. Those of the others are
-    larger, as the layers are: then many faults, transactions and the like make up for a path that is seldom taken.
+    One of four begins in the first state, with larger constants, as the walks of a layer do. Of the others every second
+    one has the registry's constants, with which TLC finds the violation: there is less to lose the way in.
 
     Args:
         registry: where it stands.
@@ -56,14 +55,15 @@ class Search:
 
     def __init__(self, registry: Registry, name: str) -> None:
         small, large = broken_layer(registry, name, larger=False), broken_layer(registry, name)
-        self._places = [(Walker(small), Corpus())]
-        if large.model != small.model:
-            self._places.append((Walker(large), Corpus()))
+        walker = Walker(large)
+        other = walker if large.model == small.model else Walker(small)
+        near, far = (other, Corpus()), (walker, Corpus())
+        self._places: tuple[tuple[Walker, Corpus | None], ...] = ((walker, None), near, far, near)
         self.runs = 0
 
     def run(self) -> tuple[Walker, Run]:
         """The next walk."""
-        walker, corpus = self._places[-1 if self.runs % LARGER == 0 else 0]
+        walker, corpus = self._places[self.runs % len(self._places)]
         run = walker.run(self.runs, corpus)
         self.runs += 1
         return walker, run

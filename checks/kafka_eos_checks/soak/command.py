@@ -1,6 +1,6 @@
 """Random walks over every machine, with larger constants than TLC can search, under swarms of faults.
 
-Each seed is a run of one layer (a model that holds, made larger): a random subset of the kinds of faults, then random
+Each seed is a run of one layer (a model, made larger): a random subset of the kinds of faults, then random
 firing; every property of the spec after every step; then no more faults, and everything that has to end ends. Coverage
 of actions, of the conjuncts of guards and of pairs of faults is counted. A run that goes wrong is cut down to a
 shortest schedule and told.

@@ -1,7 +1,8 @@
 """What is walked: every model of the registry that holds, with constants that TLC could not search.
 
 A layer is a model with larger constants: more instances, transactions, inputs, epochs, and many faults where TLC allows
-one or two. A mutant is its model's layer with the rule replaced; a model that must fail is walked as it is, but larger.
+one or two. Some models that must fail are layers too, with what holds in them all the same (:data:`EXPOSED`). To find a
+mutant, or that a model fails, it is walked with the registry's constants and with larger ones.
 Of each machine the table :data:`WALKS` says what a walk has to know of it; what is true of it stands in the spec.
 """
 
