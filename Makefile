@@ -72,7 +72,7 @@ bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, re
 	$(KAFKA_EOS) bench --json $(VERDICTS)/bench.json
 
 soak: setup ## a million steps of every machine under faults, then each mutant and known failure found
-	$(KAFKA_EOS) soak --seeds 0..17679 --jobs 2 --json $(VERDICTS)/soak.json
+	$(KAFKA_EOS) soak --seeds 0..18719 --jobs 2 --json $(VERDICTS)/soak.json
 	$(KAFKA_EOS) soak --system --seeds 0..499 --jobs 2 --json $(VERDICTS)/soak-system.json
 	$(KAFKA_EOS) soak --mutant all --jobs 2 --json $(VERDICTS)/soak-mutants.json
 
