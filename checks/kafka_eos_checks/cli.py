@@ -40,7 +40,7 @@ SUBCOMMANDS = {
         "take away every conjunct of every guard, in the spec and in the reference",
     ),
     "traces": (
-        "kafka_eos_checks.trace_check",
+        "kafka_eos_checks.traces.command",
         "validate recorded and simulated runs against the spec, with two judges",
     ),
     "audit": (
@@ -52,14 +52,14 @@ SUBCOMMANDS = {
         "watch a running cluster: hanging transactions, who holds readers back, duplicates, late data",
     ),
     "explain": ("kafka_eos_checks.explain", "draw a history around what an audit found in it"),
-    "simulate": ("kafka_eos_checks.simulate", "run the reference under seeded faults and write the history"),
+    "simulate": ("kafka_eos_checks.simulate.command", "run the reference under seeded faults and write the history"),
     "soak": (
         "kafka_eos_checks.soak.command",
         "walk every machine under swarms of faults, judged by the spec's own properties",
     ),
     "generate": ("kafka_eos_checks.generate", "write logs of any size with planted violations at known places"),
     "sinks": ("kafka_eos_checks.sinks", "kill a consumer at every step of its updates of a real database"),
-    "serve": ("kafka_eos_checks.serve_command", "a Kafka cluster for tests: real clients run on the reference"),
+    "serve": ("kafka_eos_checks.served.command", "a Kafka cluster for tests: real clients run on the reference"),
     "conform": (
         "kafka_eos_checks.conform.command",
         "the spec's behaviours as raw requests against any broker: conforms, diverges, and why",
@@ -80,7 +80,7 @@ SUBCOMMANDS = {
         "kafka_eos_checks.bench.command",
         "measure codec, replay, graph comparison and server against their peers",
     ),
-    "fuzz": ("kafka_eos_checks.fuzz", "feed mutated record batches to the codec"),
+    "fuzz": ("kafka_eos_checks.fuzz.command", "feed mutated record batches to the codec"),
 }
 
 DESCRIPTION = "An executable, machine-checked reference of Apache Kafka's exactly-once semantics."

@@ -23,10 +23,10 @@ from kafka_eos import machine as machines
 from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.explorer import OUTSIDE, TooManyStates, explore
 from kafka_eos.spec_mapping import SpecValue, from_spec, snake_case, to_spec
+from kafka_eos_checks.drawing.story import Step, differences, tell
 from kafka_eos_checks.graph import GraphUnusable, StateGraph, export, instance_text
 from kafka_eos_checks.models import TIERS, MalformedRegistry, Model, Registry, bounds_predicate
 from kafka_eos_checks.mutants import UnknownRule, mutated
-from kafka_eos_checks.story import Step, differences, tell
 from kafka_eos_checks.terminal import print_verdicts, progress_console
 from kafka_eos_checks.tla_values import canonical
 from kafka_eos_checks.verdict import Verdict, write_verdicts

@@ -17,13 +17,13 @@ from markupsafe import Markup
 
 from kafka_eos.history import Event, MalformedHistory
 from kafka_eos.log_directory import NotALogDirectory
+from kafka_eos_checks.drawing.sequence_diagram import FAULTS, MAX_STEPS, Violation, from_events, steps_of
+from kafka_eos_checks.drawing.svg import inert, visible
 from kafka_eos_checks.paths import build_folder
 from kafka_eos_checks.replay import audit
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.history_files import read_events
 from kafka_eos_checks.replay.inputs import UnusableInput, open_inputs
-from kafka_eos_checks.sequence_diagram import FAULTS, MAX_STEPS, Violation, from_events, steps_of
-from kafka_eos_checks.svg import inert, visible
 from kafka_eos_checks.terminal import answer_console
 
 BEFORE, AFTER = 30, 10  # events drawn up to the moment, and behind it

@@ -26,6 +26,7 @@ from kafka_eos_checks.conform.command import repeat
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.peers_command import session_with
 from kafka_eos_checks.conform.run import Result
+from kafka_eos_checks.drawing.sequence_diagram import from_events
 from kafka_eos_checks.explain import NothingToDraw, of_finding, read_runs, story
 from kafka_eos_checks.missing import need
 from kafka_eos_checks.model_check import Outcome
@@ -33,7 +34,6 @@ from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.record.recording import kept_recording
 from kafka_eos_checks.report import UnusableVerdicts, load_verdicts
-from kafka_eos_checks.sequence_diagram import from_events
 from kafka_eos_checks.terminal import answer_console, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 

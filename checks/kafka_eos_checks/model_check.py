@@ -19,6 +19,8 @@ from rich.table import Table
 
 from kafka_eos import machine as machines
 from kafka_eos_checks import tlc
+from kafka_eos_checks.drawing.story import Step, tell
+from kafka_eos_checks.drawing.story_diagram import diagram
 from kafka_eos_checks.graph import instance_definitions, instance_text
 from kafka_eos_checks.models import (
     TIERS,
@@ -29,8 +31,6 @@ from kafka_eos_checks.models import (
     plain_configuration,
     write_model,
 )
-from kafka_eos_checks.story import Step, tell
-from kafka_eos_checks.story_diagram import diagram
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 

@@ -26,7 +26,7 @@ _WALKS = (
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "TLC": ("model_check.py", "tlc.py"),
     "graph": ("conformance.py", "graph.py"),
-    "replay": ("replay/*.py", "simulate*.py", "mutant_matrix.py"),
+    "replay": ("replay/*.py", "simulate/*.py", "mutant_matrix.py"),
     "simulation": tuple(f"soak/{name}.py" for name in _WALKS),
     "proof": ("proofs/*.py",),
 }

@@ -38,9 +38,9 @@ from kafka_eos_checks.replay.histories import HISTORY_RULES
 from kafka_eos_checks.replay.offsets import OFFSET_RULES
 from kafka_eos_checks.replay.rules import LOG_RULES
 from kafka_eos_checks.replay.transactions import TRANSACTION_RULES
-from kafka_eos_checks.simulate import Plan, simulate, write_recording
-from kafka_eos_checks.simulate_applications import ApplicationPlan, simulate_application, write_application
-from kafka_eos_checks.simulate_transactions import TransactionsPlan, simulate_transactions, write_transactions
+from kafka_eos_checks.simulate.applications import ApplicationPlan, simulate_application, write_application
+from kafka_eos_checks.simulate.command import Plan, simulate, write_recording
+from kafka_eos_checks.simulate.transactions import TransactionsPlan, simulate_transactions, write_transactions
 from kafka_eos_checks.soak.broken import NOT_FOUND, find_all
 from kafka_eos_checks.soak.layers import broken
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console

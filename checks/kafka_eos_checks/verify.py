@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kafka_eos_checks import conformance, model_check, trace_check
+from kafka_eos_checks import conformance, model_check
 from kafka_eos_checks.costs.command import KEPT
 from kafka_eos_checks.costs.verdicts import read_evidence
 from kafka_eos_checks.costs.verdicts import verdicts as cost_verdicts
@@ -19,8 +19,9 @@ from kafka_eos_checks.paths import CLONE, build_folder
 from kafka_eos_checks.record.recording import kept_recordings
 from kafka_eos_checks.replay.audit import ENGINES, audit
 from kafka_eos_checks.report import load_verdicts, write_report
-from kafka_eos_checks.simulate_transactions import scenarios
+from kafka_eos_checks.simulate.transactions import scenarios
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.traces import command as trace_check
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
 PARTS = ("models", "mutants", "graphs", "traces", "simulations", "costs", "recordings")

@@ -52,9 +52,9 @@ from kafka_eos_checks.replay.readers import (
 )
 from kafka_eos_checks.replay.rules import DUPLICATE, GAP, ORDER, STALE_EPOCH
 from kafka_eos_checks.replay.transactions import FENCED, HANGING, NO_TRANSACTION, TORN
-from kafka_eos_checks.simulate import Plan
-from kafka_eos_checks.simulate_applications import ApplicationPlan
-from kafka_eos_checks.simulate_transactions import TransactionsPlan
+from kafka_eos_checks.simulate.applications import ApplicationPlan
+from kafka_eos_checks.simulate.command import Plan
+from kafka_eos_checks.simulate.transactions import TransactionsPlan
 from kafka_eos_checks.soak.broken import NOT_FOUND
 from kafka_eos_checks.verdict import Verdict
 

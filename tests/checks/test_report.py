@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks import cli, paths
+from kafka_eos_checks.drawing.sequence_diagram import Step, from_story
+from kafka_eos_checks.drawing.svg import NAMESPACE, visible
 from kafka_eos_checks.report import KINDS, MAX_EVIDENCE, load_verdicts, render, report_of, write_report
-from kafka_eos_checks.sequence_diagram import Step, from_story
-from kafka_eos_checks.svg import NAMESPACE, visible
 from kafka_eos_checks.verdict import Verdict, verdict_from_json, write_verdicts
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)

@@ -18,7 +18,7 @@ from typing import Any, Self
 from kafka_eos_checks.bench.measure import Answer, Measured, Side, Work, measure, module_or_reason, verdicts
 from kafka_eos_checks.record.brokers import HOST, Cluster, free_ports, java_command
 from kafka_eos_checks.record.jars import have_jars
-from kafka_eos_checks.served_process import ServedProcess, peak_memory
+from kafka_eos_checks.served.process import ServedProcess, peak_memory
 from kafka_eos_checks.verdict import Verdict
 
 TRANSACTIONS, QUICK_TRANSACTIONS = 300, 60

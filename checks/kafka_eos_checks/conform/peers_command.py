@@ -22,8 +22,8 @@ from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.result import Report, causes_of, diagram, story, write_json
 from kafka_eos_checks.conform.run import Found
+from kafka_eos_checks.drawing.svg import inert
 from kafka_eos_checks.paths import CLONE
-from kafka_eos_checks.svg import inert
 from kafka_eos_checks.terminal import answer_console, progress_console
 
 EPILOG = """examples:

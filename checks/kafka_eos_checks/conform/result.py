@@ -23,8 +23,8 @@ from kafka_eos_checks.conform.known import Cause, causes, known_differences
 from kafka_eos_checks.conform.mechanisms import SETTLE
 from kafka_eos_checks.conform.quotient import Edge, Quotient
 from kafka_eos_checks.conform.run import ANSWER, Counts, Exchange, Found, Result
-from kafka_eos_checks.sequence_diagram import Kind, Lifeline, Role, Violation, sequence_diagram
-from kafka_eos_checks.sequence_diagram import Step as Drawn
+from kafka_eos_checks.drawing.sequence_diagram import Kind, Lifeline, Role, Violation, sequence_diagram
+from kafka_eos_checks.drawing.sequence_diagram import Step as Drawn
 
 KIPS = {
     "InitProducerId": ("KIP-98, KIP-360", "KIP-98, KIP-360"),

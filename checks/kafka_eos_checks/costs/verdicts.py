@@ -17,7 +17,7 @@ from typing import Any
 from kafka_eos_checks.costs import formats, wire
 from kafka_eos_checks.costs.measure import COMMIT_INTERVALS_MS, FORMAT, READ_TOPICS, TRANSACTION_SIZES, VALUE_BYTES
 from kafka_eos_checks.costs.turns import Evidence
-from kafka_eos_checks.plots import Curve, Point, curve_plot
+from kafka_eos_checks.drawing.plots import Curve, Point, curve_plot
 from kafka_eos_checks.verdict import Verdict
 
 CONFIDENCE = 0.95

@@ -21,7 +21,7 @@ from kafka_eos_checks.record.brokers import HOST
 from kafka_eos_checks.record.faults import NO_FAULTS
 from kafka_eos_checks.record.journal import Journal
 from kafka_eos_checks.record.proxy import Proxy
-from kafka_eos_checks.simulate_transactions import FAULTS, TransactionsPlan, simulate_transactions
+from kafka_eos_checks.simulate.transactions import FAULTS, TransactionsPlan, simulate_transactions
 
 TRANSACTIONS = 5  # of each kind
 MESSAGES = (10, 100, 1000)  # in a transaction

@@ -7,8 +7,9 @@ from functools import partial
 from time import process_time
 
 from kafka_eos.machine import Instance, dump
-from kafka_eos_checks import story_diagram
 from kafka_eos_checks.conjuncts.outcomes import Cache
+from kafka_eos_checks.drawing import story_diagram
+from kafka_eos_checks.drawing.story import Step, tell
 from kafka_eos_checks.graph import instance_text
 from kafka_eos_checks.models import Registry
 from kafka_eos_checks.mutant_keys import key_of
@@ -17,7 +18,6 @@ from kafka_eos_checks.soak.layers import broken_layer
 from kafka_eos_checks.soak.properties import Wrong
 from kafka_eos_checks.soak.shrink import shrunk
 from kafka_eos_checks.soak.walk import Run, Walker
-from kafka_eos_checks.story import Step, tell
 from kafka_eos_checks.verdict import Verdict, verdict_from_json
 
 FOUND = "found"

@@ -17,7 +17,7 @@ from kafka_eos_checks.costs.verdicts import (
     read_evidence,
     summary,
 )
-from kafka_eos_checks.svg import inert
+from kafka_eos_checks.drawing.svg import inert
 from kafka_eos_checks.verdict import Verdict
 
 Evidence = dict[str, Any]

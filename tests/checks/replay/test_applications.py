@@ -25,7 +25,7 @@ from kafka_eos_checks.replay.applications import (
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.histories import join
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs
-from kafka_eos_checks.simulate_applications import (
+from kafka_eos_checks.simulate.applications import (
     ApplicationPlan,
     SimulatedApplication,
     simulate_application,

@@ -7,7 +7,6 @@ from typing import Any
 
 from kafka_eos.history import Event
 from kafka_eos.record_batch import ControlRecord, ControlType, Record, RecordBatch, build_batch, build_control_batch
-from kafka_eos_checks.named_failures import NAMED_FAILURES
 from kafka_eos_checks.replay.audit import run
 from kafka_eos_checks.replay.histories import DUPLICATE_VALUE, LOST, UNASKED, join
 from kafka_eos_checks.replay.readers import (
@@ -22,7 +21,8 @@ from kafka_eos_checks.replay.readers import (
 )
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs
 from kafka_eos_checks.replay.synthetic import write_segment
-from kafka_eos_checks.simulate_transactions import simulate_failure, write_transactions
+from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES
+from kafka_eos_checks.simulate.transactions import simulate_failure, write_transactions
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 Step = str | ControlType | int  # a transactional value, a marker, or a hole of so many offsets

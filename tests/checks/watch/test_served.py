@@ -19,7 +19,7 @@ from kafka_eos.record_batch import Record, build_batch
 from kafka_eos_checks.cli import main
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Wire, address_of
-from kafka_eos_checks.served_process import ServedProcess
+from kafka_eos_checks.served.process import ServedProcess
 from kafka_eos_checks.watch.journal import REPORTS
 
 

@@ -1,0 +1,1 @@
+"""Pictures: stories of state, sequence diagrams and plots, as text and SVG."""

@@ -1,0 +1,1 @@
+"""``kafka-eos fuzz``: damaged batches, logs and frames."""

@@ -1,0 +1,1 @@
+"""``kafka-eos simulate``: the reference as a whole under named failures, and applications crashed at every step."""

@@ -1,0 +1,324 @@
+"""Trace validation: recorded, simulated and told runs must be behaviours of the spec, for TLC and for the reference.
+
+A recorded trace is judged by the rules of Kafka as shipped; where Kafka departs from the repaired rules of the spec and
+the run shows it, the repaired rules must reject it. With paths it is these runs that are judged, by the repaired rules:
+of log directories every transition of the coordinators, every marker and every transactional batch, of histories every
+answer to an idempotent batch outside of transactions.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from kafka_eos.consumer import Consumer
+from kafka_eos.errors import ErrorCode
+from kafka_eos.history import MalformedHistory, read_history
+from kafka_eos.idempotent_producer import IdempotentProducer
+from kafka_eos.log_directory import NotALogDirectory
+from kafka_eos.machine import instances
+from kafka_eos.partition_log import PartitionLog
+from kafka_eos.simulator import Simulation
+from kafka_eos.transaction_coordinator import TransactionCoordinator
+from kafka_eos_checks.models import MalformedRegistry, Model, Registry
+from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.record.recording import kept_recording, unpacked
+from kafka_eos_checks.record.trace import UnexplainedOffsets, wire_trace
+from kafka_eos_checks.terminal import print_verdicts, progress_console
+from kafka_eos_checks.traces.coordinators import (
+    Recorded,
+    UnreadableLog,
+    coordinator_model,
+    coordinator_traces,
+    expired,
+    read_recorded,
+)
+from kafka_eos_checks.traces.coordinators import spoiled as coordinators_spoiled
+from kafka_eos_checks.traces.leaders import leader_model, leader_traces
+from kafka_eos_checks.traces.leaders import spoiled as leaders_spoiled
+from kafka_eos_checks.traces.validation import (
+    Candidate,
+    Trace,
+    TraceStep,
+    TraceUnusable,
+    partition_log_model,
+    partition_log_trace,
+    trace_verdicts,
+)
+from kafka_eos_checks.verdict import Verdict, write_verdicts
+
+# Kafka 4.3 as shipped: what a snapshot keeps (true of every version), and the first batch of a partition (until 4.5)
+KAFKA_AS_SHIPPED = {"SnapshotOf": "LastBatchOnly", "AcceptsUnknownProducer": "AnySequenceOnVirginPartition"}
+
+# Partitions of the kept recordings that no transaction touched, as (recording, scenario, topic, partition)
+RECORDED = (
+    ("one-broker", "trace", "trace", 0),
+    ("one-broker", "idempotent-lost-acks", "idempotent-lost-acks", 0),
+    ("one-broker", "idempotent-lost-acks", "idempotent-lost-acks", 1),
+    ("one-broker", "repeated-and-reordered-requests", "repeated-and-reordered-requests", 0),
+    ("one-broker", "kill-producer", "kill-producer", 0),
+    ("one-broker", "crash-with-lost-acks", "crash-with-lost-acks", 0),
+    ("violations", "java-crash-with-lost-acks", "java-crash-with-lost-acks", 0),
+)
+# Runs in which the broker forgets what the repaired snapshot would keep: recovery's snapshot has one batch
+SHOWS_THE_DEPARTURE = ("one-broker/crash-with-lost-acks-0", "violations/java-crash-with-lost-acks-0")
+# Recordings whose coordinators are held to the spec, with the transaction versions that their Kafka knows
+COORDINATORS = {"transactions": frozenset({1, 2}), "transactions-3.9": frozenset({1})}
+TRANSACTION_MAX_TIMEOUT_MS = 900_000  # the default of transaction.max.timeout.ms, which the recorded brokers have
+SIMULATED_SEEDS, SIMULATED_STEPS = 12, 150
+RESENT = (3, 4, 5)  # M4, M5 and M6 of the slides in 003_73e4e7d49335bebe.txt, sequences from 0
+
+EPILOG = """examples:
+  kafka-eos traces
+  kafka-eos traces --only recorded --json build/traces.json
+  kafka-eos traces --only transactions         two recorded clusters' coordinators and markers
+  kafka-eos traces build/served build/served.jsonl    what `kafka-eos serve --data --record` has written
+"""
+
+
+def recorded(registry: Registry) -> Iterator[Verdict]:
+    """The wire traces of the kept recordings, against Kafka's rules and against the repaired ones."""
+    model = registry.get("PartitionLog")
+    traces = list(recorded_traces())
+    yield from _judged("recorded, Kafka as shipped", model, KAFKA_AS_SHIPPED, traces, ("C04", "C09"))
+    for trace in traces:
+        if trace.name in SHOWS_THE_DEPARTURE:
+            yield _rejected(f"{trace.name}, repaired snapshot", model, trace)
+
+
+def recorded_traces() -> Iterator[Trace]:
+    """The traces of ``RECORDED``, from the kept recordings."""
+    for recording, rows in groupby(RECORDED, key=lambda row: row[0]):
+        with unpacked(kept_recording(recording)) as folder:
+            for _, scenario, topic, partition in rows:
+                events = wire_trace(read_history(folder / "histories" / f"{scenario}.jsonl"), topic, partition)
+                yield partition_log_trace(f"{recording}/{scenario}-{partition}", events)
+
+
+def _judged(
+    name: str, model: Model, overrides: Mapping[str, str], traces: Sequence[Trace], claims: tuple[str, ...]
+) -> list[Verdict]:
+    """The verdicts of both judges, with one event of the first trace spoiled as a sibling that must be rejected."""
+    spoiled, index = spoil(traces[0])
+    judged = replace(partition_log_model(model, [*traces, spoiled]), overrides=overrides)
+    machine = mutated(PartitionLog, overrides)
+    return trace_verdicts(name, judged, machine, [*traces, spoiled], expected={spoiled.name: index}, claims=claims)
+
+
+def spoil(trace: Trace) -> tuple[Trace, int]:
+    """The trace with a wrong offset in the middle, and the event, from 1, at which it must be rejected."""
+    middle = next(
+        i for i, s in enumerate(trace.steps) if i >= len(trace.steps) // 2 and "response.offset" in s.observed
+    )
+    step = trace.steps[middle]
+    wrong = replace(step, observed={**step.observed, "response.offset": step.observed["response.offset"] + 1})
+    steps = (*trace.steps[:middle], wrong, *trace.steps[middle + 1 :])
+    return Trace(f"{trace.name}, one offset wrong", steps), middle + 1
+
+
+def _rejected(name: str, model: Model, trace: Trace) -> Verdict:
+    """The verdict on a trace that the repaired rules must reject, wherever it first shows the difference."""
+    (verdict,) = trace_verdicts(name, partition_log_model(model, [trace]), PartitionLog, [trace])
+    rejected = "rejected at event" in verdict.found and not verdict.ok
+    return replace(verdict, expected="rejected", found=verdict.found.rpartition(": ")[2], ok=rejected, claims=("C09",))
+
+
+def simulated(registry: Registry) -> Iterator[Verdict]:
+    """Seeded runs of the producer's machine, step by step, against its spec."""
+    model = registry.get("TwoReplicas")
+    constants = model.machine_constants()
+    faults = {"Resend": 4.0, "Expire": 1.0, "Crash": 2.0, "ElectLeader": 4.0, "ShrinkIsr": 2.0}
+    assert set(faults) <= {instance.action.name for instance in instances(IdempotentProducer, constants)}
+    traces = []
+    for seed in range(SIMULATED_SEEDS):
+        simulation = Simulation(IdempotentProducer, constants, seed, faults)
+        steps = tuple(
+            TraceStep(
+                (Candidate(taken.instance.action.name, taken.instance.arguments),),
+                {"highWatermark": taken.after.high_watermark, "producer.epoch": taken.after.producer.epoch},
+            )
+            for taken in simulation.run(SIMULATED_STEPS)
+        )
+        traces.append(Trace(f"seed {seed}", steps))
+    seeds = f"simulated, seeds 0 to {SIMULATED_SEEDS - 1}"
+    yield from trace_verdicts(seeds, replace(model, bounds="", probes=(), graph=""), IdempotentProducer, traces)
+
+
+def told(registry: Registry) -> Iterator[Verdict]:
+    """The slides' run M1 to M10: M4, M5 and M6 are sent again, and ten messages are stored, in order, once each."""
+    sent = [*range(6), *RESENT, *range(6, 10)]
+    seen: set[int] = set()
+    steps = []
+    for sequence in sent:
+        action = "AcknowledgeDuplicate" if sequence in seen else "AppendBatch"
+        seen.add(sequence)
+        observed = {
+            "response.error": ErrorCode.NONE.name,
+            "response.offset": sequence,
+            "Len(log.entries)": len(seen),
+        }
+        steps.append(TraceStep((Candidate(action, (0, 0, sequence, 1)),), observed))
+    trace = Trace("M1 to M10", tuple(steps))
+    yield from _judged("the slides' run", registry.get("PartitionLog"), {}, [trace], ("C06",))
+
+
+def transactions(registry: Registry) -> Iterator[Verdict]:
+    """Every transition of the coordinators and every marker in the logs of the recorded clusters, against the spec."""
+    for name, versions in COORDINATORS.items():
+        with unpacked(kept_recording(name)) as folder:
+            logs = read_recorded(folder / "brokers")
+        yield from _coordinators(registry, name, logs, versions, ("C20", "C22"))
+        yield _expired(name, logs)
+        yield from _leaders(registry, name, logs)
+
+
+def _coordinators(
+    registry: Registry, name: str, logs: Recorded, versions: frozenset[int], claims: tuple[str, ...]
+) -> Iterator[Verdict]:
+    """The coordinators' logs, with siblings in which something is wrong."""
+    base = registry.get("CoordinatorOfTraces")
+    counts = {"transactions": logs.transactions, "markers": sum(map(len, logs.markers.values()))}
+    traces, wrong = coordinator_traces(logs), coordinators_spoiled(logs)
+    model = coordinator_model(base, [*traces, *(trace for trace, _ in wrong.values())], versions=versions)
+    machine = mutated(TransactionCoordinator, base.overrides)
+    first, *others = _with_spoiled(f"coordinators of {name}", model, machine, traces, wrong, claims)
+    yield replace(first, figures={**first.figures, **counts})
+    yield from others
+
+
+def _leaders(registry: Registry, name: str, logs: Recorded) -> Iterator[Verdict]:
+    """The partitions' logs, with siblings in which something is wrong."""
+    for version, entries in sorted(leader_traces(logs).items()):
+        wrong = leaders_spoiled(entries)
+        model = leader_model(
+            registry.get("MarkersVersion2"), [*entries, *(trace for trace, _ in wrong.values())], version
+        )
+        yield from _with_spoiled(f"leaders of {name}, version {version}", model, Consumer, entries, wrong, ())
+
+
+def given(registry: Registry, paths: Sequence[Path]) -> Iterator[Verdict]:
+    """The runs of somebody else: log directories, and histories of wire events.
+
+    Raises:
+        TraceUnusable: there is nothing to judge in one of them.
+        NotALogDirectory, UnreadableLog, UnexplainedOffsets, MalformedHistory, OSError: it cannot be read.
+    """
+    for path in paths:
+        if path.suffix == ".jsonl":
+            yield from _judged(f"partitions of {path.name}", registry.get("PartitionLog"), {}, _partitions(path), ())
+            continue
+        logs = read_recorded(path)
+        if not logs.records:
+            raise TraceUnusable(f"{path}: no transaction was ever begun here; give a directory with transactions")
+        yield from _coordinators(registry, path.name, logs, frozenset({1, 2}), ())
+        yield from _leaders(registry, path.name, logs)
+
+
+def _partitions(path: Path) -> list[Trace]:
+    """The traces of those partitions of a history to which only idempotent producers wrote, outside of transactions."""
+    events = list(read_history(path))
+    written: dict[tuple[str, int], bool] = {}
+    for event in events:
+        if event.action == "Produce" and event.topic is not None and event.partition is not None:
+            is_idempotent = event.transactional_id is None and event.producer_id not in {None, -1}
+            place = event.topic, event.partition
+            written[place] = written.get(place, True) and is_idempotent
+    traces = [
+        partition_log_trace(f"{topic}-{partition}", wire_trace(events, topic, partition))
+        for (topic, partition), is_idempotent in sorted(written.items())
+        if is_idempotent
+    ]
+    if not traces:
+        raise TraceUnusable(f"{path}: no idempotent batch outside of a transaction in it; give a history with some")
+    return traces
+
+
+def _expired(name: str, logs: Recorded) -> Verdict:
+    """How long the transactions had been open that their coordinator aborted for their age (claim C24)."""
+    ages = sorted(expired(logs))
+    at_the_maximum = all(age.open_ms >= TRANSACTION_MAX_TIMEOUT_MS for age in ages)
+    found = "not shown" if at_the_maximum else "after their own timeout"
+    return Verdict(
+        check="trace",
+        name=f"expired transactions of {name}",
+        expected="after their own timeout",
+        found=found,
+        ok=found == "after their own timeout",
+        figures={"transactions": len(ages), "shortest open, ms": min((age.open_ms for age in ages), default=0)},
+        evidence="\n".join(
+            f"{age.transactional_id}: aborted after {age.open_ms} ms; its own timeout is {age.own_ms} ms, the broker's "
+            f"transaction.max.timeout.ms {TRANSACTION_MAX_TIMEOUT_MS} ms"
+            for age in ages
+        ),
+        claims=("C24",),
+        title="a transaction ends with its producer's own timeout, not with the broker's largest one",
+    )
+
+
+def _with_spoiled(
+    name: str,
+    model: Model,
+    machine: type[Any],
+    traces: Sequence[Trace],
+    wrong: Mapping[str, tuple[Trace, int]],
+    claims: tuple[str, ...],
+) -> list[Verdict]:
+    """The verdicts on traces that must be accepted, and on those with something wrong that must be rejected there."""
+    bad = [replace(trace, name=what) for what, (trace, _) in wrong.items()]
+    expected = {what: index for what, (_, index) in wrong.items()}
+    return trace_verdicts(name, model, machine, [*traces, *bad], expected=expected, claims=claims)
+
+
+PARTS = {"recorded": recorded, "transactions": transactions, "simulated": simulated, "told": told}
+
+
+def check(registry: Registry) -> Iterator[Verdict]:
+    """All of it."""
+    for name, part in PARTS.items():
+        progress_console.print(f"validating traces: {name}")
+        yield from part(registry)
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``traces``."""
+    parser = subparsers.add_parser(
+        "traces",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "paths", nargs="*", type=Path, metavar="PATH", help="a log directory, or a .jsonl history of wire events"
+    )
+    parser.add_argument("--only", choices=tuple(PARTS), help="one kind of the kept traces")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``traces``."""
+    try:
+        registry = Registry()
+        if arguments.paths:
+            verdicts = list(given(registry, arguments.paths))
+        else:
+            verdicts = list(PARTS[arguments.only](registry) if arguments.only else check(registry))
+    except (
+        MalformedRegistry,
+        MalformedHistory,
+        NotALogDirectory,
+        OSError,
+        UnexplainedOffsets,
+        UnreadableLog,
+        TraceUnusable,
+    ) as error:
+        print(f"kafka-eos traces: {error}", file=sys.stderr)
+        return 2
+    print_verdicts(verdicts, "traces")
+    if arguments.json:
+        write_verdicts(arguments.json, verdicts)
+    return 0 if all(verdict.ok for verdict in verdicts) else 1

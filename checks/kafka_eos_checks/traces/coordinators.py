@@ -1,0 +1,469 @@
+"""Recorded coordinator logs as traces of TransactionCoordinator: transitions and markers must be the spec's.
+
+The records of one transactional id in ``__transaction_state`` are what the coordinator made durable; the control
+batches in the partitions are the markers that it had written. Between two records the spec takes steps that no log
+shows:
+
+==============================  ====================================================================================
+a record                        the steps that explain it
+==============================  ====================================================================================
+EMPTY                           HandleInitProducerId, of a client that says what it has or does not
+ONGOING                         HandleAddPartition for each new partition (one request may add several)
+PREPARE_COMMIT                  HandleEndTxn
+PREPARE_ABORT                   HandleEndTxn; or a fence (HandleInitProducerId, TimeOut when it is time) and AbortFenced
+COMPLETE_COMMIT, _ABORT         WriteMarker for each marker that the partitions have, then CompleteTransaction
+none (a tombstone)              ExpireTransactionalId
+==============================  ====================================================================================
+
+Each ends in AppendIsReplicated, after which the durable record must be the one that was read. A higher leader epoch of
+the log's batches is a Failover. A marker belongs to the transaction with its producer id, epoch and decision, and to
+the reign with its coordinator epoch; one that no transaction explains is a step that the spec refuses.
+
+Kafka: TransactionLogValue, TransactionStateManager, EndTransactionMarker
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from kafka_eos.log_directory import Partition, find_log_directories
+from kafka_eos.record_batch import ControlType
+from kafka_eos.segment import CorruptRegion, RegionKind, StoredBatch, read_segment
+from kafka_eos.spec_mapping import SpecValue
+from kafka_eos.transaction_coordinator import NO_EPOCH, NO_PRODUCER_ID
+from kafka_eos.transaction_log import (
+    TOPIC,
+    TRANSACTION_VERSION_2,
+    MalformedTransactionRecord,
+    TransactionLogValue,
+    TransactionState,
+    decode_key,
+    decode_value,
+)
+from kafka_eos.transactional_partition import PLAIN, TRANSACTIONAL
+from kafka_eos_checks.models import Model
+from kafka_eos_checks.tla_values import format_value
+from kafka_eos_checks.traces.validation import NOTHING, Candidate, Trace, TraceStep
+
+MAX_EPOCH = 32767
+REPLICATED = Candidate("AppendIsReplicated")
+NOBODY = Candidate("HandleInitProducerId", (NO_PRODUCER_ID, NO_EPOCH))
+
+_DECISION = {
+    TransactionState.PREPARE_COMMIT: ControlType.COMMIT,
+    TransactionState.PREPARE_ABORT: ControlType.ABORT,
+}
+_COMPLETED = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+
+
+class UnreadableLog(ValueError):  # noqa: N818 - named for the input
+    """A log that is no trace: damaged, or without its beginning; says file, position and reason."""
+
+
+class StateRecord(NamedTuple):
+    """A record of ``__transaction_state`` with the leader epoch of its batch; ``value`` is None for a tombstone."""
+
+    leader_epoch: int
+    offset: int
+    value: TransactionLogValue | None
+
+
+class WrittenMarker(NamedTuple):
+    """A control batch of a partition."""
+
+    producer_id: int
+    epoch: int
+    decision: ControlType
+    coordinator_epoch: int
+    offset: int
+
+
+class WrittenBatch(NamedTuple):
+    """A batch of a producer in a partition; ``kind`` is "transactional" or "plain"."""
+
+    producer_id: int
+    epoch: int
+    kind: str
+    offset: int
+
+
+Entries = Mapping[str, list[WrittenBatch | WrittenMarker]]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the logs of a cluster say of its transactions.
+
+    Attributes:
+        records: by transactional id, in log order.
+        entries: by partition (``topic-number``), in log order.
+    """
+
+    records: Mapping[str, list[StateRecord]]
+    entries: Entries
+
+    @property
+    def markers(self) -> dict[str, list[WrittenMarker]]:
+        """The control batches alone, by partition, in log order."""
+        return {n: [row for row in rows if isinstance(row, WrittenMarker)] for n, rows in self.entries.items()}
+
+    @property
+    def transactions(self) -> int:
+        """How many transactions were decided."""
+        return sum(r.value is not None and r.value.transaction_status in _DECISION for r in self._all_records())
+
+    def _all_records(self) -> Iterator[StateRecord]:
+        for records in self.records.values():
+            yield from records
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def read_recorded(folder: Path) -> Recorded:
+    """Read the log directories of one or several brokers; of each partition its longest replica.
+
+    Raises:
+        UnreadableLog: when a log is damaged, or does not begin at offset 0.
+    """
+    replicas: dict[str, Partition] = {}
+    for directory in find_log_directories(folder):
+        for partition in directory.partitions:
+            name = f"{partition.topic}-{partition.partition}"
+            if name not in replicas or _size(partition) > _size(replicas[name]):
+                replicas[name] = partition
+    records: dict[str, list[StateRecord]] = defaultdict(list)
+    entries: dict[str, list[WrittenBatch | WrittenMarker]] = {}
+    for name, replica in sorted(replicas.items()):
+        if replica.topic == TOPIC:
+            for key, record in _state_records(_batches(replica)):
+                records[key].append(record)
+        else:
+            entries[name] = list(_entries(_batches(replica)))
+    return Recorded(dict(records), entries)
+
+
+def _size(partition: Partition) -> int:
+    return sum(segment.log.stat().st_size for segment in partition.segments)
+
+
+def _batches(partition: Partition) -> Iterator[StoredBatch]:
+    if partition.segments and partition.segments[0].base_offset:
+        raise UnreadableLog(f"{partition.path.name}: begins at offset {partition.segments[0].base_offset}, not at 0")
+    for segment in partition.segments:
+        for region in read_segment(segment.log):
+            if isinstance(region, CorruptRegion):
+                if region.kind is RegionKind.CORRUPT:
+                    raise UnreadableLog(f"{segment.log.name} at byte {region.position}: {region.reason}")
+                return  # the unclean end of a log that was cut off in a write
+            yield region
+
+
+def _state_records(batches: Iterable[StoredBatch]) -> Iterator[tuple[str, StateRecord]]:
+    for stored in batches:
+        batch = stored.batch
+        for record in batch.records():
+            offset = batch.base_offset + record.offset_delta
+            try:
+                key, value = decode_key(record.key or b""), decode_value(record.value)
+            except MalformedTransactionRecord as error:
+                raise UnreadableLog(f"{TOPIC} offset {offset}: {error}") from None
+            yield key.transactional_id, StateRecord(batch.partition_leader_epoch, offset, value)
+
+
+def _entries(batches: Iterable[StoredBatch]) -> Iterator[WrittenBatch | WrittenMarker]:
+    for stored in batches:
+        batch = stored.batch
+        writer, offset = (batch.producer_id, batch.producer_epoch), batch.base_offset
+        control = batch.control_record()
+        if control is not None:
+            yield WrittenMarker(*writer, control.control_type, control.coordinator_epoch, offset)
+        elif batch.producer_id != NO_PRODUCER_ID and not batch.is_control:
+            yield WrittenBatch(*writer, TRANSACTIONAL if batch.is_transactional else PLAIN, offset)
+
+
+class Age(NamedTuple):
+    """How long a transaction had been open when it was aborted, and its own timeout; both in milliseconds."""
+
+    open_ms: int
+    own_ms: int
+    transactional_id: str
+
+
+def expired(recorded: Recorded) -> Iterator[Age]:
+    """The transactions that were aborted when they had been open for longer than their own timeout."""
+    for transactional_id, records in recorded.records.items():
+        for row in records:
+            value = row.value
+            if value is not None and value.transaction_status is TransactionState.PREPARE_ABORT and is_late(value):
+                yield Age(open_ms(value), value.transaction_timeout_ms, transactional_id)
+
+
+def open_ms(value: TransactionLogValue) -> int:
+    """How long the transaction has been open, in milliseconds on the coordinator's clock."""
+    return value.transaction_last_update_timestamp_ms - value.transaction_start_timestamp_ms
+
+
+def is_late(value: TransactionLogValue) -> bool:
+    """Whether the transaction has been open for its own timeout."""
+    return value.transaction_start_timestamp_ms >= 0 and open_ms(value) >= value.transaction_timeout_ms
+
+
+# --- records and markers as steps --------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The trace of one transactional id while it is built.
+
+    Attributes:
+        markers: the markers of its producers that no step has used yet, by partition.
+        steps: the steps so far.
+        last: the value of the record before.
+        since: the leader epoch of that record: no older coordinator writes markers for it.
+        reign: the leader epoch of the log's partition.
+        ids: the producer ids in the order in which they were handed out; the spec calls them 0, 1, 2 …
+    """
+
+    markers: dict[str, list[WrittenMarker]]
+    steps: list[TraceStep] = field(default_factory=list)
+    last: TransactionLogValue | None = None
+    since: int = -1
+    reign: int = -1
+    ids: list[int] = field(default_factory=list)
+
+    def number(self, producer_id: int) -> int:
+        """The spec's name of a producer id."""
+        if producer_id == NO_PRODUCER_ID:
+            return NO_PRODUCER_ID
+        if producer_id not in self.ids:
+            self.ids.append(producer_id)
+        return self.ids.index(producer_id)
+
+    def take(self, *candidates: Candidate, observed: Mapping[str, SpecValue] | None = None, text: str = "") -> None:
+        """One step more."""
+        self.steps.append(TraceStep(candidates, observed or {}, text))
+
+    def follow(self, record: StateRecord) -> None:
+        """The steps of one record more."""
+        value = record.value
+        if value is not None and value.transaction_status in _COMPLETED and self.last is not None:
+            self.mark(self.last, record.leader_epoch)
+        self.move(record.leader_epoch)
+        text = f"offset {record.offset}: {'a tombstone' if value is None else value.transaction_status.name}"
+        if value is None:
+            self.take(Candidate("ExpireTransactionalId"), text=text)
+            self.take(REPLICATED, observed={"durable.state": "DEAD"}, text=text)
+        else:
+            self.begin(value, text)
+            self.take(REPLICATED, observed=self.observed(value), text=text)
+        self.last, self.since = value, record.leader_epoch
+
+    def move(self, leader_epoch: int) -> None:
+        """Another coordinator, if the log's leader epoch has risen."""
+        if 0 <= self.reign < leader_epoch and self.steps:
+            self.take(Candidate("Failover", (0,)), text=f"leader epoch {leader_epoch}")
+        self.reign = max(self.reign, leader_epoch)
+
+    def begin(self, value: TransactionLogValue, text: str) -> None:
+        """The steps that lead to an append of this record."""
+        state, version = value.transaction_status, version_of(value)
+        asked = (
+            (self.number(self.last.producer_id), self.last.producer_epoch)
+            if self.last is not None
+            else (self.number(value.producer_id), NO_EPOCH)
+        )
+        again = Candidate("HandleInitProducerId", asked)
+        if state is TransactionState.EMPTY:
+            self.take(*([NOBODY] if self.last is None else [NOBODY, again]), text=text)
+        elif state is TransactionState.ONGOING:
+            ongoing = self.last is not None and self.last.transaction_status is TransactionState.ONGOING
+            known = self.last.partitions() if self.last is not None and ongoing else frozenset()
+            added = sorted(name_of(place) for place in value.partitions() - known) or [""]
+            for place, partition in enumerate(added):
+                if place:
+                    self.take(REPLICATED, text=text)
+                self.take(Candidate("HandleAddPartition", (*asked, partition, version)), text=text)
+        elif state is TransactionState.PREPARE_COMMIT:
+            self.take(Candidate("HandleEndTxn", (*asked, True, version)), text=text)
+        elif state is TransactionState.PREPARE_ABORT:
+            ends = Candidate("HandleEndTxn", (*asked, False, version))
+            late = [Candidate("TimeOut")] if is_late(value) else []
+            self.take(ends, NOBODY, again, *late, text=text)
+            self.take(Candidate("AbortFenced"), Candidate(NOTHING), text=text)
+        else:
+            self.take(Candidate("CompleteTransaction"), text=text)
+
+    def observed(self, value: TransactionLogValue) -> dict[str, SpecValue]:
+        """What the durable record has to be. Before Kafka 4.3 the next producer id is not in the log (KAFKA-20310)."""
+        seen: dict[str, SpecValue] = {
+            "durable.state": value.transaction_status.name,
+            "durable.producerId": self.number(value.producer_id),
+            "durable.epoch": value.producer_epoch,
+            "durable.partitions": frozenset(name_of(place) for place in value.partitions()),
+        }
+        if value.next_producer_id != NO_PRODUCER_ID:
+            seen["durable.nextProducerId"] = self.number(value.next_producer_id)
+        return seen
+
+    def mark(self, prepared: TransactionLogValue, until: int | None) -> None:
+        """The markers of a decision, up to a leader epoch (None: all), those of each reign by its coordinator."""
+        decision = _DECISION.get(prepared.transaction_status)
+        mine = {
+            name: [
+                marker
+                for marker in self.markers.get(name, [])
+                if (marker.producer_id, marker.epoch, marker.decision)
+                == (prepared.producer_id, prepared.producer_epoch, decision)
+                and self.since <= marker.coordinator_epoch
+                and (until is None or marker.coordinator_epoch <= until)
+            ]
+            for name in sorted(map(name_of, prepared.partitions()))
+        }
+        for reign in sorted({marker.coordinator_epoch for found in mine.values() for marker in found}):
+            self.move(reign)
+            for name, found in mine.items():
+                first = next((marker for marker in found if marker.coordinator_epoch == reign), None)
+                if first is not None:
+                    self.markers[name].remove(first)
+                    self.take(Candidate("WriteMarker", (name,)), text=_marker_text(name, first))
+
+    def finish(self) -> None:
+        """The markers of a transaction that is still being completed, and those that nothing explains."""
+        if self.last is not None and self.last.transaction_status in _DECISION:
+            self.mark(self.last, None)
+        for name, found in sorted(self.markers.items()):
+            for marker in found:
+                if marker.producer_id in self.ids:
+                    self.take(
+                        Candidate("WriteMarker", (name,)), text=f"{_marker_text(name, marker)}, of no transaction"
+                    )
+
+
+def version_of(value: TransactionLogValue) -> int:
+    """The transaction version of the client, as the spec counts: 0 differs from 1 in the format of the records only."""
+    return 2 if value.client_transaction_version >= TRANSACTION_VERSION_2 else 1
+
+
+def name_of(place: tuple[str, int]) -> str:
+    """A partition as its directory is called."""
+    return f"{place[0]}-{place[1]}"
+
+
+def _marker_text(name: str, marker: WrittenMarker) -> str:
+    return f"{marker.decision.name} marker of epoch {marker.epoch} at {name} offset {marker.offset}"
+
+
+def coordinator_traces(recorded: Recorded) -> list[Trace]:
+    """One trace for each transactional id."""
+    traces, markers = [], recorded.markers
+    for transactional_id, records in sorted(recorded.records.items()):
+        mine = {row.value.producer_id for row in records if row.value is not None}
+        steps = _Steps({n: [marker for marker in found if marker.producer_id in mine] for n, found in markers.items()})
+        for record in records:
+            steps.follow(record)
+        steps.finish()
+        traces.append(Trace(transactional_id, tuple(steps.steps)))
+    return traces
+
+
+def coordinator_model(model: Model, traces: Iterable[Trace], *, versions: frozenset[int]) -> Model:
+    """A model of TransactionCoordinator with the constants of some traces.
+
+    Args:
+        model: ``CoordinatorOfTraces``.
+        traces: the traces.
+        versions: the transaction versions that the cluster knows: {1} before Kafka 4.0.
+    """
+    steps = [step for trace in traces for step in trace.steps]
+    candidates = [candidate for step in steps for candidate in step.candidates]
+    ids = {c.arguments[0] for c in candidates if c.action in {"HandleInitProducerId", "HandleEndTxn"}}
+    ids |= {v for s in steps for place, v in s.observed.items() if place.lower().endswith("producerid")}
+    partitions = {c.arguments[2] for c in candidates if c.action == "HandleAddPartition"}
+    partitions |= {c.arguments[0] for c in candidates if c.action == "WriteMarker"}
+    faults = max(
+        (sum(c.action in {"Failover", "TimeOut"} for s in t.steps for c in s.candidates) for t in traces), default=0
+    )
+    constants = {
+        "ProducerIds": format_value(frozenset(i for i in ids if i != NO_PRODUCER_ID) or frozenset({0})),
+        "MaxEpoch": str(MAX_EPOCH),
+        "Partitions": format_value(frozenset(partitions) or frozenset({"none"})),
+        "Versions": format_value(versions),
+        "Faults": format_value(frozenset({"failover", "timeout", "expiry"})),
+        "MaxFaults": str(faults + 1),
+    }
+    return replace(model, name=f"{model.name}Recorded", constants=constants, bounds="", probes=(), graph="")
+
+
+# --- siblings that must be rejected ------------------------------------------------------------------------------
+
+
+def _place_of(trace: Trace, offset: int, action: str) -> int:
+    """The step of a record, from 1, that takes an action."""
+    return next(
+        place
+        for place, step in enumerate(trace.steps, start=1)
+        if step.text.startswith(f"offset {offset}:") and step.candidates[0].action == action
+    )
+
+
+def spoiled(recorded: Recorded) -> dict[str, tuple[Trace, int]]:
+    """The logs with one thing wrong in the middle: what it is -> its trace, and the step at which it must be rejected.
+
+    The transaction is a committed one with several partitions, of the transactional id that has fewest records of those
+    with such a one.
+    """
+    transactional_id, place = min(
+        (
+            (name, place)
+            for name, records in recorded.records.items()
+            for place, (before, after) in enumerate(pairwise(records))
+            if _commits_several(before, after)
+        ),
+        key=lambda found: (len(recorded.records[found[0]]), -found[1]),
+    )
+    records = recorded.records[transactional_id]
+    before, after = records[place].value, records[place + 1].value
+    assert before is not None
+    assert after is not None
+    own = {row.value.producer_id for row in records if row.value is not None}
+    name = min(map(name_of, before.partitions()))
+
+    def trace(changed: list[StateRecord] = records, entries: Entries = recorded.entries) -> Trace:
+        (found,) = coordinator_traces(Recorded({transactional_id: changed}, entries))
+        return found
+
+    def with_record(offset: int, **fields: object) -> list[StateRecord]:
+        return [row._replace(value=_changed(row.value, fields)) if row.offset == offset else row for row in records]
+
+    def with_marker(change: Callable[[WrittenMarker], list[WrittenMarker]]) -> Entries:
+        mine = [m for m in recorded.markers[name] if m.producer_id in own and m.epoch == before.producer_epoch]
+        at = recorded.entries[name].index(mine[-1])
+        entries = recorded.entries[name]
+        return {**recorded.entries, name: [*entries[:at], *change(mine[-1]), *entries[at + 1 :]]}
+
+    complete = records[place + 1].offset
+    aborts = trace(with_record(complete, transaction_status=TransactionState.COMPLETE_ABORT))
+    skips = trace(with_record(records[place].offset, producer_epoch=before.producer_epoch + 1))
+    lacks = trace(entries=with_marker(lambda _: []))
+    flips = trace(entries=with_marker(lambda marker: [marker._replace(decision=ControlType.ABORT)]))
+    return {
+        "a commit is completed as an abort": (aborts, _place_of(aborts, complete, "AppendIsReplicated")),
+        "an epoch is left out": (skips, _place_of(skips, records[place].offset, "AppendIsReplicated")),
+        "a marker is missing": (lacks, _place_of(lacks, complete, "CompleteTransaction")),
+        "a marker says abort": (flips, _place_of(flips, complete, "CompleteTransaction")),
+    }
+
+
+def _commits_several(before: StateRecord, after: StateRecord) -> bool:
+    """A commit of several partitions is decided and completed."""
+    decides = before.value is not None and before.value.transaction_status is TransactionState.PREPARE_COMMIT
+    completes = after.value is not None and after.value.transaction_status is TransactionState.COMPLETE_COMMIT
+    return decides and completes and before.value is not None and len(before.value.partitions()) > 1
+
+
+def _changed(value: TransactionLogValue | None, fields: Mapping[str, object]) -> TransactionLogValue | None:
+    return None if value is None else replace(value, **fields)  # type: ignore[arg-type]

@@ -1,0 +1,117 @@
+"""Recorded partitions as traces of TransactionalPartition: every batch and every marker must be what a leader takes.
+
+Each producer of a partition is a trace of its own, for the leader judges a batch by what it knows of its producer
+alone: data of an older epoch, a marker of an older epoch or coordinator, a batch outside the transaction that is open,
+and under version 2 a marker that does not raise the epoch of an open transaction. Which rule of markers a producer is
+held to is read from the coordinator's log.
+
+Kafka: ProducerAppendInfo (appendDataBatch, appendEndTxnMarker)
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from kafka_eos.record_batch import ControlType
+from kafka_eos.transactional_partition import PLAIN, TRANSACTIONAL
+from kafka_eos_checks.models import Model
+from kafka_eos_checks.tla_values import format_value
+from kafka_eos_checks.traces.coordinators import MAX_EPOCH, Recorded, WrittenBatch, WrittenMarker, version_of
+from kafka_eos_checks.traces.validation import Candidate, Trace, TraceStep
+
+PRODUCER = 0  # what the spec calls the one producer of a trace
+
+Entry = WrittenBatch | WrittenMarker
+
+
+def versions(recorded: Recorded) -> dict[int, int]:
+    """The lowest transaction version that each producer id was ended with; a producer of no transaction is left out."""
+    found: dict[int, int] = {}
+    for records in recorded.records.values():
+        for row in records:
+            if row.value is not None and row.value.transaction_status.name.startswith("PREPARE"):
+                version = version_of(row.value)
+                found[row.value.producer_id] = min(version, found.get(row.value.producer_id, version))
+    return found
+
+
+def leader_step(entry: Entry) -> TraceStep:
+    """One entry of a producer as a step."""
+    observed = {f"log.producers[{PRODUCER}].epoch": entry.epoch}
+    if isinstance(entry, WrittenBatch):
+        text = f"{entry.kind} batch of epoch {entry.epoch} at offset {entry.offset}"
+        return TraceStep((Candidate("AppendBatch", (PRODUCER, entry.epoch, entry.kind)),), observed, text)
+    commit = entry.decision is ControlType.COMMIT
+    text = f"{entry.decision.name} marker of epoch {entry.epoch} at offset {entry.offset}"
+    arguments = (PRODUCER, entry.epoch, commit, entry.coordinator_epoch)
+    return TraceStep((Candidate("AppendMarker", arguments),), observed, text)
+
+
+def leader_traces(recorded: Recorded) -> dict[int, list[Trace]]:
+    """The traces of each transaction version: one for each producer of each partition that has a marker of it."""
+    of_producer = versions(recorded)
+    traces: dict[int, list[Trace]] = {}
+    for name, entries in recorded.entries.items():
+        for producer_id in sorted({entry.producer_id for entry in entries} & of_producer.keys()):
+            steps = tuple(leader_step(entry) for entry in entries if entry.producer_id == producer_id)
+            traces.setdefault(of_producer[producer_id], []).append(Trace(f"{name}, producer {producer_id}", steps))
+    return traces
+
+
+def spoiled(traces: Sequence[Trace]) -> dict[str, tuple[Trace, int]]:
+    """A trace with one entry too many: what it is -> the trace, and the step at which it must be rejected.
+
+    Behind the last batch of a transaction comes one outside any transaction, or one of an older epoch.
+    """
+    found: dict[str, tuple[Trace, int]] = {}
+    for trace in sorted(traces, key=lambda trace: len(trace.steps)):
+        for place, step in enumerate(trace.steps, start=1):
+            (candidate,) = step.candidates
+            if candidate.action != "AppendBatch" or candidate.arguments[2] != TRANSACTIONAL:
+                continue
+            epoch = candidate.arguments[1]
+            extra = {"a batch outside the open transaction": WrittenBatch(PRODUCER, epoch, PLAIN, -1)}
+            if epoch:
+                extra["a batch of an older epoch"] = WrittenBatch(PRODUCER, epoch - 1, TRANSACTIONAL, -1)
+            for what, entry in extra.items():
+                steps = (*trace.steps[:place], leader_step(entry), *trace.steps[place:])
+                found.setdefault(what, (Trace(trace.name, steps), place + 1))
+    return found
+
+
+def leader_model(model: Model, traces: Iterable[Trace], version: int) -> Model:
+    """A model of Consumer, without readers, with the constants of some traces.
+
+    Args:
+        model: any of module Consumer.
+        traces: the traces.
+        version: the transaction version whose rule of markers holds.
+    """
+    chosen = list(traces)
+    candidates = [candidate for trace in chosen for step in trace.steps for candidate in step.candidates]
+    epochs = {candidate.arguments[1] for candidate in candidates}
+    reigns = {candidate.arguments[3] for candidate in candidates if candidate.action == "AppendMarker"}
+    longest = max((len(trace.steps) for trace in chosen), default=0)
+    constants: Mapping[str, str] = {
+        "ProducerIds": format_value(frozenset({PRODUCER})),
+        "Epochs": format_value(frozenset(epochs)),
+        "MaxEpoch": str(MAX_EPOCH),
+        "CoordinatorEpochs": format_value(frozenset(reigns)),
+        "BatchKinds": '{"transactional", "plain"}',
+        "Offsets": f"0..{longest}",
+        "TransactionVersion": str(version),
+        "MaxLeaderEpoch": "0",
+        "IndexFailures": "FALSE",
+        "Expiration": "FALSE",
+        "Cleaning": "FALSE",
+        "Readers": "{}",
+        "FetchSizes": "{1}",
+    }
+    return replace(
+        model,
+        name=f"LeadersOfVersion{version}",
+        constants=dict(constants),
+        overrides={},
+        bounds="",
+        probes=(),
+        graph="",
+    )

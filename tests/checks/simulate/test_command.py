@@ -1,0 +1,97 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.history import read_history
+from kafka_eos_checks.cli import main
+from kafka_eos_checks.models import MalformedRegistry
+from kafka_eos_checks.replay.audit import audit
+from kafka_eos_checks.simulate.command import Plan, segment_bytes, simulate, write_recording
+
+PLAN = Plan(seed=7, steps=120, values=6)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_the_recording_is_read_by_the_audit_and_nothing_is_wrong_with_it(tmp_path: Path) -> None:
+    simulated = simulate(PLAN)
+    write_recording(simulated, tmp_path)
+    verdicts = {verdict.name: verdict for verdict in audit([tmp_path])}
+    assert [name for name, verdict in verdicts.items() if not verdict.ok] == []
+    assert verdicts["readable"].figures["logs"] == 3
+    assert verdicts["readable"].figures["records"] == sum(len(log.entries) for log in simulated.state.replicas.values())
+    acknowledged = list(simulated.state.outcome.values()).count("acknowledged")
+    assert acknowledged > 0
+    assert verdicts["acknowledged but lost"].figures["checked"] == acknowledged
+
+
+def test_the_same_plan_gives_the_same_bytes_and_another_seed_other_ones(tmp_path: Path) -> None:
+    for name, plan in (("one", PLAN), ("again", PLAN), ("other", Plan(seed=8, steps=120, values=6))):
+        write_recording(simulate(plan), tmp_path / name)
+    assert files(tmp_path / "one") == files(tmp_path / "again")
+    assert files(tmp_path / "one") != files(tmp_path / "other")
+    assert "brokers/1/simulated-0/00000000000000000000.log" in files(tmp_path / "one")
+
+
+def test_the_events_are_numbered_and_come_back_from_the_recording(tmp_path: Path) -> None:
+    simulated = simulate(PLAN)
+    write_recording(simulated, tmp_path)
+    assert [event.order for event in simulated.events] == list(range(len(simulated.events)))
+    assert list(read_history(tmp_path / "histories" / "simulated.jsonl")) == simulated.events
+
+
+def test_every_value_is_sent_and_then_answered_once() -> None:
+    sends = [event for event in simulate(PLAN).events if event.action == "Send"]
+    invoked = [event.detail["value"] for event in sends if event.phase == "invoke"]
+    answered = [event.detail["value"] for event in sends if event.phase != "invoke"]
+    assert invoked == [f"v{value}" for value in range(1, 7)]
+    assert sorted(answered) == invoked
+
+
+def test_the_manifest_names_the_seed_and_every_fault(tmp_path: Path) -> None:
+    write_recording(simulate(Plan(seed=7, steps=5, faults={"Crash": 2.5})), tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
+    assert (manifest["cluster"], manifest["seed"], manifest["mutant"]) == ("simulated", 7, "")
+    assert manifest["faults"]["Crash"] == 2.5
+    assert manifest["faults"]["Resend"] == 2.0
+
+
+def test_an_empty_log_is_an_empty_segment() -> None:
+    assert segment_bytes(simulate(Plan(seed=1, steps=0)).state.leaders_log) == b""
+
+
+def test_unknown_mutants_and_faults_are_refused() -> None:
+    with pytest.raises(MalformedRegistry, match="no entry 'Gremlin'"):
+        simulate(Plan(seed=1, mutant="Gremlin"))
+    with pytest.raises(ValueError, match="no action 'Meteor'"):
+        simulate(Plan(seed=1, faults={"Meteor": 1.0}))
+
+
+def test_the_command_writes_a_recording_and_says_how_to_audit_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", "--seed", "3", "--steps", "60", "--values", "3", "--out", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("seed 3: ")
+    assert f"kafka-eos audit {tmp_path / 'run'}" in said
+    assert (tmp_path / "run" / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--fault", "Meteor=1"], "no action 'Meteor'"),
+        (["--fault", "Crash"], "could not convert string to float"),
+        (["--fault", "Crash=often"], "could not convert string to float"),
+        (["--mutant", "Gremlin"], "no entry 'Gremlin'"),
+    ],
+)
+def test_the_command_refuses_what_it_cannot_run(
+    tmp_path: Path, arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", *arguments, "--out", str(tmp_path / "run")]) == 2
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,78 @@
+"""Every schedule with one fault and with two: the order, what stands still, what is shown and what is told."""
+
+import argparse
+
+import pytest
+
+from kafka_eos.consume_transform_produce import V2
+from kafka_eos_checks.simulate.schedules import (
+    MOST_TOLD,
+    Fault,
+    Schedules,
+    Tally,
+    first_step,
+    run_scenarios,
+    shortened,
+    takes_effect,
+    try_all,
+    try_scenario,
+)
+from kafka_eos_checks.simulate.transfer import CRASH, transfer
+from kafka_eos_checks.simulate.word_count import ORDERS, scenarios, word_count
+
+
+def test_the_wrong_schedule_with_the_fewest_faults_is_shown() -> None:
+    (scenario,) = scenarios("OffsetWithoutPlusOne")
+    tally = Tally()
+    try_all(Schedules(next(iter(ORDERS)), scenario), tally, only_step=1)
+    assert tally.shown is not None
+    assert tally.shown.size[0] == 0
+
+
+def test_what_has_crashed_cannot_crash_again() -> None:
+    tried = Schedules(next(iter(ORDERS)), word_count(V2))
+    crashed = tried.failed(tried.start(), Fault(CRASH, "A"))
+    assert crashed is not None
+    assert tried.failed(crashed, Fault(CRASH, "A")) is None
+
+
+def test_with_one_step_named_the_first_fault_comes_before_it_alone() -> None:
+    scenario = transfer(transactional=True)
+    every = try_scenario(scenario)
+    named = [try_scenario(scenario, only_step=step) for step in range(1, 60)]
+    assert sum(tally.singles for tally in named) == every.singles
+    assert sum(tally.pairs for tally in named) == every.pairs
+    assert every.schedules == every.without + every.singles + every.pairs
+
+
+def test_an_input_takes_effect_with_its_offset_and_in_no_other_way() -> None:
+    before = {"p": 0}, {"p": {1: 0, 2: 0}}
+    assert takes_effect(before, before)
+    assert takes_effect(before, ({"p": 1}, {"p": {1: 1, 2: 0}}))
+    assert takes_effect(before, ({"p": 2}, {"p": {1: 1, 2: 1}}))
+    assert not takes_effect(before, ({"p": 2}, {"p": {1: 1, 2: 0}}))
+    assert not takes_effect(before, ({"p": 0}, {"p": {1: 1, 2: 0}}))
+    assert not takes_effect(before, ({"p": 1}, {"p": {1: 2, 2: 0}}))
+    assert not takes_effect(({"p": 1}, {"p": {1: 1, 2: 0}}), before)
+
+
+def test_what_is_wrong_is_told_up_to_a_limit() -> None:
+    assert shortened([]) == ""
+    assert shortened(["a", "b"]) == "a; b"
+    assert shortened(["x"] * (MOST_TOLD + 2)) == "x; x; x; and 2 more"
+
+
+def test_the_step_of_a_crash_is_a_number_or_every_step() -> None:
+    assert (first_step("every-step"), first_step("3")) == (0, 3)
+    for text in ("0", "-1", "often"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            first_step(text)
+
+
+def test_a_scenario_that_has_to_be_wrong_fails_when_it_is_right_and_the_other_way_round(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with_transactions, without = transfer(transactional=True), transfer(transactional=False)
+    assert run_scenarios([with_transactions, without], 0) == 0
+    assert run_scenarios([without], 999) == 1
+    assert "0 wrong" in capsys.readouterr().out.splitlines()[-1]

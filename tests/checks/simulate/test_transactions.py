@@ -1,0 +1,195 @@
+"""Simulated transactions, as recordings: silent as they are, and with what a named failure or a wrong reader brings."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.transaction_history import ReadCommitted, value_name
+from kafka_eos.transactions import Entry
+from kafka_eos_checks.cli import main
+from kafka_eos_checks.replay.audit import run
+from kafka_eos_checks.replay.histories import UNASKED
+from kafka_eos_checks.replay.readers import (
+    ABORTED_DELIVERED,
+    INCONSISTENT,
+    NON_MONOTONIC,
+    POLL_SKIP,
+    PRECOMMITTED,
+    STABLE_WENT_BACK,
+)
+from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES
+from kafka_eos_checks.simulate.transactions import (
+    SimulatedTransactions,
+    TransactionsPlan,
+    scenarios,
+    simulate_failure,
+    simulate_transactions,
+    write_transactions,
+)
+
+
+def rules(simulated: SimulatedTransactions, folder: Path) -> set[str]:
+    write_transactions(simulated, folder)
+    return {finding.rule for finding in run([folder]).findings}
+
+
+@pytest.mark.parametrize("versions", [(2,), (1,), (1, 2)])
+def test_the_reference_violates_no_rule_under_the_faults_that_its_version_withstands(
+    versions: tuple[int, ...], tmp_path: Path
+) -> None:
+    ended = 0
+    for seed in range(12):
+        plan = TransactionsPlan(seed=seed, steps=300, partitions=3, versions=versions)
+        simulated = simulate_transactions(plan)
+        assert rules(simulated, tmp_path / str(seed)) == set(), plan
+        ended += sum(
+            result in {"committed", "aborted"} for own in simulated.state.outcome.values() for result in own.values()
+        )
+    assert ended > 60
+
+
+def test_the_audit_finds_a_named_failure_where_it_is_known_and_nothing_under_version_2() -> None:
+    verdicts = list(scenarios())
+    assert [verdict.name for verdict in verdicts if not verdict.ok] == []
+    shown = {verdict.name for verdict in verdicts if 'class="violation"' in verdict.diagram}
+    assert shown == {verdict.name for verdict in verdicts if verdict.expected != "0 findings"}
+    assert {name.split(",")[0] for name in shown} == {"late-end", "late-marker", "hanging"}
+
+
+def test_a_scenario_that_is_not_what_its_name_says_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging = NAMED_FAILURES["hanging"]
+    monkeypatch.setitem(NAMED_FAILURES, "hanging", replace(hanging, script=NAMED_FAILURES["zombie"].script))  # type: ignore[misc]
+    assert [verdict.name for verdict in scenarios() if not verdict.ok] == ["hanging, version 1, without verification"]
+
+
+def test_verification_alone_cures_the_hanging_transaction_and_neither_late_request(tmp_path: Path) -> None:
+    found = {name: rules(simulate_failure(name, 1, True), tmp_path / name) for name in NAMED_FAILURES}
+    known = {name: failure.found for name, failure in NAMED_FAILURES.items()}
+    assert found == known | {"hanging": set()}
+
+
+@pytest.mark.parametrize("name", NAMED_FAILURES)
+def test_a_script_brings_about_what_its_name_says(name: str) -> None:
+    simulated = simulate_failure(name)
+    taken = {event.action for event in simulated.events}
+    outcome = {str(result) for own in simulated.state.outcome.values() for result in own.values()}
+    if name == "zombie":
+        assert [simulated.state.clients[instance].state for instance in "AB"] == ["failed", "ready"]
+    elif name == "coordinator-failover":
+        assert "LeaderChange" in taken
+        assert "committed" in outcome
+    elif name == "timeout":
+        assert simulated.state.clients["A"].state == "failed"
+    else:
+        assert outcome & {"committed", "aborted"}
+
+
+class DeliversAborted(ReadCommitted):
+    def is_delivered(self, log: Sequence[Entry], offset: int) -> bool:
+        return log[offset].kind == "data"
+
+
+class DeliversOpen(ReadCommitted):
+    def last_stable_offset(self, log: Sequence[Entry]) -> int:
+        return len(log)
+
+    def is_delivered(self, log: Sequence[Entry], offset: int) -> bool:
+        return super().is_delivered(log, offset) or all(entry.kind == "data" for entry in log[offset:])
+
+
+class SkipsCommitted(ReadCommitted):
+    def is_delivered(self, log: Sequence[Entry], offset: int) -> bool:
+        return offset % 5 != 0 and super().is_delivered(log, offset)
+
+
+class ForgetsMarkers(ReadCommitted):
+    def last_stable_offset(self, log: Sequence[Entry]) -> int:
+        data = [offset for offset, entry in enumerate(log) if entry.kind == "data"]
+        return max(data, default=0) if len(log) % 3 else super().last_stable_offset(log)
+
+
+class GoesBack(ReadCommitted):
+    def position_after(self, start: int, end: int) -> int:
+        return max(0, min(start, end - 3))
+
+
+class MixesUp(ReadCommitted):
+    def content(self, entry: Entry, partition: int) -> str:
+        return value_name(entry.instance, entry.number, partition + 1)
+
+
+@pytest.mark.parametrize(
+    ("reader", "rule"),
+    [
+        (DeliversAborted(), ABORTED_DELIVERED),
+        (DeliversOpen(), ABORTED_DELIVERED),
+        (DeliversOpen(), PRECOMMITTED),
+        (SkipsCommitted(), POLL_SKIP),
+        (ForgetsMarkers(), STABLE_WENT_BACK),
+        (GoesBack(), NON_MONOTONIC),
+        (MixesUp(), INCONSISTENT),
+    ],
+    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
+)
+def test_a_reader_that_goes_wrong_is_found_by_its_rule(reader: ReadCommitted, rule: str, tmp_path: Path) -> None:
+    plan = TransactionsPlan(seed=2, steps=200, instances=2, faults={"ElectLeader": 0.0})
+    assert rules(simulate_transactions(plan), tmp_path / "right") == set()
+    assert rule in rules(simulate_transactions(plan, reader=reader), tmp_path / "wrong")
+
+
+def test_the_same_plan_gives_the_same_bytes_in_every_process_and_another_seed_other_ones(tmp_path: Path) -> None:
+    def digest(seed: int, hashing: str) -> str:
+        folder = tmp_path / f"{seed}-{hashing}"
+        command = [sys.executable, "-m", "kafka_eos_checks.cli", "simulate", "transactions", "--steps", "200"]
+        environment = os.environ | {"PYTHONHASHSEED": hashing}
+        subprocess.run([*command, "--seed", str(seed), "--out", str(folder)], check=True, env=environment)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+    assert digest(7, "1") == digest(7, "2") != digest(8, "1")
+
+
+def test_the_recording_has_a_manifest_a_history_and_the_folders_of_a_broker(tmp_path: Path) -> None:
+    write_transactions(simulate_transactions(TransactionsPlan(seed=7, steps=100, partitions=3)), tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
+    assert (manifest["cluster"], manifest["seed"], manifest["versions"]) == ("simulated", 7, [2])
+    folders = {path.name for path in (tmp_path / "brokers" / "1").iterdir()}
+    assert folders == {"simulated-0", "simulated-1", "simulated-2", "__transaction_state-0"}
+
+
+def test_the_command_writes_a_scenario_that_the_audit_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known, cured = str(tmp_path / "known"), str(tmp_path / "cured")
+    scenario = ["simulate", "transactions", "--scenario", "late-end"]
+    assert main([*scenario, "--out", known]) == 0
+    assert capsys.readouterr().out.startswith("scenario late-end: ")
+    assert main(["audit", known]) == 1
+    assert UNASKED in capsys.readouterr().out
+    assert main([*scenario, "--transaction-version", "2", "--out", cured]) == 0
+    assert main(["audit", cured]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--partitions", "2"], "--partitions belongs to 'kafka-eos simulate transactions'"),
+        (["transactions", "--values", "3"], "--values belongs to 'kafka-eos simulate producer'"),
+        (["transactions", "--scenario", "zombie", "--steps", "3"], "--steps is not for a scenario"),
+        (["transactions", "--scenario", "zombie", "--fault", "Crash=1"], "a scenario has its own faults"),
+        (["transactions", "--scenario", "zombie", "--transaction-version", "1", "2"], "one transaction version"),
+        (["transactions", "--fault", "Meteor=1"], "no action 'Meteor'"),
+        (["transactions", "--mutant", "Gremlin"], "no entry 'Gremlin'"),
+    ],
+)
+def test_the_command_refuses_what_does_not_belong_together(
+    tmp_path: Path, arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", *arguments, "--out", str(tmp_path / "run")]) == 2
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,96 @@
+"""Transfer, payment and mirror: every place where they can fail, and what each protection is good for."""
+
+import pytest
+
+from kafka_eos.external_sink import STRATEGIES, ExternalSink
+from kafka_eos.machine import actions
+from kafka_eos.mirror import Mirror
+from kafka_eos.transfer import Transfer
+from kafka_eos_checks.cli import main
+from kafka_eos_checks.models import MalformedRegistry
+from kafka_eos_checks.simulate import mirror as simulate_mirror
+from kafka_eos_checks.simulate import payment as simulate_payment
+from kafka_eos_checks.simulate import transfer as simulate_transfer
+from kafka_eos_checks.simulate.schedules import Scenario, try_scenario
+
+RIGHT = [simulate_transfer.transfer(transactional=True), simulate_mirror.mirror("target")]
+RIGHT += [simulate_payment.payment(strategy) for strategy in sorted(simulate_payment.RIGHT)]
+WRONG = [simulate_transfer.transfer(transactional=False), simulate_mirror.mirror("source")]
+WRONG += [simulate_payment.payment(strategy) for strategy in STRATEGIES if strategy not in simulate_payment.RIGHT]
+
+
+def named(scenario: Scenario) -> str:
+    return scenario.title
+
+
+@pytest.mark.parametrize("scenario", RIGHT, ids=named)
+def test_every_schedule_is_right(scenario: Scenario) -> None:
+    tally = try_scenario(scenario)
+    assert (tally.wrong, tally.shown, scenario.is_right) == (0, None, True)
+    assert tally.pairs > tally.singles > tally.without > 0
+
+
+@pytest.mark.parametrize("scenario", WRONG, ids=named)
+def test_some_schedule_is_wrong_and_none_without_a_fault(scenario: Scenario) -> None:
+    tally = try_scenario(scenario)
+    assert tally.shown is not None
+    assert (tally.shown.size[0], scenario.is_right) == (1, False)
+    assert any(step.startswith("-- ") for step in tally.shown.steps)
+
+
+@pytest.mark.parametrize(
+    ("module", "mutant"),
+    [
+        (simulate_transfer, "FencedWritesAreTaken"),
+        (simulate_transfer, "OpenIsTakenOver"),
+        (simulate_transfer, "OffsetIsCommittedApart"),
+        (simulate_transfer, "PendingOffsetIsPassedOver"),
+        (simulate_payment, "OffsetApart"),
+        (simulate_payment, "KeyOfAttempt"),
+        (simulate_payment, "NotedByRemoval"),
+        (simulate_mirror, "NobodyIsFenced"),
+        (simulate_mirror, "PositionIsKept"),
+        (simulate_mirror, "OffsetOfLast"),
+    ],
+)
+def test_without_a_protection_some_schedule_is_wrong(module: object, mutant: str) -> None:
+    (scenario,) = module.scenarios(mutant)  # type: ignore[attr-defined]
+    assert not scenario.is_right
+    assert try_scenario(scenario).wrong > 0
+
+
+@pytest.mark.parametrize(
+    ("module", "machine", "others"),
+    [
+        (simulate_transfer, Transfer, {"Initialize", "Crash", "Abort"}),
+        (simulate_mirror, Mirror, {"Initialize", "Crash"}),
+        (simulate_payment, ExternalSink, {"Crash", "Restart", "LoseAnswer", "LoseCall", "RestartRelay"}),
+    ],
+)
+def test_every_action_has_its_place_in_some_order_or_is_a_fault_or_its_end(
+    module: object, machine: type[Transfer], others: set[str]
+) -> None:
+    placed = {name for order in module.ORDERS.values() for name in order}  # type: ignore[attr-defined]
+    assert {action.name for action in actions(machine)} == placed | others
+
+
+@pytest.mark.parametrize("module", [simulate_transfer, simulate_payment, simulate_mirror])
+def test_a_mutant_of_another_machine_is_refused(module: object) -> None:
+    with pytest.raises(MalformedRegistry, match="name one of"):
+        module.scenarios("NoDuplicateCache")  # type: ignore[attr-defined]
+
+
+def test_the_command_shows_alice_debited_twice_without_transactions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "transfer"]) == 0
+    out = capsys.readouterr().out
+    assert "transfer, with transactions: " in out
+    assert "Alice is debited 2 times for transfer 1" in out
+
+
+@pytest.mark.parametrize("application", ["payment", "mirror"])
+def test_the_commands_succeed_and_fail_with_a_step_that_nothing_reaches(
+    application: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", application]) == 0
+    assert main(["simulate", application, "--crash-at", "999"]) == 1
+    assert " wrong; " in capsys.readouterr().out

@@ -1,0 +1,197 @@
+"""Recorded coordinator logs and partitions as traces of the spec, judged here by the reference alone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.consumer import Consumer
+from kafka_eos.record_batch import ControlType
+from kafka_eos.transaction_coordinator import TransactionCoordinator
+from kafka_eos.transaction_log import TopicPartitions, TransactionLogValue, TransactionState
+from kafka_eos_checks.models import Registry
+from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.record.recording import kept_recordings, unpack
+from kafka_eos_checks.traces import coordinators, leaders
+from kafka_eos_checks.traces.coordinators import Recorded, StateRecord, UnreadableLog, WrittenBatch, WrittenMarker
+from kafka_eos_checks.traces.validation import Judgement, Trace, replay
+
+S = TransactionState
+ONE, TWO = frozenset({1}), frozenset({1, 2})
+
+
+def value(state: TransactionState, epoch: int, *, version: int = 2, open_ms: int = 0) -> TransactionLogValue:
+    partitions = (
+        (TopicPartitions(topic="t", partition_ids=(0,)),)
+        if state in {S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT}
+        else ()
+    )
+    return TransactionLogValue(
+        producer_id=7,
+        producer_epoch=epoch,
+        transaction_timeout_ms=1000,
+        transaction_status=state,
+        transaction_partitions=partitions,
+        transaction_last_update_timestamp_ms=open_ms,
+        transaction_start_timestamp_ms=0,
+        client_transaction_version=version,
+    )
+
+
+def recorded(states: list[TransactionLogValue | None], markers: list[WrittenMarker], reigns: list[int]) -> Recorded:
+    records = [StateRecord(reign, offset, v) for offset, (v, reign) in enumerate(zip(states, reigns, strict=True))]
+    return Recorded({"id": records}, {"t-0": list(markers)})
+
+
+def judge(logs: Recorded, versions: frozenset[int] = TWO) -> Judgement:
+    (trace,) = coordinators.coordinator_traces(logs)
+    base = Registry().get("CoordinatorOfTraces")
+    model = coordinators.coordinator_model(base, [trace], versions=versions)
+    return replay(model, mutated(TransactionCoordinator, base.overrides), trace)
+
+
+COMMITTED = [value(S.EMPTY, 0), value(S.ONGOING, 0), value(S.PREPARE_COMMIT, 1), value(S.COMPLETE_COMMIT, 1)]
+MARKER = WrittenMarker(7, 1, ControlType.COMMIT, 0, 3)
+
+
+def test_a_committed_transaction_of_version_2_is_accepted() -> None:
+    assert judge(recorded(list(COMMITTED), [MARKER], [0] * 4)).found == "accepted"
+
+
+def test_a_transaction_that_is_completed_without_its_marker_is_rejected() -> None:
+    judgement = judge(recorded(list(COMMITTED), [], [0] * 4))
+    assert judgement.found.startswith("rejected")
+    assert "CompleteTransaction is not enabled" in judgement.explanation
+
+
+def test_a_marker_that_no_transaction_explains_is_rejected() -> None:
+    stray = WrittenMarker(7, 1, ControlType.COMMIT, 0, 9)
+    judgement = judge(recorded(list(COMMITTED), [MARKER, stray], [0] * 4))
+    assert "of no transaction" in judgement.explanation
+
+
+def test_the_next_coordinator_may_find_the_marker_written_but_has_to_write_it_again() -> None:
+    again = WrittenMarker(7, 1, ControlType.COMMIT, 1, 5)
+    assert judge(recorded(list(COMMITTED), [MARKER, again], [0, 0, 0, 1])).found == "accepted"
+    assert judge(recorded(list(COMMITTED), [again], [0, 0, 0, 1])).found == "accepted"
+    assert judge(recorded(list(COMMITTED), [MARKER], [0, 0, 1, 1])).found == "rejected at event 8"
+
+
+def test_a_decision_that_is_changed_is_rejected() -> None:
+    changed = [*COMMITTED[:3], value(S.COMPLETE_ABORT, 1)]
+    judgement = judge(recorded(list(changed), [MARKER], [0] * 4))
+    assert "durable.state" in judgement.explanation
+
+
+@pytest.mark.parametrize(("open_ms", "found"), [(1000, "accepted"), (10, "accepted")])
+def test_an_abort_is_explained_by_its_client_or_by_its_timeout(open_ms: int, found: str) -> None:
+    states = [*COMMITTED[:2], value(S.PREPARE_ABORT, 1, open_ms=open_ms), value(S.COMPLETE_ABORT, 1)]
+    marker = WrittenMarker(7, 1, ControlType.ABORT, 0, 3)
+    logs = recorded(list(states), [marker], [0] * 4)
+    assert judge(logs).found == found
+    (trace,) = coordinators.coordinator_traces(logs)
+    aborts = next(step for step in trace.steps if len(step.candidates) > 2)
+    assert ("TimeOut" in {candidate.action for candidate in aborts.candidates}) == (open_ms >= 1000)
+
+
+def test_only_an_abort_after_its_own_timeout_counts_as_expired() -> None:
+    early, late = (value(S.PREPARE_ABORT, 1, open_ms=open_ms) for open_ms in (999, 1000))
+    assert [age.open_ms for age in coordinators.expired(recorded([early, late], [], [0, 0]))] == [1000]
+
+
+def test_version_1_keeps_the_epoch_at_the_end_of_a_transaction() -> None:
+    states = [value(S.EMPTY, 0, version=0), value(S.ONGOING, 0, version=0)]
+    ends = [value(S.PREPARE_COMMIT, 0, version=0), value(S.COMPLETE_COMMIT, 0, version=0)]
+    marker = WrittenMarker(7, 0, ControlType.COMMIT, 0, 3)
+    assert judge(recorded([*states, *ends], [marker], [0] * 4), ONE).found == "accepted"
+    bumped = [value(S.PREPARE_COMMIT, 1, version=0), value(S.COMPLETE_COMMIT, 1, version=0)]
+    assert judge(recorded([*states, *bumped], [MARKER], [0] * 4), ONE).found.startswith("rejected")
+
+
+def test_a_transactional_id_expires_at_rest_only() -> None:
+    assert judge(recorded([*COMMITTED, None], [MARKER], [0] * 5)).found == "accepted"
+    assert judge(recorded([*COMMITTED[:2], None], [], [0] * 3)).found.startswith("rejected")
+
+
+def leader(entries: list[WrittenBatch | WrittenMarker], version: int = 2) -> str:
+    logs = Recorded(
+        {"id": [StateRecord(0, 0, replace(value(S.PREPARE_COMMIT, 1), client_transaction_version=version))]},
+        {"t-0": entries},
+    )
+    ((found, traces),) = leaders.leader_traces(logs).items()
+    model = leaders.leader_model(Registry().get("MarkersVersion2"), traces, found)
+    (trace,) = traces
+    return replay(model, Consumer, trace).found
+
+
+DATA = WrittenBatch(7, 0, "transactional", 0)
+
+
+def test_a_leader_takes_a_transaction_and_its_marker() -> None:
+    assert leader([DATA, MARKER]) == "accepted"
+
+
+def test_under_version_2_a_marker_of_the_transactions_own_epoch_is_rejected() -> None:
+    same = WrittenMarker(7, 0, ControlType.COMMIT, 0, 1)
+    assert leader([DATA, same]) == "rejected at event 2"
+    assert leader([DATA, same], version=1) == "accepted"
+
+
+def test_a_marker_of_an_older_coordinator_is_rejected() -> None:
+    newer = WrittenMarker(7, 1, ControlType.COMMIT, 4, 1)
+    assert leader([DATA, newer, WrittenMarker(7, 2, ControlType.COMMIT, 3, 2)]) == "rejected at event 3"
+
+
+def test_a_late_batch_of_the_transaction_before_is_rejected() -> None:
+    assert leader([DATA, MARKER, WrittenBatch(7, 0, "transactional", 2)]) == "rejected at event 3"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    archive = next(path for path in kept_recordings() if path.name == "transactions-3.9.tar.xz")
+    folder = tmp_path_factory.mktemp("transactions")
+    unpack(archive, folder)
+    return coordinators.read_recorded(folder / "brokers")
+
+
+def test_every_transition_and_marker_of_a_recorded_kafka_3_9_is_accepted(cluster: Recorded) -> None:
+    assert cluster.transactions > 500
+    traces = coordinators.coordinator_traces(cluster)
+    base = Registry().get("CoordinatorOfTraces")
+    model = coordinators.coordinator_model(base, traces, versions=ONE)
+    machine = mutated(TransactionCoordinator, base.overrides)
+    assert {replay(model, machine, trace).found for trace in traces} == {"accepted"}
+
+
+def test_each_spoiled_log_is_rejected_where_it_is_spoiled(cluster: Recorded) -> None:
+    wrong = coordinators.spoiled(cluster)
+    assert len(wrong) == 4
+    base = Registry().get("CoordinatorOfTraces")
+    model = coordinators.coordinator_model(base, [trace for trace, _ in wrong.values()], versions=ONE)
+    machine = mutated(TransactionCoordinator, base.overrides)
+    for trace, index in wrong.values():
+        assert replay(model, machine, trace).reference_index == index
+
+
+def test_each_spoiled_partition_is_rejected_where_it_is_spoiled(cluster: Recorded) -> None:
+    (traces,) = leaders.leader_traces(cluster).values()
+    wrong = leaders.spoiled(traces)
+    assert set(wrong) == {"a batch outside the open transaction", "a batch of an older epoch"}
+    model = leaders.leader_model(Registry().get("MarkersVersion2"), [trace for trace, _ in wrong.values()], 1)
+    for trace, index in wrong.values():
+        assert replay(model, Consumer, trace).reference_index == index
+
+
+def test_a_damaged_log_is_no_trace(cluster: Recorded, tmp_path: Path) -> None:
+    assert cluster.records
+    partition = tmp_path / "__transaction_state-0"
+    partition.mkdir()
+    (partition / f"{0:020d}.log").write_bytes(b"\x00" * 60 + b"\xff" * 200)
+    with pytest.raises(UnreadableLog, match="at byte"):
+        coordinators.read_recorded(tmp_path)
+
+
+def test_traces_are_named_for_their_transactional_ids(cluster: Recorded) -> None:
+    names = [trace.name for trace in coordinators.coordinator_traces(cluster)]
+    assert names == sorted(cluster.records)
+    assert all(isinstance(trace, Trace) for trace in coordinators.coordinator_traces(cluster))

@@ -1,0 +1,216 @@
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.history import Event
+from kafka_eos.partition_log import PartitionLog
+from kafka_eos_checks import models
+from kafka_eos_checks.models import Model, Registry
+from kafka_eos_checks.traces import validation as traces
+from kafka_eos_checks.traces.validation import (
+    NOTHING,
+    Candidate,
+    Hidden,
+    Trace,
+    TraceStep,
+    TraceUnusable,
+    evaluate,
+    partition_log_model,
+    partition_log_trace,
+    replay,
+    trace_verdicts,
+    validate,
+)
+
+READ = Hidden("Read", frozenset({"Add"}), match=((0, 0),), look_ahead=3)
+
+
+@pytest.fixture
+def model(registry: Registry) -> Model:
+    return registry.get("OneClient")
+
+
+@pytest.fixture
+def machine(counter: ModuleType) -> type[Any]:
+    return counter.Counter  # type: ignore[no-any-return]
+
+
+def add(amount: int | None, **observed: object) -> TraceStep:
+    return TraceStep((Candidate("Add", ("a", amount)),), dict(observed))
+
+
+def read(total: int) -> TraceStep:
+    return TraceStep((Candidate("Read", ("a",)),), {"seen.a": total})
+
+
+RESET = TraceStep((Candidate("Reset"),), {"Len(log)": 0})
+GOOD = Trace("good", (add(1, total=1), read(1), add(2, total=3), RESET, read(0), add(2, total=2)))
+
+
+def seeded() -> dict[str, tuple[Trace, int]]:
+    """Bad traces, each with the event at which it must be rejected."""
+    steps = GOOD.steps
+    wrong = add(2, total=4)
+    return {
+        "event deleted": (Trace("event deleted", steps[:1] + steps[2:]), 2),
+        "wrong value": (Trace("wrong value", (*steps[:2], wrong, *steps[3:])), 3),
+        "swapped": (Trace("swapped", (*steps[:3], steps[4], steps[3], *steps[5:])), 4),
+        "bad start": (Trace("bad start", (RESET, *steps)), 1),
+        "bad end": (Trace("bad end", (*steps, RESET)), 7),
+    }
+
+
+@pytest.mark.tlc
+def test_good_traces_are_accepted_and_seeded_bad_ones_rejected_at_their_event(model: Model, machine: type[Any]) -> None:
+    bad = seeded()
+    every = [GOOD, *(trace for trace, _ in bad.values()), replace(GOOD, name="again")]
+    verdicts = trace_verdicts("counter", model, machine, every, expected={name: at for name, (_, at) in bad.items()})
+    assert [(verdict.name, verdict.found) for verdict in verdicts] == [
+        ("counter", "all accepted"),
+        *((f"counter {name}", f"rejected at event {at}") for name, (_, at) in bad.items()),
+    ]
+    assert all(verdict.ok for verdict in verdicts)
+    assert verdicts[0].figures == {"traces": 2, "events": 12}
+
+
+@pytest.mark.tlc
+def test_steps_that_nobody_logs_are_taken_just_before_they_are_needed(model: Model, machine: type[Any]) -> None:
+    unlogged = Trace("unlogged", tuple(step for step in GOOD.steps if step.candidates[0].action != "Read"))
+    too_many = Trace("too many", (add(1), add(1), add(1), add(1)))
+    found = validate(model, machine, [unlogged, too_many], hidden=[READ], max_hidden=1)
+    assert [judgement.found for judgement in found] == ["accepted", "rejected at event 4"]
+    too_late = Hidden("Read", frozenset({"Reset"}), look_ahead=1)
+    found = validate(model, machine, [unlogged], hidden=[too_late])
+    assert [judgement.found for judgement in found] == ["rejected at event 2"]
+
+
+@pytest.mark.tlc
+def test_an_argument_that_nobody_saw_and_an_event_without_effect_are_possible(model: Model, machine: type[Any]) -> None:
+    maybe = TraceStep((Candidate("Add", ("a", 1)), Candidate(NOTHING)), text="Add timed out")
+    unseen = Trace("unseen", (maybe, add(None, total=2)))
+    either = Trace("either", (maybe, TraceStep((Candidate("Read", ("a",)),)), add(2, total=3)))
+    neither = Trace("neither", (maybe, add(1, total=2)))
+    found = validate(model, machine, [unseen, either, neither])
+    assert [judgement.found for judgement in found] == ["accepted", "accepted", "rejected at event 2"]
+
+
+def test_a_rejection_says_the_states_the_guards_and_what_was_possible_instead(model: Model, machine: type[Any]) -> None:
+    trace, at = seeded()["event deleted"]
+    judgement = replay(model, machine, trace)
+    assert judgement.reference_index == at
+    assert 'event deleted, event 2 of 5: Add("a", 2)' in judgement.explanation
+    assert "possible states before it: 1" in judgement.explanation
+    assert 'Add("a", 2) is not enabled: STALE' in judgement.explanation
+    assert 'enabled instead: Read("a"), Refuse("a", 1), Refuse("a", 2)' in judgement.explanation
+    other_effect = replay(model, machine, seeded()["wrong value"][0]).explanation
+    assert 'Add("a", 2) is enabled, with another effect: total: spec 3, trace 4' in other_effect
+
+
+@pytest.mark.tlc
+def test_judges_that_disagree_are_a_failure(model: Model, machine: type[Any]) -> None:
+    class Forgetful(machine):  # type: ignore[misc, valid-type]
+        __slots__ = ()
+
+        def add_error(self, client: str, amount: int) -> str:
+            error = machine.add_error(self, client, amount)
+            return "NONE" if error == "STALE" else str(error)
+
+    trace, _ = seeded()["event deleted"]
+    (verdict,) = trace_verdicts("counter", model, Forgetful, [trace])
+    assert not verdict.ok
+    assert "the judges disagree: TLC rejected at event 2, reference rejected at event 4" in verdict.found
+
+
+@pytest.mark.tlc
+def test_no_traces_and_no_events_are_failures(model: Model, machine: type[Any]) -> None:
+    (nothing,) = trace_verdicts("counter", model, machine, [])
+    assert (nothing.ok, nothing.found) == (False, "no traces")
+    (empty,) = trace_verdicts("counter", model, machine, [Trace("empty", ()), GOOD])
+    assert (empty.ok, empty.found) == (False, "1 of 2 accepted; empty: no events")
+    verdicts = trace_verdicts("counter", model, machine, [GOOD], expected={"gone": 1})
+    assert [(verdict.ok, verdict.found) for verdict in verdicts] == [(True, "all accepted"), (False, "no such trace")]
+
+
+@pytest.mark.tlc
+def test_traces_are_judged_in_batches(model: Model, machine: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "_BATCH_EVENTS", 7)
+    bad = seeded()["wrong value"][0]
+    found = validate(model, machine, [GOOD, bad, Trace("empty", ()), replace(GOOD, name="again")])
+    assert [judgement.found for judgement in found] == ["accepted", "rejected at event 3", "no events", "accepted"]
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        (TraceStep((Candidate("Sub", ("a", 1)),)), "no action 'Sub'; Counter has Read, Add, Refuse, Reset"),
+        (TraceStep((Candidate("Add", ("a",)),)), "Add takes 2 arguments"),
+        (add(1, sum=1), "Counter has no variable sum"),
+        (TraceStep((Candidate("Add", ("a", 1)),), {"seen.z": 1}), 'seen.z: no "z" in'),
+        (TraceStep((Candidate("Add", ("a", 1)),), {"total + 1": 1}), "'total + 1' is no place"),
+    ],
+)
+def test_a_trace_that_cannot_be_judged_is_refused(
+    model: Model, machine: type[Any], step: TraceStep, reason: str
+) -> None:
+    with pytest.raises(TraceUnusable) as caught:
+        replay(model, machine, Trace("bad", (step,)))
+    assert reason in str(caught.value)
+
+
+def test_a_place_is_looked_up_through_records_functions_and_sequences(model: Model, machine: type[Any]) -> None:
+    state = machine.initial(model.machine_constants()).add("a", 2)
+    assert evaluate("log[1].amount", state) == 2
+    assert evaluate('seen["a"]', state) == 0
+    assert evaluate("Len(log)", state) == 1
+
+
+def leader_events() -> list[Event]:
+    """What a leader did: two appends, a retry, a restart from a snapshot, a refusal."""
+
+    def event(order: int, action: str, sequence: int, offset: int | None, error: ErrorCode) -> Event:
+        return Event(
+            run="r",
+            order=order,
+            process="broker",
+            action=action,
+            phase="ok",
+            producer_id=4000,
+            producer_epoch=0,
+            base_sequence=sequence,
+            record_count=10,
+            offset=offset,
+            error=int(error),
+        )
+
+    return [
+        event(0, "AppendBatch", 0, 0, ErrorCode.NONE),
+        event(1, "AppendBatch", 10, 10, ErrorCode.NONE),
+        event(2, "AcknowledgeDuplicate", 0, 0, ErrorCode.NONE),
+        Event(run="r", order=3, process="broker", action="TakeSnapshot", phase="ok"),
+        Event(run="r", order=4, process="broker", action="Restart", phase="ok"),
+        event(5, "RefuseBatch", 30, None, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    ]
+
+
+@pytest.mark.tlc
+def test_what_a_leader_did_is_a_trace_of_the_partition_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setattr(models, "build_folder", lambda: tmp_path_factory.mktemp("build"))
+    good = partition_log_trace("leader", leader_events())
+    late = list(leader_events())
+    late[1] = replace(late[1], offset=11)
+    bad = partition_log_trace("wrong offset", late)
+    model = partition_log_model(Registry().get("PartitionLog"), [good, bad])
+    verdicts = trace_verdicts("leader", model, PartitionLog, [good, bad], expected={"wrong offset": 2})
+    assert [verdict.found for verdict in verdicts] == ["all accepted", "rejected at event 2"]
+    assert "response.offset: spec 10, trace 11" in verdicts[1].evidence
+
+
+def test_a_sequence_that_is_too_large_for_tlc_is_refused() -> None:
+    huge = replace(leader_events()[0], base_sequence=2**31 - 5)
+    with pytest.raises(TraceUnusable, match="too large for TLC"):
+        partition_log_model(Registry().get("PartitionLog"), [partition_log_trace("leader", [huge])])
