@@ -1,8 +1,8 @@
 """Many runs: seeds dealt to the layers in turn, in worker processes, with what they covered and what went wrong.
 
 A seed belongs to one layer: number ``seed % layers``. Chunks of seeds are the unit of work; what a chunk found is kept
-in the folder, so that a campaign goes on where it was ended, as long as neither spec nor reference have changed. Seeds
-that met something for the first time are kept as well, as a corpus.
+in the folder, so that a campaign goes on where it was ended, as long as nothing that determines a run has changed.
+Seeds that met something for the first time are kept as well, as a corpus.
 """
 
 import hashlib
@@ -18,8 +18,8 @@ from time import process_time
 from typing import Any
 
 import kafka_eos
-from kafka_eos_checks.models import Registry
-from kafka_eos_checks.paths import spec_folder
+from kafka_eos_checks.models import ModuleFolder, Registry
+from kafka_eos_checks.mutant_keys import WALK_SOURCES
 from kafka_eos_checks.soak.layers import Layer, layers
 from kafka_eos_checks.soak.walk import Coverage, Run, Walker
 
@@ -183,19 +183,34 @@ def difference(run: Run, again: Run) -> str:
 # --- chunks, kept in a folder -----------------------------------------------------------------------------------------
 
 
-def _sources() -> Iterator[Path]:
-    reference = Path(str(kafka_eos.__file__)).parent
-    yield from sorted(reference.glob("*.py"))
-    yield from sorted(Path(__file__).parent.glob("*.py"))
-    yield from sorted(path for path in spec_folder().rglob("*") if path.suffix in {".tla", ".toml"})
+_SOURCES = (*WALK_SOURCES, "soak/campaign.py", "bounds.py", "models.py", "mutants.py", "tla_values.py")
+
+
+def sources() -> Iterator[Path]:
+    """The files of Python that determine a run: the reference's and those of the checks."""
+    yield from sorted(Path(str(kafka_eos.__file__)).parent.glob("*.py"))
+    yield from (Path(__file__).parents[1] / name for name in _SOURCES)
+
+
+def specs(among: Sequence[Layer]) -> Iterator[str]:
+    """What the spec's folder says that determines a run: the layers, and the modules that their formulas stand in."""
+    for layer in among:
+        model = layer.model
+        tables = [sorted(table.items()) for table in (model.constants, model.overrides)]
+        yield repr((layer.name, layer.properties, model.name, model.module, model.machine, model.bounds, *tables))
+    folder = ModuleFolder(among[0].model.spec)
+    modules = {name for layer in among for name in (layer.model.module, f"{layer.model.module}Mutants")}
+    yield from (folder.text(name) for name in sorted(folder.closure(modules)))
 
 
 @cache
 def fingerprint() -> str:
     """Of everything that determines a run: another one makes what is kept useless."""
     digest = hashlib.sha256()
-    for path in _sources():
+    for path in sources():
         digest.update(path.read_bytes())
+    for text in specs(all_layers()):
+        digest.update(text.encode())
     return digest.hexdigest()[:16]
 
 
@@ -256,7 +271,7 @@ def _kept(folder: Path, chunk: tuple[int, int]) -> Path:
 
 
 def read_kept(folder: Path, chunk: tuple[int, int]) -> Tally | None:
-    """What is known of a chunk; nothing if that was found with another spec or reference."""
+    """What is known of a chunk; nothing if that was found before something changed that determines a run."""
     try:
         content = json.loads(_kept(folder, chunk).read_text(encoding="utf-8"))
         return from_json(content["tally"]) if content["fingerprint"] == fingerprint() else None

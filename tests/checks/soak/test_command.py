@@ -1,6 +1,7 @@
 """Walks over the machines under swarms of faults."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 from kafka_eos_checks import cli
 from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.models import MalformedRegistry, Registry
+from kafka_eos_checks.paths import spec_folder
 from kafka_eos_checks.soak import broken as broken_module
 from kafka_eos_checks.soak import campaign, command, guards
 from kafka_eos_checks.soak.broken import FOUND, NOT_FOUND, Search, explained, find_all, find_broken
@@ -354,6 +356,54 @@ def test_a_campaign_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(campaign, "fingerprint", lambda: "another reference")
     assert cli.main([*arguments, "0..3"]) == 0
     assert asked[4:] == [(0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "same"),
+    [
+        ("conjuncts.toml", "", "# another reason\n", True),
+        ("proofs/ConsumerInduction.tla", "", "\n", True),
+        ("models.toml", "OffsetsIn = '\"target\"'", "OffsetsIn = '\"source\"'", False),
+        ("models.toml", 'BatchSize = "2"', 'BatchSize = "3"', True),
+        ("models.toml", "states = 3190", "states = 3191", True),
+        ("models.toml", "exactly once", "never twice", True),
+        ("Mirror.tla", "", "\n", False),
+        ("mutants/TransactionsMutants.tla", "", "\n", False),
+        ("ReplicatedLog.tla", "", "\n", False),
+    ],
+    ids=[
+        "conjuncts",
+        "proof",
+        "constant",
+        "constant that walks enlarge",
+        "states",
+        "titles",
+        "module",
+        "mutants",
+        "module of a module",
+    ],
+)
+def test_what_is_kept_depends_on_the_layers_and_their_modules_alone(
+    name: str, before: str, after: str, same: bool, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(spec_folder(), tmp_path / "spec"))
+    changed = (folder / name).read_text(encoding="utf-8")
+    assert before in changed
+    (folder / name).write_text(changed.replace(before, after) if before else changed + after, encoding="utf-8")
+    found = list(campaign.specs(layers(Registry(folder / "models.toml"))))
+    assert (found == list(campaign.specs(campaign.all_layers()))) == same
+
+
+def test_every_module_of_the_checks_that_is_imported_for_a_run_is_one_that_what_is_kept_depends_on() -> None:
+    code = "import sys, kafka_eos_checks.soak.campaign\n"
+    code += "for name, each in sys.modules.items(): name.startswith('kafka_eos_checks') and print(each.__file__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    checks = Path(campaign.__file__).parents[1]
+    imported = set(map(Path, done.stdout.splitlines()))
+    nothing = {checks / name for name in ("__init__.py", "soak/__init__.py", "paths.py", "mutant_keys.py")}
+    assert checks / "soak" / "walk.py" in imported
+    assert imported - nothing <= set(campaign.sources())
+    assert all(path.is_file() for path in campaign.sources())
 
 
 @pytest.mark.usefixtures("two_layers")
