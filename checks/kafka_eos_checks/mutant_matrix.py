@@ -19,8 +19,8 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -175,9 +175,26 @@ def blind(check: str, mutant: Model, reason: str) -> Verdict:
     return Verdict(check=check, name=mutant.name, expected=NOT_VISIBLE, found=NOT_VISIBLE, ok=True, evidence=reason)
 
 
-def replay_mutants(registry: Registry, mutants: Sequence[Model], jobs: int) -> Iterator[Verdict]:  # noqa: ARG001
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a means is asked.
+
+    Attributes:
+        registry: where the mutants stand.
+        mutants: to be killed.
+        jobs: how many at a time, of the means that are slow.
+        kept: results of earlier runs.
+    """
+
+    registry: Registry
+    mutants: Sequence[Model]
+    jobs: int
+    kept: Cache
+
+
+def replay_mutants(asked: Asked) -> Iterator[Verdict]:
     """Whether the audit finds what each mutated simulator left behind; the first seed that shows it counts."""
-    for mutant in mutants:
+    for mutant in asked.mutants:
         began = monotonic()
         if not mutant.replay:
             yield blind("replay-mutant", mutant, mutant.replay_blind)
@@ -187,7 +204,7 @@ def replay_mutants(registry: Registry, mutants: Sequence[Model], jobs: int) -> I
         with tempfile.TemporaryDirectory(prefix="kafka-eos-mutant-") as folder:
             while mutant.replay not in found and seed + 1 < MOST_SEEDS:
                 seed += 1
-                found = rules_that_fire(plan_of(mutant, seed), Path(folder) / str(seed), registry)
+                found = rules_that_fire(plan_of(mutant, seed), Path(folder) / str(seed), asked.registry)
         shown = mutant.replay in found
         yield Verdict(
             check="replay-mutant",
@@ -201,35 +218,35 @@ def replay_mutants(registry: Registry, mutants: Sequence[Model], jobs: int) -> I
         )
 
 
-def tlc_mutants(registry: Registry, mutants: Sequence[Model], jobs: int) -> Iterator[Verdict]:  # noqa: ARG001
+def tlc_mutants(asked: Asked) -> Iterator[Verdict]:
     """Whether TLC finds the named property violated."""
-    for outcome in model_check.check_models(mutants, jobs=jobs):
+    for outcome in model_check.check_models(asked.mutants, jobs=asked.jobs):
         yield model_check.to_verdict(outcome)
 
 
-def graph_mutants(registry: Registry, mutants: Sequence[Model], jobs: int) -> Iterator[Verdict]:
+def graph_mutants(asked: Asked) -> Iterator[Verdict]:
     """Whether the mutated reference is told apart."""
-    yield from conformance.check(registry, [], mutants, jobs)
+    yield from conformance.check(asked.registry, [], asked.mutants, asked.jobs)
 
 
-def simulation_mutants(registry: Registry, mutants: Sequence[Model], jobs: int) -> Iterator[Verdict]:
-    """Whether walks find each mutant of a machine that is walked."""
-    walked = {name: registry.get(name) for name in broken(registry)}
-    for mutant in mutants:
+def simulation_mutants(asked: Asked) -> Iterator[Verdict]:
+    """Whether walks find each mutant of a machine that is walked; what ``kafka-eos soak`` has found counts."""
+    walked = {name: asked.registry.get(name) for name in broken(asked.registry)}
+    for mutant in asked.mutants:
         if mutant.name not in walked:
             yield blind("walk-mutant", mutant, f"no walk over {mutant.module}")
-    names = [mutant.name for mutant in mutants if mutant.name in walked]
-    for verdict in find_all(names, MOST_SECONDS, jobs, Cache(kept_folder())):
+    names = [mutant.name for mutant in asked.mutants if mutant.name in walked]
+    for verdict in find_all(names, MOST_SECONDS, asked.jobs, asked.kept):
         told = verdict.found == NOT_FOUND and verdict.ok
         yield blind("walk-mutant", walked[verdict.name], verdict.evidence) if told else verdict
 
 
-def proof_mutants(registry: Registry, mutants: Sequence[Model], jobs: int) -> Iterator[Verdict]:  # noqa: ARG001
+def proof_mutants(asked: Asked) -> Iterator[Verdict]:
     """Whether a proof fails with each mutant of a rule that it is about."""
     from kafka_eos_checks.proofs.induction import refute  # noqa: PLC0415 - the light install has no z3
 
     every = proofs(())
-    for mutant in mutants:
+    for mutant in asked.mutants:
         about = next((proof for proof in every if proof.is_refuted_by(mutant)), None)
         if about is None:
             yield blind("proof-mutant", mutant, "its rule is part of no proof")
@@ -237,7 +254,7 @@ def proof_mutants(registry: Registry, mutants: Sequence[Model], jobs: int) -> It
             yield replace(refute(about, mutant), check="proof-mutant", name=mutant.name)
 
 
-MEANS = {
+MEANS: dict[str, Callable[[Asked], Iterator[Verdict]]] = {
     "TLC": tlc_mutants,
     "graph": graph_mutants,
     "replay": replay_mutants,
@@ -253,7 +270,7 @@ def verdicts_of(means: str, registry: Registry, mutants: Sequence[Model], kept: 
     verdicts = [verdict_from_json(json.loads(str(found["verdict"]))) for found in known.values()]
     waiting = [mutant for mutant in mutants if mutant.name not in known]
     progress_console.print(f"mutants by {means}: {len(known)} known, {len(waiting)} to look at")
-    for verdict in MEANS[means](registry, waiting, jobs):
+    for verdict in MEANS[means](Asked(registry=registry, mutants=waiting, jobs=jobs, kept=kept)):
         if verdict.ok:
             kept.put(keys[verdict.name], {"verdict": json.dumps(verdict.to_json())})
         verdicts.append(verdict)

@@ -28,6 +28,7 @@ from kafka_eos_checks.mutant_matrix import (
     SLOW,
     TRANSACTING,
     AnyPlan,
+    Asked,
     blind,
     killed_verdicts,
     plan_of,
@@ -191,24 +192,25 @@ def test_two_means_have_to_kill_a_mutant_unless_all_others_say_why_they_cannot()
 
 
 def test_a_mutant_that_is_walked_by_nobody_and_one_that_no_proof_is_about_say_so(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     registry = Registry()
     monkeypatch.setattr(mutant_matrix, "broken", lambda _: [])
-    mutants = list(registry.mutants.values())
-    assert {v.found for v in simulation_mutants(registry, mutants, 1)} == {NOT_VISIBLE}
+    asked = Asked(registry=registry, mutants=list(registry.mutants.values()), jobs=1, kept=Cache(tmp_path))
+    assert {v.found for v in simulation_mutants(asked)} == {NOT_VISIBLE}
     monkeypatch.setattr(mutant_matrix, "proofs", lambda _: [])
-    assert {v.evidence for v in proof_mutants(registry, mutants, 1)} == {"its rule is part of no proof"}
+    assert {v.evidence for v in proof_mutants(asked)} == {"its rule is part of no proof"}
 
 
-def test_a_mutant_that_walks_are_said_not_to_find_is_no_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_that_walks_are_said_not_to_find_is_no_miss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     registry = Registry()
     name = "NoEndBump"
+    asked = Asked(registry=registry, mutants=[registry.get(name)], jobs=1, kept=Cache(tmp_path))
     answers = {"why": of(name, NOT_FOUND), "nothing": of(name, NOT_FOUND, ok=False)}
     for reason, verdict in answers.items():
         answer = replace(verdict, evidence=reason)
         monkeypatch.setattr(mutant_matrix, "find_all", lambda *_, answer=answer: iter([answer]))
-        [found] = simulation_mutants(registry, [registry.get(name)], 1)
+        [found] = simulation_mutants(asked)
         assert (found.found, found.ok) == ((NOT_VISIBLE, True) if reason == "why" else (NOT_FOUND, False))
 
 
@@ -217,12 +219,12 @@ def test_what_has_been_found_is_kept_until_something_changes_that_it_depends_on(
 ) -> None:
     registry = Registry()
     first, second = list(registry.mutants.values())[:2]
-    asked: list[str] = []
+    looked_at: list[str] = []
 
-    def means(_: Registry, mutants: Iterable[Model], jobs: int) -> Iterable[Verdict]:
-        assert jobs == 1
-        for mutant in mutants:
-            asked.append(mutant.name)
+    def means(asked: Asked) -> Iterable[Verdict]:
+        assert asked.jobs == 1
+        for mutant in asked.mutants:
+            looked_at.append(mutant.name)
             yield of(mutant.name, "found", ok=mutant is not second)
 
     monkeypatch.setitem(mutant_matrix.MEANS, "proof", means)
@@ -230,18 +232,25 @@ def test_what_has_been_found_is_kept_until_something_changes_that_it_depends_on(
     for _ in range(2):
         found = verdicts_of("proof", registry, [first, second], kept, 1)
         assert {v.name: v.ok for v in found} == {first.name: True, second.name: False}
-    assert asked == [first.name, second.name, second.name], "what survives is looked at again"
+    assert looked_at == [first.name, second.name, second.name], "what survives is looked at again"
     verdicts_of("proof", registry, [replace(first, constants={**first.constants, "MaxEntries": "9"})], kept, 1)
     monkeypatch.setattr(mutant_keys, "sources_of", lambda _: "other sources")
     verdicts_of("proof", registry, [first], kept, 1)
-    assert asked[3:] == [first.name, first.name]
+    assert looked_at[3:] == [first.name, first.name]
+
+
+def test_walks_are_kept_where_all_else_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given: list[Cache] = []
+    monkeypatch.setattr(mutant_matrix, "find_all", lambda *arguments: given.append(arguments[-1]) or iter(()))
+    assert verdicts_of("simulation", REGISTRY, [REGISTRY.get("NoEndBump")], Cache(tmp_path), 1) == []
+    assert given == [Cache(tmp_path)]
 
 
 def test_an_ended_call_goes_on_where_it_was(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def means(registry: Registry, mutants: Iterable[Model], jobs: int) -> Iterable[Verdict]:
-        for mutant in mutants:
+    def means(asked: Asked) -> Iterable[Verdict]:
+        for mutant in asked.mutants:
             yield of(mutant.name, "found")
             if len(list(tmp_path.glob("*.json"))) == 3:
                 raise KeyboardInterrupt
