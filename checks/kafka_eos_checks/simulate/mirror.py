@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from kafka_eos.errors import NotEnabled
 from kafka_eos.mirror import Constants, Mirror
-from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.simulate.schedules import GO_ON, STALL, Fault, Scenario, mutant_of, shortened
+from kafka_eos_checks.simulate.schedules import GO_ON, STALL, Fault, Scenario, shortened, with_mutant
 
 ALONE = ("Rewind", "CommitOffset", "Commit", "Copy", "LearnFencing")
 TOGETHER = ("Rewind", "CommitOffset", "Copy", "Commit", "LearnFencing")
@@ -72,7 +71,5 @@ def scenarios(mutant: str = "") -> list[Copying]:
     """
     if not mutant:
         return [mirror("target"), mirror("source")]
-    found = mutant_of(mutant, Mirror.MODULE)
-    machine = mutated(Mirror, found.overrides)
-    assert issubclass(machine, Mirror)
-    return [mirror(found.machine_constants(Mirror).offsets_in, machine)]
+    machine, constants = with_mutant(mutant, Mirror)
+    return [mirror(constants.offsets_in, machine)]

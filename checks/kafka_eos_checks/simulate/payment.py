@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from kafka_eos.errors import NotEnabled
 from kafka_eos.external_sink import STRATEGIES, Constants, ExternalSink
-from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.simulate.schedules import Fault, Scenario, mutant_of, shortened
+from kafka_eos_checks.simulate.schedules import Fault, Scenario, shortened, with_mutant
 
 CONSUMER, RELAY = "the application", "the relay"
 CRASH, LOST_ANSWER, LOST_CALL = "crashes", "waits in vain for the answer to a charge", "makes a charge that gets lost"
@@ -73,7 +72,5 @@ def scenarios(mutant: str = "") -> list[Payment]:
     """
     if not mutant:
         return [payment(strategy) for strategy in STRATEGIES]
-    found = mutant_of(mutant, ExternalSink.MODULE)
-    machine = mutated(ExternalSink, found.overrides)
-    assert issubclass(machine, ExternalSink)
-    return [payment(found.machine_constants(ExternalSink).strategy, machine)]
+    machine, constants = with_mutant(mutant, ExternalSink)
+    return [payment(constants.strategy, machine)]

@@ -10,19 +10,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.explorer import attempt
-from kafka_eos.machine import Instance, instances
+from kafka_eos.machine import Instance, Machine, instances
 from kafka_eos_checks.graph import instance_text
-from kafka_eos_checks.models import MalformedRegistry, Model, Registry
+from kafka_eos_checks.models import MalformedRegistry, Registry
+from kafka_eos_checks.mutants import mutated
 
 EVERY_STEP = "every-step"
 MOST_TOLD = 3
 MOST_STEPS = 1_000  # of one schedule; none comes near it
 STALL, GO_ON = "stands still", "goes on"
 
+AnyMachine = TypeVar("AnyMachine", bound=Machine)
 Offsets = Mapping[str, int]
 Outputs = Mapping[str, Mapping[int, int]]  # partition -> input -> how many outputs
 
@@ -334,16 +336,18 @@ def try_scenario(scenario: Scenario, only_step: int = 0) -> Tally:
     return tally
 
 
-def mutant_of(name: str, module: str, registry: Registry | None = None) -> Model:
-    """A mutant of a machine.
+def with_mutant(name: str, machine: type[AnyMachine]) -> tuple[type[AnyMachine], Any]:
+    """A machine with the rules of a mutant, and the constants that the mutant's model has.
 
     Raises:
         MalformedRegistry: when there is no such mutant of it.
     """
-    found = (registry or Registry()).get(name)
-    if found.module != module:
-        raise MalformedRegistry(f"{found.source}: a mutant of {found.module}; name one of {module}")
-    return found
+    found = Registry().get(name)
+    if found.module != machine.MODULE:
+        raise MalformedRegistry(f"{found.source}: a mutant of {found.module}; name one of {machine.MODULE}")
+    changed = mutated(machine, found.overrides)
+    assert issubclass(changed, machine)
+    return changed, found.machine_constants(machine)
 
 
 def first_step(text: str) -> int:

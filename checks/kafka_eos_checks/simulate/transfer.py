@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from kafka_eos.errors import NotEnabled
 from kafka_eos.transfer import ALICE, BOB, DOWN, NONE, OFFSETS, Constants, Transfer
-from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.simulate.schedules import (
     GO_ON,
     STALL,
@@ -16,9 +15,9 @@ from kafka_eos_checks.simulate.schedules import (
     Offsets,
     Outputs,
     Scenario,
-    mutant_of,
     shortened,
     takes_effect,
+    with_mutant,
 )
 
 APPLICATION = ("LearnFencing", "Fetch", "Debit", "Credit", "SendOffset", "Commit")
@@ -104,7 +103,5 @@ def scenarios(mutant: str = "") -> list[Money]:
     """
     if not mutant:
         return [transfer(transactional=True), transfer(transactional=False)]
-    found = mutant_of(mutant, Transfer.MODULE)
-    machine = mutated(Transfer, found.overrides)
-    assert issubclass(machine, Transfer)
-    return [transfer(transactional=found.machine_constants(Transfer).transactional, machine=machine)]
+    machine, constants = with_mutant(mutant, Transfer)
+    return [transfer(transactional=constants.transactional, machine=machine)]

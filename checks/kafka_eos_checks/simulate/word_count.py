@@ -13,7 +13,6 @@ from kafka_eos.consume_transform_produce import V1, V2, Constants, ConsumeTransf
 from kafka_eos.errors import NotEnabled
 from kafka_eos.group_coordinator import CLASSIC, CONSUMER
 from kafka_eos.group_coordinator import Offsets as GroupOffsets
-from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.simulate.schedules import (
     GO_ON,
     STALL,
@@ -21,9 +20,9 @@ from kafka_eos_checks.simulate.schedules import (
     Offsets,
     Outputs,
     Scenario,
-    mutant_of,
     shortened,
     takes_effect,
+    with_mutant,
 )
 
 SENTENCES: Mapping[tuple[str, int], str] = {
@@ -162,8 +161,5 @@ def scenarios(mutant: str = "") -> list[WordCount]:
     """
     if not mutant:
         return [word_count(eos, protocol) for eos, protocol in TITLES]
-    found = mutant_of(mutant, ConsumeTransformProduce.MODULE)
-    values = found.machine_constants(ConsumeTransformProduce)
-    machine = mutated(ConsumeTransformProduce, found.overrides)
-    assert issubclass(machine, ConsumeTransformProduce)
-    return [word_count(values.eos, values.group_protocol, machine)]
+    machine, constants = with_mutant(mutant, ConsumeTransformProduce)
+    return [word_count(constants.eos, constants.group_protocol, machine)]
