@@ -16,20 +16,7 @@ from kafka_eos_checks.replay.jepsen import read_operations
 from kafka_eos_checks.replay.jepsen_anomalies import allowed, anomalies
 from kafka_eos_checks.replay.jepsen_export import write_operations
 
-
-def event(action: str, phase: str, process: str = "p", offset: int | None = None, **detail: Any) -> Event:
-    placed = action in {"Send", "Poll"}
-    return Event(
-        run="r",
-        process=process,
-        action=action,
-        phase=phase,
-        topic="orders" if placed else None,
-        partition=0 if placed else None,
-        offset=offset,
-        isolation="read_committed" if action == "Poll" else None,
-        detail=detail,
-    )
+from .conftest import event
 
 
 def sent(value: str, offset: int, phase: str = "ok") -> list[Event]:

@@ -24,6 +24,8 @@ from kafka_eos_checks.replay.synthetic import write_segment
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES
 from kafka_eos_checks.simulate.transactions import simulate_failure, write_transactions
 
+from .conftest import event
+
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 Step = str | ControlType | int  # a transactional value, a marker, or a hole of so many offsets
 
@@ -44,21 +46,6 @@ def log_of(folder: Path, *steps: Step) -> PartitionLog:
     write_segment(path, [batch.encode() for batch in batches])
     [log] = find_logs(path.parent)
     return log
-
-
-def event(action: str, phase: str, process: str = "p", offset: int | None = None, **detail: Any) -> Event:
-    placed = action in {"Send", "Poll", "EndOfPartition", "LeaderChange", "Seek"}
-    return Event(
-        run="r",
-        process=process,
-        action=action,
-        phase=phase,
-        topic="orders" if placed else None,
-        partition=0 if placed else None,
-        offset=offset,
-        isolation="read_committed" if action in {"Poll", "EndOfPartition"} else None,
-        detail=detail,
-    )
 
 
 def transaction(number: int, value: str, how: str, offset: int | None = None) -> list[Event]:
