@@ -18,7 +18,7 @@ from typing import Any, Self
 from kafka_eos_checks.bench.measure import Answer, Measured, Side, Work, measure, module_or_reason, verdicts
 from kafka_eos_checks.record.brokers import HOST, Cluster, free_ports, java_command
 from kafka_eos_checks.record.jars import have_jars
-from kafka_eos_checks.served.process import ServedProcess, peak_memory
+from kafka_eos_checks.served.process import MOST_MEMORY, ServedProcess, peak_memory
 from kafka_eos_checks.verdict import Verdict
 
 TRANSACTIONS, QUICK_TRANSACTIONS = 300, 60
@@ -26,7 +26,6 @@ RECORDS_EACH = 50
 RECORDS, QUICK_RECORDS = 1_000_000, 200_000
 VALUE_BYTES = 100
 RATE_TARGET = 300_000.0  # records/s
-MOST_MEMORY = 1 << 30  # bytes that the server may have resident
 SECONDS = 60.0
 TOOLS = "org.apache.kafka.tools."
 _COUNTED = re.compile(r"request=(\w+),error=(\w+):Count=(\d+)")

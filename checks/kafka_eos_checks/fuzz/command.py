@@ -481,7 +481,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.count < 1 or arguments.jobs < 1 or arguments.first < 0:
         print("kafka-eos fuzz: --count and --jobs are at least 1, --first at least 0", file=sys.stderr)
         return 2
-    seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
+    seed = _seed(arguments)
     started = time.perf_counter()
     outcome = fuzz(seed, arguments.first, arguments.count, arguments.jobs)
     verdict = verdict_of(seed, outcome, time.perf_counter() - started)
@@ -497,22 +497,26 @@ def _run_logs(arguments: argparse.Namespace) -> int:
     if arguments.logs < 1 or arguments.first < 0:
         print("kafka-eos fuzz: --logs is at least 1, --first at least 0", file=sys.stderr)
         return 2
-    verdict = random_logs.judge(arguments.logs, arguments.first)
-    print_verdicts([verdict])
-    if arguments.json:
-        write_verdicts(arguments.json, [verdict])
-    return 0 if verdict.ok else 1
+    return _answer(random_logs.judge(arguments.logs, arguments.first), arguments.json)
 
 
 def _run_frames(arguments: argparse.Namespace) -> int:
     if arguments.frames < 1:
         print("kafka-eos fuzz: --frames is at least 1", file=sys.stderr)
         return 2
-    seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
-    verdict = fuzz_frames.judge(arguments.frames, seed)
+    return _answer(fuzz_frames.judge(arguments.frames, _seed(arguments)), arguments.json)
+
+
+def _seed(arguments: argparse.Namespace) -> int:
+    """The seed that is given, or any."""
+    return random.SystemRandom().randrange(2**32) if arguments.seed is None else int(arguments.seed)
+
+
+def _answer(verdict: Verdict, path: Path | None) -> int:
+    """Print a verdict, and write it if that is asked for; the exit code."""
     print_verdicts([verdict])
-    if arguments.json:
-        write_verdicts(arguments.json, [verdict])
+    if path is not None:
+        write_verdicts(path, [verdict])
     return 0 if verdict.ok else 1
 
 

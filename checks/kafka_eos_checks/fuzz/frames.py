@@ -24,7 +24,7 @@ from kafka_eos.server.schemas import SERVED, served_codec
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Address, Connection, address_of
 from kafka_eos_checks.replay.progress import count_progress
-from kafka_eos_checks.served.process import ServedProcess, peak_memory
+from kafka_eos_checks.served.process import MOST_MEMORY, ServedProcess, peak_memory
 from kafka_eos_checks.verdict import Verdict
 
 BURST = 8  # frames that are sent at a time
@@ -34,7 +34,6 @@ PATIENCE_SECONDS = 20.0
 ANSWERED, UNANSWERED, CLOSED, WAITING = "answered", "wanted_no_answer", "cost_their_connection", "waited"
 BECAME = (ANSWERED, UNANSWERED, CLOSED, WAITING)
 QUESTION = (1 << 31) - 1  # the correlation id of what is asked behind a frame
-MOST_MEMORY = 1 << 30  # bytes that the server may have resident
 EXPECTED = "alive, others served, memory bounded"
 _NUMBERS = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "uint32": 32, "int64": 63}
 _WORDS = ("t", "g", "a", "", "__transaction_state", "x" * 300, "\N{SNOWMAN}")

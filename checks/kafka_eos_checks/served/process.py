@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 ENDING_SECONDS = 10.0
+MOST_MEMORY = 1 << 30  # bytes that a server may have resident, whatever it is sent
 _ANSWERED = re.compile(r"answered (\w+ [\w ]+): ([\d,]+)")
 
 
