@@ -136,13 +136,15 @@ class _Collected:
 
     def _add(self, form: dict[str, Any], number: int, invoked: int) -> None:
         made = _operation(form, number, invoked)
-        for key, pairs in made.sends.items() if made is not None else ():
+        if made is None:
+            return
+        for key, pairs in made.sends.items():
             for _, value in pairs:
                 if (key, value) in self.sent:
                     again = f"{_short(value)} is sent to key {_short(key)} a second time"
                     raise _Wrong(f"{again}; the anomalies are those of values that are sent once")
                 self.sent.add((key, value))
-        self.operations += [made] if made is not None else []
+        self.operations.append(made)
 
 
 def _is_of_a_client(form: Any) -> bool:
