@@ -1,5 +1,6 @@
 """What a partition of a Fetch response holds, and what of it a read_committed consumer delivers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafka_eos.protocol import Message
@@ -23,17 +24,20 @@ def batches(part: Message) -> list[RecordBatch]:
     return found
 
 
-def committed(part: Message) -> list[RecordBatch]:
+def committed(found: Iterable[RecordBatch], aborted: Iterable[Message] | None) -> list[RecordBatch]:
     """The batches that a read_committed consumer delivers.
 
+    Args:
+        found: the batches of a partition.
+        aborted: its AbortedTransactions.
+
     Raises:
-        MalformedBatch: as of :func:`batches`, or a marker that is none.
+        MalformedBatch: for a marker that is none.
     """
-    aborted = [
-        AbortedTransaction(producer_id=each["ProducerId"], first_offset=each["FirstOffset"])
-        for each in part["AbortedTransactions"] or ()
+    transactions = [
+        AbortedTransaction(producer_id=each["ProducerId"], first_offset=each["FirstOffset"]) for each in aborted or ()
     ]
-    return [each.batch for each in without_aborted([_Fetched(batch) for batch in batches(part)], aborted)]
+    return [each.batch for each in without_aborted([_Fetched(batch) for batch in found], transactions)]
 
 
 @dataclass(frozen=True, slots=True)

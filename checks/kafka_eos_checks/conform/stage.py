@@ -505,11 +505,12 @@ class Stage:
     def _committed(self) -> tuple[str, str]:
         given: list[str] = []
         stable = ""
-        for row, _ in self._fetched(committed=True):
+        for row, batches in self._fetched(committed=True):
             if row["ErrorCode"]:
                 return error_name(row["ErrorCode"]), ""
             stable = str(row["LastStableOffset"])
-            given += [str(batch.base_offset) for batch in fetched.committed(row)]
+            passed = fetched.committed(batches, row["AbortedTransactions"])
+            given += [str(batch.base_offset) for batch in passed]
         return observation.joined(given), stable
 
     def _latest(self) -> int | str:

@@ -320,7 +320,7 @@ class Whole:
             self._positions[number] = entries[-1].next_offset
         return [
             int((record.value or b"").decode())
-            for batch in committed(found)
+            for batch in committed(entries, found["AbortedTransactions"])
             for record in batch.records()
             if batch.offset(record) >= first
         ]
