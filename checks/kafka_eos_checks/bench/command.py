@@ -68,7 +68,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 def _batches(text: str) -> int:
     count = int(text)
     if count < replay.SMALLEST:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{count:,} batches; give at least {replay.SMALLEST:,}")
     return count
 
 
