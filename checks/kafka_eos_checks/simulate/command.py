@@ -17,10 +17,7 @@ from kafka_eos.simulator import Simulation
 from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.paths import build_folder
-from kafka_eos_checks.simulate import mirror as simulate_mirror
-from kafka_eos_checks.simulate import payment as simulate_payment
-from kafka_eos_checks.simulate import transfer as simulate_transfer
-from kafka_eos_checks.simulate import word_count as simulate_word_count
+from kafka_eos_checks.simulate import mirror, payment, transfer, word_count
 from kafka_eos_checks.simulate.applications import ApplicationPlan, simulate_application, write_application
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES
 from kafka_eos_checks.simulate.schedules import EVERY_STEP, Scenario, first_step, run_scenarios
@@ -166,10 +163,10 @@ DEFAULTS, TRANSACTIONS_DEFAULTS = Plan(seed=0), TransactionsPlan(seed=0)
 PRODUCER, TRANSACTIONS, APPLICATION = "producer", "transactions", "application"
 # Applications of which every schedule is tried: what there is to try, without a protection if a mutant is named.
 APPLICATIONS: dict[str, Callable[[str], Sequence[Scenario]]] = {
-    "word-count": simulate_word_count.scenarios,
-    "transfer": simulate_transfer.scenarios,
-    "payment": simulate_payment.scenarios,
-    "mirror": simulate_mirror.scenarios,
+    "word-count": word_count.scenarios,
+    "transfer": transfer.scenarios,
+    "payment": payment.scenarios,
+    "mirror": mirror.scenarios,
 }
 # Options of one machine alone, by their names in the namespace.
 OWN = {

@@ -8,15 +8,13 @@ from kafka_eos.mirror import Mirror
 from kafka_eos.transfer import Transfer
 from kafka_eos_checks.cli import main
 from kafka_eos_checks.models import MalformedRegistry
-from kafka_eos_checks.simulate import mirror as simulate_mirror
-from kafka_eos_checks.simulate import payment as simulate_payment
-from kafka_eos_checks.simulate import transfer as simulate_transfer
+from kafka_eos_checks.simulate import mirror, payment, transfer
 from kafka_eos_checks.simulate.schedules import Scenario, try_scenario
 
-RIGHT = [simulate_transfer.transfer(transactional=True), simulate_mirror.mirror("target")]
-RIGHT += [simulate_payment.payment(strategy) for strategy in sorted(simulate_payment.RIGHT)]
-WRONG = [simulate_transfer.transfer(transactional=False), simulate_mirror.mirror("source")]
-WRONG += [simulate_payment.payment(strategy) for strategy in STRATEGIES if strategy not in simulate_payment.RIGHT]
+RIGHT = [transfer.transfer(transactional=True), mirror.mirror("target")]
+RIGHT += [payment.payment(strategy) for strategy in sorted(payment.RIGHT)]
+WRONG = [transfer.transfer(transactional=False), mirror.mirror("source")]
+WRONG += [payment.payment(strategy) for strategy in STRATEGIES if strategy not in payment.RIGHT]
 
 
 def named(scenario: Scenario) -> str:
@@ -41,16 +39,16 @@ def test_some_schedule_is_wrong_and_none_without_a_fault(scenario: Scenario) -> 
 @pytest.mark.parametrize(
     ("module", "mutant"),
     [
-        (simulate_transfer, "FencedWritesAreTaken"),
-        (simulate_transfer, "OpenIsTakenOver"),
-        (simulate_transfer, "OffsetIsCommittedApart"),
-        (simulate_transfer, "PendingOffsetIsPassedOver"),
-        (simulate_payment, "OffsetApart"),
-        (simulate_payment, "KeyOfAttempt"),
-        (simulate_payment, "NotedByRemoval"),
-        (simulate_mirror, "NobodyIsFenced"),
-        (simulate_mirror, "PositionIsKept"),
-        (simulate_mirror, "OffsetOfLast"),
+        (transfer, "FencedWritesAreTaken"),
+        (transfer, "OpenIsTakenOver"),
+        (transfer, "OffsetIsCommittedApart"),
+        (transfer, "PendingOffsetIsPassedOver"),
+        (payment, "OffsetApart"),
+        (payment, "KeyOfAttempt"),
+        (payment, "NotedByRemoval"),
+        (mirror, "NobodyIsFenced"),
+        (mirror, "PositionIsKept"),
+        (mirror, "OffsetOfLast"),
     ],
 )
 def test_without_a_protection_some_schedule_is_wrong(module: object, mutant: str) -> None:
@@ -62,9 +60,9 @@ def test_without_a_protection_some_schedule_is_wrong(module: object, mutant: str
 @pytest.mark.parametrize(
     ("module", "machine", "others"),
     [
-        (simulate_transfer, Transfer, {"Initialize", "Crash", "Abort"}),
-        (simulate_mirror, Mirror, {"Initialize", "Crash"}),
-        (simulate_payment, ExternalSink, {"Crash", "Restart", "LoseAnswer", "LoseCall", "RestartRelay"}),
+        (transfer, Transfer, {"Initialize", "Crash", "Abort"}),
+        (mirror, Mirror, {"Initialize", "Crash"}),
+        (payment, ExternalSink, {"Crash", "Restart", "LoseAnswer", "LoseCall", "RestartRelay"}),
     ],
 )
 def test_every_action_has_its_place_in_some_order_or_is_a_fault_or_its_end(
@@ -74,7 +72,7 @@ def test_every_action_has_its_place_in_some_order_or_is_a_fault_or_its_end(
     assert {action.name for action in actions(machine)} == placed | others
 
 
-@pytest.mark.parametrize("module", [simulate_transfer, simulate_payment, simulate_mirror])
+@pytest.mark.parametrize("module", [transfer, payment, mirror])
 def test_a_mutant_of_another_machine_is_refused(module: object) -> None:
     with pytest.raises(MalformedRegistry, match="name one of"):
         module.scenarios("NoDuplicateCache")  # type: ignore[attr-defined]
