@@ -47,6 +47,10 @@ SUBCOMMANDS = {
         "kafka_eos_checks.replay.command",
         "audit Kafka log directories and histories, with or without Spark",
     ),
+    "headers": (
+        "kafka_eos_checks.replay.headers_command",
+        "write the batch headers of log directories as Parquet, to audit them elsewhere",
+    ),
     "watch": (
         "kafka_eos_checks.watch.command",
         "watch a running cluster: hanging transactions, who holds readers back, duplicates, late data",

@@ -7,7 +7,7 @@ Kafka: org.apache.kafka.storage.internals.log.LogFileUtils, UnifiedLog.parseTopi
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _SET_ASIDE = re.compile(r"[a-zA-Z0-9._-]+-[0-9]+\.[0-9a-f]+-(?P<fate>delete|future|stray)")
-_SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]{20})\.(?P<suffix>log|index|timeindex|txnindex|snapshot)")
+_SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]{20})\.(?P<suffix>[a-z.]+)")
 
 
 class NotALogDirectory(ValueError):  # noqa: N818 - named for the directory, not for the program
@@ -29,7 +29,7 @@ class Segment:
 
     Attributes:
         base_offset: the first offset that the segment may hold, from its name.
-        log: the record batches.
+        log: the record batches, or what stands for them.
         offset_index: ``.index``.
         time_index: ``.timeindex``.
         transaction_index: ``.txnindex``; only there if a transaction was aborted.
@@ -90,10 +90,14 @@ class LogDirectory:
     skipped: tuple[Skipped, ...]
 
 
-def find_log_directories(path: Path) -> tuple[LogDirectory, ...]:
+def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tuple[LogDirectory, ...]:
     """The log directories at ``path``: itself, or those directly below it (one for each broker, say).
 
     A single partition's directory is accepted too.
+
+    Args:
+        path: where to look.
+        suffixes: of files that hold a segment's batches, or stand for them; if there are several, the first one counts.
 
     Raises:
         NotALogDirectory: there is none.
@@ -102,21 +106,23 @@ def find_log_directories(path: Path) -> tuple[LogDirectory, ...]:
     if not path.is_dir():
         raise NotALogDirectory(f"{path}: no such directory; give a broker's log.dirs or a copy of it")
     root = path.resolve()
-    own = _partition(root)
+    own = _partition(root, suffixes)
     if isinstance(own, Partition):
         broker_id = _broker_id(root.parent)
         return (LogDirectory(path=root.parent, broker_id=broker_id, partitions=(own,), skipped=_links(root)),)
     candidates = [root, *(child for child in sorted(root.iterdir()) if _is_own_directory(child))]
-    found = tuple(directory for directory in map(_log_directory, candidates) if directory is not None)
+    directories = (_log_directory(candidate, suffixes) for candidate in candidates)
+    found = tuple(directory for directory in directories if directory is not None)
     if not found:
         raise NotALogDirectory(
-            f"{root}: neither it nor a directory below it has partitions (TOPIC-NUMBER/{'0' * 20}.log); "
+            f"{root}: neither it nor a directory below it has partitions "
+            f"(TOPIC-NUMBER/{'0' * 20}.{' or .'.join(suffixes)}); "
             "give a broker's log.dirs or a copy of it"
         )
     return found
 
 
-def _log_directory(path: Path) -> LogDirectory | None:
+def _log_directory(path: Path, suffixes: Sequence[str]) -> LogDirectory | None:
     """The log directory at ``path``; None if it has neither partitions nor a broker's ``meta.properties``."""
     partitions: list[Partition] = []
     skipped: list[Skipped] = []
@@ -124,7 +130,7 @@ def _log_directory(path: Path) -> LogDirectory | None:
         if child.is_symlink():
             skipped.append(Skipped(path=child, reason="a symbolic link"))
         elif child.is_dir():
-            result = _partition(child)
+            result = _partition(child, suffixes)
             if isinstance(result, Partition):
                 partitions.append(result)
                 skipped += _links(child)
@@ -136,7 +142,7 @@ def _log_directory(path: Path) -> LogDirectory | None:
     return LogDirectory(path=path, broker_id=_broker_id(path), partitions=tuple(partitions), skipped=tuple(skipped))
 
 
-def _partition(path: Path) -> Partition | Skipped:
+def _partition(path: Path, suffixes: Sequence[str]) -> Partition | Skipped:
     """The partition that ``path`` is by its name and files, or why it is none."""
     if set_aside := _SET_ASIDE.fullmatch(path.name):
         return Skipped(path=path, reason=f"a partition set aside by the broker ({set_aside['fate']})")
@@ -144,19 +150,19 @@ def _partition(path: Path) -> Partition | Skipped:
     if not named:
         return Skipped(path=path, reason="not named TOPIC-NUMBER")
     files = {(suffix, offset): file for suffix, offset, file in _segment_files(path)}
-    base_offsets = sorted(offset for suffix, offset in files if suffix == "log")
-    if not base_offsets:
+    logs = {offset: files[suffix, offset] for suffix in reversed(suffixes) for own, offset in files if own == suffix}
+    if not logs:
         return Skipped(path=path, reason="no segments")
     segments = tuple(
         Segment(
             base_offset=offset,
-            log=files["log", offset],
+            log=log,
             offset_index=files.get(("index", offset)),
             time_index=files.get(("timeindex", offset)),
             transaction_index=files.get(("txnindex", offset)),
             snapshot=files.get(("snapshot", offset)),
         )
-        for offset in base_offsets
+        for offset, log in sorted(logs.items())
     )
     checkpoint = path / LEADER_EPOCH_CHECKPOINT
     return Partition(
@@ -175,7 +181,7 @@ def _links(path: Path) -> tuple[Skipped, ...]:
 
 
 def _segment_files(path: Path) -> Iterator[tuple[str, int, Path]]:
-    """Suffix, offset and path of a partition's files. Those with a further suffix (``.log.deleted``) are no match."""
+    """Suffix, offset and path of a partition's files; a further suffix (``.log.deleted``) is part of it."""
     for file in path.iterdir():
         named = _SEGMENT_FILE.fullmatch(file.name)
         if named and _own_file(file):

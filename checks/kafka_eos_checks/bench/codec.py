@@ -25,7 +25,8 @@ from kafka_eos.segment import StoredBatch, read_segment
 from kafka_eos_checks.bench.measure import Answer, Side, Work, measure, module_or_reason, verdicts
 from kafka_eos_checks.generator import clean_batches, write
 from kafka_eos_checks.record.jars import have_jars, jars_folder
-from kafka_eos_checks.replay.headers import read_blocks, read_headers, read_index
+from kafka_eos_checks.replay.headers import read_blocks, read_index
+from kafka_eos_checks.replay.reading import read_headers
 from kafka_eos_checks.replay.records import decode_block
 from kafka_eos_checks.verdict import Verdict
 

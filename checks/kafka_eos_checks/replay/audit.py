@@ -215,7 +215,7 @@ def transaction_verdicts(
     Without a log of ``__transaction_state`` and without markers there are none. In this process, for every engine.
     """
     started = time.perf_counter()
-    coordinators = [audit for audit in audits if audit.log.topic == COORDINATOR_TOPIC and audit.batches]
+    coordinators = [a for a in audits if a.log.topic == COORDINATOR_TOPIC and a.batches and a.log.has_records]
     others = [audit for audit in audits if audit.log.topic != COORDINATOR_TOPIC and (coordinators or audit.markers)]
     if not coordinators and not others:
         return [], [], []
@@ -255,7 +255,7 @@ def _read(read: Callable[[PartitionLog], Read], audit: LogAudit, advance: Advanc
 
 def offset_verdicts(audits: Sequence[LogAudit]) -> tuple[list[Verdict], list[Finding]]:
     """A verdict for each rule over logs of ``__consumer_offsets``, and all their findings; none without such logs."""
-    own = [audit.log for audit in audits if audit.log.topic == OFFSETS_TOPIC and audit.batches]
+    own = [a.log for a in audits if a.log.topic == OFFSETS_TOPIC and a.batches and a.log.has_records]
     if not own:
         return [], []
     started = time.perf_counter()
@@ -277,7 +277,7 @@ def history_verdicts(inputs: Inputs) -> tuple[list[Verdict], list[Finding]]:
     """A verdict for each rule over histories, and all their findings."""
     started = time.perf_counter()
     events = _events(inputs)
-    result = join(events, inputs.logs)
+    result = join(events, [log for log in inputs.logs if log.has_records])
     seconds = time.perf_counter() - started
     verdicts = [
         _verdict(rule, result.findings, {"events": len(events), **result.figures[rule]}, seconds if i == 0 else 0.0)

@@ -44,7 +44,8 @@ from kafka_eos.segment import (
     read_transaction_index,
 )
 from kafka_eos_checks.replay.findings import Finding
-from kafka_eos_checks.replay.headers import CONTROL_MASK, Headers, Ints, is_set, read_headers, read_index
+from kafka_eos_checks.replay.headers import CONTROL_MASK, Headers, Ints, is_set, read_index
+from kafka_eos_checks.replay.reading import read_headers
 from kafka_eos_checks.replay.splits import PartitionLog
 from kafka_eos_checks.replay.transactions import Marker, PartitionTransactions, read_transactions
 
@@ -143,7 +144,7 @@ def judge_indexes(transactions: PartitionTransactions, indexes: Iterable[Path], 
             continue
         inside = [entry for entry in entries if entry.last_offset < transactions.end]
         result.count(ABORTED_INDEX, "unknown", len(entries) - len(inside))
-        markers = [marker for marker in transactions.markers if marker.file == f"{path.stem}.log"]
+        markers = [marker for marker in transactions.markers if marker.file.partition(".")[0] == path.stem]
         _compare_index(log, path.name, inside, [marker for marker in markers if _is_indexed(marker)], result)
 
 
@@ -258,6 +259,7 @@ class _Producers:
 
 def _last_of_each(headers: Headers, rows: Ints) -> Iterator[tuple[int, np.void]]:
     """Of some batches, in log order, the last one of each producer."""
+    assert isinstance(headers.raw, np.ndarray), "all fields were asked for"
     ids, places = np.unique(headers.raw["producer_id"][rows][::-1], return_index=True)
     for producer_id, row in zip(ids.tolist(), rows[::-1][places].tolist(), strict=True):
         yield producer_id, headers.raw[row].copy()  # a view would keep the whole block

@@ -60,8 +60,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "paths",
         nargs="+",
         metavar="PATH",
-        help="a log directory, a folder of several brokers', a recording (folder or .tar.xz), a history (.jsonl, "
-        ".parquet), or one of Jepsen's (.edn); a URI is copied here by Spark's Hadoop",
+        help="a log directory, a folder of several brokers' or of tables that `kafka-eos headers` made, a recording "
+        "(folder or .tar.xz), a history (.jsonl, .parquet), or one of Jepsen's (.edn); "
+        "a URI is copied here by Spark's Hadoop",
     )
     parser.add_argument("--history", action="append", default=[], metavar="FILE", help="one more history")
     parser.add_argument(

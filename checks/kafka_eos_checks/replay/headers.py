@@ -8,10 +8,10 @@ Segments are read in blocks that fit the processor's cache, never mapped: a brok
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from google_crc32c import value as crc32c
@@ -23,6 +23,7 @@ from kafka_eos.segment import CorruptRegion, scan
 from kafka_eos.varint import INT64_MAX
 
 Ints = NDArray[np.int64]
+Narrow = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 
 HEADER = np.dtype(
@@ -57,14 +58,15 @@ class Headers:
     """Headers of consecutive batches of one segment.
 
     Attributes:
-        positions: shape (n,), where each batch begins, in bytes from the start of the file.
-        raw: shape (n,), the headers as they are on disk, dtype :data:`HEADER`.
+        positions: shape (n,), where each batch begins, in bytes from the start of the segment.
+        raw: shape (n,), the headers as they are on disk, dtype :data:`HEADER`; or some fields by name, each of shape
+            (n,).
         end: where reading stopped, in bytes from the start of the file.
         damage: the regions that were skipped, in order of position; never inside ``positions``.
     """
 
     positions: Ints
-    raw: NDArray[np.void]
+    raw: NDArray[np.void] | Mapping[str, NDArray[Any]]
     end: int
     damage: tuple[CorruptRegion, ...] = ()
 
@@ -73,7 +75,18 @@ class Headers:
 
     def column(self, name: str) -> Ints:
         """One field of all headers, shape (n,), as 64-bit integers in the machine's byte order."""
-        return self.raw[name].astype(np.int64)
+        values: Ints = self.raw[name].astype(np.int64, copy=False)
+        return values
+
+    def narrow(self, name: str) -> Narrow:
+        """As :meth:`column`, of a field of 32 bits or less, as 32-bit integers: half as much to move."""
+        values: Narrow = self.raw[name].astype(np.int32, copy=False)
+        return values
+
+    def take(self, which: NDArray[np.bool_]) -> "Headers":
+        """Some of the headers, of shape (n,), and the same damage."""
+        raw = self.raw[which] if isinstance(self.raw, np.ndarray) else {k: v[which] for k, v in self.raw.items()}
+        return replace(self, positions=self.positions[which], raw=raw)
 
 
 class Block(NamedTuple):
@@ -97,14 +110,6 @@ def read_index(segment: Path) -> Ints:
     positions = entries["position"].astype(np.int64)
     highest_before = np.maximum.accumulate(np.concatenate(([0], positions)))[:-1]
     return positions[positions > highest_before]
-
-
-def read_headers(
-    path: Path, start: int = 0, end: int | None = None, *, index: Ints | None = None, check_crc: bool = True
-) -> Iterator[Headers]:
-    """The headers of :func:`read_blocks`."""
-    for block in read_blocks(path, start, end, index=index, check_crc=check_crc):
-        yield block.headers
 
 
 def read_blocks(
@@ -280,9 +285,15 @@ def _first_region(data: bytes) -> CorruptRegion:
 
 def concatenate(parts: list[Headers]) -> Headers:
     """Consecutive parts of one segment as one; at least one part."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0].raw, Mapping):
+        raw: Any = {name: np.concatenate([p.raw[name] for p in parts]) for name in parts[0].raw}
+    else:
+        raw = np.concatenate([p.raw for p in parts])
     return Headers(
         np.concatenate([p.positions for p in parts]),
-        np.concatenate([p.raw for p in parts]),
+        raw,
         parts[-1].end,
         tuple(d for p in parts for d in p.damage),
     )

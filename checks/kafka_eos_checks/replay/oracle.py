@@ -16,10 +16,12 @@ from math import ceil
 from pathlib import Path
 
 from kafka_eos.segment import CorruptRegion, StoredBatch, read_segment
+from kafka_eos_checks.replay.header_tables import is_table, read_table
 from kafka_eos_checks.replay.local import LogAudit
 from kafka_eos_checks.replay.progress import byte_progress
 from kafka_eos_checks.replay.rules import COORDINATOR_TOPICS, SEQUENCE_MASK, Batch, Log
 from kafka_eos_checks.replay.splits import PartitionLog
+from kafka_eos_checks.replay.summary import columns_of
 from kafka_eos_checks.verdict import Verdict
 
 SHOWN = 20
@@ -33,15 +35,29 @@ def readable_rows(log: PartitionLog) -> Iterator[Row]:
     """What the readable decoder and the readable rule find in a log, in order."""
     state = Log()
     for name in log.segments:
-        for item in read_segment(Path(log.folder, name)):
-            if isinstance(item, CorruptRegion):
-                yield name, item.position, item.kind.value, item.end
+        path = Path(log.folder, name)
+        read = _stored_in_table(path, log.topic) if is_table(path) else _stored(path, log.topic)
+        for batch in read:
+            if isinstance(batch, CorruptRegion):
+                yield name, batch.position, batch.kind.value, batch.end
                 continue
-            batch = _batch_of(item, log.topic)
             state, violation = state.append(batch)
             if violation is not None:
                 place = name, batch.position, violation.rule, batch.base_offset
                 yield *place, batch.producer_id, batch.producer_epoch, batch.base_sequence, violation.evidence
+
+
+def _stored(segment: Path, topic: str) -> Iterator[Batch | CorruptRegion]:
+    """What a segment has, in order."""
+    for item in read_segment(segment):
+        yield item if isinstance(item, CorruptRegion) else _batch_of(item, topic)
+
+
+def _stored_in_table(table: Path, topic: str) -> Iterator[Batch | CorruptRegion]:
+    """What a table of headers has, in order but for its regions, which come before their row group."""
+    for headers in read_table(table):
+        yield from headers.damage
+        yield from columns_of(headers, topic).batches()
 
 
 def _batch_of(stored: StoredBatch, topic: str) -> Batch:

@@ -35,7 +35,7 @@ Row = tuple[int | None, str, str]  # position, rule, evidence
 def columns_of(batches: Sequence[Batch]) -> Columns:
     """Batches as the arrays that chunks are summarised from."""
     fields = zip(*batches, strict=True) if batches else iter([()] * len(Batch._fields))
-    kinds = {"unsequenced": np.bool_}
+    kinds = {"unsequenced": np.bool_, **dict.fromkeys(("producer_epoch", "base_sequence", "last_sequence"), np.int32)}
     columns: dict[str, Any] = {name: np.array(next(fields), kinds.get(name, np.int64)) for name in Batch._fields}
     return Columns(**columns)
 

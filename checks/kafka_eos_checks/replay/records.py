@@ -85,7 +85,7 @@ def decode_block(block: Block, which: NDArray[np.bool_] | None = None) -> Record
     """
     headers = block.headers
     if which is not None:
-        headers = replace(headers, positions=headers.positions[which], raw=headers.raw[which])
+        headers = headers.take(which)
     data, start, end, damage = _sections(block, headers)
     buffer = np.frombuffer(data, np.uint8)
     claimed = headers.column("record_count")

@@ -215,12 +215,17 @@ class KafkaLogReader(DataSourceReader):
         Raises:
             ValueError: no path is given.
             NotALogDirectory: there is no log at one.
+            ValueError: a log has only the headers of its batches.
         """
         paths: list[str] = json.loads(self._options.get("paths", "[]"))
         paths += [self._options["path"]] if "path" in self._options else []
         if not paths:
             raise ValueError("kafka_log: no path; give a broker's log directory to load() or as option 'path'")
-        return list(self._selection.logs(find_logs(*map(Path, paths))))
+        found = find_logs(*map(Path, paths))
+        for log in found:
+            if not log.has_records:
+                raise ValueError(f"kafka_log: {log.folder} has tables of headers; read them by format 'parquet'")
+        return list(self._selection.logs(found))
 
     def partitions(self) -> Sequence[LogTask]:
         """One task for about ``splitbytes`` bytes; none when nothing is there to read."""
@@ -240,9 +245,7 @@ class KafkaLogReader(DataSourceReader):
         headers = block.headers
         if self._granularity == "batches":
             which = self._selection.of_batches(headers)
-            headers = (
-                headers if which.all() else replace(headers, positions=headers.positions[which], raw=headers.raw[which])
-            )
+            headers = headers if which.all() else headers.take(which)
             made = {name: _BATCHES[name][1](headers) for name in self._kinds if name in _BATCHES}
             return len(headers), {"position": headers.positions, **made}
         if self._granularity == "corrupt":

@@ -8,9 +8,12 @@ from pathlib import Path
 from kafka_eos.errors import MalformedBatch
 from kafka_eos.log_directory import find_log_directories
 from kafka_eos.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, decode_batch
+from kafka_eos_checks.replay import header_tables
 from kafka_eos_checks.replay.headers import read_index
 
+SUFFIXES = ("log", header_tables.SUFFIX)
 SPLIT_BYTES = 128 << 20  # a Spark task costs about 50 ms; at 1 to 3 GB/s this is as long again
+TABLE_WEIGHT = 16  # a byte of a table takes about as long as so many of a segment
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -22,7 +25,7 @@ class PartitionLog:
         topic: topic name.
         partition: partition number.
         folder: the folder that holds the segments.
-        segments: their file names, in order of their base offsets.
+        segments: their file names, in order of their base offsets: each a ``.log``, or the table of its headers.
     """
 
     broker: str
@@ -31,6 +34,11 @@ class PartitionLog:
     folder: str
     segments: tuple[str, ...]
 
+    @property
+    def has_records(self) -> bool:
+        """Whether all segments are there with their records, not only with headers."""
+        return not any(map(header_tables.is_table, self.segments))
+
     def __str__(self) -> str:
         return f"{self.broker}/{self.topic}-{self.partition}" if self.broker else f"{self.topic}-{self.partition}"
 
@@ -38,10 +46,12 @@ class PartitionLog:
 def find_logs(*paths: Path) -> list[PartitionLog]:
     """The logs in brokers' log directories, each at a path or right below it; a log that is found twice counts once.
 
+    Of a segment that is not there its table of headers counts.
+
     Raises:
         NotALogDirectory: there is none at one of the paths.
     """
-    directories = [directory for path in paths for directory in find_log_directories(path)]
+    directories = [directory for path in paths for directory in find_log_directories(path, SUFFIXES)]
     folders = {directory.path for directory in directories}
     names = [folder.name for folder in folders]
     logs = {}
@@ -88,6 +98,11 @@ class Split:
         """Bytes."""
         return self.end - self.start
 
+    @property
+    def weight(self) -> int:
+        """Bytes of a segment that take about as long."""
+        return self.size * (TABLE_WEIGHT if header_tables.is_table(self.segment) else 1)
+
 
 def plan(logs: Iterable[PartitionLog], split_bytes: int = SPLIT_BYTES) -> list[Split]:
     """Cut logs into splits of about ``split_bytes``, inside a segment where its offset index knows a batch."""
@@ -99,10 +114,13 @@ def plan(logs: Iterable[PartitionLog], split_bytes: int = SPLIT_BYTES) -> list[S
 
 
 def ranges_of(segment: Path, split_bytes: int) -> list[tuple[int, int]]:
-    """Byte ranges that tile a segment; none for an empty one.
+    """Byte ranges that tile a segment, or the table of its headers; none for an empty one.
 
-    A point from the index is used only if a whole batch with the right CRC begins there.
+    A point from the index is used only if a whole batch with the right CRC begins there. A table takes about as long as
+    a segment of :data:`TABLE_WEIGHT` times its size.
     """
+    if header_tables.is_table(segment):
+        return header_tables.ranges_of(segment, split_bytes // TABLE_WEIGHT)
     size = segment.stat().st_size
     points = [0]
     if size > split_bytes:
@@ -124,13 +142,13 @@ def _is_batch(fd: int, position: int) -> bool:
 
 
 def tasks(splits: Sequence[Split], task_bytes: int = SPLIT_BYTES) -> list[list[Split]]:
-    """Group splits into tasks of about ``task_bytes``, so that a thousand tiny segments are not a thousand tasks."""
+    """Group splits into tasks of about ``task_bytes`` of segments, so that many tiny ones are few tasks."""
     grouped: list[list[Split]] = []
     room = 0
     for split in splits:
-        if not grouped or room < split.size:
+        if not grouped or room < split.weight:
             grouped.append([])
             room = task_bytes
         grouped[-1].append(split)
-        room -= split.size
+        room -= split.weight
     return grouped

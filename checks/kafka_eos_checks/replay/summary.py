@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from kafka_eos.segment import CorruptRegion
 from kafka_eos_checks.replay.findings import Finding
-from kafka_eos_checks.replay.headers import CONTROL_MASK, Headers, Ints, concatenate, is_set, read_headers
+from kafka_eos_checks.replay.headers import CONTROL_MASK, Headers, Ints, Narrow, concatenate, is_set
+from kafka_eos_checks.replay.reading import read_headers
 from kafka_eos_checks.replay.rules import (
     COORDINATOR_TOPICS,
     HALF,
@@ -34,6 +35,16 @@ from kafka_eos_checks.replay.rules import (
 from kafka_eos_checks.replay.splits import Split
 
 CHUNK_BATCHES = 65_536  # measured: fits the cache; a chunk of a million batches takes twice as long a batch
+# The fields of a header that the rules read.
+READ = (
+    "base_offset",
+    "last_offset_delta",
+    "attributes",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "record_count",
+)
 
 # One row per producer of a chunk. Holes are counted from the chunk's first batch. -1 in an epoch: there is none.
 BOUNDARY = np.dtype(
@@ -64,9 +75,9 @@ class Columns:
     base_offset: Ints
     last_offset: Ints
     producer_id: Ints
-    producer_epoch: Ints
-    base_sequence: Ints
-    last_sequence: Ints
+    producer_epoch: Narrow
+    base_sequence: Narrow
+    last_sequence: Narrow
     unsequenced: NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -84,16 +95,16 @@ class Columns:
 def columns_of(headers: Headers, topic: str = "") -> Columns:
     """The columns that the rules read, of batches of a topic."""
     base_offset = headers.column("base_offset")
-    base_sequence = headers.column("base_sequence")
-    delta = headers.column("last_offset_delta")
+    base_sequence = headers.narrow("base_sequence")
+    delta = headers.narrow("last_offset_delta")
     return Columns(
         position=headers.positions,
         base_offset=base_offset,
         last_offset=base_offset + delta,
         producer_id=headers.column("producer_id"),
-        producer_epoch=headers.column("producer_epoch"),
+        producer_epoch=headers.narrow("producer_epoch"),
         base_sequence=base_sequence,
-        last_sequence=(base_sequence + delta) & SEQUENCE_MASK,
+        last_sequence=(base_sequence + delta) & SEQUENCE_MASK,  # 32 bits overflow to the same 31
         unsequenced=is_set(headers, CONTROL_MASK) | (base_sequence < 0) | (topic in COORDINATOR_TOPICS),
     )
 
@@ -135,7 +146,8 @@ def chunks_of(split: Split, index: Ints | None, check_crc: bool = True) -> Itera
     """Read a split as chunks of at most about :data:`CHUNK_BATCHES` batches: (first byte, headers)."""
     parts: list[Headers] = []
     start = split.start
-    for part in read_headers(split.path, split.start, split.end, index=index, check_crc=check_crc):
+    found = read_headers(split.path, split.start, split.end, index=index, check_crc=check_crc, columns=READ)
+    for part in found:
         parts.append(part)
         if sum(map(len, parts)) >= CHUNK_BATCHES:
             yield start, concatenate(parts)
@@ -153,7 +165,7 @@ def summarise(split: Split, start: int, headers: Headers) -> Summary:
         start=start,
         end=headers.end,
         batches=len(columns),
-        records=int(headers.column("record_count").sum()),
+        records=int(headers.narrow("record_count").sum(dtype=np.int64)),
         markers=int(is_set(headers, CONTROL_MASK).sum()),
         first_offset=first,
         end_offset=end,
@@ -176,60 +188,75 @@ def local(columns: Columns) -> tuple[int, int, int, bool, NDArray[np.void]]:
     return first, int(ends[-1]), int(holes[-1]), False, _boundary_rows(columns, holes)
 
 
-def holes_before(columns: Columns) -> Ints:
+def holes_before(columns: Columns) -> Narrow:
     """How many holes lie between the first batch and each batch, shape (n,); offsets must be in order."""
-    jumps = columns.base_offset[1:] > columns.last_offset[:-1] + 1
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(jumps, dtype=np.int64)))
+    holes = np.zeros(len(columns), np.int32)
+    np.cumsum(columns.base_offset[1:] > columns.last_offset[:-1] + 1, dtype=np.int32, out=holes[1:])
+    return holes
 
 
-def _boundary_rows(columns: Columns, holes: Ints) -> NDArray[np.void]:
+def _boundary_rows(columns: Columns, holes: Narrow) -> NDArray[np.void]:
     """One row per producer. An anchor is a batch after which the last sequence is known from the chunk alone."""
     by_producer = _stable_order(columns.producer_id)
     by_producer = by_producer[np.count_nonzero(columns.producer_id < 0) :]
     if not len(by_producer):
         return np.empty(0, BOUNDARY)
-    c, h = columns.take(by_producer), holes[by_producer]
-    here = np.arange(len(by_producer))
-    new = np.concatenate(([True], c.producer_id[1:] != c.producer_id[:-1]))
-    group_start = np.maximum.accumulate(np.where(new, here, 0))
-    rise = np.concatenate(([0], np.diff(c.producer_epoch)))
-    data = ~c.unsequenced
-    anchors = np.maximum.accumulate(np.where(data | (~new & (rise > 0)), here, -1))
-    before = np.concatenate(([-1], anchors[:-1]))
-    anchored = before >= group_start
-    datas = np.maximum.accumulate(np.where(data, here, -1))
-    head = data & (np.concatenate(([-1], datas[:-1])) < group_start)
+    pid, epoch = columns.producer_id[by_producer], columns.producer_epoch[by_producer]
+    base, last = columns.base_sequence[by_producer], columns.last_sequence[by_producer]
+    data, h = ~columns.unsequenced[by_producer], holes[by_producer]
+    here = np.arange(len(pid), dtype=np.int32)
+    first = np.flatnonzero(np.concatenate(([True], pid[1:] != pid[:-1])))
+    end = np.concatenate((first[1:], [len(pid)]))
+    group_start = np.repeat(first.astype(np.int32), end - first)
+    inner = here > group_start
+    rise = np.zeros(len(pid), epoch.dtype)
+    np.subtract(epoch[1:], epoch[:-1], out=rise[1:])
+    anchors = _latest(data | (inner & (rise > 0)), here)
+    before = _shifted(anchors)
+    datas = anchors if data.all() else _latest(data, here)
+    head = data & (_shifted(datas) < group_start)
 
-    unproved = (~new & (rise < 0)) | (data & anchored & ~_follows(c, h, before)) | (c.producer_epoch < 0)
-    first = np.flatnonzero(new)
-    last = np.concatenate((first[1:], [len(here)])) - 1
+    # A batch follows its anchor without a violation, as :func:`rules.after` says.
+    fresh = ~data[before] | (epoch > epoch[before])
+    expected = np.where(fresh, 0, (last[before] + 1) & SEQUENCE_MASK)
+    ahead = fresh | ((base - expected) & SEQUENCE_MASK < HALF)
+    follows = (base == expected) | (ahead & (h > h[before]))
+
+    unproved = (inner & (rise < 0)) | (data & (before >= group_start) & ~follows) | (epoch < 0)
     rows = np.full(len(first), -1, BOUNDARY)
-    rows["producer_id"] = c.producer_id[first]
+    rows["producer_id"] = pid[first]
     rows["unproved"] = np.logical_or.reduceat(unproved, first)
-    lead = c.unsequenced[first]
-    rows["lead_epoch"][lead] = c.producer_epoch[first[lead]]
+    lead = ~data[first]
+    rows["lead_epoch"][lead] = epoch[first[lead]]
     rows["lead_holes"][lead] = h[first[lead]]
     heads = np.flatnonzero(head)
     owner = np.searchsorted(first, heads, "right") - 1
-    rows["head_epoch"][owner] = c.producer_epoch[heads]
-    rows["head_base_sequence"][owner] = c.base_sequence[heads]
-    rows["head_last_sequence"][owner] = c.last_sequence[heads]
+    rows["head_epoch"][owner] = epoch[heads]
+    rows["head_base_sequence"][owner] = base[heads]
+    rows["head_last_sequence"][owner] = last[heads]
     rows["head_holes"][owner] = h[heads]
-    known = anchors[last] >= first
-    tail = anchors[last[known]]
-    rows["tail_epoch"][known] = c.producer_epoch[tail]
-    rows["tail_last_sequence"][known] = np.where(data[tail], c.last_sequence[tail], NONE)
+    known = anchors[end - 1] >= first
+    tail = anchors[end[known] - 1]
+    rows["tail_epoch"][known] = epoch[tail]
+    rows["tail_last_sequence"][known] = np.where(data[tail], last[tail], NONE)
     rows["tail_holes"][known] = h[tail]
     return rows
 
 
-def _follows(c: Columns, holes: Ints, anchor: Ints) -> NDArray[np.bool_]:
-    """Whether each batch follows its anchor without a violation, as :func:`rules.after` says, shape (n,)."""
-    fresh = c.unsequenced[anchor] | (c.producer_epoch > c.producer_epoch[anchor])
-    expected = np.where(fresh, 0, (c.last_sequence[anchor] + 1) & SEQUENCE_MASK)
-    ahead = fresh | ((c.base_sequence - expected) & SEQUENCE_MASK < HALF)
-    follows: NDArray[np.bool_] = (c.base_sequence == expected) | (ahead & (holes > holes[anchor]))
-    return follows
+def _latest(which: NDArray[np.bool_], here: Narrow) -> Narrow:
+    """For each place the last one so far at which something holds; -1 before there is one."""
+    if which.all():
+        return here
+    latest: Narrow = np.maximum.accumulate(np.where(which, here, np.int32(-1)))
+    return latest
+
+
+def _shifted(places: Narrow) -> Narrow:
+    """What was known one place before; -1 at the first."""
+    shifted = np.empty_like(places)
+    shifted[0] = -1
+    shifted[1:] = places[:-1]
+    return shifted
 
 
 def _stable_order(values: Ints) -> Ints:
@@ -287,7 +314,7 @@ class Fold:
 
     def _rerun_producers(self, columns: Columns, log: Log, producer_ids: list[int]) -> list[tuple[Batch, Violation]]:
         self.reruns += 1
-        holes = holes_before(columns) + log.holes
+        holes = holes_before(columns).astype(np.int64) + log.holes
         which = np.isin(columns.producer_id, producer_ids)
         found = []
         for batch, count in zip(columns.take(which).batches(), holes[which].tolist(), strict=True):
@@ -396,7 +423,7 @@ def reread_from(splits: Sequence[Split]) -> Reread:
     """Reads chunks again from the files. The CRCs were compared the first time, and damage must be met again."""
 
     def reread(split: int, start: int, end: int) -> Columns:
-        headers = concatenate(list(read_headers(splits[split].path, start, end)))
+        headers = concatenate(list(read_headers(splits[split].path, start, end, columns=READ)))
         return columns_of(headers, splits[split].log.topic)
 
     return reread

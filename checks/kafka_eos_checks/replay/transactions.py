@@ -56,15 +56,18 @@ from kafka_eos.record_batch import ControlType
 from kafka_eos.transaction_log import TRANSACTION_VERSION_2, TransactionState
 from kafka_eos_checks.replay.coordinator import CoordinatorLog, Place, Transaction, TransactionalId
 from kafka_eos_checks.replay.findings import Finding
-from kafka_eos_checks.replay.headers import CONTROL_MASK, TRANSACTIONAL_MASK, Block, is_set, read_blocks, read_index
+from kafka_eos_checks.replay.headers import CONTROL_MASK, TRANSACTIONAL_MASK, Headers, is_set
+from kafka_eos_checks.replay.marks import Mark, Marks
 from kafka_eos_checks.replay.quoting import quoted
-from kafka_eos_checks.replay.records import decode_block
+from kafka_eos_checks.replay.reading import read_marked
 from kafka_eos_checks.replay.splits import PartitionLog
 
 TORN, HANGING, NO_TRANSACTION = "torn transaction", "hanging transaction", "marker without transaction"
 FENCED, OLD_COORDINATOR = "fenced producer committed", "marker of an old coordinator"
 TRANSACTION_RULES = (TORN, HANGING, NO_TRANSACTION, FENCED, OLD_COORDINATOR)
 
+# The fields of a header that they need.
+READ = ("base_offset", "last_offset_delta", "base_timestamp", "attributes", "producer_id", "producer_epoch")
 MOST_WAYS = 64  # in which the markers of a partition may belong to transactions; with more of them it is unknown
 
 Figures = dict[str, int | float | str]
@@ -193,19 +196,14 @@ def read_transactions(log: PartitionLog) -> PartitionTransactions:
     """Fold the transactional batches of one log."""
     result = PartitionTransactions(log)
     for name in log.segments:
-        path = Path(log.folder, name)
-        for block in read_blocks(path, index=read_index(path)):
-            _read_block(result, name, block)
+        for headers, marks in read_marked(Path(log.folder, name), READ):
+            if len(headers):
+                _take(result, name, headers, marks)
     return result
 
 
-def _read_block(result: PartitionTransactions, name: str, block: Block) -> None:
-    headers = block.headers
-    if not len(headers):
-        return
+def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Marks) -> None:
     transactional, control = is_set(headers, TRANSACTIONAL_MASK), is_set(headers, CONTROL_MASK)
-    markers = decode_block(block, transactional & control)
-    contents = dict(zip(markers.batch.tolist(), zip(markers.keys(), markers.values(), strict=True), strict=True))
     base = headers.column("base_offset")
     ends = base + headers.column("last_offset_delta") + 1
     if result.start is None:
@@ -232,7 +230,7 @@ def _read_block(result: PartitionTransactions, name: str, block: Block) -> None:
             )
             result.data(batch)
             continue
-        key, value = contents.get(number, (None, None))
+        mark = marks.get(number, Mark(None, None))
         ended = result.open.pop(pid, None)
         result.markers.append(
             Marker(
@@ -241,23 +239,12 @@ def _read_block(result: PartitionTransactions, name: str, block: Block) -> None:
                 offset=offset,
                 producer_id=pid,
                 epoch=epoch,
-                decision=decision_of(key),
-                coordinator_epoch=_coordinator_epoch(value),
+                decision=mark.decision,
+                coordinator_epoch=mark.coordinator_epoch,
                 ends=ended,
                 last_stable_offset=min((data.offset for data in result.open.values()), default=offset + 1),
             )
         )
-
-
-def decision_of(key: bytes | None) -> ControlType | None:
-    """The type in a control record's key, after its version."""
-    number = int.from_bytes((key or b"")[2:4], "big") if key and len(key) >= 4 else -1
-    return ControlType(number) if number in (ControlType.ABORT, ControlType.COMMIT) else None
-
-
-def _coordinator_epoch(value: bytes | None) -> int | None:
-    """The coordinator's epoch in a control record's value, after its version."""
-    return int.from_bytes(value[2:6], "big", signed=True) if value and len(value) >= 6 else None
 
 
 class Coordinators:

@@ -22,10 +22,11 @@ from kafka_eos_checks.replay.headers import (
     is_set,
     sound_batches,
 )
+from kafka_eos_checks.replay.marks import decision_of
 from kafka_eos_checks.replay.records import decode_block
 from kafka_eos_checks.replay.rules import Batch, Log, Producer
 from kafka_eos_checks.replay.summary import Fold, Summary, columns_of, local
-from kafka_eos_checks.replay.transactions import HANGING, decision_of
+from kafka_eos_checks.replay.transactions import HANGING
 
 CORRUPT, LAGS, CUT = "corrupt batch", "last stable offset lags", "log was cut"
 _NO_LANES = np.empty(0, np.int64)

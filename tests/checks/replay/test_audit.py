@@ -10,6 +10,7 @@ import pytest
 from google_crc32c import value as crc32c
 
 from kafka_eos.segment import StoredBatch, read_segment
+from kafka_eos_checks import cli
 from kafka_eos_checks.record.recording import kept_recordings, unpack
 from kafka_eos_checks.replay import local
 from kafka_eos_checks.replay import spark as engine
@@ -126,6 +127,18 @@ def test_spark_finds_what_the_local_engine_finds(tmp_path: Path, spark: Any) -> 
     assert [region.kind for _, region in expected[0].damage] == ["torn tail"]
     assert sum(len(audit.findings) for audit in expected) > 20
     assert engine.audit_logs(logs, spark=spark, split_bytes=20_000) == expected
+
+
+@pytest.mark.spark
+def test_spark_finds_in_tables_of_headers_what_the_local_engine_finds(tmp_path: Path, spark: Any) -> None:
+    for number in range(3):
+        log_of(tmp_path / "data", faulty_log(number, 400, 0.05), number, segment_batches=50)
+    assert cli.main(["headers", str(tmp_path / "data"), "--out", str(tmp_path / "tables")]) == 0
+    logs = find_logs(tmp_path / "tables")
+    assert sum(len(log.segments) for log in logs) == 24
+    expected = local.audit_logs(logs)
+    assert sum(len(audit.findings) for audit in expected) > 20
+    assert engine.audit_logs(logs, spark=spark) == expected
 
 
 def test_a_history_alone_is_judged_by_what_clients_and_readers_tell(tmp_path: Path) -> None:

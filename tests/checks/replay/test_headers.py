@@ -11,7 +11,8 @@ from kafka_eos.compression import CompressionType
 from kafka_eos.record_batch import Record, build_batch
 from kafka_eos.segment import CorruptRegion, StoredBatch, read_segment
 from kafka_eos_checks.replay import headers
-from kafka_eos_checks.replay.headers import Headers, Ints, read_headers, read_index
+from kafka_eos_checks.replay.headers import Headers, Ints, read_index
+from kafka_eos_checks.replay.reading import read_headers
 from kafka_eos_checks.replay.synthetic import write_segment
 
 SEGMENT = f"{0:020d}.log"

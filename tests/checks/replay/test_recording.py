@@ -9,8 +9,9 @@ import pytest
 from kafka_eos.segment import StoredBatch, read_segment
 from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.replay.audit import run
-from kafka_eos_checks.replay.headers import read_blocks, read_headers, read_index
+from kafka_eos_checks.replay.headers import read_blocks, read_index
 from kafka_eos_checks.replay.inputs import open_inputs
+from kafka_eos_checks.replay.reading import read_headers
 from kafka_eos_checks.replay.records import decode_block
 from kafka_eos_checks.replay.rules import COORDINATOR_TOPICS, Batch, audit_log
 from kafka_eos_checks.replay.splits import PartitionLog

@@ -9,6 +9,7 @@ from pyspark.sql import datasource
 from kafka_eos.compression import CompressionType
 from kafka_eos.record_batch import Record, build_batch
 from kafka_eos.segment import StoredBatch, read_segment
+from kafka_eos_checks import cli
 from kafka_eos_checks.replay import local, source, sql
 from kafka_eos_checks.replay.splits import find_logs
 from kafka_eos_checks.replay.synthetic import faulty_log, write_log, write_segment
@@ -98,6 +99,14 @@ def test_nothing_to_read_is_no_row(tmp_path: Path, spark: Any) -> None:
 def test_an_unknown_granularity_is_refused_with_the_known_ones(tmp_path: Path, spark: Any) -> None:
     with pytest.raises(Exception, match="none of batches, records, corrupt"):
         spark.read.format("kafka_log").option("granularity", "bytes").load(str(tmp_path)).collect()
+
+
+def test_tables_of_headers_are_for_sparks_own_reader(tmp_path: Path, spark: Any) -> None:
+    write_log(tmp_path / "data" / "orders-0", faulty_log(1, 50, 0.0))
+    assert cli.main(["headers", str(tmp_path / "data"), "--out", str(tmp_path / "tables")]) == 0
+    with pytest.raises(Exception, match="read them by format 'parquet'"):
+        spark.read.format("kafka_log").load(str(tmp_path / "tables")).collect()
+    assert spark.read.parquet(str(tmp_path / "tables" / "orders-0")).count() == 50
 
 
 def test_the_rules_in_sql_find_what_the_readable_rules_find(tmp_path: Path, spark: Any) -> None:
