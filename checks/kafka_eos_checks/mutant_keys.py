@@ -10,23 +10,24 @@ import kafka_eos
 from kafka_eos_checks.models import Model, ModuleFolder, Registry, extended_modules
 from kafka_eos_checks.paths import build_folder
 
-# Sources of the checks that a walk depends on, beside the specs, the reference, the mutants and the bounds in Python.
-WALK_SOURCES = (
-    "soak/corpus.py",
-    "soak/fairness.py",
-    "soak/formulas.py",
-    "soak/layers.py",
-    "soak/properties.py",
-    "soak/tla_syntax.py",
-    "soak/tla_values.py",
-    "soak/walk.py",
+# Sources of the checks that a means depends on, beside the specs, the reference and the mutants in Python.
+_WALKS = (
+    "broken",
+    "corpus",
+    "fairness",
+    "formulas",
+    "layers",
+    "properties",
+    "shrink",
+    "tla_syntax",
+    "tla_values",
+    "walk",
 )
-# The same of each means.
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "TLC": ("model_check.py", "tlc.py"),
     "graph": ("conformance.py", "graph.py"),
     "replay": ("replay/*.py", "simulate/*.py", "mutant_matrix.py"),
-    "simulation": (*WALK_SOURCES, "soak/broken.py", "soak/shrink.py"),
+    "simulation": tuple(f"soak/{name}.py" for name in _WALKS),
     "proof": ("proofs/*.py",),
 }
 

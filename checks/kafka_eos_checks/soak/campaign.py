@@ -17,9 +17,8 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-import kafka_eos
+from kafka_eos_checks.imports import needed
 from kafka_eos_checks.models import ModuleFolder, Registry
-from kafka_eos_checks.mutant_keys import WALK_SOURCES
 from kafka_eos_checks.soak.layers import Layer, layers
 from kafka_eos_checks.soak.walk import Coverage, Run, Walker
 
@@ -183,13 +182,10 @@ def difference(run: Run, again: Run) -> str:
 # --- chunks, kept in a folder -----------------------------------------------------------------------------------------
 
 
-_SOURCES = (*WALK_SOURCES, "soak/campaign.py", "bounds.py", "models.py", "mutants.py", "tla_values.py")
-
-
-def sources() -> Iterator[Path]:
-    """The files of Python that determine a run: the reference's and those of the checks."""
-    yield from sorted(Path(str(kafka_eos.__file__)).parent.glob("*.py"))
-    yield from (Path(__file__).parents[1] / name for name in _SOURCES)
+def sources(among: Sequence[Layer]) -> list[Path]:
+    """The files of Python that determine a run; the bounds are imported by name."""
+    machines = {layer.model.machine_class().__module__ for layer in among}
+    return needed([__name__, "kafka_eos_checks.bounds", *machines])
 
 
 def specs(among: Sequence[Layer]) -> Iterator[str]:
@@ -207,7 +203,7 @@ def specs(among: Sequence[Layer]) -> Iterator[str]:
 def fingerprint() -> str:
     """Of everything that determines a run: another one makes what is kept useless."""
     digest = hashlib.sha256()
-    for path in sources():
+    for path in sources(all_layers()):
         digest.update(path.read_bytes())
     for text in specs(all_layers()):
         digest.update(text.encode())
