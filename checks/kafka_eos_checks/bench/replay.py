@@ -1,12 +1,13 @@
 """The audit of millions of small batches, against engines that ask the same question of a table.
 
-Ours reads the segments, compares CRCs and applies all its rules. The others get the batch headers as Parquet, made for
-them beforehand, and a query that needs to know less: no holes, no markers, no sequence that wraps, and a duplicate
-that is the batch before once more. All have to count the same findings at the same offsets.
+Ours reads the segments, compares CRCs and applies all its rules; or it reads tables of their headers, which have every
+field and checksums of their pages. The others get six columns as Parquet, made for them beforehand, and a query that
+needs to know less: no holes, no markers, no sequence that wraps, and a duplicate that is the batch before once more.
+All have to count the same findings at the same offsets.
 
-Above :data:`LARGE` batches disk and memory are bounded: a partition is made, written and forgotten before the next one,
-values are short, the others are asked for one partition after the other, and nothing is held in memory. That is to
-their advantage: all partitions at once would need more memory, or the disk.
+Above :data:`LARGE` batches there are tables only, and disk and memory are bounded: a partition is made, written and
+forgotten before the next one, the others are asked for one partition after the other, and nothing is held in memory.
+That is to their advantage: all partitions at once would need more memory, or the disk.
 """
 
 import time
@@ -17,13 +18,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from kafka_eos.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 from kafka_eos_checks.bench.measure import Answer, Side, Work, measure, module_or_reason, verdicts
-from kafka_eos_checks.generator import Batches, clean_batches, plant, write
-from kafka_eos_checks.replay import local
+from kafka_eos_checks.generator import FIRST_TIMESTAMP, Batches, clean_batches, plant, write
+from kafka_eos_checks.replay import header_tables, local
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.headers import Headers, read_index
 from kafka_eos_checks.replay.inputs import UnusableInput
 from kafka_eos_checks.replay.local import LogAudit, fold
+from kafka_eos_checks.replay.marks import Marks
 from kafka_eos_checks.replay.rules import DUPLICATE, GAP, STALE_EPOCH
 from kafka_eos_checks.replay.splits import PartitionLog, Split, find_logs, plan
 from kafka_eos_checks.replay.summary import chunks_of, summarise
@@ -32,9 +37,9 @@ from kafka_eos_checks.verdict import Verdict
 
 SEED = 23
 PARTITIONS, PRODUCERS, FAULTS, VALUE_BYTES = 8, 50, 3, 100
-LARGE, SHORT_VALUE_BYTES = 8_000_000, 10
+LARGE = 8_000_000
 SMALLEST = 1_000_000  # fewer have no room for the faults
-LARGEST = 150_000_000  # a segment ends at 2 GiB, and each partition has one
+LARGEST = 300_000_000  # one of the partitions is held in memory while it is made, some 200 bytes a batch
 DUCKDB_MEMORY = "8GB"  # what it may use before it goes to the disk
 RULES = (DUPLICATE, GAP, STALE_EPOCH)
 TOPIC = "bench"
@@ -58,14 +63,47 @@ UNION ALL SELECT 'gap', count(*), sum(base_offset) FROM followed WHERE base_sequ
 """
 
 
-def generate(folder: Path, batches: int, value_bytes: int = VALUE_BYTES) -> Iterator[Batches]:
-    """Logs of :data:`PARTITIONS` partitions, each written as a segment before it is given; the first has the faults."""
+def generate(batches: int) -> Iterator[Batches]:
+    """Logs of :data:`PARTITIONS` partitions, each forgotten here before the next is made; the first has the faults."""
     for partition in range(PARTITIONS):
         log = clean_batches(SEED + partition, batches // PARTITIONS, producers=PRODUCERS)
         if partition == 0:
             log, _ = plant(log, SEED, FAULTS)
-        write(folder / f"{TOPIC}-{partition}", log, value_bytes, SEED + partition)
         yield log
+
+
+def write_segment(folder: Path, partition: int, log: Batches) -> None:
+    """Write a log as a segment."""
+    write(folder / f"{TOPIC}-{partition}", log, VALUE_BYTES, SEED + partition)
+
+
+def write_headers(folder: Path, partition: int, log: Batches) -> None:
+    """Write the table of headers of a log; nothing without pyarrow."""
+    if module_or_reason("pyarrow")[1]:
+        return
+    table = folder / f"{TOPIC}-{partition}" / f"{'0' * 20}.{header_tables.SUFFIX}"
+    table.parent.mkdir(parents=True)
+    header_tables.write_row_groups(table, headers_of(log), int(log.last_offset[-1]))
+
+
+def headers_of(log: Batches) -> Iterator[tuple[Headers, Marks]]:
+    """All fields of the headers of a log, a row group at a time; what no rule reads is made up."""
+    for start in range(0, len(log), header_tables.ROWS):
+        part = log.take(slice(start, start + header_tables.ROWS))
+        fields = dict.fromkeys(header_tables.FIELDS, np.zeros(len(part), np.int64)) | {
+            "base_offset": part.base_offset,
+            "batch_length": HEADER_BYTES - LOG_OVERHEAD_BYTES + (VALUE_BYTES + 8) * part.record_count,
+            "magic": np.full(len(part), MAGIC),
+            "crc": part.base_offset * 2_654_435_761 & 0xFFFFFFFF,  # as hard to compress as a real one
+            "last_offset_delta": part.record_count - 1,
+            "base_timestamp": FIRST_TIMESTAMP + part.base_offset,
+            "max_timestamp": FIRST_TIMESTAMP + part.base_offset,
+            "producer_id": part.producer_id,
+            "producer_epoch": part.producer_epoch,
+            "base_sequence": part.base_sequence,
+            "record_count": part.record_count,
+        }
+        yield Headers(part.base_offset * (HEADER_BYTES + VALUE_BYTES), fields, 0), {}
 
 
 def answer_of(rows: Sequence[tuple[str, int, int]]) -> Answer:
@@ -188,7 +226,7 @@ def run(folder: Path, *, quick: bool, batches: int | None = None) -> Iterator[Ve
     """Measure the audit of generated logs.
 
     Args:
-        folder: where the logs go, about 280 bytes a batch, or 110 above :data:`LARGE` batches.
+        folder: where the logs go, about 300 bytes a batch, or 25 above :data:`LARGE` batches.
         quick: a million batches instead of four.
         batches: as many instead.
 
@@ -197,54 +235,83 @@ def run(folder: Path, *, quick: bool, batches: int | None = None) -> Iterator[Ve
     """
     count, rounds = (1_000_000, 3) if quick else (4_000_000, 5)
     if batches is not None:
-        count, rounds = batches, 3 if batches <= 3 * LARGE else 1
+        count, rounds = batches, 3
     if count > LARGEST:
         raise UnusableInput(f"{count:,} batches; give at most {LARGEST:,}")
     is_large = count > LARGE
+    segments, headers = folder / "segments", folder / "headers"
     made: list[Batches] = []
     files: list[Path | None] = []
     written = 0
     with progress_console.status(f"replay: writing {count:,} batches"):
-        for log in generate(folder / "logs", count, SHORT_VALUE_BYTES if is_large else VALUE_BYTES):
-            files.append(write_table(folder, len(files), log))
-            made += [] if is_large else [log]
+        for partition, log in enumerate(generate(count)):
+            write_headers(headers, partition, log)
+            files.append(write_table(folder, partition, log))
             written += len(log)
-    logs = find_logs(folder / "logs")
-    size = sum(path.stat().st_size for path in folder.rglob("*.log"))
-    given = f"{written:,} batches, {size / 1e6:,.0f} MB, {PARTITIONS} partitions, {FAULTS} faults of each kind"
-    work = Work(part="replay", name="small", given=given, amount=written, unit="batches/s")
+            if not is_large:
+                write_segment(segments, partition, log)
+                made.append(log)
+    given = f"{written:,} batches, {PARTITIONS} partitions, {FAULTS} faults of each kind"
+    peers = table_sides(folder, [file for file in files if file is not None], apart=is_large)
     with ExitStack() as stack:
+        spark = _spark(stack)
+        logs = [] if is_large else find_logs(segments)
+        if logs:
+            engines = [
+                Side(name="audit in one process", run=partial(audit_local, logs, True)),
+                Side(name="audit in one process without CRC", run=partial(audit_local, logs, False)),
+                _on_spark("audit on Spark, session running", spark, logs),
+            ]
+            yield from _compared("small", f"{given}, {_megabytes(segments)}", written, engines, peers, rounds)
+        tables = [] if not headers.exists() else find_logs(headers)
+        reason = module_or_reason("pyarrow")[1]
         engines = [
-            Side(name="audit in one process", run=partial(audit_local, logs, True)),
-            Side(name="audit in one process without CRC", run=partial(audit_local, logs, False)),
-            _spark_side(stack, logs),
+            Side(name="audit of headers in one process", run=partial(audit_local, tables, True), absent=reason),
+            _on_spark("audit of headers on Spark, session running", spark, tables),
         ]
-        peers = table_sides(folder, [file for file in files if file is not None], apart=is_large)
-        measured = measure([*engines, *peers], rounds, label="replay", warm_up=count <= 3 * LARGE)
-        checked, unchecked, spark = engines
-        yield from verdicts(work, checked, peers, measured)
-        yield from verdicts(work, unchecked, peers[1:], measured)
-        yield from verdicts(work, spark, [checked, *peers], measured)
-    if not is_large:
+        yield from _compared("headers", f"{given}, {_megabytes(headers)}", written, engines, peers, rounds)
+    if logs:
         held = hold_headers(logs)
         rules = Side(name="the rules alone, headers in memory", run=partial(audit_headers, held))
         peers = memory_sides(made)
+        work = Work(part="replay", name="small", given=given, amount=written, unit="batches/s")
         yield from verdicts(work, rules, peers, measure([rules, *peers], rounds, label="replay, in memory"))
 
 
-def _spark_side(stack: ExitStack, logs: Sequence[PartitionLog]) -> Side:
-    """Spark, started once; its start is told by the part on processes."""
-    name = "audit on Spark, session running"
+def _megabytes(folder: Path) -> str:
+    return f"{sum(path.stat().st_size for path in folder.rglob('*.*') if path.is_file()) / 1e6:,.0f} MB"
+
+
+def _compared(
+    name: str, given: str, amount: int, engines: Sequence[Side], peers: Sequence[Side], rounds: int
+) -> Iterator[Verdict]:
+    """Each of our engines against the peers, and those behind the first against the first too."""
+    work = Work(part="replay", name=name, given=given, amount=amount, unit="batches/s")
+    measured = measure([*engines, *peers], rounds, label=f"replay, {name}")
+    first, *others = engines
+    yield from verdicts(work, first, peers, measured)
+    for engine in others:
+        yield from verdicts(work, engine, [first, *peers], measured)
+
+
+def _spark(stack: ExitStack) -> Any:
+    """A session of Spark, started once, or why there is none; its start is told by the part on processes."""
     for module in ("pyspark.sql", "pyarrow"):
         _, absent = module_or_reason(module)
         if absent:
-            return Side(name=name, absent=absent)
+            return absent
     from kafka_eos_checks.replay.spark import session  # noqa: PLC0415 - optional
 
     began = time.perf_counter()
     active = stack.enter_context(session(short=False))
     progress_console.print(f"replay: Spark started in {time.perf_counter() - began:.1f} s")
-    return Side(name=name, run=partial(audit_spark, logs, active))
+    return active
+
+
+def _on_spark(name: str, spark: Any, logs: Sequence[PartitionLog]) -> Side:
+    if isinstance(spark, str):
+        return Side(name=name, absent=spark)
+    return Side(name=name, run=partial(audit_spark, logs, spark))
 
 
 def table_sides(folder: Path, files: Sequence[Path], *, apart: bool = False) -> list[Side]:
