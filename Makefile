@@ -19,7 +19,7 @@ setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages int
 test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run the tests, but for those of a minute or more
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not thorough"
 
-test-all: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied lint ## every test, with every peer
+test-all: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied lint ## every test, with every peer
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed ## ruff, mypy --strict, import rules

@@ -28,6 +28,17 @@ def have_jars(kafka: str = KAFKA_VERSION) -> bool:
     return all((jars_folder(kafka) / f"{name}-{kafka}.jar").is_file() for name in ("kafka-clients", "kafka_2.13"))
 
 
+def streams_folder() -> Path:
+    """Where the jars of Kafka Streams and of its tests are or will be, by profile ``streams``."""
+    return build_folder() / "jars" / "streams"
+
+
+def have_streams_jars() -> bool:
+    """Whether the pinned jars of Kafka Streams and of its tests are there."""
+    jars = ("kafka-streams-{}.jar", "kafka-streams-{}-test.jar", "kafka-clients-{}-test.jar")
+    return all((streams_folder() / jar.format(KAFKA_VERSION)).is_file() for jar in jars)
+
+
 def clients_jar() -> Path:
     """The jar with the message schemas, the newest release's, which knows all versions that are asked for."""
     return jars_folder() / f"kafka-clients-{KAFKA_VERSION}.jar"
