@@ -185,6 +185,7 @@ class Walker:
         self.variables = [snake_case(name) for name in self.formulas.variables]
         self._values = attrgetter(*self.variables)
         self._counts_faults = "faults" in self.variables
+        self._faults = layer.walk.faults | layer.walk.kinds
         self._within = bounds_predicate(model)
         self._actions: list[Action] = list(actions(self.machine))
         self._domains = {
@@ -370,7 +371,7 @@ class Walker:
         return None
 
     def _is_fault(self, instance: Instance, before: Any, after: Any) -> bool:
-        if instance.action.name in self.layer.walk.faults | self.layer.walk.kinds:
+        if instance.action.name in self._faults:
             return True
         return self._counts_faults and bool(after.faults != before.faults)
 
