@@ -1,7 +1,8 @@
 """The files of Python that modules of the project need: what they find holds as long as these stay the same."""
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import kafka_eos
@@ -21,7 +22,7 @@ def needed(modules: Iterable[str]) -> list[Path]:
         path = _file(waiting.pop())
         if path is not None and path not in found:
             found.add(path)
-            waiting += _imported(ast.parse(path.read_text(encoding="utf-8")))
+            waiting += _imported(path.read_text(encoding="utf-8"))
     return sorted(found)
 
 
@@ -33,11 +34,13 @@ def _file(module: str) -> Path | None:
     return next((each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file()), None)
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
+@cache
+def _imported(text: str) -> tuple[str, ...]:
     """The modules that a file names, and what it takes from them, which may be modules too."""
-    for node in ast.walk(tree):
+    found: list[str] = []
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
+            found += [each.name for each in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield node.module
-            yield from (f"{node.module}.{each.name}" for each in node.names)
+            found += [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
+    return tuple(found)

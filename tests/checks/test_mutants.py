@@ -13,7 +13,17 @@ from kafka_eos.producer_state import Batch, Limits, Log
 from kafka_eos_checks import cli, mutant_keys, mutant_matrix
 from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.models import Model, Registry
+from kafka_eos_checks.mutant_keys import Kept
 from kafka_eos_checks.mutant_matrix import (
+    NOT_VISIBLE,
+    Asked,
+    blind,
+    killed_verdicts,
+    proof_mutants,
+    simulation_mutants,
+    verdicts_of,
+)
+from kafka_eos_checks.mutant_replays import (
     BUSY,
     ELECTING,
     EXPIRING,
@@ -21,21 +31,14 @@ from kafka_eos_checks.mutant_matrix import (
     LEAVING,
     LOADING,
     MOST_SEEDS,
-    NOT_VISIBLE,
     ONCE,
     RULES,
     SILENT,
     SLOW,
     TRANSACTING,
     AnyPlan,
-    Asked,
-    blind,
-    killed_verdicts,
     plan_of,
-    proof_mutants,
     rules_that_fire,
-    simulation_mutants,
-    verdicts_of,
 )
 from kafka_eos_checks.mutants import UnknownRule, mutated
 from kafka_eos_checks.replay.applications import FENCED_GENERATION, OFFSET_ALONE, OUTPUT_ALONE, TWICE
@@ -56,7 +59,7 @@ from kafka_eos_checks.replay.transactions import FENCED, HANGING, NO_TRANSACTION
 from kafka_eos_checks.simulate.applications import ApplicationPlan
 from kafka_eos_checks.simulate.command import Plan
 from kafka_eos_checks.simulate.transactions import TransactionsPlan
-from kafka_eos_checks.soak.broken import NOT_FOUND
+from kafka_eos_checks.soak.broken import FOUND, NOT_FOUND
 from kafka_eos_checks.verdict import Verdict
 
 REGISTRY = Registry()
@@ -192,26 +195,25 @@ def test_two_means_have_to_kill_a_mutant_unless_all_others_say_why_they_cannot()
 
 
 def test_a_mutant_that_is_walked_by_nobody_and_one_that_no_proof_is_about_say_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     registry = Registry()
     monkeypatch.setattr(mutant_matrix, "broken", lambda _: [])
-    asked = Asked(registry=registry, mutants=list(registry.mutants.values()), jobs=1, kept=Cache(tmp_path))
+    asked = Asked(registry=registry, mutants=list(registry.mutants.values()), jobs=1)
     assert {v.found for v in simulation_mutants(asked)} == {NOT_VISIBLE}
     monkeypatch.setattr(mutant_matrix, "proofs", lambda _: [])
     assert {v.evidence for v in proof_mutants(asked)} == {"its rule is part of no proof"}
 
 
 def test_a_mutant_that_walks_are_said_not_to_find_is_no_miss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    registry = Registry()
     name = "NoEndBump"
-    asked = Asked(registry=registry, mutants=[registry.get(name)], jobs=1, kept=Cache(tmp_path))
     answers = {"why": of(name, NOT_FOUND), "nothing": of(name, NOT_FOUND, ok=False)}
     for reason, verdict in answers.items():
         answer = replace(verdict, evidence=reason)
         monkeypatch.setattr(mutant_matrix, "find_all", lambda *_, answer=answer: iter([answer]))
-        [found] = simulation_mutants(asked)
+        [found] = verdicts_of("simulation", REGISTRY, [REGISTRY.get(name)], Cache(tmp_path / reason), 1)
         assert (found.found, found.ok) == ((NOT_VISIBLE, True) if reason == "why" else (NOT_FOUND, False))
+        assert found.evidence == reason
 
 
 def test_what_has_been_found_is_kept_until_something_changes_that_it_depends_on(
@@ -234,16 +236,18 @@ def test_what_has_been_found_is_kept_until_something_changes_that_it_depends_on(
         assert {v.name: v.ok for v in found} == {first.name: True, second.name: False}
     assert looked_at == [first.name, second.name, second.name], "what survives is looked at again"
     verdicts_of("proof", registry, [replace(first, constants={**first.constants, "MaxEntries": "9"})], kept, 1)
-    monkeypatch.setattr(mutant_keys, "sources_of", lambda _: "other sources")
+    monkeypatch.setattr(mutant_keys, "sources_of", lambda *_: "other sources")
     verdicts_of("proof", registry, [first], kept, 1)
     assert looked_at[3:] == [first.name, first.name]
 
 
-def test_walks_are_kept_where_all_else_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    given: list[Cache] = []
-    monkeypatch.setattr(mutant_matrix, "find_all", lambda *arguments: given.append(arguments[-1]) or iter(()))
-    assert verdicts_of("simulation", REGISTRY, [REGISTRY.get("NoEndBump")], Cache(tmp_path), 1) == []
-    assert given == [Cache(tmp_path)]
+def test_a_walk_that_ran_for_soak_counts_and_is_kept_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mutant = REGISTRY.get("NoEndBump")
+    kept = Kept(means="simulation", registry=REGISTRY, cache=Cache(tmp_path), limit=240.0)
+    assert [v.found for v in kept.verdicts([mutant], lambda _: [of(mutant.name, FOUND)])] == [FOUND]
+    monkeypatch.setattr(mutant_matrix, "find_all", lambda models, *_: iter(map(pytest.fail, models)))
+    assert [v.found for v in verdicts_of("simulation", REGISTRY, [mutant], Cache(tmp_path), 1)] == [FOUND]
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_an_ended_call_goes_on_where_it_was(

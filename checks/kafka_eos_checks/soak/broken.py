@@ -1,24 +1,21 @@
 """Whether simulation finds a mutant, or a model that must fail: the first seed that does, and the shortest schedule."""
 
-import json
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from time import process_time
 
 from kafka_eos.machine import Instance, dump
-from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.drawing import story_diagram
 from kafka_eos_checks.drawing.story import Step, tell
 from kafka_eos_checks.graph import instance_text
-from kafka_eos_checks.models import Registry
-from kafka_eos_checks.mutant_keys import key_of
+from kafka_eos_checks.models import Model, Registry
 from kafka_eos_checks.soak.corpus import Corpus
 from kafka_eos_checks.soak.layers import broken_layer
 from kafka_eos_checks.soak.properties import Wrong
 from kafka_eos_checks.soak.shrink import shrunk
 from kafka_eos_checks.soak.walk import Run, Walker
-from kafka_eos_checks.verdict import Verdict, verdict_from_json
+from kafka_eos_checks.verdict import Verdict
 
 FOUND = "found"
 NOT_FOUND = "not found"
@@ -119,24 +116,10 @@ def _find(name: str, limit: float) -> Verdict:
     return find_broken(Registry(), name, limit)
 
 
-def find_all(names: Sequence[str], limit: float, jobs: int, kept: Cache) -> Iterator[Verdict]:
-    """The same of many, as they are done; what is as expected is kept, and not looked for again."""
-    registry = Registry()
-    keys = {name: key_of("simulation", registry, registry.get(name), limit) for name in names}
-    waiting = []
-    for name in names:
-        known = kept.get(keys[name])
-        if known is None:
-            waiting.append(name)
-        else:
-            yield verdict_from_json(json.loads(str(known["verdict"])))
-    for verdict in _find_in_turn(waiting, partial(_find, limit=limit), jobs):
-        if verdict.ok:
-            kept.put(keys[verdict.name], {"verdict": json.dumps(verdict.to_json())})
-        yield verdict
-
-
-def _find_in_turn(names: Sequence[str], find: Callable[[str], Verdict], jobs: int) -> Iterator[Verdict]:
+def find_all(models: Sequence[Model], limit: float, jobs: int) -> Iterator[Verdict]:
+    """The same of many of the project's registry, as they are done."""
+    names = [model.name for model in models]
+    find = partial(_find, limit=limit)
     if jobs == 1 or not names:
         yield from map(find, names)
         return

@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.graph import instance_text
 from kafka_eos_checks.models import MalformedRegistry, Registry
-from kafka_eos_checks.mutant_keys import kept_folder
+from kafka_eos_checks.mutant_keys import Kept, kept_folder
 from kafka_eos_checks.paths import build_folder
 from kafka_eos_checks.replay.progress import count_progress
 from kafka_eos_checks.soak import campaign, guards, whole
@@ -253,8 +254,10 @@ def _mutants(arguments: argparse.Namespace) -> int:
     else:
         verdicts = []
         names = broken(registry)
+        kept = Kept(means="simulation", registry=registry, cache=Cache(kept_folder()), limit=arguments.limit)
+        find = partial(find_all, limit=arguments.limit, jobs=arguments.jobs)
         with count_progress("mutants", len(names)) as advance:
-            for found in find_all(names, arguments.limit, arguments.jobs, Cache(kept_folder())):
+            for found in kept.verdicts([registry.get(name) for name in names], find):
                 verdicts.append(found)
                 advance(1)
                 progress_console.print(f"{found.name}: {found.found}, {found.figures['cpu_seconds']} s of CPU")

@@ -12,12 +12,11 @@ import pytest
 
 from kafka_eos import partition_log
 from kafka_eos_checks import bounds, cli
-from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.paths import spec_folder
 from kafka_eos_checks.soak import broken as broken_module
-from kafka_eos_checks.soak import campaign, command, guards
-from kafka_eos_checks.soak.broken import FOUND, NOT_FOUND, Search, explained, find_all, find_broken
+from kafka_eos_checks.soak import campaign, command, guards, walk
+from kafka_eos_checks.soak.broken import FOUND, NOT_FOUND, Search, explained, find_broken
 from kafka_eos_checks.soak.campaign import Tally
 from kafka_eos_checks.soak.corpus import MOST_NUMBER, Corpus
 from kafka_eos_checks.soak.layers import BEYOND, EXPOSED, WALKS, Layer, broken, broken_layer, layers
@@ -158,6 +157,20 @@ def test_faults_of_a_walk_that_goes_on_are_no_more_than_the_model_allows(registr
     assert {kept.state.faults for kept in corpus.kept} == {0, 1}
 
 
+def test_walks_meet_more_states_if_they_pass_over_those_that_walks_have_met(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def new_in_a_step() -> float:
+        walker, corpus = Walker(broken_layer(registry, "LateEndOfTransaction", larger=False)), Corpus()
+        runs = [walker.run(seed, corpus) for seed in range(80)]
+        met = {state for run in runs for state in walker.replay(run.schedule)[2]}
+        return len(met) / sum(run.steps - len(run.fair) for run in runs)
+
+    preferred = new_in_a_step()
+    monkeypatch.setattr(walk, "AGAIN", 1.0)
+    assert preferred > 1.2 * new_in_a_step()
+
+
 def test_a_state_is_kept_if_it_looks_new_and_paired_if_two_values_meet_for_the_first_time() -> None:
     corpus = Corpus()
     corpus.begin((0, 0))
@@ -278,16 +291,19 @@ def test_what_is_not_found_in_time_is_no_success_unless_the_registry_says_why(re
 
 
 def test_what_is_found_is_kept_and_what_is_not_is_looked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = ["EndRaisesEpoch", "NoEndBump"]
-    assert [verdict.ok for verdict in find_all(names, 60, 1, Cache(tmp_path))] == [True, True]
-    monkeypatch.setattr(broken_module, "find_broken", lambda *_: pytest.fail("looked for again"))
-    assert [verdict.name for verdict in find_all(names, 60, 1, Cache(tmp_path))] == names
-    monkeypatch.undo()
-    for _ in range(2):
-        [verdict] = find_all(["LateMarker"], 1e-6, 1, Cache(tmp_path))
-        assert not verdict.ok
+    monkeypatch.setattr(command, "kept_folder", lambda: tmp_path)
+    monkeypatch.setattr(command, "broken", lambda _: ["EndRaisesEpoch", "NoEndBump", "LateMarker"])
+    find = broken_module.find_broken
+    monkeypatch.setattr(
+        broken_module,
+        "find_broken",
+        lambda given, name, limit: find(given, name, 1e-6 if name == "LateMarker" else limit),
+    )
+    for known in (0, 2, 2):
+        assert cli.main(["soak", "--mutant", "all", "--jobs", "1"]) == 1
+        assert f"{known} known, {3 - known} to look at" in capsys.readouterr().err
     assert len(list(tmp_path.glob("*.json"))) == 2
 
 

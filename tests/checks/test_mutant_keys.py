@@ -1,0 +1,216 @@
+"""What the verdict of a means on a mutant depends on: nothing less than what is imported for it, and little more."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks import imports
+from kafka_eos_checks.conjuncts.outcomes import Cache
+from kafka_eos_checks.models import Model, Registry
+from kafka_eos_checks.mutant_keys import MODULES, Kept, key_of, sources, sources_of
+from kafka_eos_checks.paths import spec_folder
+from kafka_eos_checks.soak.broken import FOUND, NOT_FOUND
+from kafka_eos_checks.verdict import Verdict
+
+MUTANT = "NoDuplicateCache"  # of PartitionLog
+REFERENCE, CHECKS = "kafka_eos", "kafka_eos_checks"
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Copies of the two packages, which may be edited."""
+    for name, folder in imports.PACKAGES.items():
+        shutil.copytree(folder, tmp_path / name, ignore=lambda _, names: {n for n in names if n == "__pycache__"})
+    monkeypatch.setattr(imports, "PACKAGES", {name: tmp_path / name for name in imports.PACKAGES})
+    sources_of.cache_clear()
+    yield tmp_path
+    sources_of.cache_clear()
+
+
+def changes_key(packages: Path, means: str, file: str) -> bool:
+    """Whether an edit of a file changes the key of a mutant."""
+    registry = Registry()
+    mutant = registry.get(MUTANT)
+    before = key_of(means, registry, mutant)
+    path = packages / file
+    path.write_text(path.read_text(encoding="utf-8") + "\nEDITED = True\n", encoding="utf-8")
+    sources_of.cache_clear()
+    return key_of(means, registry, mutant) != before
+
+
+@pytest.mark.parametrize(
+    ("means", "files"),
+    [
+        ("TLC", [f"{REFERENCE}/log_directory.py", f"{CHECKS}/mutants.py", f"{CHECKS}/conformance.py"]),
+        ("graph", [f"{REFERENCE}/log_directory.py", f"{REFERENCE}/simulator.py", f"{CHECKS}/replay/audit.py"]),
+        ("replay", [f"{REFERENCE}/server/cluster.py", f"{CHECKS}/soak/walk.py", f"{CHECKS}/mutant_matrix.py"]),
+        ("simulation", [f"{REFERENCE}/log_directory.py", f"{CHECKS}/mutant_keys.py", f"{CHECKS}/soak/campaign.py"]),
+        ("proof", [f"{REFERENCE}/log_directory.py", f"{CHECKS}/soak/walk.py", f"{CHECKS}/conformance.py"]),
+    ],
+)
+def test_an_edit_of_a_file_that_a_means_does_not_use_leaves_what_is_kept(
+    packages: Path, means: str, files: Sequence[str]
+) -> None:
+    assert not [file for file in files if changes_key(packages, means, file)]
+
+
+MACHINE = [f"{REFERENCE}/partition_log.py", f"{REFERENCE}/producer_state.py", f"{REFERENCE}/machine.py"]
+MUTANTS, BOUNDS = f"{CHECKS}/mutants.py", f"{CHECKS}/bounds.py"
+
+
+@pytest.mark.parametrize(
+    ("means", "files"),
+    [
+        ("TLC", [*MACHINE, f"{CHECKS}/model_check.py", f"{CHECKS}/tlc.py"]),
+        ("graph", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/conformance.py", f"{CHECKS}/graph.py"]),
+        ("replay", [*MACHINE, MUTANTS, f"{CHECKS}/mutant_replays.py", f"{CHECKS}/replay/audit.py"]),
+        ("simulation", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/soak/broken.py", f"{CHECKS}/soak/walk.py"]),
+        ("proof", [*MACHINE, MUTANTS, f"{CHECKS}/proofs/append.py", f"{CHECKS}/proofs/symbolic.py"]),
+    ],
+)
+def test_an_edit_of_the_machine_of_the_mutants_or_of_a_module_of_the_means_makes_what_is_kept_useless(
+    packages: Path, means: str, files: Sequence[str]
+) -> None:
+    assert [file for file in files if changes_key(packages, means, file)] == files
+
+
+@pytest.mark.parametrize(
+    ("module", "changes"), [("PartitionLog.tla", True), ("PartitionLogMutants.tla", True), ("Transfer.tla", False)]
+)
+def test_an_edit_of_a_module_of_the_mutants_spec_makes_what_is_kept_useless_and_one_of_another_does_not(
+    module: str, changes: bool, tmp_path: Path
+) -> None:
+    registry = Registry(Path(shutil.copytree(spec_folder(), tmp_path / "spec")) / "models.toml")
+    before = key_of("TLC", registry, registry.get(MUTANT))
+    [path] = (tmp_path / "spec").rglob(module)
+    path.write_text(path.read_text(encoding="utf-8") + "\n\\* edited\n", encoding="utf-8")
+    assert (key_of("TLC", registry, registry.get(MUTANT)) != before) == changes
+
+
+# --- what is imported when a means runs ---------------------------------------------------------------------------
+
+RUN = """
+import sys
+from pathlib import Path
+from kafka_eos_checks import models
+models.build_folder = lambda: Path({folder!r})
+registry = models.Registry()
+mutant = registry.get({mutant!r})
+{run}
+assert verdict.ok, verdict
+for name, each in list(sys.modules.items()):
+    if name.startswith("kafka_eos"):
+        print(each.__file__)
+"""
+BY_NAME = {"bounds.py", "partition_log.py"}  # the bounds are imported where a model has some
+# means -> a mutant, what finds it, and the files that are needed for other arguments alone
+RUNS: Mapping[str, tuple[str, str, set[str]]] = {
+    "TLC": (
+        "CatchBlocks",
+        """
+from kafka_eos_checks.model_check import check_models, to_verdict
+[verdict] = map(to_verdict, check_models([mutant], jobs=1))
+""",
+        set(),
+    ),
+    "graph": (
+        "CatchBlocks",
+        """
+from kafka_eos_checks.conformance import check
+[verdict] = check(registry, [], [mutant], 1)
+""",
+        BY_NAME,
+    ),
+    "replay": (
+        "RetriesAppended",
+        """
+from kafka_eos_checks.mutant_replays import find_by_replay
+verdict = find_by_replay(registry, mutant)
+""",
+        {"spark.py"},  # where the folder is a URI
+    ),
+    "simulation": (
+        "CatchBlocks",
+        """
+from kafka_eos_checks.soak.broken import find_all
+[verdict] = find_all([mutant], 60, 1)
+""",
+        BY_NAME,
+    ),
+    "proof": (
+        "CacheOfOne",
+        """
+from kafka_eos_checks.proofs.command import proofs, refuted
+[verdict] = refuted(proofs(["append"]), mutant.name, registry)
+""",
+        set(),
+    ),
+}
+
+
+def without_packages(paths: Iterable[Path]) -> set[Path]:
+    return {path for path in paths if path.name != "__init__.py"}
+
+
+@pytest.mark.parametrize("means", MODULES)
+def test_what_is_kept_depends_on_every_module_that_is_imported_when_a_means_runs(means: str, tmp_path: Path) -> None:
+    mutant, run, more = RUNS[means]
+    code = RUN.format(folder=str(tmp_path), mutant=mutant, run=run)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = without_packages(map(Path, done.stdout.splitlines()))
+    machine = Registry().get(mutant).machine_class().__module__
+    found = without_packages(sources(means, machine))
+    assert imported <= found
+    assert {path.name for path in found - imported} == more, "for other arguments"
+    too_few = [other for other in MODULES if not imported <= without_packages(sources(other, machine))]
+    assert len(too_few) >= 3, "the files of most other means are not enough"
+
+
+# --- what is kept -------------------------------------------------------------------------------------------------
+
+
+def walked(name: str, found: str) -> Verdict:
+    return Verdict(check="walk-mutant", name=name, expected=found, found=found, ok=True)
+
+
+@pytest.fixture
+def asked() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def ask(tmp_path: Path, asked: list[str]) -> Callable[[float, str], str]:
+    """Asks for the verdict on a mutant within a limit, which is this if none is kept."""
+    registry = Registry()
+
+    def find(limit: float, found: str) -> str:
+        def look(waiting: Sequence[Model]) -> Iterator[Verdict]:
+            for mutant in waiting:
+                asked.append(f"{limit:g}")
+                yield walked(mutant.name, found)
+
+        kept = Kept(means="simulation", registry=registry, cache=Cache(tmp_path), limit=limit)
+        [verdict] = kept.verdicts([registry.get(MUTANT)], look)
+        return verdict.found
+
+    return find
+
+
+def test_what_is_found_is_not_looked_for_again_within_another_limit(
+    ask: Callable[[float, str], str], asked: list[str]
+) -> None:
+    assert [ask(limit, FOUND) for limit in (60.0, 240.0, 60.0)] == [FOUND] * 3
+    assert asked == ["60"]
+
+
+def test_what_is_not_found_is_looked_for_again_within_another_limit_alone(
+    ask: Callable[[float, str], str], asked: list[str]
+) -> None:
+    assert [ask(limit, NOT_FOUND) for limit in (60.0, 60.0, 240.0, 240.0)] == [NOT_FOUND] * 4
+    assert asked == ["60", "240"]
+    assert ask(600.0, FOUND) == FOUND
+    assert [ask(limit, "nothing is kept") for limit in (60.0, 240.0)] == [FOUND, FOUND], "it is found by now"
