@@ -31,7 +31,7 @@ Kafka: TransactionMetadata (prepareTransitionTo, completeTransitionTo), Transact
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -209,7 +209,7 @@ def follow(known: TransactionalId, after: TransactionLogValue | None, holes: int
     """
     if holes > known.holes:
         known.current, known.certain, known.holes = [], False, holes
-    explained = [before for before in known.current if not wrong_step(before, after)]
+    explained = _explaining(known.current, after)
     violation = None
     if not explained and (known.certain or _completes_another(known, after)):
         violation = _violation(known.last, after)
@@ -220,9 +220,39 @@ def follow(known: TransactionalId, after: TransactionLogValue | None, holes: int
             known.grants.append((after.producer_id, after.producer_epoch))
         _follow_transaction(known, predecessors, after)
     known.certain = known.certain or bool(explained) or violation is not None
-    known.current = [after, *(before for before in explained if before is not None)]  # a producer id is given once
+    others = [before for before in explained if before is not None]  # a producer id is given once
+    repeated = after is not None and bool(others) and _is_repeated(others[0], after)
+    known.current = [after, *others[repeated:]]
     known.last = after
     return violation
+
+
+def _explaining(
+    current: list[TransactionLogValue | None], after: TransactionLogValue | None
+) -> list[TransactionLogValue | None]:
+    """Those of the current states after which a state may come.
+
+    All of them may precede the first. If that is ONGOING, and ONGOING may come after it, then after all of them: none
+    has more partitions, or another producer id or epoch.
+    """
+    last = current[0] if current else None
+    both_ongoing = (
+        last is not None
+        and after is not None
+        and last.transaction_status is after.transaction_status is TransactionState.ONGOING
+    )
+    if both_ongoing and not wrong_step(last, after):
+        return current
+    return [before for before in current if not wrong_step(before, after)]
+
+
+def _is_repeated(before: TransactionLogValue, after: TransactionLogValue) -> bool:
+    """Whether a state is the one before but for its times: the same may follow both."""
+    last_update = after.transaction_last_update_timestamp_ms
+    start = after.transaction_start_timestamp_ms
+    return after == replace(
+        before, transaction_last_update_timestamp_ms=last_update, transaction_start_timestamp_ms=start
+    )
 
 
 def _completes_another(known: TransactionalId, after: TransactionLogValue | None) -> bool:

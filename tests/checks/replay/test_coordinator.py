@@ -8,11 +8,13 @@ import pytest
 
 from kafka_eos.record_batch import ControlType, Record, build_batch
 from kafka_eos.transaction_log import TOPIC, TopicPartitions, TransactionLogKey, TransactionLogValue, TransactionState
+from kafka_eos_checks.replay import coordinator
 from kafka_eos_checks.replay.coordinator import (
     DECISION_CHANGED,
     ILLEGAL_TRANSITION,
     CoordinatorLog,
     read_coordinator_log,
+    wrong_step,
 )
 from kafka_eos_checks.replay.splits import find_logs
 from kafka_eos_checks.replay.synthetic import write_segment
@@ -266,3 +268,40 @@ def test_a_decision_whose_append_failed_belongs_to_the_same_transaction(tmp_path
     assert (first.number, first.replaced, first.completed) == (0, True, False)
     assert (second.number, second.replaced, second.completed) == (0, False, True)
     assert (second.data_epoch, second.marker_epoch) == (0, 1)
+
+
+def test_a_log_of_large_transactions_and_repeated_states_takes_a_few_steps_for_each_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def counted(before: TransactionLogValue | None, after: TransactionLogValue | None) -> str:
+        asked.append(before)
+        return wrong_step(before, after)
+
+    monkeypatch.setattr(coordinator, "wrong_step", counted)
+    growing = [state(ONGOING, partitions=range(number)) for number in range(1, 101)]
+    prepared = state(PREPARE_COMMIT, partitions=range(100))
+    values = [*[state(EMPTY)] * 100, *[*growing, *growing[-1:] * 100, prepared, state(COMPLETE_COMMIT)] * 3]
+    found = log_of(tmp_path, *values)
+    assert rules(found) == []
+    assert [len(transaction.partitions) for transaction in found.ids["t"].transactions] == [100, 100, 100]
+    assert len(values) <= len(asked) <= 2 * len(values)
+
+
+def test_what_may_precede_an_ongoing_state_may_precede_the_next_one_too() -> None:
+    states = [
+        state(status, epoch, version=version, pid=pid, partitions=partitions)
+        for status in (EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT)
+        for epoch in (0, 1)
+        for version in (0, 2)
+        for pid in (7, 8)
+        for partitions in ([], [0], [0, 1])
+    ]
+    ongoing = [value for value in states if value.transaction_status is ONGOING]
+    following = [(first, second) for first in ongoing for second in ongoing if not wrong_step(first, second)]
+    assert following
+    for first, second in following:
+        before = [value for value in states if not wrong_step(value, first)]
+        assert before
+        assert [value for value in before if wrong_step(value, second)] == []
