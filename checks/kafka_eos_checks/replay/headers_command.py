@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 EPILOG = """examples:
   kafka-eos headers /var/lib/kafka/data --out headers
-  kafka-eos headers broker-1 broker-2 broker-3 --out headers && kafka-eos audit headers --spark
+  kafka-eos headers broker-1 broker-2 broker-3 --out headers
+  kafka-eos audit headers --spark
   kafka-eos headers copy/ --out headers --topic orders payments
 
 Each segment becomes a table 00000000000000000000.headers.parquet in a folder of the same layout, with one row for each

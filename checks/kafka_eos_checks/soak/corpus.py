@@ -5,6 +5,9 @@ looks new is kept, and most of the later walks begin in one of them: half of the
 which two variables had the values that they have, the others in any. A few states are drawn, the later ones more often,
 and of those the walk takes the one that walks have come by most seldom. Numbers above :data:`MOST_NUMBER`, and all but
 the last :data:`MOST_ELEMENTS` elements of a sequence, look the same.
+
+Of every state the hash is remembered, so that a walk can prefer a step to where none was: where states are few, walks
+soon do little else but repeat each other.
 """
 
 from collections.abc import Sequence
@@ -21,6 +24,7 @@ from kafka_eos_checks.soak.formulas import State
 MOST_NUMBER = 3
 MOST_ELEMENTS = 2
 MOST_KEPT = 50_000
+MOST_PASSED = 2_000_000
 ANEW = 0.3  # how often a walk begins in the first state
 PAIRED = 0.5  # how often one that does not begins in a state that was the first with two values at a time
 LATE = 0.5  # below 1: states that were kept late are drawn more often
@@ -58,6 +62,16 @@ class Corpus:
     _looks: dict[tuple[int, SpecValue], int] = field(default_factory=dict)
     _numbers: dict[tuple[int, SpecValue], int] = field(default_factory=dict)
     _current: list[int] = field(default_factory=list)
+    _passed: set[int] = field(default_factory=set)
+
+    def came_by(self, values: tuple[Any, ...]) -> bool:
+        """Whether a walk has come by the state with these values; from now on one has."""
+        state = hash(values)
+        if state in self._passed:
+            return True
+        if len(self._passed) < MOST_PASSED:
+            self._passed.add(state)
+        return False
 
     def choose(self, random: Random) -> Kept | None:
         """Where the next walk begins: in a kept state, or None for the first state."""

@@ -36,6 +36,7 @@ STEPS_FROM_KEPT = 40  # of a run that begins in a kept state
 RARELY = 0.04  # how often any arguments whatsoever are tried, though others are worth more
 MOST_MISSES = 3  # how often the clock of an action that is not enabled is halved
 MOST_TRIES = 4  # of one action, before another one is drawn
+AGAIN = 0.3  # how often a step to a state that a walk has come by is taken, though there may be another
 NOT_AT_REST = "comes to rest"
 
 
@@ -258,7 +259,7 @@ class Walker:
         judge = self.judge
         most = self.layer.walk.steps if kept is None else STEPS_FROM_KEPT
         for _ in range(most if run.wrong is None else 0):
-            found = self._draw(state, clocks, coverage)
+            found = self._draw(state, clocks, coverage, corpus)
             if found is None:
                 break
             instance, after = found
@@ -327,21 +328,35 @@ class Walker:
             found[action.name] = _Candidates(action, kept if limits else every, limits)
         return found
 
-    def _draw(self, state: Any, clocks: "_Clocks", coverage: Coverage) -> tuple[Instance, Any] | None:
-        """The next step: of the actions in the order in which their clocks ring, the first that is enabled."""
+    def _draw(
+        self, state: Any, clocks: "_Clocks", coverage: Coverage, corpus: Corpus | None
+    ) -> tuple[Instance, Any] | None:
+        """The next step: of the actions in the order in which their clocks ring, the first that is enabled.
+
+        With a corpus, one to a state that a walk has come by is passed over more often than not, if there is another.
+        """
+        again: tuple[Instance, Any] | None = None
+        for name, most in self._in_turn(clocks):
+            for instance in self._some(name, state, clocks.random, most):
+                after = self._attempt(state, instance, coverage)
+                if after is None or not self._within(after):
+                    continue
+                if corpus is not None and corpus.came_by(self._values(after)) and clocks.random.random() >= AGAIN:
+                    again = again or (instance, after)
+                    continue
+                clocks.wind()
+                return instance, after
+        if again is not None:
+            clocks.wind()
+        return again
+
+    @staticmethod
+    def _in_turn(clocks: "_Clocks") -> Iterator[tuple[str, int | None]]:
+        """The actions in the order in which their clocks ring, for some tries; then in any order, for all."""
         while (name := clocks.next()) is not None:
-            for instance in self._some(name, state, clocks.random, MOST_TRIES):
-                after = self._attempt(state, instance, coverage)
-                if after is not None and self._within(after):
-                    clocks.wind()
-                    return instance, after
+            yield name, MOST_TRIES
         for name in clocks.random.sample(clocks.names, len(clocks.names)):
-            for instance in self._some(name, state, clocks.random, None):
-                after = self._attempt(state, instance, coverage)
-                if after is not None and self._within(after):
-                    clocks.wind()
-                    return instance, after
-        return None
+            yield name, None
 
     def _some(self, name: str, state: Any, random: Random, most: int | None) -> Sequence[Instance]:
         """Instances of an action that are worth a try: all, or some that follow on one that is drawn."""
