@@ -14,6 +14,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,7 @@ from kafka_eos_checks.verdict import Verdict
 SEED = 23
 PARTITIONS, PRODUCERS, FAULTS, VALUE_BYTES = 8, 50, 3, 100
 LARGE = 8_000_000
+HOT = Fraction(5, 8)
 SMALLEST = 1_000_000  # fewer have no room for the faults
 LARGEST = 300_000_000  # one of the partitions is held in memory while it is made, some 200 bytes a batch
 DUCKDB_MEMORY = "8GB"  # what it may use before it goes to the disk
@@ -63,10 +66,16 @@ UNION ALL SELECT 'gap', count(*), sum(base_offset) FROM followed WHERE base_sequ
 """
 
 
-def generate(batches: int) -> Iterator[Batches]:
-    """Logs of :data:`PARTITIONS` partitions, each forgotten here before the next is made; the first has the faults."""
+def generate(batches: int, share: Fraction = Fraction(1, PARTITIONS)) -> Iterator[Batches]:
+    """Logs of :data:`PARTITIONS` partitions, each forgotten here before the next is made; the first has the faults.
+
+    Args:
+        batches: of all of them.
+        share: of the first; the others have as much each as is left.
+    """
     for partition in range(PARTITIONS):
-        log = clean_batches(SEED + partition, batches // PARTITIONS, producers=PRODUCERS)
+        own = share if partition == 0 else (1 - share) / (PARTITIONS - 1)
+        log = clean_batches(SEED + partition, int(batches * own), producers=PRODUCERS)
         if partition == 0:
             log, _ = plant(log, SEED, FAULTS)
         yield log
@@ -137,6 +146,12 @@ def audit_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
     from kafka_eos_checks.replay import spark  # noqa: PLC0415 - optional
 
     return _answer_of_audits(spark.audit_logs(logs, spark=session))
+
+
+def count_on_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
+    """As :func:`audit_spark`, without the places of the findings."""
+    answer = audit_spark(logs, session)
+    return {rule: answer[rule] for rule in RULES}
 
 
 def audit_headers(held: Sequence[tuple[PartitionLog, list[Split], list[tuple[Split, int, Headers]]]]) -> Answer:
@@ -270,12 +285,31 @@ def run(folder: Path, *, quick: bool, batches: int | None = None) -> Iterator[Ve
             _on_spark("audit of headers on Spark, session running", spark, tables),
         ]
         yield from _compared("headers", f"{given}, {_megabytes(headers)}", written, engines, peers, rounds)
+        if not is_large:
+            yield from _one_hot(folder, count, tables, spark, rounds)
     if logs:
         held = hold_headers(logs)
         rules = Side(name="the rules alone, headers in memory", run=partial(audit_headers, held))
         peers = memory_sides(made)
         work = Work(part="replay", name="small", given=given, amount=written, unit="batches/s")
         yield from verdicts(work, rules, peers, measure([rules, *peers], rounds, label="replay, in memory"))
+
+
+def _one_hot(folder: Path, count: int, uniform: Sequence[PartitionLog], spark: Any, rounds: int) -> Iterator[Verdict]:
+    """One partition with :data:`HOT` of all batches, against partitions of one size: splits are shared out alike."""
+    hot = folder / "hot"
+    for partition, log in enumerate(generate(count, HOT)):
+        write_headers(hot, partition, log)
+    given = f"{count:,} batches, {HOT} of them in one of {PARTITIONS} partitions, {FAULTS} faults of each kind"
+    work = Work(part="replay", name="skew", given=given, amount=count, unit="batches/s")
+    sides = [
+        replace(_on_spark(name, spark, logs), run=partial(count_on_spark, logs, spark))
+        for name, logs in (
+            ("one hot partition on Spark", find_logs(hot) if hot.exists() else []),
+            ("partitions of one size on Spark", uniform),
+        )
+    ]
+    yield from verdicts(work, sides[0], sides[1:], measure(sides, rounds, label="replay, skew"))
 
 
 def _megabytes(folder: Path) -> str:

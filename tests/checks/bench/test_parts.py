@@ -124,6 +124,13 @@ def test_all_ways_to_audit_count_the_planted_faults(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_replay")
+def test_a_hot_partition_has_its_share_of_the_batches() -> None:
+    hot = [len(log) for log in replay.generate(8000, replay.HOT)]
+    assert hot == [5000 + replay.FAULTS, *[428] * 7]
+    assert [len(log) for log in replay.generate(8000)] == [1000 + replay.FAULTS, *[1000] * 7]
+
+
+@pytest.mark.usefixtures("small_replay")
 def test_the_queries_count_the_same_as_the_audit(tmp_path: Path) -> None:
     made = written(tmp_path)
     answer = replay.audit_local(find_logs(tmp_path / "segments"), check_crc=True)
