@@ -16,8 +16,12 @@ connections can be seen in another order than they were given in. ``detail["invo
 the two ends, as orders of the history; see :func:`wire_trace` for the place chosen between them.
 """
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.history import Event
@@ -106,14 +110,15 @@ def questions(events: Iterable[Event], topic: str, partition: int) -> list[_Ques
 def _restarts(events: Iterable[Event], asked: Sequence[_Question]) -> list[Event]:
     """The restarts of the broker that answered for the partition right before and right after."""
     answers = sorted((_order(q.answer), q.answer.detail["broker"]) for q in asked if q.answer is not None)
+    orders = [order for order, _ in answers]
     found = []
     for event in events:
         if event.action == "Restart" and event.phase == "invoke":
-            before = [broker for order, broker in answers if order < _order(event)]
-            after = [broker for order, broker in answers if order > _order(event)]
-            if before and before[-1] == event.process and (not after or after[0] == event.process):
+            place = bisect_left(orders, _order(event))
+            around = [broker for _, broker in answers[max(place - 1, 0) : place + 1]]
+            if place and set(around) == {event.process}:
                 found.append(event)
-    return found
+    return sorted(found, key=_order)
 
 
 def _acknowledged(asked: Sequence[_Question]) -> list[_Append]:
@@ -129,65 +134,104 @@ def _acknowledged(asked: Sequence[_Question]) -> list[_Append]:
     return [found[key] for key in sorted(found)]
 
 
-def _unseen(appends: list[_Append], asked: Sequence[_Question], restarts: Sequence[Event]) -> list[_Append]:
+@dataclass(frozen=True)
+class _Requests:
+    """The requests for one partition and the restarts of its broker, to be looked up.
+
+    Attributes:
+        asked: the requests, in the order in which they were sent.
+        restarts: in order.
+    """
+
+    asked: Sequence[_Question]
+    restarts: Sequence[Event]
+
+    @cached_property
+    def first_sent(self) -> Mapping[_Identity, _Question]:
+        """The first request with each batch."""
+        return {question.identity: question for question in reversed(self.asked)}
+
+    @cached_property
+    def first_unanswered(self) -> Mapping[_Identity, _Question]:
+        """The first request with each batch of those whose answer nobody saw."""
+        return {question.identity: question for question in reversed(self.asked) if question.answer is None}
+
+    @cached_property
+    def out_of_order(self) -> Mapping[tuple[int, int], Sequence[tuple[int, int, int]]]:
+        """The refusals as out of order: producer and epoch -> (sent, answered, base sequence), in the order sent."""
+        found = defaultdict(list)
+        for question in self.asked:
+            answer = question.answer
+            if answer is not None and answer.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                sequence = question.identity[2]
+                found[question.identity[:2]].append((_order(question.invoke), _order(answer), sequence))
+        return {producer: sorted(refusals) for producer, refusals in found.items()}
+
+    @cached_property
+    def _restarted(self) -> list[int]:
+        return [_order(restart) for restart in self.restarts]
+
+    def restart_from(self, order: int) -> int | None:
+        """The first restart from an order of the history on."""
+        place = bisect_left(self._restarted, order)
+        return self._restarted[place] if place < len(self._restarted) else None
+
+
+def _unseen(appends: list[_Append], requests: _Requests) -> list[_Append]:
     """The appends with those between them whose answers nobody saw.
 
     Raises:
         UnexplainedOffsets: when no unanswered request fits into a gap.
     """
     known = {append.identity for append in appends}
-    open_questions = [q for q in asked if q.answer is None and q.identity not in known]
+    fillers = sorted(requests.first_unanswered.keys() - known)
     complete: list[_Append] = []
     next_offset = 0
     for append in appends:
         while next_offset < append.offset:
-            fitting = (q for q in open_questions if next_offset + q.identity[3] <= append.offset)
-            filler = min(fitting, key=lambda q: q.identity, default=None)
-            if filler is None:
+            room = append.offset - next_offset
+            place = next((n for n, identity in enumerate(fillers) if identity[3] <= room), None)
+            if place is None:
                 raise UnexplainedOffsets(
                     f"offsets {next_offset} to {append.offset - 1} were written by no request of the history"
                 )
-            open_questions = [q for q in open_questions if q.identity != filler.identity]
+            filler = fillers.pop(place)
             # It was lost with the broker: what came after the restart can't have carried it.
-            lost = next((_order(r) for r in restarts if _order(r) > _order(filler.invoke)), append.at)
-            complete.append(_Append(filler.identity, next_offset, min(lost, append.at)))
-            next_offset += filler.identity[3]
+            lost = requests.restart_from(_order(requests.first_unanswered[filler].invoke))
+            complete.append(_Append(filler, next_offset, append.at if lost is None else min(lost, append.at)))
+            next_offset += filler[3]
         complete.append(append)
         next_offset = append.end
     return complete
 
 
-def _known_before_restart(append: _Append, asked: Sequence[_Question], restarts: Sequence[Event]) -> int | None:
+def _known_before_restart(append: _Append, requests: _Requests) -> int | None:
     """The restart before which a batch was appended although its answer came after, or None.
 
     Its first copy was never answered, and after the restart an earlier batch of the producer was refused as out of
-    order: so the leader knew the later one when it came back.
+    order: so the leader knew the later one when it came back. If it was not so at the first restart after that copy,
+    then at no later one.
     """
     pid, epoch, sequence, _ = append.identity
-    for restart in restarts:
-        began = _order(restart)
-        sent_before = any(
-            q.identity == append.identity and q.answer is None and _order(q.invoke) < began for q in asked
-        )
-        refused = any(
-            q.answer is not None
-            and q.answer.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            and q.identity[:2] == (pid, epoch)
-            and q.identity[2] < sequence
-            and began < _order(q.invoke)
-            and _order(q.answer) < append.at
-            for q in asked
-        )
-        if sent_before and refused and began < append.at:
+    lost = requests.first_unanswered.get(append.identity)
+    began = None if lost is None else requests.restart_from(_order(lost.invoke))
+    if began is None or began >= append.at:
+        return None
+    refusals = requests.out_of_order.get((pid, epoch), ())
+    after = range(bisect_right(refusals, began, key=lambda refusal: refusal[0]), len(refusals))
+    for sent, answered, refused in (refusals[place] for place in after):
+        if sent >= append.at:
+            break
+        if answered < append.at and refused < sequence:
             return began
     return None
 
 
-def _bound(appends: list[_Append], asked: Sequence[_Question], restarts: Sequence[Event]) -> None:
+def _bound(appends: list[_Append], requests: _Requests) -> None:
     """Bound each append from above: by its first answer, the append after it, and the restart that it survived."""
     latest = None
     for append in reversed(appends):
-        survived = _known_before_restart(append, asked, restarts)
+        survived = _known_before_restart(append, requests)
         append.at = min(x for x in (append.at, survived, latest) if x is not None)
         latest = append.at
 
@@ -209,14 +253,14 @@ def _event(name: str, question: _Question) -> Event:
     return replace(question.answer or question.invoke, action=name, phase="ok", detail=detail)
 
 
-def _appender(append: _Append, asked: Sequence[_Question], restarts: Sequence[Event]) -> _Question:
+def _appender(append: _Append, requests: _Requests) -> _Question:
     """The request that brought a batch: the first one answered, or a copy that was lost with its answer."""
     if append.answers:
         first = append.answers[0]
-        answered = _order(first.answer or first.invoke)
-        if not any(append.at <= _order(restart) < answered for restart in restarts):
+        restart = requests.restart_from(append.at)
+        if restart is None or restart >= _order(first.answer or first.invoke):
             return first
-    return next(q for q in asked if q.identity == append.identity and q.answer is None)
+    return requests.first_unanswered[append.identity]
 
 
 def _batch(event: Event) -> Batch:
@@ -248,32 +292,43 @@ def _logs(start: Log, steps: Sequence[_Step]) -> list[Log]:
     return logs
 
 
-def _place(answer: Event, steps: Sequence[_Step], logs: Sequence[Log]) -> int:
-    """After how many steps an answer that changes nothing was given.
+def _outwards(middle: int, first: int, last: int) -> Iterator[int]:
+    """The numbers from first to last, those nearest to the middle first, the smaller of two before the larger."""
+    for distance in range(max(middle - first, last - middle) + 1):
+        for number in (middle - distance, middle + distance) if distance else (middle,):
+            if first <= number <= last:
+                yield number
+
+
+def _places(answers: Iterable[Event], steps: Sequence[_Step], logs: Sequence[Log]) -> Iterator[int]:
+    """After how many steps each answer that changes nothing was given.
 
     Where it was seen, if the log gives it there; else the nearest place that its interval leaves open and where the
     log gives it. When there is none it stays where it was seen, for whoever validates the trace to refuse.
     """
-    invoked, answered = answer.detail["invoked"], answer.detail["answered"]
-    seen = sum(step.latest <= answered for step in steps)
-    first = sum(step.latest < invoked for step in steps)
-    last = next((n for n, step in enumerate(steps) if step.earliest > answered), len(steps))
-    places = sorted(range(first, max(last, seen) + 1), key=lambda place: (abs(place - seen), place))
-    return next((place for place in places if _gives(logs[place], answer)), seen)
+    latest = [step.latest for step in steps]  # sorted, as the steps are
+    earliest = list(accumulate((step.earliest for step in steps), max))
+    for answer in answers:
+        invoked, answered = answer.detail["invoked"], answer.detail["answered"]
+        seen = bisect_right(latest, answered)
+        first = bisect_left(latest, invoked)
+        last = bisect_right(earliest, answered)
+        places = _outwards(seen, first, max(last, seen))
+        yield next((place for place in places if _gives(logs[place], answer)), seen)
 
 
-def _steps(appends: Sequence[_Append], asked: Sequence[_Question], restarts: Sequence[Event]) -> list[_Step]:
+def _steps(appends: Sequence[_Append], requests: _Requests) -> list[_Step]:
     """The steps that change the log, in order."""
     steps = []
     for append in appends:
-        appended = _event("AppendBatch", _appender(append, asked, restarts))
+        appended = _event("AppendBatch", _appender(append, requests))
         event = replace(appended, offset=append.offset, error=int(ErrorCode.NONE))
-        earliest = min(_order(q.invoke) for q in asked if q.identity == append.identity)
-        steps.append(_Step(event, earliest, append.at))
+        steps.append(_Step(event, _order(requests.first_sent[append.identity].invoke), append.at))
+    latest = [append.at for append in appends]  # sorted, as each is bounded by the next
     in_snapshot = 0
-    for restart in restarts:
+    for restart in requests.restarts:
         at = _order(restart)
-        in_log = sum(append.at <= at for append in appends)
+        in_log = bisect_right(latest, at)
         if in_log > in_snapshot:  # Kafka writes no second snapshot of the same offset
             in_snapshot = in_log
             steps.append(_Step(replace(restart, action="TakeSnapshot", phase="ok"), at, at))
@@ -313,16 +368,15 @@ def wire_trace(events: Iterable[Event], topic: str, partition: int, log: Log = _
     """
     history = list(events)
     asked = questions(history, topic, partition)
-    restarts = _restarts(history, asked)
-    appends = _unseen(_acknowledged(asked), asked, restarts)
-    _bound(appends, asked, restarts)
-    steps = _steps(appends, asked, restarts)
-    logs = _logs(log, steps)
+    requests = _Requests(asked, _restarts(history, asked))
+    appends = _unseen(_acknowledged(asked), requests)
+    _bound(appends, requests)
+    steps = _steps(appends, requests)
     answers = _answers(appends, steps, asked)
-    places = [_place(answer, steps, logs) for answer in answers]
-    trace: list[Event] = []
-    for done in range(len(steps) + 1):
-        if done:
-            trace.append(steps[done - 1].event)
-        trace += [answer for answer, place in zip(answers, places, strict=True) if place == done]
+    given_after = defaultdict(list)
+    for answer, place in zip(answers, _places(answers, steps, _logs(log, steps)), strict=True):
+        given_after[place].append(answer)
+    trace = given_after[0]
+    for done, step in enumerate(steps, start=1):
+        trace += [step.event, *given_after[done]]
     return [replace(event, order=number, topic=topic, partition=partition) for number, event in enumerate(trace)]

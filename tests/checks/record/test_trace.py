@@ -1,12 +1,15 @@
 import random
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from kafka_eos.history import Event, read_history
 from kafka_eos.producer_state import Batch, Log
+from kafka_eos_checks.record import trace as record_trace
 from kafka_eos_checks.record.recording import kept_recordings, unpack
 from kafka_eos_checks.record.trace import UnexplainedOffsets, wire_trace
 
@@ -182,6 +185,53 @@ def test_an_acknowledgement_that_no_log_gives_stays_where_it_was_seen(wire: Wire
     wire.append(0, 0)  # sent after batch 0 had left the window
     assert wire.trace()[-1] == ("AcknowledgeDuplicate", 0, 0)
     assert first_difference(wire_trace(wire.events, "t", 0)) == 6
+
+
+def eventful(rounds: int) -> Wire:
+    """A history with everything that is looked for, once in each round of ten batches."""
+    wire = Wire()
+    for first in range(0, 10 * rounds, 10):
+        for sequence in range(first, first + 6):
+            wire.append(sequence, sequence)
+        wire.append(first + 5, first + 5)  # a duplicate
+        wire.answer(wire.ask(first + 9), error=OUT_OF_ORDER)
+        wire.ask(first + 6)  # stored, never answered
+        wire.append(first + 7, first + 7)
+        for sequence in (first + 8, first + 9):  # stored, never answered, and asked again after the restart
+            wire.ask(sequence)
+        wire.restart()
+        wire.answer(wire.ask(first + 8), error=OUT_OF_ORDER)
+        wire.append(first + 9, first + 9)
+    return wire
+
+
+def iterations(wire: Wire) -> int:
+    """How many lines of the module run for a trace; each turn of a loop on one line counts."""
+    lines = 0
+
+    def count(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        if frame.f_code.co_filename != record_trace.__file__:
+            return None
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        wire_trace(wire.events, "t", 0)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def test_a_history_twice_as_long_takes_about_twice_the_steps() -> None:
+    names = [name for name, *_ in eventful(2).trace()]
+    each = ["AppendBatch"] * 10 + ["AcknowledgeDuplicate", "RefuseBatch"] * 2 + ["TakeSnapshot", "Restart"]
+    assert sorted(names) == sorted(each * 2)
+    assert first_difference(wire_trace(eventful(40).events, "t", 0)) is None
+    once, twice = iterations(eventful(20)), iterations(eventful(40))
+    assert 1.9 * once < twice < 2.2 * once
 
 
 class KafkaLog(Log):
