@@ -8,15 +8,16 @@ answer to an idempotent batch outside of transactions.
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
 from kafka_eos.consumer import Consumer
 from kafka_eos.errors import ErrorCode
-from kafka_eos.history import MalformedHistory, read_history
+from kafka_eos.history import Event, MalformedHistory, read_history
 from kafka_eos.idempotent_producer import IdempotentProducer
 from kafka_eos.log_directory import NotALogDirectory
 from kafka_eos.machine import instances
@@ -219,21 +220,26 @@ def given(registry: Registry, paths: Sequence[Path]) -> Iterator[Verdict]:
 
 def _partitions(path: Path) -> list[Trace]:
     """The traces of those partitions of a history to which only idempotent producers wrote, outside of transactions."""
-    events = list(read_history(path))
-    written: dict[tuple[str, int], bool] = {}
-    for event in events:
+    written: dict[tuple[str, int], list[Event]] = defaultdict(list)
+    restarts = []
+    for event in read_history(path):
         if event.action == "Produce" and event.topic is not None and event.partition is not None:
-            is_idempotent = event.transactional_id is None and event.producer_id not in {None, -1}
-            place = event.topic, event.partition
-            written[place] = written.get(place, True) and is_idempotent
+            written[event.topic, event.partition].append(event)
+        elif event.action == "Restart":
+            restarts.append(event)
     traces = [
-        partition_log_trace(f"{topic}-{partition}", wire_trace(events, topic, partition))
-        for (topic, partition), is_idempotent in sorted(written.items())
-        if is_idempotent
+        partition_log_trace(f"{topic}-{partition}", wire_trace(_in_order(events, restarts), topic, partition))
+        for (topic, partition), events in sorted(written.items())
+        if all(event.transactional_id is None and event.producer_id not in {None, -1} for event in events)
     ]
     if not traces:
         raise TraceUnusable(f"{path}: no idempotent batch outside of a transaction in it; give a history with some")
     return traces
+
+
+def _in_order(*parts: Iterable[Event]) -> list[Event]:
+    """The events of several parts of a history."""
+    return sorted(chain.from_iterable(parts), key=lambda event: -1 if event.order is None else event.order)
 
 
 def _expired(name: str, logs: Recorded) -> Verdict:

@@ -208,9 +208,11 @@ class _Reference:
 
     def hide(self, states: Iterable[Any], ahead: Sequence[TraceStep]) -> list[Any]:
         """The states with those that hidden steps lead to, at most ``max_hidden`` in a row."""
-        found = list(dict.fromkeys(states))
-        known, latest = set(found), found
+        found = _distinct(states)
         hidden = list(self._hidden_instances(ahead)) if self.max_hidden else []
+        if not hidden:
+            return found
+        known, latest = set(found), found
         for _ in range(self.max_hidden):
             following = []
             for state, instance in product(latest, hidden):
@@ -238,15 +240,14 @@ class _Reference:
     def judge(self, trace: Trace) -> tuple[int | None, list[Any]]:
         """The first event that nothing explains, with the states before it."""
         belief = [self.machine.initial(self.constants)]
+        ahead = max((hidden.look_ahead for hidden in self.hidden), default=0)
         for place, step in enumerate(trace.steps):
-            before = self.hide(belief, trace.steps[place:])
-            belief = list(
-                dict.fromkeys(
-                    after
-                    for state in before
-                    for _, _, after in self.effects(state, step)
-                    if not isinstance(after, (NotEnabled, Rejected)) and not _mismatches(after, step)
-                )
+            before = self.hide(belief, trace.steps[place : place + ahead])
+            belief = _distinct(
+                after
+                for state in before
+                for _, _, after in self.effects(state, step)
+                if not isinstance(after, (NotEnabled, Rejected)) and not _mismatches(after, step)
             )
             if not belief:
                 return place + 1, before
@@ -289,6 +290,12 @@ class _Reference:
         ]
         more = f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else ""
         return (", ".join(labels[:_SHOWN]) or "nothing") + more
+
+
+def _distinct(states: Iterable[Any]) -> list[Any]:
+    """The states without repetitions. The hash of a state takes as long as its log, so a single one is not hashed."""
+    found = list(states)
+    return found if len(found) < 2 else list(dict.fromkeys(found))
 
 
 def _fits(hidden: Hidden, instance: Instance, consumer: Candidate) -> bool:

@@ -97,6 +97,23 @@ def test_an_argument_that_nobody_saw_and_an_event_without_effect_are_possible(mo
     assert [judgement.found for judgement in found] == ["accepted", "accepted", "rejected at event 2"]
 
 
+def test_the_reference_hashes_states_only_where_there_are_several(model: Model, machine: type[Any]) -> None:
+    hashed = []
+
+    class Watched(machine):  # type: ignore[misc, valid-type]
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            hashed.append(self)
+            return hash(self.total)
+
+    rounds = Trace("rounds", GOOD.steps[:5] * 100)
+    assert replay(model, Watched, rounds).found == "accepted"
+    assert hashed == []
+    assert replay(model, Watched, rounds, hidden=[READ]).found == "accepted"
+    assert hashed
+
+
 def test_a_rejection_says_the_states_the_guards_and_what_was_possible_instead(model: Model, machine: type[Any]) -> None:
     trace, at = seeded()["event deleted"]
     judgement = replay(model, machine, trace)
