@@ -6,6 +6,9 @@ says which event nothing explains, what the states were, which guard refused it,
 
 An event names one or more candidate actions; an argument that nobody saw is None. Steps that nobody sees at all are
 declared as :class:`Hidden`, and are only taken just before an event that needs them.
+
+The reference judges a trace of any length. TLC is only asked of traces up to :data:`TLC_STEPS` steps: a step takes it
+the longer the longer the trace is. A verdict that rests on the reference alone says so, and why.
 """
 
 import re
@@ -30,6 +33,7 @@ from kafka_eos_checks.verdict import Verdict
 
 NOTHING = ""  # the action of a candidate that changes nothing: the event may have had no effect
 
+TLC_STEPS = 5_000  # the longest trace that TLC is asked of
 _BATCH_EVENTS = 50_000  # events judged by one run of TLC
 _SHOWN = 12  # instances and states listed in an explanation
 _MOST_INSTANCES = 20_000  # beyond, what would have been possible instead is not searched for
@@ -104,6 +108,7 @@ class Judgement:
         reference_index: the first event, from 1, that the reference cannot explain; None when it accepts.
         tlc_index: the same of TLC.
         explanation: why it is rejected, or "".
+        alone: why TLC did not look, or ""; ``tlc_index`` is the reference's then.
     """
 
     trace: str
@@ -111,6 +116,7 @@ class Judgement:
     reference_index: int | None
     tlc_index: int | None
     explanation: str = ""
+    alone: str = ""
 
     @property
     def agreed(self) -> bool:
@@ -125,6 +131,12 @@ class Judgement:
         if self.agreed:
             return _words(self.tlc_index)
         return f"the judges disagree: TLC {_words(self.tlc_index)}, reference {_words(self.reference_index)}"
+
+
+def _too_long(trace: Trace) -> str:
+    """Why TLC is not asked of a trace, or ""."""
+    steps = len(trace.steps)
+    return f"{steps:,} steps: too long for TLC (limit {TLC_STEPS:,})" if steps > TLC_STEPS else ""
 
 
 def _words(index: int | None) -> str:
@@ -457,14 +469,14 @@ def _run_tlc(
 
 
 def _batches(traces: Sequence[Trace]) -> Iterator[list[int]]:
-    """The places of the traces that have events, as many at a time as one run of TLC judges."""
+    """The places of the traces that TLC is asked of, as many at a time as one run of it judges."""
     batch: list[int] = []
     size = 0
     for place, trace in enumerate(traces):
         if batch and size + len(trace.steps) > _BATCH_EVENTS:
             yield batch
             batch, size = [], 0
-        if trace.steps:
+        if trace.steps and not _too_long(trace):
             batch.append(place)
             size += len(trace.steps)
     if batch:
@@ -504,7 +516,7 @@ def validate(
     max_hidden: int = 2,
     timeout: float = 600.0,
 ) -> list[Judgement]:
-    """Judge traces twice.
+    """Judge traces twice, those of more than ``TLC_STEPS`` steps by the reference alone.
 
     Args:
         model: gives the module, its constants and overrides; bounds and properties play no part.
@@ -533,13 +545,15 @@ def validate(
             batch = [traces[place] for place in rejected]
             followed = _run_tlc(model, machine, batch, hidden, most, timeout, follow=True)
             tlc_index |= {rejected[number]: index for number, index in followed.items()}
-    empty = {place: trace for place, trace in enumerate(traces) if not trace.steps}
-    return [
-        Judgement(trace=empty[place].name, events=0, reference_index=None, tlc_index=None)
-        if place in empty
-        else replace(judged[place], tlc_index=tlc_index[place])
-        for place in range(len(traces))
-    ]
+    judgements = []
+    for place, trace in enumerate(traces):
+        if not trace.steps:
+            judgements.append(Judgement(trace=trace.name, events=0, reference_index=None, tlc_index=None))
+        elif alone := _too_long(trace):
+            judgements.append(replace(judged[place], alone=alone))
+        else:
+            judgements.append(replace(judged[place], tlc_index=tlc_index[place]))
+    return judgements
 
 
 def trace_verdicts(
@@ -579,7 +593,7 @@ def trace_verdicts(
             check="trace",
             name=name,
             expected="all accepted",
-            found=found if wrong or not good else "all accepted",
+            found=(found if wrong or not good else "all accepted") + _alone(good),
             ok=bool(good) and not wrong,
             seconds=seconds,
             figures={"traces": len(good), "events": sum(judgement.events for judgement in good)},
@@ -592,7 +606,7 @@ def trace_verdicts(
             check="trace",
             name=f"{name} {judgement.trace}",
             expected=_words(bad[judgement.trace]),
-            found=judgement.found,
+            found=judgement.found + _alone([judgement]),
             ok=judgement.found == _words(bad[judgement.trace]),
             figures={"events": judgement.events},
             evidence=judgement.explanation,
@@ -606,6 +620,15 @@ def trace_verdicts(
         for trace in missing
     ]
     return verdicts
+
+
+def _alone(judgements: Sequence[Judgement]) -> str:
+    """What a verdict adds when some of its traces were judged by the reference alone."""
+    alone = [judgement.alone for judgement in judgements if judgement.alone]
+    if not alone:
+        return ""
+    which = "" if len(judgements) == 1 else f"{len(alone)} of {len(judgements)} "
+    return f"; {which}judged by the reference alone: {alone[0]}"
 
 
 # --- traces of a partition's leader ------------------------------------------------------------------------------

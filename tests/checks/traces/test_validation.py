@@ -159,6 +159,35 @@ def test_traces_are_judged_in_batches(model: Model, machine: type[Any], monkeypa
     assert [judgement.found for judgement in found] == ["accepted", "rejected at event 3", "no events", "accepted"]
 
 
+@pytest.mark.tlc
+def test_a_trace_that_is_too_long_for_tlc_is_judged_by_the_reference_and_the_verdict_says_so(
+    model: Model, machine: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def watched(*arguments: Any, follow: bool) -> dict[int, int | None]:
+        asked.extend(trace.name for trace in arguments[2])
+        return run_tlc(*arguments, follow=follow)
+
+    run_tlc = traces._run_tlc
+    monkeypatch.setattr(traces, "_run_tlc", watched)
+    monkeypatch.setattr(traces, "TLC_STEPS", 5)
+    bad = {name: seeded()[name] for name in ("event deleted", "wrong value")}
+    short = Trace("short", GOOD.steps[:5])
+    every = [GOOD, short, *(trace for trace, _ in bad.values())]
+    verdicts = trace_verdicts("counter", model, machine, every, expected={name: at for name, (_, at) in bad.items()})
+    assert set(asked) == {"short", "event deleted"}
+    reason = "judged by the reference alone: 6 steps: too long for TLC (limit 5)"
+    assert [(verdict.ok, verdict.found) for verdict in verdicts] == [
+        (True, f"all accepted; 1 of 2 {reason}"),
+        (True, "rejected at event 2"),
+        (True, f"rejected at event 3; {reason}"),
+    ]
+    [missed] = trace_verdicts("counter", model, machine, [bad["wrong value"][0]])
+    assert not missed.ok
+    assert missed.found == f"0 of 1 accepted; wrong value: rejected at event 3; {reason}"
+
+
 @pytest.mark.parametrize(
     ("step", "reason"),
     [
