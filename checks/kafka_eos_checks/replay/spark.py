@@ -62,15 +62,18 @@ def summary_schema() -> "pa.Schema":
     return pa.schema([*flat, ("boundary", boundary), ("damage", pa.list_(pa.struct(arrow_schema(_DAMAGE))))])
 
 
-def to_arrow(log: int, chunk: Summary) -> "pa.RecordBatch":
-    """A summary as one row of :data:`SUMMARY_COLUMNS`."""
+def to_arrow(log: int, chunks: Sequence[Summary]) -> "pa.RecordBatch":
+    """The summaries of a split as rows of :data:`SUMMARY_COLUMNS`; one batch of rows, for each has its price."""
     import pyarrow as pa  # noqa: PLC0415
 
     schema = summary_schema()
-    producers = pa.StructArray.from_arrays([pa.array(chunk.boundary[name]) for name in _BOUNDARY], names=_BOUNDARY)
-    columns = [pa.array([log]), *(pa.array([int(getattr(chunk, name))]) for name in _CHUNK)]
-    columns.append(pa.ListArray.from_arrays(pa.array([0, len(producers)], pa.int32()), producers))
-    columns.append(pa.array([[asdict(d) for d in chunk.damage]], schema.field("damage").type))
+    boundary = np.concatenate([np.empty(0, BOUNDARY), *(chunk.boundary for chunk in chunks)])
+    ends = np.cumsum([0, *(len(chunk.boundary) for chunk in chunks)], dtype=np.int32)
+    producers = pa.StructArray.from_arrays([pa.array(boundary[name]) for name in _BOUNDARY], names=_BOUNDARY)
+    columns = [pa.array([log] * len(chunks), pa.int64())]
+    columns += [pa.array([int(getattr(chunk, name)) for chunk in chunks], pa.int64()) for name in _CHUNK]
+    columns.append(pa.ListArray.from_arrays(pa.array(ends), producers))
+    columns.append(pa.array([[asdict(d) for d in chunk.damage] for chunk in chunks], schema.field("damage").type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -107,8 +110,7 @@ def read_tasks(plan_of: Sequence[Sequence[tuple[int, Split]]], check_crc: bool) 
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 for log, split in plan_of[task]:
-                    for chunk in summaries_of(split, check_crc):
-                        yield to_arrow(log, chunk)
+                    yield to_arrow(log, list(summaries_of(split, check_crc)))
 
     return read
 
