@@ -3,7 +3,7 @@
 A table stands for one segment and has its name, ``00000000000000000000.headers.parquet``. A row is a batch: every
 field of its header (:data:`HEADER`), where it began in the segment, and of a control batch what its record says. Rows
 are in log order, in row groups of about :data:`ROWS`. Regions of the segment without a readable batch are in the
-file's metadata. A table has about a hundredth of the bytes of small batches, and none of what clients wrote.
+file's metadata. A batch takes some nine bytes, and nothing of what clients wrote is there.
 
 A table is read by row groups, and a range of it is a range of its bytes that begins and ends with a row group, so that
 it is planned, counted and folded as a range of a segment is.
@@ -16,15 +16,14 @@ from contextlib import suppress
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kafka_eos.record_batch import ControlType
 from kafka_eos.segment import CorruptRegion, RegionKind
 from kafka_eos_checks.missing import need
 from kafka_eos_checks.replay.headers import HEADER, Headers, concatenate
-from kafka_eos_checks.replay.marks import Mark, Marks, read_marked_segment
+from kafka_eos_checks.replay.marks import Mark, Marks, control_type, read_marked_segment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +32,7 @@ SUFFIX = "headers.parquet"
 ROWS = 65_536  # a row group is a chunk of the rules: measured, fits the cache
 FORMAT, DAMAGE, SEGMENT_BYTES = b"kafka_eos.headers", b"kafka_eos.damage", b"kafka_eos.segment_bytes"
 VERSION = b"1"
+UNREADABLE = (OSError, ValueError, NotImplementedError)  # what pyarrow raises of bytes that are no Parquet
 
 FIELDS = tuple(HEADER.names or ())
 _RISING = ("position", "base_offset", "base_timestamp", "max_timestamp")  # stored as differences
@@ -140,9 +140,7 @@ def _to_arrow(headers: Headers, marks: Marks) -> "pa.Table":
 def segment_bytes(table: Path) -> int | None:
     """How large the segment was that a table was made of; None if it is no readable table."""
     opened = _open(table)
-    if isinstance(opened, str):
-        return None
-    return int(opened.metadata.metadata[SEGMENT_BYTES])
+    return None if isinstance(opened, str) else opened.segment_bytes
 
 
 # ---- reading
@@ -154,7 +152,7 @@ def ranges_of(table: Path, range_bytes: int) -> list[tuple[int, int]]:
     size = table.stat().st_size
     points = [0]
     if not isinstance(opened, str):
-        for start, _ in _group_ranges(opened, size)[1:]:
+        for start, _ in _group_ranges(opened.file, size)[1:]:
             if start >= points[-1] + range_bytes:
                 points.append(start)
     return list(pairwise([*points, size]))
@@ -171,7 +169,7 @@ def read_table(
         table: the file.
         start: where a row group begins, in bytes, or 0.
         end: where one ends; the file's end when not given.
-        columns: only these fields; without them all, as one packed array, which takes ten times as long.
+        columns: only these fields; without them all, as one packed array, which takes longer.
         check: whether to compare pages with their checksums.
     """
     for headers, _ in _read(table, start, end, columns, check, marks=False):
@@ -190,22 +188,21 @@ def _read(
     last = size if end is None else end
     opened = _open(table, check)
     if isinstance(opened, str):
-        yield _nothing(columns, size, opened, 0, size), {}
+        yield _nothing(columns, 0, size, opened), {}
         return
-    ranges = _group_ranges(opened, size)
-    regions = _damage(opened)
+    ranges = _group_ranges(opened.file, size)
     names = ["position", *(FIELDS if columns is None else columns), *(Mark._fields if marks else ())]
     wanted = range(bisect_left(ranges, (start, 0)), bisect_left(ranges, (last, 0)))
     for group in wanted:
         final = group == len(ranges) - 1
-        damage = tuple(region for place, region in regions if place == group or (final and place > group))
-        if not opened.num_row_groups:
+        damage = tuple(region for place, region in opened.damage if place == group or (final and place > group))
+        if not opened.file.num_row_groups:
             yield Headers(np.empty(0, np.int64), _packed({}, columns, 0), size, damage), {}
             continue
         try:
-            found = opened.read_row_group(group, columns=names, use_threads=False)
-        except (OSError, ValueError) as error:
-            yield _nothing(columns, ranges[group][1], f"row group {group}: {error}", *ranges[group], damage), {}
+            found = opened.file.read_row_group(group, columns=names, use_threads=False)
+        except UNREADABLE as error:
+            yield _nothing(columns, *ranges[group], f"row group {group}: {error}", damage), {}
             continue
         fields = {name: found[name].to_numpy() for name in (FIELDS if columns is None else columns)}
         raw = _packed(fields, columns, len(found))
@@ -223,28 +220,42 @@ def _packed(fields: Mapping[str, Any], columns: Sequence[str] | None, count: int
 
 
 def _nothing(
-    columns: Sequence[str] | None,
-    end: int,
-    reason: str,
-    start: int,
-    stop: int,
-    damage: tuple[CorruptRegion, ...] = (),
+    columns: Sequence[str] | None, start: int, end: int, reason: str, damage: tuple[CorruptRegion, ...] = ()
 ) -> Headers:
-    region = CorruptRegion(position=start, end=stop, kind=RegionKind.CORRUPT, reason=reason)
+    """What a range of a table gives that cannot be read: no header, and the range as damage."""
+    region = CorruptRegion(position=start, end=end, kind=RegionKind.CORRUPT, reason=reason)
     return Headers(np.empty(0, np.int64), _packed({}, columns, 0), end, (*damage, region))
 
 
-def _open(table: Path, check: bool = False) -> Any:
-    """The open file, or why it is no table of headers."""
+class _Table(NamedTuple):
+    """An open table.
+
+    Attributes:
+        file: pyarrow's ``ParquetFile``.
+        segment_bytes: of the segment that it was made of.
+        damage: regions of the segment without a batch, each with the row group that came next.
+    """
+
+    file: Any
+    segment_bytes: int
+    damage: list[tuple[int, CorruptRegion]]
+
+
+def _open(table: Path, check: bool = False) -> _Table | str:
+    """The open table, or why the file is none."""
     parquet = need("pyarrow.parquet", "spark")
     try:
         opened = parquet.ParquetFile(table, page_checksum_verification=check)
-    except (OSError, ValueError) as error:
+        about = opened.metadata.metadata or {}
+        fits = about.get(FORMAT) == VERSION and opened.schema_arrow.equals(schema())
+    except UNREADABLE as error:
         return f"no Parquet file: {error}"
-    about = opened.metadata.metadata or {}
-    if about.get(FORMAT) != VERSION or not opened.schema_arrow.equals(schema()):
-        return f"no table of batch headers of version {VERSION.decode()}; make one by `kafka-eos headers`"
-    return opened
+    try:
+        if fits:
+            return _Table(opened, int(about[SEGMENT_BYTES]), _damage(about[DAMAGE]))
+    except (KeyError, TypeError, ValueError):
+        pass  # its metadata is not what write_table writes
+    return f"no table of batch headers of version {VERSION.decode()}; make one by `kafka-eos headers`"
 
 
 def _group_ranges(opened: Any, size: int) -> list[tuple[int, int]]:
@@ -259,9 +270,8 @@ def _first_byte(column: Any) -> int:
     return int(column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset)
 
 
-def _damage(opened: Any) -> list[tuple[int, CorruptRegion]]:
-    """Regions of the segment without a batch, each with the row group that came next."""
-    found = json.loads(opened.metadata.metadata[DAMAGE])
+def _damage(text: bytes) -> list[tuple[int, CorruptRegion]]:
+    found = json.loads(text)
     return [(group, CorruptRegion(**{**region, "kind": RegionKind(region["kind"])})) for group, region in found]
 
 
@@ -269,5 +279,5 @@ def _marks(found: "pa.Table") -> Marks:
     compute = need("pyarrow.compute", "spark")
     rows = compute.indices_nonzero(compute.is_valid(found["decision"]))
     said = zip(*(found[name].take(rows).to_pylist() for name in Mark._fields), strict=True)
-    marks = (Mark(ControlType(decision), epoch) for decision, epoch in said)
+    marks = (Mark(control_type(decision), epoch) for decision, epoch in said)
     return dict(zip(rows.to_pylist(), marks, strict=True))

@@ -61,11 +61,14 @@ def run(arguments: argparse.Namespace) -> int:
 def _write(paths: Sequence[Path], out: Path, topics: Sequence[str] | None) -> str:
     """Write what is not there yet; what was done, in words."""
     from kafka_eos_checks.replay.header_tables import SUFFIX, is_table, segment_bytes, write_table  # noqa: PLC0415
+    from kafka_eos_checks.replay.inputs import UnusableInput  # noqa: PLC0415
     from kafka_eos_checks.replay.progress import byte_progress  # noqa: PLC0415
     from kafka_eos_checks.replay.rules import COORDINATOR_TOPICS  # noqa: PLC0415
     from kafka_eos_checks.replay.splits import find_logs  # noqa: PLC0415
 
     logs = [log for log in find_logs(*paths) if not topics or log.topic in {*topics, *COORDINATOR_TOPICS}]
+    if missing := set(topics or ()) - {log.topic for log in logs}:
+        raise UnusableInput(f"no log of {', '.join(sorted(missing))} in what is given")
     folders = _folders(out, logs)
     files = [(log, name, Path(log.folder, name)) for log in logs for name in log.segments if not is_table(name)]
     sizes = {path: path.stat().st_size for _, _, path in files}

@@ -49,7 +49,11 @@ def read_marked_segment(segment: Path) -> Iterator[tuple[Headers, Marks]]:
 
 def decision_of(key: bytes | None) -> ControlType | None:
     """The type in a control record's key, after its version."""
-    number = int.from_bytes((key or b"")[2:4], "big") if key and len(key) >= 4 else -1
+    return control_type(int.from_bytes(key[2:4], "big")) if key and len(key) >= 4 else None
+
+
+def control_type(number: int) -> ControlType | None:
+    """The decision with this number; None for types that partitions of topics do not have."""
     return ControlType(number) if number in (ControlType.ABORT, ControlType.COMMIT) else None
 
 

@@ -2,7 +2,8 @@
 
 What the audit does fast it does twice differently: it reads headers with numpy, many at a time, and it folds chunks
 whose past it does not know. The oracle decodes each batch with the readable decoder and folds them one by one, in
-order. Compared are the findings, row by row, and the regions without a batch.
+order. Compared are the findings, row by row, and the regions without a batch. Tables of headers have no second decoder:
+of them it is the fold alone that is done differently.
 
 The rules over transactions, offsets, histories and applications are folds in order themselves; they have no faster
 form to compare.

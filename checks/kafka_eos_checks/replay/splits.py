@@ -13,7 +13,7 @@ from kafka_eos_checks.replay.headers import read_index
 
 SUFFIXES = ("log", header_tables.SUFFIX)
 SPLIT_BYTES = 128 << 20  # a Spark task costs about 50 ms; at 1 to 3 GB/s this is as long again
-TABLE_WEIGHT = 16  # a byte of a table takes about as long as so many of a segment
+TABLE_WEIGHT = 16  # a byte of a table takes as long as some 5 to 20 of a segment, by the size of the batches
 
 
 @dataclass(frozen=True, slots=True, order=True)

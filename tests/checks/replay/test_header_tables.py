@@ -167,6 +167,35 @@ def test_a_file_that_is_no_table_is_damage_and_the_others_are_judged(tmp_path: P
     assert len(other.damage) == 1
 
 
+def test_a_bit_that_flips_is_damage_or_changes_nothing(tmp_path: Path) -> None:
+    data = faulty(tmp_path, 5)
+    assert headers_of(data, "--out", tmp_path / "tables") == 0
+    logs = find_logs(tmp_path / "tables")
+    [before] = local.audit_logs(logs)
+    table = Path(logs[0].folder, logs[0].segments[0])
+    whole = table.read_bytes()
+    rng = np.random.default_rng(7)
+    damaged = 0
+    for bit in rng.integers(0, 8 * len(whole), 200).tolist():
+        broken = bytearray(whole)
+        broken[bit // 8] ^= 1 << bit % 8
+        table.write_bytes(broken)
+        [found] = local.audit_logs(logs)
+        damaged += bool(found.damage)
+        assert found.damage or found.findings == before.findings, f"bit {bit}"
+    assert 50 < damaged < 200
+
+
+@pytest.mark.parametrize("name", ["kafka_eos.damage", "kafka_eos.segment_bytes"])
+def test_a_table_without_its_metadata_is_said_to_be_none(tmp_path: Path, name: str) -> None:
+    assert headers_of(faulty(tmp_path, 5), "--out", tmp_path / "tables") == 0
+    table = tmp_path / "tables" / "orders-0" / TABLE
+    about = {key: value for key, value in pq.read_metadata(table).metadata.items() if key.startswith(b"kafka_eos")}
+    pq.write_table(pq.read_table(table).replace_schema_metadata({**about, name.encode(): b"[1]"}), table)
+    [found] = local.audit_logs(find_logs(tmp_path / "tables"))
+    assert [region.reason[:28] for _, region in found.damage] == ["no table of batch headers of"]
+
+
 def test_any_other_parquet_file_is_said_to_be_none_of_ours(tmp_path: Path) -> None:
     import pyarrow as pa  # noqa: PLC0415
 
@@ -212,5 +241,7 @@ def test_folders_of_one_name_and_folders_without_logs_are_errors(
     both = (tmp_path / "a" / "data", tmp_path / "b" / "data")
     assert headers_of(*both, "--out", tmp_path / "tables") == 2
     assert "same name" in capsys.readouterr().err
+    assert headers_of(both[0], "--out", tmp_path / "tables", "--topic", "orders", "payments") == 2
+    assert "no log of payments" in capsys.readouterr().err
     assert headers_of(tmp_path, "--out", tmp_path / "tables") == 2
     assert ".log or .headers.parquet" in capsys.readouterr().err
