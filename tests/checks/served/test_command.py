@@ -356,7 +356,7 @@ def test_kafkas_own_tools_run_and_accept_the_files(
     java(
         "org.apache.kafka.tools.TransactionalMessageCopier",
         *("--broker-list", server.bootstrap, "--input-topic", "in", "--input-partition", "0", "--output-topic", "out"),
-        *("--max-messages", "200", "--consumer-group", "copier", "--transaction-size", "20"),
+        *("--max-messages", "200", "--consumer-group", "copier", "--transaction-size", "4"),
         *("--transactional-id", "copier", "--enable-random-aborts", "--group-mode"),
     )
     assert read(server.bootstrap, "out") == [str(row) for row in range(200)]
