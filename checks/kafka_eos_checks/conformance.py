@@ -289,7 +289,7 @@ def compare(
         GraphUnusable: when TLC gives no graph.
         MalformedRegistry: when the registry's entry does not fit the machine.
     """
-    cls = machine or model.machine_class()
+    cls = machine or reference_of(model)
     if graph is None:
         graph = export(model, cls, on_progress=lambda p: on_progress(f"TLC: {p.distinct:,} states"))
     within = within_bounds or bounds_predicate(model)
@@ -349,6 +349,11 @@ class LoadedGraph:
         return f"{instance_text(self.graph.instances[first.instance])}: {first.what}"
 
 
+def reference_of(model: Model) -> type[machines.Machine]:
+    """The reference's machine, with the rules in it that the model puts in the place of others."""
+    return mutated(model.machine_class(), model.overrides) if model.overrides else model.machine_class()
+
+
 def load_graph(model: Model) -> LoadedGraph:
     """Export the graph of a model and load it into the reference's machine.
 
@@ -356,7 +361,7 @@ def load_graph(model: Model) -> LoadedGraph:
         GraphUnusable: when TLC gives no graph, or the machine as it is differs from it.
         MalformedRegistry: when the registry's entry does not fit the machine.
     """
-    cls = model.machine_class()
+    cls = reference_of(model)
     graph = export(model, cls)
     comparison = Comparison(model=model.name)
     constants = model.machine_constants(cls)
@@ -562,13 +567,10 @@ def _check_task(task: _Task) -> list[Verdict]:
         def show(line: str) -> None:
             status.update(f"{base.name}: {line}")
 
-        graph = export(
-            base, base.machine_class(), on_progress=lambda progress: show(f"TLC, {progress.distinct:,} states")
-        )
+        graph = export(base, reference_of(base), on_progress=lambda p: show(f"TLC, {p.distinct:,} states"))
         if task.itself:
             verdicts.append(conformance_verdict(base, compare(base, graph=graph, on_progress=show)))
         for mutant in task.mutants:
             show(f"compared with the mutant {mutant.name}")
-            machine = mutated(base.machine_class(), mutant.overrides)
-            verdicts.append(mutant_verdict(mutant, compare(base, machine, graph=graph, enough=1)))
+            verdicts.append(mutant_verdict(mutant, compare(base, reference_of(mutant), graph=graph, enough=1)))
     return verdicts

@@ -256,8 +256,6 @@ def _validate(model: Model) -> Model:
         )
     if model.graph and model.graph not in TIERS[TIERS.index(model.tier) :]:
         raise MalformedRegistry(f"{where}: graph is {model.graph!r}; write the model's own tier, or a later one")
-    if model.graph and model.overrides and model.kind == "model" and not model.machine:
-        raise MalformedRegistry(f"{where}: graph with overrides needs 'machine', the mutant of the reference")
     return model
 
 

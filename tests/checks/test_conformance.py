@@ -11,7 +11,7 @@ from kafka_eos import machine as machines
 from kafka_eos.errors import NotEnabled
 from kafka_eos.machine import action
 from kafka_eos_checks import conformance
-from kafka_eos_checks.conformance import Comparison, compare, conformance_verdict, mutant_verdict
+from kafka_eos_checks.conformance import Comparison, compare, conformance_verdict, mutant_verdict, reference_of
 from kafka_eos_checks.graph import GraphUnusable, StateGraph, export, instance_text, plain_size, read_dot
 from kafka_eos_checks.models import Registry
 
@@ -139,6 +139,14 @@ def test_a_mutated_machine_is_told_apart_with_the_shortest_path(
 
 def test_a_mutant_that_is_equal_is_a_failure(registry: Registry, compare_counter: Callable[..., Comparison]) -> None:
     assert not mutant_verdict(registry.get("NoLimit"), compare_counter()).ok
+
+
+def test_a_model_with_rules_of_its_own_is_compared_with_the_reference_that_has_them() -> None:
+    model = Registry().get("OverlapIsRefused")
+    assert reference_of(model) is not model.machine_class()
+    graph = export(model, reference_of(model), timeout=60)
+    assert compare(model, graph=graph).equal
+    assert not compare(model, model.machine_class(), graph=graph).equal, "its blocks do not overlap"
 
 
 def test_bounds_that_differ_from_tlcs_are_a_difference(

@@ -27,7 +27,7 @@ from time import monotonic
 from types import ModuleType
 from typing import Any
 
-from kafka_eos_checks.conformance import LoadedGraph, load_graph
+from kafka_eos_checks.conformance import LoadedGraph, load_graph, reference_of
 from kafka_eos_checks.conjuncts.outcomes import Cache, Means, Outcome
 from kafka_eos_checks.models import Model, ModuleFolder, Registry, extended_modules
 
@@ -235,7 +235,7 @@ def reference_subjects(registry: Registry) -> list[ReferenceSubject]:
     """The parts of the guards of all machines that some model's graph is compared with."""
     models: dict[ModuleType, list[Model]] = {}
     for model in registry.models.values():
-        if model.graph in TIERS and not model.overrides:
+        if model.graph in TIERS:
             for module in sources(model.machine_class()):
                 models.setdefault(module, []).append(model)
     return [
@@ -309,7 +309,7 @@ class GraphSearch:
         if found is None:
             modules = ModuleFolder(model.spec)
             texts = [modules.text(name) for name in modules.closure(extended_modules(model))]
-            texts += [inspect.getsource(module) for module in sources(model.machine_class())]
-            texts += [repr(sorted(model.constants.items())), model.bounds]
+            texts += [inspect.getsource(module) for module in sources(reference_of(model))]
+            texts += [repr(sorted({**model.constants, **model.overrides}.items())), model.bounds]
             found = self._keys[model.name] = hashlib.sha256("\0".join(texts).encode()).hexdigest()
         return found

@@ -140,8 +140,8 @@ class Search:
         """What becomes of a mutant.
 
         Every small model is asked until a property is violated or TLC fails to evaluate it, when thorough also where
-        the graph has told the mutant apart already; the full tier only when the small one sees nothing. Where all of a
-        tier have the spec's states, their edges are compared.
+        the graph has told the mutant apart already; the full tier only when the small one sees nothing. Where a model
+        has the spec's states, the edges are compared before a larger model is asked.
 
         Raises:
             UnusableMutant: when TLC cannot read the mutated module, or an unchanged model does not hold.
@@ -155,19 +155,14 @@ class Search:
         )
         looks: list[Outcome] = []
         for tier in TIERS:
-            same = []  # models that have the spec's states, as far as they were asked
             for model in (model for model in subject.models if model.tier == tier):
                 if best.means in (_FINAL if self.thorough and tier == TIERS[0] else _KILLED):
                     break
                 on_model(model.name)
                 looks.append(self._states_in(model, subject, best))
                 best = min(best, looks[-1], key=_strength)
-                same += [model] if looks[-1].means is Means.NONE else []
-            for model in same:
-                if best.means.kills:
-                    break
-                on_model(model.name)
-                best = min(best, self._edges_in(model, subject, best), key=_strength)
+                if looks[-1].means is Means.NONE and not best.means.kills:
+                    best = min(best, self._edges_in(model, subject, best), key=_strength)
         return replace(best, seconds=sum(look.seconds for look in looks))
 
     def _states_in(self, model: Model, subject: Subject, outcome: Outcome) -> Outcome:
