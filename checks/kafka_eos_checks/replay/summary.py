@@ -204,37 +204,41 @@ def _boundary_rows(columns: Columns, holes: Narrow) -> NDArray[np.void]:
     pid, epoch = columns.producer_id[by_producer], columns.producer_epoch[by_producer]
     base, last = columns.base_sequence[by_producer], columns.last_sequence[by_producer]
     data, h = ~columns.unsequenced[by_producer], holes[by_producer]
-    here = np.arange(len(pid), dtype=np.int32)
-    first = np.flatnonzero(np.concatenate(([True], pid[1:] != pid[:-1])))
-    end = np.concatenate((first[1:], [len(pid)]))
-    group_start = np.repeat(first.astype(np.int32), end - first)
-    inner = here > group_start
-    rise = np.zeros(len(pid), epoch.dtype)
-    np.subtract(epoch[1:], epoch[:-1], out=rise[1:])
-    anchors = _latest(data | (inner & (rise > 0)), here)
-    before = _shifted(anchors)
-    datas = anchors if data.all() else _latest(data, here)
-    head = data & (_shifted(datas) < group_start)
+    same = pid[1:] == pid[:-1]
+    first = np.concatenate(([0], np.flatnonzero(~same) + 1))
+    end = np.append(first[1:], len(pid))
+
+    # Most batches are data right behind data of their producer's epoch, with the sequence that comes next.
+    plain = same & data[1:] & data[:-1] & (epoch[1:] == epoch[:-1]) & (base[1:] == (last[:-1] + 1) & SEQUENCE_MASK)
+    rest = np.concatenate(([0], np.flatnonzero(~plain) + 1))
+    owner = np.searchsorted(first, rest, "right") - 1
+    inner = rest > first[owner]
+    rise = np.where(inner, epoch[rest] - epoch[rest - 1], 0)
+    is_anchor = data.copy()
+    is_anchor[rest[rise > 0]] = True
+    anchors, datas = _latest(is_anchor), _latest(data)
+    before = np.where(rest > 0, anchors[rest - 1], -1)
+    head = data[rest] & (np.where(rest > 0, datas[rest - 1], -1) < first[owner])
 
     # A batch follows its anchor without a violation, as :func:`rules.after` says.
-    fresh = ~data[before] | (epoch > epoch[before])
+    fresh = ~data[before] | (epoch[rest] > epoch[before])
     expected = np.where(fresh, 0, (last[before] + 1) & SEQUENCE_MASK)
-    ahead = fresh | ((base - expected) & SEQUENCE_MASK < HALF)
-    follows = (base == expected) | (ahead & (h > h[before]))
+    ahead = fresh | ((base[rest] - expected) & SEQUENCE_MASK < HALF)
+    follows = (base[rest] == expected) | (ahead & (h[rest] > h[before]))
 
-    unproved = (inner & (rise < 0)) | (data & (before >= group_start) & ~follows) | (epoch < 0)
+    unproved = (rise < 0) | (data[rest] & (before >= first[owner]) & ~follows) | (epoch[rest] < 0)
     rows = np.full(len(first), -1, BOUNDARY)
     rows["producer_id"] = pid[first]
-    rows["unproved"] = np.logical_or.reduceat(unproved, first)
+    rows["unproved"] = 0
+    rows["unproved"][owner[unproved]] = 1
     lead = ~data[first]
     rows["lead_epoch"][lead] = epoch[first[lead]]
     rows["lead_holes"][lead] = h[first[lead]]
-    heads = np.flatnonzero(head)
-    owner = np.searchsorted(first, heads, "right") - 1
-    rows["head_epoch"][owner] = epoch[heads]
-    rows["head_base_sequence"][owner] = base[heads]
-    rows["head_last_sequence"][owner] = last[heads]
-    rows["head_holes"][owner] = h[heads]
+    heads, own = rest[head], owner[head]
+    rows["head_epoch"][own] = epoch[heads]
+    rows["head_base_sequence"][own] = base[heads]
+    rows["head_last_sequence"][own] = last[heads]
+    rows["head_holes"][own] = h[heads]
     known = anchors[end - 1] >= first
     tail = anchors[end[known] - 1]
     rows["tail_epoch"][known] = epoch[tail]
@@ -243,20 +247,13 @@ def _boundary_rows(columns: Columns, holes: Narrow) -> NDArray[np.void]:
     return rows
 
 
-def _latest(which: NDArray[np.bool_], here: Narrow) -> Narrow:
+def _latest(which: NDArray[np.bool_]) -> Narrow:
     """For each place the last one so far at which something holds; -1 before there is one."""
+    here = np.arange(len(which), dtype=np.int32)
     if which.all():
         return here
     latest: Narrow = np.maximum.accumulate(np.where(which, here, np.int32(-1)))
     return latest
-
-
-def _shifted(places: Narrow) -> Narrow:
-    """What was known one place before; -1 at the first."""
-    shifted = np.empty_like(places)
-    shifted[0] = -1
-    shifted[1:] = places[:-1]
-    return shifted
 
 
 def _stable_order(values: Ints) -> Ints:
