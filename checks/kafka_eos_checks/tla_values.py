@@ -220,9 +220,9 @@ def format_value(value: SpecValue) -> str:
     if isinstance(value, tuple):
         return f"<<{', '.join(map(format_value, value))}>>"
     if isinstance(value, frozenset):
-        return f"{{{', '.join(map(format_value, sorted(value, key=_order)))}}}"
+        return f"{{{', '.join(map(format_value, sorted(value, key=order)))}}}"
     if isinstance(value, Mapping):
-        keys = sorted(value, key=_order)
+        keys = sorted(value, key=order)
         if not keys:
             return "<<>>"
         if all(isinstance(key, str) and _FIELD.match(key) for key in keys):
@@ -231,7 +231,7 @@ def format_value(value: SpecValue) -> str:
     raise TypeError(f"no TLA+ value: {value!r}")
 
 
-def _order(value: SpecValue) -> tuple[int, int, str]:
+def order(value: SpecValue) -> tuple[int, int, str]:
     """Numbers by size, everything else by its text."""
     if isinstance(value, int):
         return (0, int(value), "")

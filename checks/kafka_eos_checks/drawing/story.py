@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_eos.spec_mapping import SpecValue
-from kafka_eos_checks.tla_values import format_value
+from kafka_eos_checks.tla_values import format_value, order
 
 State = Mapping[str, SpecValue]
 _ABSENT = object()
@@ -73,7 +73,7 @@ def _differences(path: str, old: object, new: object) -> Iterator[Change]:
         before, after = _as_function(old), _as_function(new)
         if before is not None and after is not None:
             record = _is_record(before) or _is_record(after)
-            for key in [*before, *(k for k in after if k not in before)]:
+            for key in sorted({*before, *after}, key=order):
                 inner = f"{path}.{key}" if record else f"{path}[{format_value(key)}]"
                 yield from _differences(inner, before.get(key, _ABSENT), after.get(key, _ABSENT))
             return

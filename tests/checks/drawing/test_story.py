@@ -17,6 +17,12 @@ def test_sets_gain_and_lose_elements() -> None:
     assert [str(change) for change in changes] == ["s loses 1", "s gains 3"]
 
 
+def test_changes_come_in_the_order_of_their_places_whatever_the_hashes_are() -> None:
+    places = [10, 2, *("instance", "leader", "partition", "replica", "transaction")]
+    changes = differences({"x": Map(dict.fromkeys(places, 0))}, {"x": Map(dict.fromkeys(places[1:], 1))})
+    assert [change.path for change in changes] == ["x[2]", "x[10]", *(f'x["{name}"]' for name in places[2:])]
+
+
 def test_true_is_not_one() -> None:
     assert [str(change) for change in differences({"x": 1}, {"x": True})] == ["x: 1 -> TRUE"]
 
