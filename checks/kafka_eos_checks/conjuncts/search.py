@@ -74,10 +74,15 @@ def subjects(registry: Registry) -> list[Subject]:
         Subject(
             conjunct=conjunct,
             text=without(texts[conjunct.span.module], conjunct),
-            models=tuple(sorted(models, key=lambda m: (TIERS.index(m.tier), m.expect.generated or 0))),
+            models=tuple(sorted(models, key=lambda m: (TIERS.index(m.tier), _cost(m)))),
         )
         for conjunct, models in sorted(reached.items(), key=lambda pair: pair[0].span)
     ]
+
+
+def _cost(model: Model) -> int:
+    """What a run of a model costs: the states that it generates."""
+    return model.expect.generated or 0
 
 
 def _merged(models: Iterable[Model]) -> list[Model]:
@@ -139,9 +144,10 @@ class Search:
     def judge(self, subject: Subject, on_model: Callable[[str], None] = lambda _: None) -> Outcome:
         """What becomes of a mutant.
 
-        Every small model is asked until a property is violated or TLC fails to evaluate it, when thorough also where
-        the graph has told the mutant apart already; the full tier only when the small one sees nothing. Where a model
-        has the spec's states, the edges are compared before a larger model is asked.
+        Where a model has the spec's states, the edges are compared before another model is asked. When thorough, the
+        small tier is asked until a property is violated or TLC fails to evaluate it, also where the graph has told the
+        mutant apart already, and the full tier only when the small one sees nothing; else the cheapest model comes
+        first, and the first that tells it apart is enough.
 
         Raises:
             UnusableMutant: when TLC cannot read the mutated module, or an unchanged model does not hold.
@@ -154,15 +160,14 @@ class Search:
             means=Means.NONE,
         )
         looks: list[Outcome] = []
-        for tier in TIERS:
-            for model in (model for model in subject.models if model.tier == tier):
-                if best.means in (_FINAL if self.thorough and tier == TIERS[0] else _KILLED):
-                    break
-                on_model(model.name)
-                looks.append(self._states_in(model, subject, best))
-                best = min(best, looks[-1], key=_strength)
-                if looks[-1].means is Means.NONE and not best.means.kills:
-                    best = min(best, self._edges_in(model, subject, best), key=_strength)
+        for model in subject.models if self.thorough else sorted(subject.models, key=_cost):
+            if best.means in (_FINAL if self.thorough and model.tier == TIERS[0] else _KILLED):
+                break
+            on_model(model.name)
+            looks.append(self._states_in(model, subject, best))
+            best = min(best, looks[-1], key=_strength)
+            if looks[-1].means is Means.NONE and not best.means.kills:
+                best = min(best, self._edges_in(model, subject, best), key=_strength)
         return replace(best, seconds=sum(look.seconds for look in looks))
 
     def _states_in(self, model: Model, subject: Subject, outcome: Outcome) -> Outcome:
