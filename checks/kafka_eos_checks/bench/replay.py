@@ -337,7 +337,7 @@ def _spark(stack: ExitStack) -> Any:
     from kafka_eos_checks.replay.spark import session  # noqa: PLC0415 - optional
 
     began = time.perf_counter()
-    active = stack.enter_context(session(short=False))
+    active = stack.enter_context(session())
     progress_console.print(f"replay: Spark started in {time.perf_counter() - began:.1f} s")
     return active
 

@@ -24,6 +24,7 @@ from kafka_eos_checks.missing import need
 from kafka_eos_checks.replay.findings import COLUMNS, from_rows
 from kafka_eos_checks.replay.inputs import UnusableInput
 from kafka_eos_checks.replay.local import LogAudit, fold, summaries_of
+from kafka_eos_checks.replay.memory import keep_modules
 from kafka_eos_checks.replay.schemas import arrow_schema, ddl
 from kafka_eos_checks.replay.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 from kafka_eos_checks.replay.summary import BOUNDARY, Summary
@@ -107,6 +108,8 @@ def read_tasks(plan_of: Sequence[Sequence[tuple[int, Split]]], check_crc: bool) 
     """
 
     def read(batches: Tables) -> Tables:
+        need("pyarrow.parquet", "spark")
+        keep_modules()
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 for log, split in plan_of[task]:
@@ -215,16 +218,15 @@ _CLUSTERS = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}  # spark-submit sets the on
 
 
 @contextmanager
-def session(given: "SparkSession | None" = None, *, short: bool = True) -> "Iterator[SparkSession]":
+def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
     """The session to use: the given one, the active one, else a new one that ends with the block.
 
     A new one is of the cluster that ``spark-submit`` or ``SPARK_REMOTE`` names, with that cluster's settings, and
-    otherwise local.
+    otherwise local. The JVM of a local one stops at its first compiler: it only hands tasks to workers, and the second
+    compiler takes more CPU time than all of that.
 
     Args:
         given: a session that is used as it is and stays open.
-        short: whether a new session is for a short run: the JVM then stops at its first compiler, which saves a second
-            at the start and costs throughput later.
 
     Raises:
         MissingExtra: without pyspark or pyarrow.
@@ -244,8 +246,8 @@ def session(given: "SparkSession | None" = None, *, short: bool = True) -> "Iter
             made.stop()
         return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # local mode would take any python3 on the path
-    java = [f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}", "-XX:+UseSerialGC"]
-    java += ["-XX:TieredStopAtLevel=1"] if short else []
+    log4j = Path(__file__).with_name("log4j2.properties")
+    java = [f"-Dlog4j2.configurationFile={log4j}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     builder = sql.SparkSession.builder.master("local[*]").appName("kafka-eos")
     for name, value in {
         "spark.driver.bindAddress": "127.0.0.1",
