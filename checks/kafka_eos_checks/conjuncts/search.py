@@ -225,7 +225,11 @@ class Search:
         return found
 
     def _run(self, model: Model, subject: Subject | None = None, most: int | None = None) -> _Run:
-        """One run, or what an earlier one found."""
+        """One run, or what an earlier one found.
+
+        Where the first means is enough no property is checked, which takes most of TLC's time: what violates one has
+        another graph. An earlier run that did check them says as much.
+        """
         plain = plain_configuration(model)
         definitions = ""
         if most is not None:
@@ -237,6 +241,8 @@ class Search:
             known = self.cache.get(key)
             if known is not None:
                 return _Run(**known)  # type: ignore[arg-type]
+            if not self.thorough and (model.invariants or model.properties):
+                return self._run(replace(model, invariants=(), properties=()), subject, most)
             result = tlc.run(tlc.Job(folder=Path(name), module=root, timeout=self.timeout, short=_is_short(model)))
         run = _Run(
             verdict=result.verdict,

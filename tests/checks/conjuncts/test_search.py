@@ -37,6 +37,15 @@ def test_a_rule_without_which_a_property_breaks_is_killed_by_that_property(regis
     assert outcome.place.startswith("Counter.tla:")
 
 
+def test_where_the_first_means_is_enough_the_graph_tells_unless_a_property_has(
+    registry: Registry, search: Search
+) -> None:
+    rule = subject(registry, "AddError", "total + amount > Limit -> FALSE")
+    assert Search(cache=search.cache, thorough=False).judge(rule).means is Means.GRAPH
+    assert search.judge(rule).means is Means.PROPERTY
+    assert Search(cache=search.cache, thorough=False).judge(rule).means is Means.PROPERTY
+
+
 def test_a_guard_that_no_property_needs_is_killed_by_the_graph(registry: Registry, search: Search) -> None:
     outcome = judged(registry, search, "Read", "seen[client] # total -> TRUE")
     assert outcome.means is Means.GRAPH
