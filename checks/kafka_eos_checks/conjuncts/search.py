@@ -227,8 +227,8 @@ class Search:
     def _run(self, model: Model, subject: Subject | None = None, most: int | None = None) -> _Run:
         """One run, or what an earlier one found.
 
-        Where the first means is enough no property is checked, which takes most of TLC's time: what violates one has
-        another graph. An earlier run that did check them says as much.
+        Where the first means is enough no property of a mutant is checked, which takes most of TLC's time: what violates
+        one has another graph. An earlier run that did check them says as much.
         """
         plain = plain_configuration(model)
         definitions = ""
@@ -241,7 +241,7 @@ class Search:
             known = self.cache.get(key)
             if known is not None:
                 return _Run(**known)  # type: ignore[arg-type]
-            if not self.thorough and (model.invariants or model.properties):
+            if subject is not None and not self.thorough and (model.invariants or model.properties):
                 return self._run(replace(model, invariants=(), properties=()), subject, most)
             result = tlc.run(tlc.Job(folder=Path(name), module=root, timeout=self.timeout, short=_is_short(model)))
         run = _Run(
