@@ -227,8 +227,8 @@ class Search:
     def _run(self, model: Model, subject: Subject | None = None, most: int | None = None) -> _Run:
         """One run, or what an earlier one found.
 
-        Where the first means is enough no property of a mutant is checked, which takes most of TLC's time: what violates
-        one has another graph. An earlier run that did check them says as much.
+        Where the first means is enough no property of a mutant is checked, which takes most of TLC's time: a mutant
+        that violates one has another graph. An earlier run that did check them says as much.
         """
         plain = plain_configuration(model)
         definitions = ""
