@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -245,7 +246,9 @@ def _open(table: Path, check: bool = False) -> _Table | str:
     """The open table, or why the file is none."""
     parquet = need("pyarrow.parquet", "spark")
     try:
-        opened = parquet.ParquetFile(table, page_checksum_verification=check)
+        about_file = table.stat()
+        footer = _footer(table, about_file.st_size, about_file.st_mtime_ns)
+        opened = parquet.ParquetFile(table, metadata=footer, page_checksum_verification=check)
         about = opened.metadata.metadata or {}
         fits = about.get(FORMAT) == VERSION and opened.schema_arrow.equals(schema())
     except UNREADABLE as error:
@@ -256,6 +259,12 @@ def _open(table: Path, check: bool = False) -> _Table | str:
     except (KeyError, TypeError, ValueError):
         pass  # its metadata is not what write_table writes
     return f"no table of batch headers of version {VERSION.decode()}; make one by `kafka-eos headers`"
+
+
+@lru_cache(maxsize=8)
+def _footer(table: Path, size: int, changed: int) -> Any:  # noqa: ARG001 - of a file as it was then
+    """What a file says about its row groups; a split reads a few of them, and its neighbours are read next."""
+    return need("pyarrow.parquet", "spark").read_metadata(table)
 
 
 def _group_ranges(opened: Any, size: int) -> list[tuple[int, int]]:
