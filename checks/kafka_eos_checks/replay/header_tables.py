@@ -246,8 +246,8 @@ def _open(table: Path, check: bool = False) -> _Table | str:
     """The open table, or why the file is none."""
     parquet = need("pyarrow.parquet", "spark")
     try:
-        about_file = table.stat()
-        footer = _footer(table, about_file.st_size, about_file.st_mtime_ns)
+        stat = table.stat()
+        footer = _footer(table, stat.st_size, stat.st_mtime_ns)
         opened = parquet.ParquetFile(table, metadata=footer, page_checksum_verification=check)
         about = opened.metadata.metadata or {}
         fits = about.get(FORMAT) == VERSION and opened.schema_arrow.equals(schema())

@@ -108,7 +108,7 @@ def read_tasks(plan_of: Sequence[Sequence[tuple[int, Split]]], check_crc: bool) 
     """
 
     def read(batches: Tables) -> Tables:
-        need("pyarrow.parquet", "spark")
+        need("pyarrow.parquet", "spark")  # what reads tables is among the modules that are kept, then
         keep_modules()
         for batch in batches:
             for task in batch.column(0).to_pylist():

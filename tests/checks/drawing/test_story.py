@@ -18,9 +18,10 @@ def test_sets_gain_and_lose_elements() -> None:
 
 
 def test_changes_come_in_the_order_of_their_places_whatever_the_hashes_are() -> None:
-    places = [10, 2, *("instance", "leader", "partition", "replica", "transaction")]
-    changes = differences({"x": Map(dict.fromkeys(places, 0))}, {"x": Map(dict.fromkeys(places[1:], 1))})
-    assert [change.path for change in changes] == ["x[2]", "x[10]", *(f'x["{name}"]' for name in places[2:])]
+    names = ["instance", "leader", "partition", "replica", "transaction"]
+    before, after = Map(dict.fromkeys([10, 2, *names], 0)), Map(dict.fromkeys([2, *names], 1))
+    changes = differences({"x": before}, {"x": after})
+    assert [change.path for change in changes] == ["x[2]", "x[10]", *(f'x["{name}"]' for name in names)]
 
 
 def test_true_is_not_one() -> None:
