@@ -49,15 +49,16 @@ def summaries_of(split: Split, check_crc: bool = True) -> Iterator[Summary]:
         yield summarise(split, start, headers)
 
 
-def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary]) -> LogAudit:
+def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary], check_crc: bool = True) -> LogAudit:
     """Combine the summaries of one log, in order.
 
     Args:
         log: the log.
         splits: all its splits, in order.
         summaries: the summaries of all their chunks, in order.
+        check_crc: whether batches were compared with their CRC.
     """
-    combine = Combine(splits, reread_from(splits))
+    combine = Combine(splits, reread_from(splits, check_crc))
     damage: list[tuple[str, CorruptRegion]] = []
     batches = records = markers = chunks = 0
     for chunk in summaries:
@@ -98,7 +99,7 @@ def audit_logs(
     audits = []
     with byte_progress("audit", sum(split.size for split in splits)) as advance:
         for log, own in by_log.items():
-            audits.append(fold(log, own, _advancing(own, check_crc, advance)))
+            audits.append(fold(log, own, _advancing(own, check_crc, advance), check_crc))
     return audits
 
 

@@ -49,7 +49,9 @@ def summary_of(part: Columns, start: int, end: int) -> Summary:
 def by_chunks(batches: Sequence[Batch], cuts: Sequence[int]) -> Combine:
     """Fold a log, of which the n-th batch has position n, in chunks that end at the cuts."""
     everything = columns_of(batches)
-    combine = Combine([Split(_LOG, 0, 1, "segment", 0, len(batches))], lambda _, a, b: everything.take(slice(a, b)))
+    combine = Combine(
+        [Split(_LOG, 0, 1, "segment", 0, len(batches))], lambda chunk: everything.take(slice(chunk.start, chunk.end))
+    )
     for start, end in pairwise(sorted({0, len(batches), *cuts})):
         combine.add(summary_of(everything.take(slice(start, end)), start, end))
     return combine

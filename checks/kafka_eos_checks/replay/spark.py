@@ -118,14 +118,16 @@ def read_tasks(plan_of: Sequence[Sequence[tuple[int, Split]]], check_crc: bool) 
     return read
 
 
-def combine_logs(logs: Sequence[PartitionLog], splits: Sequence[Sequence[Split]]) -> Callable[["pa.Table"], "pa.Table"]:
+def combine_logs(
+    logs: Sequence[PartitionLog], splits: Sequence[Sequence[Split]], check_crc: bool
+) -> Callable[["pa.Table"], "pa.Table"]:
     """A function for ``applyInArrow``: all summary rows of one log in, its result rows out."""
 
     def combine(table: "pa.Table") -> "pa.Table":
         import pyarrow as pa  # noqa: PLC0415
 
         log = table["log"][0].as_py()
-        audit = fold(logs[log], splits[log], from_arrow(table))
+        audit = fold(logs[log], splits[log], from_arrow(table), check_crc)
         return pa.Table.from_pylist(result_rows(log, audit), schema=arrow_schema(RESULT_COLUMNS))
 
     return combine
@@ -211,7 +213,7 @@ def result_frame(
     numbers = spark.range(0, len(plan_of), 1, len(plan_of))
     with _quiet_about_pandas():
         summaries = numbers.mapInArrow(read_tasks(plan_of, check_crc), ddl(SUMMARY_COLUMNS))
-        return summaries.groupBy("log").applyInArrow(combine_logs(logs, by_log), ddl(RESULT_COLUMNS))
+        return summaries.groupBy("log").applyInArrow(combine_logs(logs, by_log, check_crc), ddl(RESULT_COLUMNS))
 
 
 _CLUSTERS = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}  # spark-submit sets the one, a user of Spark Connect the other

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.segment import CorruptRegion
 from kafka_eos_checks.replay.findings import Finding
-from kafka_eos_checks.replay.headers import CONTROL_MASK, Headers, Ints, Narrow, concatenate, is_set
+from kafka_eos_checks.replay.headers import CONTROL_MASK, Headers, Ints, Narrow, concatenate, is_set, read_index
 from kafka_eos_checks.replay.reading import read_headers
 from kafka_eos_checks.replay.rules import (
     COORDINATOR_TOPICS,
@@ -264,7 +264,7 @@ def _stable_order(values: Ints) -> Ints:
     return np.argsort(values, kind="stable")
 
 
-Reread = Callable[[int, int, int], Columns]  # (split, first byte, end byte) -> the batches there
+Reread = Callable[[Summary], Columns]  # the batches of a chunk
 
 
 class Fold:
@@ -343,7 +343,7 @@ class Combine:
     def add(self, chunk: Summary) -> None:
         """Fold one more chunk, which must begin where the one before it ended."""
         self._advance(chunk)
-        found = self._fold.add(chunk, lambda: self._reread(chunk.split, chunk.start, chunk.end))
+        found = self._fold.add(chunk, lambda: self._reread(chunk))
         self.findings += [finding(self._splits[chunk.split], batch, violation) for batch, violation in found]
 
     @property
@@ -416,11 +416,19 @@ def finding(split: Split, batch: Batch, violation: Violation) -> Finding:
     )
 
 
-def reread_from(splits: Sequence[Split]) -> Reread:
-    """Reads chunks again from the files. The CRCs were compared the first time, and damage must be met again."""
+def reread_from(splits: Sequence[Split], check_crc: bool = True) -> Reread:
+    """Reads chunks again from the files.
 
-    def reread(split: int, start: int, end: int) -> Columns:
-        headers = concatenate(list(read_headers(splits[split].path, start, end, columns=READ)))
-        return columns_of(headers, splits[split].log.topic)
+    Args:
+        splits: all splits of the log, in order.
+        check_crc: whether batches were compared with their CRC. Only where there is damage they are once more, so that
+            it is met again.
+    """
+
+    def reread(chunk: Summary) -> Columns:
+        path = splits[chunk.split].path
+        check = check_crc and bool(chunk.damage)
+        found = read_headers(path, chunk.start, chunk.end, index=read_index(path), check_crc=check, columns=READ)
+        return columns_of(concatenate(list(found)), splits[chunk.split].log.topic)
 
     return reread

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from google_crc32c import value as crc32c
 
+from kafka_eos.record_batch import CHECKED_FROM
 from kafka_eos.segment import StoredBatch, read_segment
 from kafka_eos_checks import cli
 from kafka_eos_checks.record.recording import kept_recordings, unpack
@@ -58,6 +59,21 @@ def test_a_duplicate_is_found_with_file_position_offset_and_producer(tmp_path: P
     assert finding.position is not None
     data = (Path(log.folder) / finding.file).read_bytes()
     assert int.from_bytes(data[finding.position : finding.position + 8], "big") == 500
+
+
+@pytest.mark.parametrize(("check_crc", "found"), [(True, []), (False, [DUPLICATE])])
+def test_a_batch_with_a_wrong_crc_is_judged_only_when_crcs_are_not_compared(
+    tmp_path: Path, check_crc: bool, found: list[str]
+) -> None:
+    log = log_of(tmp_path, with_a_duplicate())
+    segment = Path(log.folder, log.segments[0])
+    *_, duplicate = [item.position for item in read_segment(segment)]
+    data = bytearray(segment.read_bytes())
+    data[duplicate + CHECKED_FROM + 10] ^= 1  # of the time, which no rule reads
+    segment.write_bytes(data)
+    [audit] = local.audit_logs([log], check_crc=check_crc)
+    assert [finding.rule for finding in audit.findings] == found
+    assert (audit.batches, len(audit.damage)) == ((500, 1) if check_crc else (501, 0))
 
 
 def test_sequences_that_a_coordinator_writes_are_not_judged_but_its_epochs_are(tmp_path: Path) -> None:

@@ -100,7 +100,9 @@ def test_a_fault_at_a_cut_is_found() -> None:
 )
 def test_chunks_that_overlap_or_leave_a_hole_are_refused(chunks: list[tuple[int, int]], said: str) -> None:
     everything = columns_of(clean_batches(30))
-    combine = Combine([Split(LOG, 0, 1, "segment", 0, 30)], lambda _, a, b: everything.take(slice(a, b)))
+    combine = Combine(
+        [Split(LOG, 0, 1, "segment", 0, 30)], lambda chunk: everything.take(slice(chunk.start, chunk.end))
+    )
     with pytest.raises(AssertionError, match=said):
         add_all(combine, everything, chunks)
 
