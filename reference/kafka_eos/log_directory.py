@@ -7,7 +7,7 @@ Kafka: org.apache.kafka.storage.internals.log.LogFileUtils, UnifiedLog.parseTopi
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,8 +108,9 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
     root = path.resolve()
     own = _partition(root, suffixes)
     if isinstance(own, Partition):
-        broker_id = _broker_id(root.parent)
-        return (LogDirectory(path=root.parent, broker_id=broker_id, partitions=(own,), skipped=_links(root)),)
+        return (
+            LogDirectory(path=root.parent, broker_id=broker_id(root.parent), partitions=(own,), skipped=_links(root)),
+        )
     candidates = [root, *(child for child in sorted(root.iterdir()) if _is_own_directory(child))]
     directories = (_log_directory(candidate, suffixes) for candidate in candidates)
     found = tuple(directory for directory in directories if directory is not None)
@@ -139,7 +140,7 @@ def _log_directory(path: Path, suffixes: Sequence[str]) -> LogDirectory | None:
     if not partitions and not _own_file(path / META_PROPERTIES):
         return None
     partitions.sort(key=lambda partition: (partition.topic, partition.partition))
-    return LogDirectory(path=path, broker_id=_broker_id(path), partitions=tuple(partitions), skipped=tuple(skipped))
+    return LogDirectory(path=path, broker_id=broker_id(path), partitions=tuple(partitions), skipped=tuple(skipped))
 
 
 def _partition(path: Path, suffixes: Sequence[str]) -> Partition | Skipped:
@@ -188,16 +189,24 @@ def _segment_files(path: Path) -> Iterator[tuple[str, int, Path]]:
             yield named["suffix"], int(named["offset"]), file
 
 
-def _broker_id(path: Path) -> int | None:
-    """``node.id`` (``broker.id`` before KRaft) of ``meta.properties``."""
+def cluster_id(path: Path) -> str | None:
+    """``cluster.id`` of the ``meta.properties`` in a log directory; None if the file or the line is absent."""
+    return _property(path, {"cluster.id"})
+
+
+def broker_id(path: Path) -> int | None:
+    """``node.id`` (``broker.id`` before KRaft) of the ``meta.properties`` in a log directory, if there is one."""
+    value = _property(path, {"node.id", "broker.id"})
+    return int(value) if value is not None and re.fullmatch(r"[0-9]{1,10}", value) else None
+
+
+def _property(path: Path, names: Set[str]) -> str | None:
+    """The value of the first line of ``meta.properties`` with one of these names."""
     properties = path / META_PROPERTIES
     if not _own_file(properties):
         return None
-    for line in properties.read_text(encoding="latin-1").splitlines():
-        key, _, value = (word.strip() for word in line.partition("="))
-        if key in {"node.id", "broker.id"} and re.fullmatch(r"[0-9]{1,10}", value):
-            return int(value)
-    return None
+    lines = (line.partition("=") for line in properties.read_text(encoding="latin-1").splitlines())
+    return next((value.strip() for name, _, value in lines if name.strip() in names), None)
 
 
 def _own_file(path: Path) -> bool:

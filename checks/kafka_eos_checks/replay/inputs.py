@@ -1,10 +1,11 @@
 """What a person points the audit at: log directories, recordings packed or not, histories."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafka_eos.log_directory import broker_id, cluster_id
 from kafka_eos_checks.record.recording import UnsafeArchive, unpacked
 from kafka_eos_checks.replay.history_files import SUFFIXES, is_history
 from kafka_eos_checks.replay.jepsen import HISTORY, is_jepsen
@@ -41,11 +42,11 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
         histories: more histories.
 
     Raises:
-        UnusableInput: a path that is none of these.
+        UnusableInput: a path that is none of these, or logs of one partition that are no replicas.
         NotALogDirectory: a folder without partitions.
         OSError: a path that cannot be read.
     """
-    folders: list[Path] = []
+    folders: dict[Path, Path] = {}
     found: list[Path] = []
     operations: list[Path] = []
     with ExitStack() as stack:
@@ -57,7 +58,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
                 operations.append(path if is_jepsen(path) else path / HISTORY)
                 continue
             folder = stack.enter_context(_unpacked(path)) if path.is_file() else path
-            folders.append(folder / "brokers" if (folder / "brokers").is_dir() else folder)
+            folders[folder / "brokers" if (folder / "brokers").is_dir() else folder] = path
             if (folder / "manifest.json").is_file():
                 found += sorted(path for path in (folder / "histories").glob("*") if is_history(path))
         found += (path for path in histories if not is_jepsen(path))
@@ -65,7 +66,50 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
         missing = [str(path) for path in found if not (is_history(path) and path.exists())]
         if missing:
             raise UnusableInput(f"{', '.join(missing)}: no such history; give a file *{' or *'.join(SUFFIXES)}")
-        yield Inputs(tuple(find_logs(*folders)), tuple(found), tuple(operations))
+        logs = find_logs(*folders)
+        _demand_replicas(logs, folders)
+        yield Inputs(tuple(logs), tuple(found), tuple(operations))
+
+
+def _demand_replicas(logs: Sequence[PartitionLog], given: Mapping[Path, Path]) -> None:
+    """Logs of one partition are compared as replicas, so they have to be of several brokers of one cluster.
+
+    Args:
+        logs: all of them.
+        given: folders with log directories, each with the path that was given for it.
+    """
+    identities = {
+        folder: (cluster_id(folder), broker_id(folder)) for folder in {Path(log.folder).parent for log in logs}
+    }
+    known: dict[tuple[str, int], list[Path]] = {}
+    for log in logs:
+        directory = Path(log.folder).parent
+        others = known.setdefault((log.topic, log.partition), [])
+        for other in others:
+            reason = _why_no_replicas(identities[other], identities[directory])
+            if reason:
+                places = " and ".join(_named(place, given) for place in (other, directory))
+                partition = f"{log.topic}-{log.partition}"
+                raise UnusableInput(f"{partition} is in {places}, {reason}: no replicas, so audit each for itself")
+        others.append(directory)
+
+
+def _why_no_replicas(one: tuple[str | None, int | None], other: tuple[str | None, int | None]) -> str:
+    """Why logs of a partition are no replicas, by cluster and broker, where these are known; "" if they may be."""
+    clusters, brokers = zip(one, other, strict=True)
+    if None not in clusters and len(set(clusters)) > 1:
+        return f"of the clusters {clusters[0]} and {clusters[1]}"
+    if None not in brokers and len(set(brokers)) == 1:
+        return f"both of broker {brokers[0]}"
+    return ""
+
+
+def _named(directory: Path, given: Mapping[Path, Path]) -> str:
+    """A log directory by the path that was given."""
+    inside = ((folder.resolve(), path) for folder, path in given.items())
+    return next(
+        (str(path / directory.relative_to(f)) for f, path in inside if directory.is_relative_to(f)), str(directory)
+    )
 
 
 @contextmanager

@@ -211,7 +211,7 @@ def test_the_verdicts_of_two_audits_are_equal_but_for_their_seconds() -> None:
 
 def test_a_process_that_writes_no_verdicts_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="kafka_eos_checks"):
-        processes.audit_process([tmp_path / "missing.tar.xz"], tmp_path / "out.json")
+        processes.audit_process(tmp_path / "missing.tar.xz", tmp_path / "out.json")
 
 
 def part(*, ok: bool) -> command.Part:

@@ -121,6 +121,34 @@ def hostile_batch(rng: random.Random) -> bytes:
     return struct.pack(">qiibI", some(64), 49, some(32), 2, crc32c(checked)) + checked
 
 
+def broker(folder: Path, cluster: str, node: int, partition: int = 0) -> Path:
+    write_log(folder / f"orders-{partition}", clean(10))
+    (folder / "meta.properties").write_text(f"version=1\ncluster.id={cluster}\nnode.id={node}\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("cluster", "node", "said"),
+    [("other", 2, "of the clusters one and other"), ("one", 1, "both of broker 1")],
+)
+def test_logs_that_are_no_replicas_of_each_other_are_not_compared(
+    tmp_path: Path, cluster: str, node: int, said: str
+) -> None:
+    first, second = broker(tmp_path / "a", "one", 1), broker(tmp_path / "b", cluster, node)
+    with pytest.raises(UnusableInput, match=f"orders-0 is in .*/a and .*/b, {said}.*audit each for itself"):
+        run([first, second])
+
+
+def test_replicas_disks_of_a_broker_and_clusters_without_a_common_partition_are_audited_together(
+    tmp_path: Path,
+) -> None:
+    paths = [broker(tmp_path / "a", "one", 1), broker(tmp_path / "b", "one", 2), broker(tmp_path / "c", "one", 1, 1)]
+    paths.append(broker(tmp_path / "d", "other", 1, 2))
+    result = run(paths)
+    assert not result.findings
+    assert [verdict.figures["logs"] for verdict in result.verdicts if verdict.name == "readable"] == [4]
+
+
 @pytest.mark.spark
 def test_a_log_that_a_worker_cannot_read_is_said_to(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
