@@ -6,12 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from google_crc32c import value as crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kafka_eos.compression import CompressionType
-from kafka_eos.record_batch import Record, build_batch
+from kafka_eos.record_batch import CHECKED_FROM, Record, build_batch
 from kafka_eos.segment import CorruptRegion, StoredBatch, read_segment
 from kafka_eos_checks.replay import headers
-from kafka_eos_checks.replay.headers import Headers, Ints, read_index
+from kafka_eos_checks.replay.headers import Headers, Ints, gather, have_their_crcs, read_index, sound_batches
 from kafka_eos_checks.replay.reading import read_headers
 from kafka_eos_checks.replay.synthetic import write_segment
 
@@ -144,6 +147,28 @@ def test_a_wrong_crc_is_damage_only_when_crcs_are_compared(tmp_path: Path) -> No
     compared = [part for part in read_headers(path) if part.damage]
     assert [region.position for part in compared for region in part.damage] == [positions[4]]
     assert sum(map(len, read_headers(path, check_crc=False))) == 10
+
+
+@settings(max_examples=200)
+@given(seed=st.integers(0, 3), changes=st.lists(st.tuples(st.integers(0, 39), st.integers(17, 99), st.integers(0, 7))))
+def test_one_crc_of_all_batches_says_whether_each_has_its_own(seed: int, changes: list[tuple[int, int, int]]) -> None:
+    encoded = [bytearray(batch) for batch in some_batches(40, seed)]
+    for batch, byte, bit in changes:
+        encoded[batch][byte % len(encoded[batch])] ^= 1 << bit
+    data = b"".join(encoded)
+    ends = np.cumsum([len(batch) for batch in encoded])
+    positions = np.concatenate(([0], ends[:-1]))
+    raw = gather(data, positions)
+    alone = bool((np.array([crc32c(bytes(batch[CHECKED_FROM:])) for batch in encoded]) == raw["crc"]).all())
+    assert have_their_crcs(data, positions, raw["crc"], len(data)) == alone
+
+
+def test_no_batch_fits_behind_a_seam_that_leads_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"".join(some_batches(3))
+    positions, raw, stop, _ = sound_batches(data, np.empty(0, np.int64))
+    assert have_their_crcs(data, positions, raw["crc"], stop)
+    monkeypatch.setattr(headers, "FROM_ZERO", headers.FROM_ZERO ^ 1)
+    assert not have_their_crcs(data, positions, raw["crc"], stop)
 
 
 def test_a_batch_larger_than_a_block_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
