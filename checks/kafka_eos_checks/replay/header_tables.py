@@ -25,6 +25,7 @@ from kafka_eos.segment import CorruptRegion, RegionKind
 from kafka_eos_checks.missing import need
 from kafka_eos_checks.replay.headers import HEADER, Headers, concatenate
 from kafka_eos_checks.replay.marks import Mark, Marks, control_type, read_marked_segment
+from kafka_eos_checks.replay.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -185,6 +186,7 @@ def read_marked_table(table: Path, columns: Sequence[str]) -> Iterator[tuple[Hea
 def _read(
     table: Path, start: int, end: int | None, columns: Sequence[str] | None, check: bool, marks: bool
 ) -> Iterator[tuple[Headers, Marks]]:
+    keep_freed_memory()
     size = table.stat().st_size
     last = size if end is None else end
     opened = _open(table, check)

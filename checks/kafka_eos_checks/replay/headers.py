@@ -21,6 +21,7 @@ from kafka_eos.compression import CompressionType
 from kafka_eos.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 from kafka_eos.segment import CorruptRegion, scan
 from kafka_eos.varint import INT64_MAX
+from kafka_eos_checks.replay.memory import keep_freed_memory
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
@@ -133,6 +134,7 @@ def read_blocks(
     Raises:
         OSError: the segment cannot be read, or it changes meanwhile.
     """
+    keep_freed_memory()
     lanes = np.empty(0, np.int64) if index is None else index
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from kafka_eos.segment import CorruptRegion
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.headers import read_index
-from kafka_eos_checks.replay.memory import keep_freed_memory
 from kafka_eos_checks.replay.progress import Advance, byte_progress
 from kafka_eos_checks.replay.splits import PartitionLog, Split, plan
 from kafka_eos_checks.replay.summary import Combine, Summary, chunks_of, reread_from, summarise
@@ -43,7 +42,6 @@ class LogAudit:
 
 def summaries_of(split: Split, check_crc: bool = True) -> Iterator[Summary]:
     """Read a split, chunk by chunk."""
-    keep_freed_memory()
     index = read_index(split.path)
     for start, headers in chunks_of(split, index, check_crc):
         yield summarise(split, start, headers)
