@@ -552,6 +552,12 @@ class Cluster:
         asked = {"ElectionType": 0, "TopicPartitions": [elected], "TimeoutMs": 20_000}
         ask(self.any_port(), "ElectLeaders", 2, asked, 30.0)
 
+    def abort_by_hand(self, topic: str, partition: int) -> None:
+        """Abort the transaction that begins with a partition's first record, in this partition alone."""
+        where = ("--topic", topic, "--partition", str(partition), "--start-offset", "0")
+        bootstrap = ("--bootstrap-server", f"{HOST}:{self.any_port()}")
+        self.running()[0].run_tool("org.apache.kafka.tools.TransactionsCommand", *bootstrap, "abort", *where)
+
     def coordinator(self, transactional_id: str) -> tuple[int, Message]:
         """The coordinator of a transactional id: its partition of ``__transaction_state``, with that one's metadata."""
         number = coordinator_partition(transactional_id, int(SETTINGS["transaction.state.log.num.partitions"]))

@@ -183,6 +183,18 @@ def late_end_of_transaction(stage: Stage) -> None:
         producer.wait(expected=(0, FATAL_EXIT))
 
 
+@scenario("operator-mistakes/abort-by-hand")
+def abort_by_hand(stage: Stage) -> None:
+    """An operator aborts an open transaction in one of its two partitions, and then its client commits it."""
+    topic = stage.topic(partitions=2)
+    identity: dict[str, Any] = {"transactional_id": f"{stage.name}-t", "transaction_size": 4, "pause_after": "flush"}
+    with stage.readers(topic), stage.start("transactional", topic, records=4, timeout_ms=300_000, **identity) as client:
+        stage.wait_paused("transactional")
+        stage.cluster.abort_by_hand(topic, 0)
+        client.go_on()
+        client.wait()
+
+
 @scenario("replicated-violations/follower-catches-up")
 def follower_catches_up(stage: Stage) -> None:
     """A follower comes back, gets in one fetch what it missed, and leads: a reader is given an aborted record."""

@@ -271,6 +271,7 @@ CLUSTERS = {
     "three-brokers": 3,
     "violations": 1,
     "replicated-violations": 3,
+    "operator-mistakes": 1,
     "transactions": 3,
     "applications": 1,
     "application-mistakes": 1,
