@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic
@@ -517,37 +517,38 @@ def check(
         mutants: the mutants to tell apart from their models.
         jobs: processes; by default one a processor. With one, everything stays in this process.
     """
-    bases = dict.fromkeys([*(model.name for model in models), *(mutant.model for mutant in mutants)])
-    tasks = [
-        _Task(
-            base=registry.get(name),
-            itself=any(model.name == name for model in models),
-            mutants=tuple(mutant for mutant in mutants if mutant.model == name),
-        )
-        for name in bases
-    ]
-    tasks.sort(key=lambda task: -(task.base.expect.states or 0))
-    processes = min(jobs or os.cpu_count() or 1, len(tasks))
+    tasks: dict[tuple[str, ...], _Task] = {}
+    for model in models:
+        _task_of(tasks, model).itself = True
+    for mutant in mutants:
+        _task_of(tasks, replace(registry.get(mutant.model), constants=mutant.constants)).mutants.append(mutant)
+    by_size = sorted(tasks.values(), key=lambda task: -(task.base.expect.states or 0))
+    processes = min(jobs or os.cpu_count() or 1, len(by_size))
     if processes <= 1:
-        for task in tasks:
+        for task in by_size:
             yield from _told(_check_task(task))
         return
     # spawned, not forked: a fork would copy the threads that show progress in the middle of what they do
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         try:
-            for done in as_completed([pool.submit(_check_task, task) for task in tasks]):
+            for done in as_completed([pool.submit(_check_task, task) for task in by_size]):
                 yield from _told(done.result())
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class _Task:
     """What is compared with one graph: the reference itself, and mutants of it."""
 
     base: Model
-    itself: bool
-    mutants: tuple[Model, ...]
+    itself: bool = False
+    mutants: list[Model] = field(default_factory=list)
+
+
+def _task_of(tasks: dict[tuple[str, ...], _Task], base: Model) -> _Task:
+    """The task about a model's graph; mutants that need other constants than their model's have one of their own."""
+    return tasks.setdefault((base.name, str(sorted(base.constants.items()))), _Task(base))
 
 
 def _told(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:

@@ -149,6 +149,17 @@ def test_a_model_with_rules_of_its_own_is_compared_with_the_reference_that_has_t
     assert not compare(model, model.machine_class(), graph=graph).equal, "its blocks do not overlap"
 
 
+@pytest.mark.parametrize("name", ["PendingDeletedWithGroup", "LateCompletionTakesNext"])
+def test_a_mutant_is_told_apart_with_the_constants_that_it_needs(name: str) -> None:
+    registry = Registry()
+    mutant = registry.get(name)
+    model = registry.get(mutant.model)
+    [found] = conformance.check(registry, [], [mutant], jobs=1)
+    assert found.ok
+    [with_the_models] = conformance.check(registry, [], [replace(mutant, constants=model.constants)], jobs=1)
+    assert not with_the_models.ok
+
+
 def test_bounds_that_differ_from_tlcs_are_a_difference(
     registry: Registry, counter: ModuleType, graph: StateGraph
 ) -> None:
