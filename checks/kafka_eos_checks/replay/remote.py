@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafka_eos.history import MalformedHistory
+from kafka_eos.log_directory import NotALogDirectory
 from kafka_eos_checks.missing import need
 from kafka_eos_checks.replay.inputs import UnusableInput
 from kafka_eos_checks.replay.progress import byte_progress
@@ -36,12 +38,20 @@ def copied(uris: list[str], spark: "SparkSession") -> Iterator[list[Path]]:
     """Local copies of what URIs name, each in a folder of its own with its own name.
 
     Raises:
-        UnusableInput: one cannot be read, or the session is of Spark Connect, whose driver is elsewhere.
+        UnusableInput: one cannot be read, or the session is of Spark Connect, whose driver is elsewhere; or the block
+            found that a copy cannot be used, and this names the URI in its place.
     """
     if need("pyspark.sql.utils", "spark").is_remote():
         raise UnusableInput(f"{uris[0]}: over Spark Connect nothing can be copied here; give local paths")
     with tempfile.TemporaryDirectory(prefix="kafka-eos-audit-") as folder:
-        yield [_copy(uri, Path(folder, str(number)), spark) for number, uri in enumerate(uris)]
+        copies = [_copy(uri, Path(folder, str(number)), spark) for number, uri in enumerate(uris)]
+        try:
+            yield copies
+        except (UnusableInput, NotALogDirectory, MalformedHistory) as error:
+            reason = str(error)
+            for uri, copy in zip(uris, copies, strict=True):
+                reason = reason.replace(str(copy), uri.rstrip("/"))
+            raise UnusableInput(reason) from None
 
 
 def _copy(uri: str, folder: Path, spark: "SparkSession") -> Path:

@@ -180,3 +180,12 @@ def test_of_a_uri_only_what_the_audit_reads_is_copied(logs: Path, tmp_path: Path
 def test_a_uri_that_cannot_be_read_is_refused(uri: str, said: str, spark: Any) -> None:
     with pytest.raises(UnusableInput, match=said), copied([uri], spark):
         pass
+
+
+def test_a_copy_that_cannot_be_used_is_named_by_its_uri(logs: Path, tmp_path: Path, spark: Any) -> None:
+    (tmp_path / "no.jsonl").write_text("no JSON\n")
+    shutil.copytree(logs, tmp_path / "too" / "deep" / "down" / "copies")
+    for path, said in ((tmp_path / "no.jsonl", ":1: no JSON"), (tmp_path / "too", ": neither it nor a directory")):
+        with pytest.raises(UnusableInput) as told, copied([f"file://{path}"], spark) as copies:
+            run(copies)
+        assert str(told.value).startswith(f"file://{path}{said}")
