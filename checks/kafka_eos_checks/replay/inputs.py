@@ -58,7 +58,8 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
                 operations.append(path if is_jepsen(path) else path / HISTORY)
                 continue
             folder = stack.enter_context(_unpacked(path)) if path.is_file() else path
-            folders[folder / "brokers" if (folder / "brokers").is_dir() else folder] = path
+            inside = "brokers" if (folder / "brokers").is_dir() else ""
+            folders[folder / inside] = path / inside
             if (folder / "manifest.json").is_file():
                 found += sorted(path for path in (folder / "histories").glob("*") if is_history(path))
         found += (path for path in histories if not is_jepsen(path))
