@@ -26,7 +26,7 @@ from types import FrameType
 from typing import Any
 
 from kafka_eos_checks.record.clients import COMMITS_OUTSIDE, MIRROR, POLLS_ON, TRANSFER, WORD_COUNT, Task
-from kafka_eos_checks.record.workload import Client, Source, run, tell
+from kafka_eos_checks.record.workload import Client, Source, committed_offsets, run, tell
 
 ACCOUNTS = {"alice": 0, "bob": 1, "carol": 7}  # account -> its partition
 
@@ -144,8 +144,8 @@ class Member(Inputs):
     def rewind(self) -> None:
         """Seek to the committed offsets, for an abort moves no position."""
         mine = [each.partition for each in self.consumer.assignment()]
-        committed = self.consumer.committed([each for each in self._all() if each.partition in mine], 2 * _CALL_SECONDS)
-        for each in committed:
+        wanted = [each for each in self._all() if each.partition in mine]
+        for each in committed_offsets(self.kafka, self.consumer, wanted):
             offset = max(0, each.offset)
             self.consumer.seek(self.kafka.TopicPartition(self.task.source, each.partition, offset))
             self.tell_seek(each.partition, offset)
@@ -190,7 +190,8 @@ class OtherCluster(Inputs):
     def rewind(self) -> None:
         """Go to where the offsets in the target cluster are."""
         wanted = [self.kafka.TopicPartition(self.task.source, number) for number in range(self.task.partitions)]
-        self._next = {each.partition: max(0, each.offset) for each in self.here.committed(wanted, 2 * _CALL_SECONDS)}
+        committed = committed_offsets(self.kafka, self.here, wanted)
+        self._next = {each.partition: max(0, each.offset) for each in committed}
         self.consumer.assign([self.kafka.TopicPartition(self.task.source, *place) for place in self._next.items()])
         for partition, offset in self._next.items():
             self.tell_seek(partition, offset)

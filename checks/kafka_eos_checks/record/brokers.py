@@ -56,7 +56,8 @@ KRAFT_SETTINGS = {
     "broker.heartbeat.interval.ms": "500",
 }
 ZOOKEEPER_SETTINGS = {"zookeeper.session.timeout.ms": "3000"}
-METADATA_VERSION = 11  # which all releases know
+METADATA_VERSION, LIST_OFFSETS_VERSION = 11, 5  # which all releases know
+LATEST = -1  # the timestamp that asks for the end of a partition
 
 
 class BrokerFailed(RuntimeError):  # noqa: N818 - what happened
@@ -478,7 +479,7 @@ class Cluster:
         configs: dict[str, str] | None = None,
         replicas: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        """Create a topic and wait until each partition has a leader.
+        """Create a topic and wait until each partition is led.
 
         Args:
             name: of the topic.
@@ -504,11 +505,20 @@ class Cluster:
                 raise BrokerFailed(f"topic {name}: error {topic['ErrorCode']} {topic['ErrorMessage']}")
 
         def led() -> bool:
-            return all(p["LeaderId"] > 0 and not p["ErrorCode"] for p in self.partitions(name)) and (
-                len(self.partitions(name)) == partitions
-            )
+            rows = self.partitions(name)
+            return len(rows) == partitions and all(self._leads(name, row) for row in rows)
 
         self._wait(f"leaders of {name}", led)
+
+    def _leads(self, topic: str, row: Message) -> bool:
+        """Whether the leader that a partition's metadata names leads it: it may hear of it after those who ask."""
+        if row["LeaderId"] <= 0 or row["ErrorCode"]:
+            return False
+        asked = {"PartitionIndex": row["PartitionIndex"], "CurrentLeaderEpoch": -1, "Timestamp": LATEST}
+        topics = [{"Name": topic, "Partitions": [asked]}]
+        request = {"ReplicaId": -1, "IsolationLevel": 0, "Topics": topics}
+        answer = ask(self[row["LeaderId"]].port, "ListOffsets", LIST_OFFSETS_VERSION, request, 5.0)
+        return bool(answer["Topics"][0]["Partitions"][0]["ErrorCode"] == ErrorCode.NONE)
 
     def partitions(self, topic: str, port: int | None = None) -> list[Message]:
         """Metadata of a topic's partitions: ``LeaderId``, ``LeaderEpoch``, ``IsrNodes`` and more."""

@@ -12,10 +12,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from kafka_eos.errors import ErrorCode
 from kafka_eos_checks.missing import need
 from kafka_eos_checks.record.clients import FATAL_EXIT, Workload
 
 _CALL_SECONDS = 30.0
+_NO_COORDINATOR = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
 
 
 class GaveUp(Exception):  # noqa: N818 - what the client does
@@ -31,6 +35,26 @@ def tell(action: str, phase: str, **columns: Any) -> None:
     row = {"action": action, "phase": phase} | {k: v for k, v in columns.items() if v is not None}
     sys.stdout.write(f"{time.monotonic_ns()} {json.dumps(row, separators=(',', ':'))}\n")
     sys.stdout.flush()
+
+
+def committed_offsets(kafka: Any, consumer: Any, partitions: list[Any]) -> list[Any]:
+    """What a consumer's group has committed; asked again while its coordinator is not found or not ready.
+
+    Args:
+        kafka: the module ``confluent_kafka``.
+        consumer: whose group it is.
+        partitions: of which to say it.
+    """
+    deadline = time.monotonic() + 2 * _CALL_SECONDS
+    while True:
+        try:
+            found: list[Any] = consumer.committed(partitions, _CALL_SECONDS)
+        except kafka.KafkaException as failure:
+            if failure.args[0].code() not in _NO_COORDINATOR or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return found
 
 
 class Source:
@@ -63,7 +87,7 @@ class Source:
         partitions = [
             self.kafka.TopicPartition(self.workload.source, number) for number in range(self.workload.partitions)
         ]
-        committed = self.consumer.committed(partitions, _CALL_SECONDS)
+        committed = committed_offsets(self.kafka, self.consumer, partitions)
         self._next = {each.partition: max(0, each.offset) for each in committed}
         self.keep()
         self.rewind()

@@ -282,6 +282,29 @@ def test_a_copy_goes_on_after_the_committed_offsets(run: Any, monkeypatch: pytes
     assert [about for action, _, about, _ in events if action == "Poll"] == ["s2"]
 
 
+@pytest.mark.parametrize("code", [14, 15, 16])
+def test_a_copy_waits_until_its_group_has_a_coordinator(run: Any, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    answers = iter([FakeError(code), FakeError(code)])
+
+    def committed(self: FakeConsumer, partitions: list[Any], seconds: float) -> list[Any]:
+        if (error := next(answers, None)) is not None:
+            raise FakeKafkaException(error)
+        return [SimpleNamespace(partition=each.partition, offset=2) for each in partitions]
+
+    monkeypatch.setattr(FakeConsumer, "committed", committed)
+    _, events = run(records=3, **COPY)
+    assert [about for action, _, about, _ in events if action == "Poll"] == ["s2"]
+
+
+def test_a_copy_that_may_not_read_its_groups_offsets_ends(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def committed(self: FakeConsumer, partitions: list[Any], seconds: float) -> list[Any]:
+        raise FakeKafkaException(FakeError(30))
+
+    monkeypatch.setattr(FakeConsumer, "committed", committed)
+    with pytest.raises(FakeKafkaException):
+        run(records=3, **COPY)
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_a_client_pauses_once_after_the_call_that_its_workload_names(
     run: Any, call: str, monkeypatch: pytest.MonkeyPatch
