@@ -30,11 +30,15 @@ class FairActions:
         formulas: of the spec.
         known: the machine's actions.
         within: whether a state is within the model's bounds.
+
+    Attributes:
+        cut_off: whether, when there was no next step, one would have led out of the bounds.
     """
 
     def __init__(self, formulas: Formulas, known: Sequence[Action], within: Callable[[Any], bool]) -> None:
         self._formulas = formulas
         self._within = within
+        self.cut_off = False
         self._known = {action.name: action for action in known}
         self._guards: dict[str, Formula] = {}
         self._fair: dict[str, dict[tuple[Any, ...], list[tuple[Formula, ...]]]] = {}
@@ -58,10 +62,11 @@ class FairActions:
         return bool(self._fair)
 
     def next(self, state: Any, spec: State, random: Random, possible: Mapping[str, Any]) -> tuple[Instance, Any] | None:
-        """A fair step that changes something, drawn by chance; None at rest.
+        """A fair step that changes something, drawn by chance; None at rest, or at the bounds.
 
         Actions that were not enabled lately are mostly tried last.
         """
+        self.cut_off = False
         if random.random() < SHUFFLED:
             random.shuffle(self._order)
         for name in tuple(self._order):
@@ -77,6 +82,7 @@ class FairActions:
                     continue
                 if after != state and self._within(after):
                     return Instance(action, arguments), after
+                self.cut_off = self.cut_off or after != state
             self._order.remove(name)
             self._order.append(name)
         return None

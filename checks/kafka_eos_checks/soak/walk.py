@@ -401,7 +401,7 @@ class Walker:
         while len(taken) < MOST_FAIR_STEPS:
             found = self.fairness.next(state, spec, random, self.layer.walk.possible)
             if found is None:
-                return self.judge.at_rest(spec), taken
+                return None if self.fairness.cut_off else self.judge.at_rest(spec), taken
             instance, state_after = found
             taken.append(instance)
             values, after, changed = self._after(values, spec, state_after)

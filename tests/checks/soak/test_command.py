@@ -233,6 +233,14 @@ def test_a_run_whose_goal_is_not_reached_is_reported(registry: Registry) -> None
     assert "Crash" in text
 
 
+def test_nothing_is_said_of_the_goals_of_a_run_that_the_bounds_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    fair = Walker(layer_named("TransactionCoordinator"))
+    monkeypatch.setattr(fair.fairness, "_within", lambda _: False)
+    assert not any(fair.run(seed).wrong for seed in range(40))
+    monkeypatch.setattr(fair.fairness, "_fair", {})
+    assert any(fair.run(seed).wrong for seed in range(40)), "nothing is fair, so that it rests too early"
+
+
 def test_what_goes_on_without_faults_is_what_the_spec_calls_fair() -> None:
     fair = Walker(layer_named("Transactions")).fairness
     assert not {"Crash", "Failover", "ElectLeader", "RepeatMarker", "Initialize"} & set(fair.actions)
