@@ -191,22 +191,24 @@ def _segment_files(path: Path) -> Iterator[tuple[str, int, Path]]:
 
 def cluster_id(path: Path) -> str | None:
     """``cluster.id`` of the ``meta.properties`` in a log directory; None if the file or the line is absent."""
-    return _property(path, {"cluster.id"})
+    return next(_properties(path, {"cluster.id"}), None)
 
 
 def broker_id(path: Path) -> int | None:
     """``node.id`` (``broker.id`` before KRaft) of the ``meta.properties`` in a log directory, if there is one."""
-    value = _property(path, {"node.id", "broker.id"})
-    return int(value) if value is not None and re.fullmatch(r"[0-9]{1,10}", value) else None
+    values = _properties(path, {"node.id", "broker.id"})
+    return next((int(value) for value in values if re.fullmatch(r"[0-9]{1,10}", value)), None)
 
 
-def _property(path: Path, names: Set[str]) -> str | None:
-    """The value of the first line of ``meta.properties`` with one of these names."""
+def _properties(path: Path, names: Set[str]) -> Iterator[str]:
+    """The values of those lines of ``meta.properties`` that have one of these names."""
     properties = path / META_PROPERTIES
     if not _own_file(properties):
-        return None
-    lines = (line.partition("=") for line in properties.read_text(encoding="latin-1").splitlines())
-    return next((value.strip() for name, _, value in lines if name.strip() in names), None)
+        return
+    for line in properties.read_text(encoding="latin-1").splitlines():
+        name, _, value = (word.strip() for word in line.partition("="))
+        if name in names:
+            yield value
 
 
 def _own_file(path: Path) -> bool:

@@ -95,6 +95,7 @@ def test_segments_have_their_files_and_the_order_of_their_base_offsets(tmp_path:
         ("version=0\nbroker.id = 0\n", 0),
         ("version=1\n", None),
         ("node.id=three\n", None),
+        ("node.id=three\nbroker.id=2\n", 2),
         ("node.id=\xe9\n", None),
     ],
 )

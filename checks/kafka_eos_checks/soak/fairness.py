@@ -80,9 +80,11 @@ class FairActions:
                     after = getattr(state, action.method)(*arguments)
                 except (NotEnabled, Rejected):
                     continue
-                if after != state and self._within(after):
+                if after == state:
+                    continue
+                if self._within(after):
                     return Instance(action, arguments), after
-                self.cut_off = self.cut_off or after != state
+                self.cut_off = True
             self._order.remove(name)
             self._order.append(name)
         return None
