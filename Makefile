@@ -74,7 +74,7 @@ bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, re
 soak: setup ## a million steps of every machine under faults, then each mutant and known failure found
 	$(KAFKA_EOS) soak --seeds 0..18719 --jobs 2 --json $(VERDICTS)/soak.json
 	$(KAFKA_EOS) soak --system --seeds 0..499 --jobs 2 --json $(VERDICTS)/soak-system.json
-	$(KAFKA_EOS) soak --mutant all --limit 240 --jobs 2 --json $(VERDICTS)/soak-mutants.json
+	$(KAFKA_EOS) soak --mutant all --jobs 2 --json $(VERDICTS)/soak-mutants.json
 
 fuzz: setup ## a million mutated record batches through the codec, random logs through the audit, mutated frames to the server
 	$(KAFKA_EOS) fuzz --count 1000000 --jobs 2

@@ -2,6 +2,7 @@
 
 import multiprocessing
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from time import process_time
 
@@ -17,6 +18,7 @@ from kafka_eos_checks.soak.shrink import shrunk
 from kafka_eos_checks.soak.walk import Run, Walker
 from kafka_eos_checks.verdict import Verdict
 
+STEPS_TO_BEGIN = 5  # that a walk costs before its first
 FOUND = "found"
 NOT_FOUND = "not found"
 
@@ -36,11 +38,29 @@ def explained(walker: Walker, run: Run) -> tuple[str, str, int]:
     return text, drawn, len(schedule)
 
 
+@dataclass(slots=True)
+class _Place:
+    """Where walks are taken.
+
+    Attributes:
+        walker: over what.
+        share: of all steps.
+        corpus: of the states that its walks have left, if they go on from there.
+        steps: taken so far.
+    """
+
+    walker: Walker
+    share: float
+    corpus: Corpus | None = None
+    steps: int = 0
+
+
 class Search:
     """Walks over a mutant or a model that must fail, most of them from where the ones before have met something new.
 
-    One of four begins in the first state, with larger constants, as the walks of a layer do. Of the others every second
-    one has the registry's constants, with which TLC finds the violation: there is less to lose the way in.
+    A quarter of the steps are those of walks from the first state, with larger constants, as the walks of a layer are;
+    a quarter goes on from kept states with these constants, and half with the registry's, with which TLC finds the
+    violation: there is less to lose the way in.
 
     Args:
         registry: where it stands.
@@ -54,16 +74,20 @@ class Search:
         small, large = broken_layer(registry, name, larger=False), broken_layer(registry, name)
         walker = Walker(large)
         other = walker if large.model == small.model else Walker(small)
-        near, far = (other, Corpus()), (walker, Corpus())
-        self._places: tuple[tuple[Walker, Corpus | None], ...] = ((walker, None), near, far, near)
+        self._places = (
+            _Place(walker, 0.25),
+            _Place(other, 0.5, Corpus(every=True)),
+            _Place(walker, 0.25, Corpus()),
+        )
         self.runs = 0
 
     def run(self) -> tuple[Walker, Run]:
         """The next walk."""
-        walker, corpus = self._places[self.runs % len(self._places)]
-        run = walker.run(self.runs, corpus)
+        place = min(self._places, key=lambda place: place.steps / place.share)
+        run = place.walker.run(self.runs, place.corpus)
         self.runs += 1
-        return walker, run
+        place.steps += run.steps + STEPS_TO_BEGIN
+        return place.walker, run
 
 
 def find_broken(registry: Registry, name: str, limit: float) -> Verdict:

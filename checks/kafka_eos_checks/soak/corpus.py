@@ -1,10 +1,10 @@
 """States that walks have met and that are worth going on from: what is new is kept, and leads to what is newer.
 
-A walk from the first state seldom gets deep: most of its steps are those that every walk takes. So every state that
-looks new is kept, and most of the later walks begin in one of them: half of these in a state that was the first in
-which two variables had the values that they have, the others in any. A few states are drawn, the later ones more often,
-and of those the walk takes the one that walks have come by most seldom. Numbers above :data:`MOST_NUMBER`, and all but
-the last :data:`MOST_ELEMENTS` elements of a sequence, look the same.
+A walk from the first state seldom gets deep: most of its steps are those that every walk takes. So states are kept, and
+most of the later walks begin in one of them, and end where they come by what is known. A few states are drawn, and of
+those the walk takes the one that walks have come by most seldom, and that they have not found to lead to known states
+alone. Where constants are small every state is kept. Where they are large only one of those that look the same is:
+numbers above :data:`MOST_NUMBER`, and all but the last :data:`MOST_ELEMENTS` elements of a sequence, look the same.
 
 Of every state the hash is remembered, so that a walk can prefer a step to where none was: where states are few, walks
 soon do little else but repeat each other.
@@ -25,10 +25,9 @@ MOST_NUMBER = 3
 MOST_ELEMENTS = 2
 MOST_KEPT = 50_000
 MOST_PASSED = 2_000_000
-ANEW = 0.3  # how often a walk begins in the first state
-PAIRED = 0.5  # how often one that does not begins in a state that was the first with two values at a time
-LATE = 0.5  # below 1: states that were kept late are drawn more often
-AMONG = 6  # so many kept states are drawn
+ANEW = 0.05  # how often a walk begins in the first state
+AMONG = 20  # so many kept states are drawn
+EXHAUSTED = 10  # so many visits count for one that has found nothing new
 
 
 @dataclass(slots=True)
@@ -51,14 +50,13 @@ class Corpus:
     """The states that the walks over one layer have left.
 
     Attributes:
+        every: whether all states are kept, or one of those that look the same.
         kept: all of them.
-        paired: those that were the first in which two variables had two values at a time.
     """
 
+    every: bool = False
     kept: list[Kept] = field(default_factory=list)
-    paired: list[Kept] = field(default_factory=list)
     _known: dict[tuple[int, ...], Kept] = field(default_factory=dict)
-    _pairs: set[tuple[int, int]] = field(default_factory=set)
     _looks: dict[tuple[int, SpecValue], int] = field(default_factory=dict)
     _numbers: dict[tuple[int, SpecValue], int] = field(default_factory=dict)
     _current: list[int] = field(default_factory=list)
@@ -77,9 +75,7 @@ class Corpus:
         """Where the next walk begins: in a kept state, or None for the first state."""
         if not self.kept or random.random() < ANEW:
             return None
-        among = self.paired if random.random() < PAIRED else self.kept
-        drawn = (among[int(len(among) * random.random() ** LATE)] for _ in range(AMONG))
-        found = min(drawn, key=lambda kept: kept.visits)
+        found = min(random.choices(self.kept, k=AMONG), key=lambda kept: kept.visits)
         found.visits += 1
         return found
 
@@ -97,9 +93,9 @@ class Corpus:
             schedule: how it was reached.
         """
         current = self._current
-        places = [place for place in range(len(spec)) if changed >> place & 1]
-        for place in places:
-            current[place] = self._look(place, spec[place])
+        for place in range(len(spec)):
+            if changed >> place & 1:
+                current[place] = self._look(place, spec[place])
         looks = tuple(current)
         known = self._known.get(looks)
         if known is not None:
@@ -109,18 +105,12 @@ class Corpus:
             return
         kept = self._known[looks] = Kept(state, tuple(schedule))
         self.kept.append(kept)
-        before = len(self._pairs)
-        for place in places:
-            one = current[place]
-            self._pairs.update((one, other) if one < other else (other, one) for other in current)
-        if len(self._pairs) > before:
-            self.paired.append(kept)
 
     def _look(self, place: int, value: SpecValue) -> int:
         """A number for a variable's value: the same for all that look the same."""
         found = self._looks.get((place, value))
         if found is None:
-            found = self._numbers.setdefault((place, rough(value)), len(self._numbers))
+            found = self._numbers.setdefault((place, value if self.every else rough(value)), len(self._numbers))
             self._looks[place, value] = found
         return found
 

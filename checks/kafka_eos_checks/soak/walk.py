@@ -22,7 +22,7 @@ from kafka_eos.machine import Action, Instance, actions, load_constants
 from kafka_eos.spec_mapping import snake_case
 from kafka_eos_checks.models import Model, bounds_predicate, constants_class
 from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.soak.corpus import Corpus
+from kafka_eos_checks.soak.corpus import EXHAUSTED, Corpus
 from kafka_eos_checks.soak.fairness import FairActions
 from kafka_eos_checks.soak.formulas import Formulas, State
 from kafka_eos_checks.soak.layers import Layer
@@ -36,7 +36,7 @@ STEPS_FROM_KEPT = 40  # of a run that begins in a kept state
 RARELY = 0.04  # how often any arguments whatsoever are tried, though others are worth more
 MOST_MISSES = 3  # how often the clock of an action that is not enabled is halved
 MOST_TRIES = 4  # of one action, before another one is drawn
-AGAIN = 0.3  # how often a step to a state that a walk has come by is taken, though there may be another
+AGAIN = 0.02  # how often a step to a state that a walk has come by is taken, though there may be another
 NOT_AT_REST = "comes to rest"
 
 
@@ -262,7 +262,7 @@ class Walker:
             found = self._draw(state, clocks, coverage, corpus)
             if found is None:
                 break
-            instance, after = found
+            instance, after, is_new = found
             run.schedule.append(instance)
             if self._is_fault(instance, state, after):
                 happened.add(instance.action.name)
@@ -271,8 +271,12 @@ class Walker:
             state, spec = after, after_spec
             if run.wrong is not None:
                 break
-            if corpus is not None and changed:
+            if corpus is not None:
+                if not is_new:
+                    break
                 corpus.offer(state, spec, changed, run.schedule)
+        if kept is not None and run.wrong is None and len(run.schedule) <= run.before + 1:
+            kept.visits += EXHAUSTED
         run.time = clocks.now
         coverage.actions.update(instance.action.name for instance in run.schedule[run.before :])
         coverage.faults.update((one, two) for one in happened for two in happened if one < two)
@@ -330,25 +334,32 @@ class Walker:
 
     def _draw(
         self, state: Any, clocks: "_Clocks", coverage: Coverage, corpus: Corpus | None
-    ) -> tuple[Instance, Any] | None:
+    ) -> tuple[Instance, Any, bool] | None:
         """The next step: of the actions in the order in which their clocks ring, the first that is enabled.
 
-        With a corpus, one to a state that a walk has come by is passed over more often than not, if there is another.
+        With a corpus, one to a state that no walk has come by, if there is any, but for some.
+
+        Returns:
+            The step, the state after, and whether no walk has come by it.
         """
-        again: tuple[Instance, Any] | None = None
+        known: tuple[Instance, Any, bool] | None = None
+        for instance, after in self._enabled(state, clocks, coverage):
+            is_new = corpus is None or not corpus.came_by(self._values(after))
+            if is_new or clocks.random.random() < AGAIN:
+                clocks.wind()
+                return instance, after, is_new
+            known = known or (instance, after, False)
+        if known is not None:
+            clocks.wind()
+        return known
+
+    def _enabled(self, state: Any, clocks: "_Clocks", coverage: Coverage) -> Iterator[tuple[Instance, Any]]:
+        """The steps within the bounds and the states after: some of each action as its clock rings, then all."""
         for name, most in self._in_turn(clocks):
             for instance in self._some(name, state, clocks.random, most):
                 after = self._attempt(state, instance, coverage)
-                if after is None or not self._within(after):
-                    continue
-                if corpus is not None and corpus.came_by(self._values(after)) and clocks.random.random() >= AGAIN:
-                    again = again or (instance, after)
-                    continue
-                clocks.wind()
-                return instance, after
-        if again is not None:
-            clocks.wind()
-        return again
+                if after is not None and self._within(after):
+                    yield instance, after
 
     @staticmethod
     def _in_turn(clocks: "_Clocks") -> Iterator[tuple[str, int | None]]:
