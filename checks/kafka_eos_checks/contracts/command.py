@@ -81,8 +81,8 @@ def checked(names: Sequence[str], seconds: float) -> Iterator[Verdict]:
     with progress_console.status("CrossHair starts") as status:
         for module in names or CONTRACTS:
             for contract in CONTRACTS[module]:
-                status.update(f"{module}: {contract.__name__}")
-                yield check(module, contract, seconds)
+                status.update(f"{module}: {contract.promise.__name__}")
+                yield check(module, contract.promise, seconds)
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:

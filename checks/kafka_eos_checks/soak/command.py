@@ -21,7 +21,7 @@ from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.mutant_keys import Kept, kept_folder
 from kafka_eos_checks.paths import build_folder
 from kafka_eos_checks.replay.progress import count_progress
-from kafka_eos_checks.soak import campaign, guards, whole
+from kafka_eos_checks.soak import campaign, guards, kept, whole
 from kafka_eos_checks.soak.broken import explained, find_all, find_broken
 from kafka_eos_checks.soak.campaign import Tally
 from kafka_eos_checks.soak.layers import Layer, broken
@@ -94,6 +94,7 @@ def _verdict(module: str, own: dict[str, Layer], tally: Tally) -> Verdict:
             "runs": sum(row.runs for row in rows),
             "steps": sum(row.steps for row in rows),
             "without_faults": sum(row.fair_steps for row in rows),
+            "cut_off": sum(row.cut_off for row in rows),
             "judged_twice": sum(row.sampled for row in rows),
             "actions": f"{len(taken & known)}/{len(known)}",
             "guard_conjuncts": f"{len(said & possible)}/{len(possible)}",
@@ -130,18 +131,18 @@ def soak(first: int, last: int, jobs: int, folder: Path) -> Tally:
     """Run seeds, going on where an earlier call was ended; writes the corpus."""
     total = Tally()
     waiting = []
-    for chunk in campaign.chunks(first, last):
-        known = campaign.read_kept(folder, chunk)
+    for chunk in kept.chunks(first, last):
+        known = kept.read_kept(folder, chunk)
         if known is None:
             waiting.append(chunk)
         else:
             total.add(known)
     with count_progress("runs", sum(end - begin + 1 for begin, end in waiting)) as advance:
         for chunk, tally in campaign.run_chunks(waiting, min(jobs, max(1, len(waiting)))):
-            campaign.keep(folder, chunk, tally)
+            kept.keep(folder, chunk, tally)
             total.add(tally)
             advance(chunk[1] - chunk[0] + 1)
-    campaign.write_corpus(folder, total)
+    kept.write_corpus(folder, total)
     return total
 
 
@@ -231,7 +232,7 @@ def _seeds(arguments: argparse.Namespace) -> int:
     first, last = arguments.seeds
     began = monotonic()
     if arguments.corpus:
-        seeds = campaign.read_corpus(arguments.folder)
+        seeds = kept.read_corpus(arguments.folder)
         first, last = seeds[0], seeds[-1]
         tally = campaign.run_seeds(seeds)
     else:

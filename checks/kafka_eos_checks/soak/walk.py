@@ -77,6 +77,7 @@ class Run:
         before: how many of them are those that lead to the kept state in which the run begins.
         fair: the steps after the faults have stopped.
         wrong: what it violates, if anything.
+        cut_off: whether the bounds end it, so that nothing is said of its goals.
         time: of the clocks, when the faults stop.
         coverage: what it met.
     """
@@ -86,6 +87,7 @@ class Run:
     before: int = 0
     fair: list[Instance] = field(default_factory=list)
     wrong: Wrong | None = None
+    cut_off: bool = False
     time: float = 0.0
     coverage: Coverage = field(default_factory=Coverage)
 
@@ -282,6 +284,7 @@ class Walker:
         coverage.faults.update((one, two) for one in happened for two in happened if one < two)
         if run.wrong is None:
             run.wrong, run.fair = self._come_to_rest(state, random)
+            run.cut_off = bool(self.judge.goals) and self.fairness.cut_off
             coverage.actions.update(instance.action.name for instance in run.fair)
         return run
 

@@ -16,7 +16,7 @@ from kafka_eos_checks import bounds, cli
 from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.paths import spec_folder
 from kafka_eos_checks.soak import broken as broken_module
-from kafka_eos_checks.soak import campaign, command, guards
+from kafka_eos_checks.soak import campaign, command, guards, kept
 from kafka_eos_checks.soak.broken import FOUND, NOT_FOUND, Search, explained, find_broken
 from kafka_eos_checks.soak.campaign import Tally
 from kafka_eos_checks.soak.corpus import EXHAUSTED, MOST_NUMBER, Corpus
@@ -358,7 +358,16 @@ def test_coverage_counts_actions_refusals_and_pairs_of_faults() -> None:
     assert {reason for _, reason in coverage.refusals} & guards.refusals(machine)
     assert all(one < two for one, two in coverage.faults)
     assert tally.steps == sum(sum(row.coverage.actions.values()) for row in tally.layers.values())
-    assert campaign.to_json(campaign.from_json(campaign.to_json(tally))) == campaign.to_json(tally)
+    assert kept.to_json(kept.from_json(kept.to_json(tally))) == kept.to_json(tally)
+
+
+def test_runs_that_the_bounds_end_are_counted(registry: Registry) -> None:
+    layer = layer_named("FollowerCatchesUp")
+    tally = campaign.run_seeds(range(20), [layer], sample=1_000)
+    walker = Walker(layer)
+    ended = [walker.run(seed).cut_off for seed in range(20)]
+    assert 0 < sum(ended) < 20
+    assert tally.layers[layer.name].cut_off == sum(ended)
 
 
 def test_a_seed_that_meets_nothing_new_is_no_part_of_the_corpus(tmp_path: Path) -> None:
@@ -367,8 +376,37 @@ def test_a_seed_that_meets_nothing_new_is_no_part_of_the_corpus(tmp_path: Path) 
     known = len(tally.news)
     tally.add(again)
     assert len(tally.news) == known
-    campaign.write_corpus(tmp_path, tally)
-    assert 0 in campaign.read_corpus(tmp_path)
+    kept.write_corpus(tmp_path, tally)
+    assert 0 in kept.read_corpus(tmp_path)
+
+
+def test_the_corpus_keeps_what_earlier_calls_have_met(tmp_path: Path) -> None:
+    for seeds in ([5], [0, 1]):
+        kept.write_corpus(tmp_path, campaign.run_seeds(seeds, [layer_named("Outbox")], sample=1_000))
+    assert {0, 5} <= set(kept.read_corpus(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "[[1]]", "[" * 100_000, "{", '{"fingerprint": "x", "seeds": []}', '{"fingerprint": "x", "seeds": [{}]}'],
+)
+def test_a_file_that_is_no_corpus_is_named(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "corpus.json").write_text(text, encoding="utf-8")
+    assert cli.main(["soak", "--corpus", "--folder", str(tmp_path)]) == 2
+    assert "corpus.json: no corpus of seeds" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_corpus_of_other_runs_is_not_run_and_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tally = campaign.run_seeds([0], [layer_named("Outbox")], sample=1_000)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(kept, "fingerprint", lambda: "another reference")
+        kept.write_corpus(tmp_path, tally)
+    assert cli.main(["soak", "--corpus", "--folder", str(tmp_path)]) == 2
+    assert "its seeds are other runs by now" in " ".join(capsys.readouterr().err.split())
+    kept.write_corpus(tmp_path, campaign.run_seeds([5], [layer_named("Outbox")], sample=1_000))
+    assert kept.read_corpus(tmp_path) == [5]
 
 
 @pytest.fixture
@@ -379,7 +417,7 @@ def two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("two_layers")
 def test_a_campaign_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaign, "SEEDS_PER_CHUNK", 4)
+    monkeypatch.setattr(kept, "SEEDS_PER_CHUNK", 4)
     asked: list[tuple[int, int]] = []
     run_chunks = campaign.run_chunks
 
@@ -392,7 +430,7 @@ def test_a_campaign_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pyte
     assert cli.main([*arguments, "0..7"]) == 0
     assert cli.main([*arguments, "2..11"]) == 0
     assert asked == [(0, 3), (4, 7), (2, 3), (8, 11)]
-    monkeypatch.setattr(campaign, "fingerprint", lambda: "another reference")
+    monkeypatch.setattr(kept, "fingerprint", lambda: "another reference")
     assert cli.main([*arguments, "0..3"]) == 0
     assert asked[4:] == [(0, 3)]
 
@@ -429,8 +467,8 @@ def test_what_is_kept_depends_on_the_layers_and_their_modules_alone(
     changed = (folder / name).read_text(encoding="utf-8")
     assert before in changed
     (folder / name).write_text(changed.replace(before, after) if before else changed + after, encoding="utf-8")
-    found = list(campaign.specs(layers(Registry(folder / "models.toml"))))
-    assert (found == list(campaign.specs(campaign.all_layers()))) == same
+    found = list(kept.specs(layers(Registry(folder / "models.toml"))))
+    assert (found == list(kept.specs(campaign.all_layers()))) == same
 
 
 def test_what_is_kept_depends_on_every_module_that_is_imported_for_a_run_and_on_no_other() -> None:
@@ -438,7 +476,7 @@ def test_what_is_kept_depends_on_every_module_that_is_imported_for_a_run_and_on_
     code += "for name, each in sys.modules.items(): name.startswith('kafka_eos') and print(each.__file__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = {path for path in map(Path, done.stdout.splitlines()) if path.name != "__init__.py"}
-    found = {path for path in campaign.sources(campaign.all_layers()) if path.name != "__init__.py"}
+    found = {path for path in kept.sources(campaign.all_layers()) if path.name != "__init__.py"}
     assert Path(campaign.__file__) in imported
     assert found - imported == {Path(bounds.__file__), Path(partition_log.__file__)}, "imported when a walk begins"
     assert imported <= found
