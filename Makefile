@@ -39,7 +39,7 @@ proofs: setup ## prove invariants of the reference without bounds, with z3; cont
 	$(KAFKA_EOS) contracts --json $(VERDICTS)/contracts.json
 
 mutants: setup ## every mutant as a matrix, then every conjunct of every guard taken away
-	$(KAFKA_EOS) mutants --json $(VERDICTS)/mutants.json
+	$(KAFKA_EOS) mutants --json $(VERDICTS)/matrix.json
 	$(KAFKA_EOS) conjuncts --json $(VERDICTS)/conjuncts.json
 
 conformance: setup ## compare the reference's state graphs with TLC's, and validate traces

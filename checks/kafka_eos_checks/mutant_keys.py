@@ -23,6 +23,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "replay": ("kafka_eos_checks.mutant_replays",),
     "simulation": ("kafka_eos_checks.soak.broken", _BOUNDS),
     "proof": ("kafka_eos_checks.proofs.command",),
+    "contract": ("kafka_eos_checks.mutant_contracts",),
 }
 
 

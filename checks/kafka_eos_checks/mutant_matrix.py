@@ -1,4 +1,4 @@
-"""``kafka-eos mutants``: every mutant against every means that is to kill it.
+"""``kafka-eos mutants``: every mutant, and every model that must fail, against every means that is to kill it.
 
 ===========  ====================================================================================
 means        how it kills
@@ -8,9 +8,11 @@ graph        the mutated reference is told apart from TLC's graph of the spec
 replay       the audit finds what the mutated simulator left behind, by the rule that is named
 simulation   random walks of the mutated reference under faults violate a property or miss a goal
 proof        a query of the proof that the mutated rule is part of has a solution
+contract     CrossHair finds arguments that break a contract about the mutated rule
 ===========  ====================================================================================
 
-A means that cannot apply says why, and is no miss. Two means have to kill each mutant. What has been found is kept in
+A model that must fail is one of the rules as they are, under which something known to go wrong does. A means that
+cannot apply says why, and is no miss. Two means have to kill each mutant. What has been found is kept in
 ``build/mutants`` for as long as nothing that it depends on changes: an ended call goes on where it was.
 """
 
@@ -30,8 +32,9 @@ from kafka_eos_checks.models import MalformedRegistry, Model, Registry
 from kafka_eos_checks.mutant_keys import Kept, kept_folder
 from kafka_eos_checks.mutant_replays import find_by_replay
 from kafka_eos_checks.proofs.command import proofs
+from kafka_eos_checks.report import CANNOT_APPLY, SURVIVES
 from kafka_eos_checks.soak.broken import NOT_FOUND, find_all
-from kafka_eos_checks.soak.layers import broken
+from kafka_eos_checks.soak.layers import WALKS, broken
 from kafka_eos_checks.terminal import answer_console, print_verdicts
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
@@ -42,6 +45,8 @@ FEWEST_MEANS = 2
 EPILOG = """examples:
   kafka-eos mutants
   kafka-eos mutants --only replay --json build/replay-mutants.json
+
+With all means, --json writes one verdict a row of the matrix; with --only, the verdicts of these means.
 """
 
 
@@ -68,7 +73,9 @@ class Asked:
 def replay_mutants(asked: Asked) -> Iterator[Verdict]:
     """Whether the audit finds what each mutated simulator left behind."""
     for mutant in asked.mutants:
-        if mutant.replay:
+        if is_known_failure(mutant):
+            yield blind("replay-mutant", mutant, "the rules are as they are: recordings and scenarios show what fails")
+        elif mutant.replay:
             yield find_by_replay(asked.registry, mutant)
         else:
             yield blind("replay-mutant", mutant, mutant.replay_blind)
@@ -82,7 +89,13 @@ def tlc_mutants(asked: Asked) -> Iterator[Verdict]:
 
 def graph_mutants(asked: Asked) -> Iterator[Verdict]:
     """Whether the mutated reference is told apart."""
-    yield from conformance.check(asked.registry, [], asked.mutants, asked.jobs)
+    mutants = []
+    for mutant in asked.mutants:
+        if is_known_failure(mutant):
+            yield blind("graph-mutant", mutant, "the rules are as they are: its graph is to be the same")
+        else:
+            mutants.append(mutant)
+    yield from conformance.check(asked.registry, [], mutants, asked.jobs)
 
 
 def simulation_mutants(asked: Asked) -> Iterator[Verdict]:
@@ -107,13 +120,37 @@ def proof_mutants(asked: Asked) -> Iterator[Verdict]:
             yield replace(refute(about, mutant), check="proof-mutant", name=mutant.name)
 
 
+def contract_mutants(asked: Asked) -> Iterator[Verdict]:
+    """Whether CrossHair breaks a contract about a rule that a mutant replaces."""
+    from kafka_eos_checks.mutant_contracts import contracts_about, find_by_contract  # noqa: PLC0415 - as above
+
+    for mutant in asked.mutants:
+        contracts = contracts_about(mutant)
+        if contracts:
+            yield find_by_contract(mutant, contracts)
+        else:
+            yield blind("contract-mutant", mutant, "no contract is about its rule")
+
+
 MEANS: dict[str, Callable[[Asked], Iterator[Verdict]]] = {
     "TLC": tlc_mutants,
     "graph": graph_mutants,
     "replay": replay_mutants,
     "simulation": simulation_mutants,
     "proof": proof_mutants,
+    "contract": contract_mutants,
 }
+
+
+def is_known_failure(row: Model) -> bool:
+    """A model that must fail, with the rules as they are."""
+    return not row.model
+
+
+def rows(registry: Registry) -> list[Model]:
+    """The mutants, then the models that must fail, but for those of proofs, which begin in any state."""
+    failing = [model for model in registry.models.values() if model.expect.violates and model.module in WALKS]
+    return [*registry.mutants.values(), *failing]
 
 
 def verdicts_of(means: str, registry: Registry, mutants: Sequence[Model], cache: Cache, jobs: int) -> list[Verdict]:
@@ -138,7 +175,7 @@ def matrix(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]]) -> Tab
     for column in ("mutant", *verdicts, "why not"):
         table.add_column(column, overflow="fold")
     cells = by_mutant(verdicts)
-    for mutant in registry.mutants.values():
+    for mutant in rows(registry):
         own = cells.get(mutant.name, {})
         reasons = [f"{means}: {v.evidence}" for means, v in own.items() if v.found == NOT_VISIBLE]
         table.add_row(mutant.name, *(_cell(own.get(means)) for means in verdicts), "; ".join(reasons))
@@ -157,7 +194,7 @@ def by_mutant(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, dict[str, 
 def killed_verdicts(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]]) -> Iterator[Verdict]:
     """By how many means each mutant is killed; two are wanted where two apply."""
     cells = by_mutant(verdicts)
-    for mutant in registry.mutants.values():
+    for mutant in rows(registry):
         own = cells.get(mutant.name, {})
         killing = [means for means, v in own.items() if v.ok and v.found != NOT_VISIBLE]
         blind_means = [f"{means}: {v.evidence}" for means, v in own.items() if v.found == NOT_VISIBLE]
@@ -168,6 +205,7 @@ def killed_verdicts(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]
             expected=f"killed by {wanted} means or more",
             found=f"killed by {len(killing)}: {', '.join(killing) or 'none'}",
             ok=len(killing) >= wanted > 0,
+            seconds=sum(v.seconds for v in own.values()),
             figures={means: _shown(v) for means, v in own.items()},
             evidence="\n".join(blind_means),
             title=mutant.title,
@@ -177,13 +215,15 @@ def killed_verdicts(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]
 def _cell(verdict: Verdict | None) -> str:
     if verdict is None:
         return ""
-    return _shown(verdict) if verdict.ok else "[red]survives[/]"
+    return _shown(verdict) if verdict.ok else f"[red]{SURVIVES}[/]"
 
 
 def _shown(verdict: Verdict) -> str:
     if not verdict.ok:
-        return "survives"
-    return "-" if verdict.found == NOT_VISIBLE else verdict.found.removeprefix("violates ").removeprefix("finds ")
+        return SURVIVES
+    if verdict.found == NOT_VISIBLE:
+        return CANNOT_APPLY
+    return verdict.found.removeprefix("violates ").removeprefix("finds ").removeprefix("breaks ")
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
@@ -209,7 +249,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     try:
         registry = Registry()
-        every = list(registry.mutants.values())
+        every = rows(registry)
         verdicts: dict[str, list[Verdict]] = {}
         for means in arguments.only or MEANS:
             verdicts[means] = verdicts_of(means, registry, every, Cache(arguments.cache), arguments.jobs)
@@ -217,12 +257,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafka-eos mutants: {error}", file=sys.stderr)
         return 2
     answer_console.print(matrix(registry, verdicts))
-    answers = [verdict for own in verdicts.values() for verdict in own]
-    if len(verdicts) == len(MEANS):
-        answers += killed_verdicts(registry, verdicts)
-    surviving = [verdict for verdict in answers if not verdict.ok]
+    of_means = [verdict for own in verdicts.values() for verdict in own]
+    of_rows = list(killed_verdicts(registry, verdicts)) if len(verdicts) == len(MEANS) else []
+    surviving = [verdict for verdict in (*of_means, *of_rows) if not verdict.ok]
     if surviving:
         print_verdicts(surviving, "survivors")
     if arguments.json:
-        write_verdicts(arguments.json, answers)
+        write_verdicts(arguments.json, of_rows or of_means)
     return 1 if surviving else 0

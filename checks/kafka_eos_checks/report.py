@@ -69,6 +69,16 @@ KINDS = {
         "Walks of mutants",
         "Mutants and models that must fail, found by walks: the first seed, and the shortest schedule.",
     ),
+    "mutant-means": (
+        "Matrix of mutants",
+        "Every mutant, and every known failure of the rules as they are, against every means that is to kill it: what "
+        "each found. A dash is a means that cannot apply; why stands below the row. Two means have to kill each, where "
+        "two apply. Conjuncts of guards have sections of their own.",
+    ),
+    "replay-mutant": ("Replay of mutants", "What a mutated simulator leaves behind: the audit finds it by its rule."),
+    "graph-mutant": ("Graphs of mutants", "The mutated reference, told apart from TLC's graph of the spec."),
+    "proof-mutant": ("Proofs of mutants", "The proof that a mutated rule is part of: a query has a solution."),
+    "contract-mutant": ("Contracts of mutants", "A contract about a mutated rule: CrossHair breaks it."),
     "replay": ("Replay", "Recorded logs and histories, audited by the spec's invariants."),
     "fuzz": ("Fuzzing", "Mutated record batches: the codec accepts or refuses them, and never does anything else."),
     "cost": (
@@ -89,6 +99,9 @@ class Plot:
     unit: str
     reference: float | None = None
 
+
+GRIDS = frozenset({"mutant-means"})  # kinds of which every figure has a column of its own
+SURVIVES, CANNOT_APPLY = "survives", "-"  # in such a column
 
 # A figure is drawn when at least two verdicts of the kind have it (or one, where there is a reference to see).
 PLOTS = {
@@ -241,6 +254,7 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    templates.globals |= {"SURVIVES": SURVIVES, "CANNOT_APPLY": CANNOT_APPLY}
     templates.filters |= {"visible": visible, "figure": _figure, "number": number, "duration": _duration}
     sections = [_section(kind, report.verdicts) for kind in dict.fromkeys(v.check for v in report.verdicts)]
     page = templates.get_template("report.html.j2")
@@ -260,9 +274,19 @@ def _section(kind: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "title": title,
         "about": about,
         "rows": rows,
+        "columns": _columns(mine) if kind in GRIDS else {},
         "differing": sum(not verdict.ok for verdict in mine),
         "seconds": sum(verdict.seconds for verdict in mine),
         **_plot(kind, mine),
+    }
+
+
+def _columns(verdicts: Sequence[Verdict]) -> dict[str, int]:
+    """The names of the figures, in their order, and how many verdicts have something to show for each."""
+    names = dict.fromkeys(name for verdict in verdicts for name in verdict.figures)
+    return {
+        name: sum(verdict.figures.get(name, CANNOT_APPLY) not in {CANNOT_APPLY, SURVIVES} for verdict in verdicts)
+        for name in names
     }
 
 

@@ -1,4 +1,4 @@
-"""Runs every contract, then each with a bug in what it is about, and prints the verdicts as JSON.
+"""Runs every contract, those of the codec with a bug in it and the others with mutants, and prints verdicts as JSON.
 
 A program of its own: CrossHair looks into every call that Python makes, those of pytest too.
 """
@@ -9,14 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafka_eos import record_batch, varint
-from kafka_eos.producer_state import Limits, Log
-from kafka_eos.read_committed import ReadCommitted
 from kafka_eos.record_batch import Record
-from kafka_eos.transaction_coordinator import Rules
-from kafka_eos.transactional_partition import TransactionalPartition
-from kafka_eos_checks import mutants
 from kafka_eos_checks.contracts import conditions
 from kafka_eos_checks.contracts.command import check
+from kafka_eos_checks.models import Registry
+from kafka_eos_checks.mutant_contracts import contracts_about, find_by_contract
 from kafka_eos_checks.verdict import Verdict
 
 SECONDS = 1.5  # of CPU time, for a contract with too many paths to run them all
@@ -48,37 +45,43 @@ def no_records(data: bytes, count: int) -> tuple[Record, ...]:
 
 
 PLANTED: tuple[tuple[str, Any, Any, str, Any], ...] = (
-    ("sequences", conditions.sequence_goes_on_by_the_records, Limits, "next_sequence", mutants.no_wrap),
-    ("append guards", conditions.leader_takes_what_comes_next, Log, "is_in_sequence", mutants.no_sequence_check),
-    ("append guards", conditions.leader_takes_what_comes_next, Log, "is_fenced", mutants.no_fencing),
-    ("epochs", conditions.epochs_have_an_end, Rules, "fencing_epoch", mutants.every_fence_bumps),
     ("varint", conditions.varint_comes_back, varint, "_encode", encoded_with_a_bit_too_many),
     ("varint", conditions.any_bytes_are_a_varint_or_refused, conditions, "decode_varint", decoded_too_far),
     ("batch codec", conditions.record_comes_back, record_batch, "_encode_nullable_bytes", null_is_empty),
     ("batch codec", conditions.any_bytes_are_records_or_refused, conditions, "decode_records", no_records),
-    ("last stable offset", conditions.last_stable_offset_is_the_least, TransactionalPartition, "first_unstable_offset",
-     mutants.last_unstable_offset),
-    ("marker guards", conditions.leader_fences_older_epochs, TransactionalPartition, "is_old_marker",
-     mutants.own_epoch_ends),
-    ("aborted index", conditions.aborted_are_listed, ReadCommitted, "ends_scan", mutants.stops_at_first_behind),
-    ("aborted index", conditions.aborted_are_dropped, ReadCommitted, "has_begun", mutants.begun_before),
-)  # fmt: skip
+)
 
 
 def as_they_are() -> Iterator[Verdict]:
     for module, contracts in conditions.CONTRACTS.items():
         for contract in contracts:
-            yield check(module, contract, SECONDS if module in LARGE else ENOUGH)
+            yield check(module, contract.promise, SECONDS if module in LARGE else ENOUGH)
 
 
 def with_bugs() -> Iterator[Verdict]:
-    for module, contract, owner, rule, bug in PLANTED:
+    for module, promise, owner, rule, bug in PLANTED:
         right = getattr(owner, rule)
         setattr(owner, rule, bug)
-        yield check(module, contract, ENOUGH)
+        yield check(module, promise, ENOUGH)
         setattr(owner, rule, right)
 
 
+def with_mutants() -> Iterator[Verdict]:
+    for mutant in Registry().mutants.values():
+        contracts = contracts_about(mutant)
+        if contracts:
+            yield find_by_contract(mutant, contracts)
+
+
+def with_a_mutant_of_another_rule() -> Iterator[Verdict]:
+    yield find_by_contract(Registry().get("CacheOfOne"), conditions.CONTRACTS["epochs"])
+
+
 if __name__ == "__main__":
-    found = {"as they are": as_they_are(), "with bugs": with_bugs()}
+    found = {
+        "as they are": as_they_are(),
+        "with bugs": with_bugs(),
+        "with mutants": with_mutants(),
+        "with a mutant of another rule": with_a_mutant_of_another_rule(),
+    }
     json.dump({name: [verdict.to_json() for verdict in verdicts] for name, verdicts in found.items()}, sys.stdout)

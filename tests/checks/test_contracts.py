@@ -12,6 +12,8 @@ from kafka_eos_checks import cli
 from kafka_eos_checks.contracts import command
 from kafka_eos_checks.contracts.command import BROKEN, CONFIRMED, NOT_BROKEN
 from kafka_eos_checks.contracts.conditions import CONTRACTS
+from kafka_eos_checks.models import Registry
+from kafka_eos_checks.mutant_contracts import contracts_about
 from kafka_eos_checks.verdict import Verdict, read_verdicts
 
 LARGE = {"varint", "batch codec"}  # more paths than a test has time for
@@ -35,15 +37,39 @@ def test_no_contract_is_broken_and_what_was_not_explored_is_said(found: dict[str
         assert verdict["figures"]["paths"] > 1
 
 
-def test_every_contract_is_broken_by_a_planted_bug_and_its_arguments_are_told(
+def test_every_contract_is_broken_by_a_planted_bug_or_a_mutant_and_its_arguments_are_told(
     found: dict[str, list[dict[str, Any]]],
 ) -> None:
-    verdicts = found["with bugs"]
-    assert {verdict["name"] for verdict in verdicts} == {verdict["name"] for verdict in found["as they are"]}
-    for verdict in verdicts:
+    broken = set()
+    for verdict in found["with bugs"]:
         assert (verdict["found"], verdict["ok"]) == (BROKEN, False), verdict
-        contract = verdict["name"].split(": ")[1]
-        assert f"{contract}(" in verdict["evidence"]
+        broken.add(verdict["name"].split(": ")[1])
+    for verdict in found["with mutants"]:
+        assert verdict["ok"], verdict
+        broken.add(verdict["found"].removeprefix("breaks "))
+    assert broken == {verdict["name"].split(": ")[1] for verdict in found["as they are"]}
+    for verdict in (*found["with bugs"], *found["with mutants"]):
+        assert any(f"{contract}(" in verdict["evidence"] for contract in broken)
+
+
+def test_each_rule_that_a_contract_is_about_is_one_of_its_class() -> None:
+    for contracts in CONTRACTS.values():
+        for contract in contracts:
+            for owner, rules in contract.about.items():
+                assert [rule for rule in rules if not hasattr(owner, rule)] == []
+
+
+def test_a_mutant_is_looked_for_in_the_contracts_about_its_rules_and_in_no_others() -> None:
+    registry = Registry()
+    assert [one.promise.__name__ for one in contracts_about(registry.get("CacheOfOne"))] == [
+        "five_batches_are_remembered"
+    ]
+    assert contracts_about(registry.get("MarkerKeepsEpoch")) == []
+
+
+def test_a_mutant_that_breaks_no_contract_survives(found: dict[str, list[dict[str, Any]]]) -> None:
+    [verdict] = found["with a mutant of another rule"]
+    assert (verdict["name"], verdict["found"], verdict["ok"]) == ("CacheOfOne", CONFIRMED, False)
 
 
 @pytest.mark.parametrize(("answer", "code"), [(CONFIRMED, 0), (BROKEN, 1)])

@@ -50,6 +50,7 @@ def changes_key(packages: Path, means: str, file: str) -> bool:
         ("replay", [f"{REFERENCE}/server/cluster.py", f"{CHECKS}/soak/walk.py", f"{CHECKS}/mutant_matrix.py"]),
         ("simulation", [f"{REFERENCE}/log_directory.py", f"{CHECKS}/mutant_keys.py", f"{CHECKS}/soak/campaign.py"]),
         ("proof", [f"{REFERENCE}/log_directory.py", f"{CHECKS}/soak/walk.py", f"{CHECKS}/conformance.py"]),
+        ("contract", [f"{REFERENCE}/log_directory.py", f"{CHECKS}/soak/walk.py", f"{CHECKS}/proofs/append.py"]),
     ],
 )
 def test_an_edit_of_a_file_that_a_means_does_not_use_leaves_what_is_kept(
@@ -70,6 +71,7 @@ MUTANTS, BOUNDS = f"{CHECKS}/mutants.py", f"{CHECKS}/bounds.py"
         ("replay", [*MACHINE, MUTANTS, f"{CHECKS}/mutant_replays.py", f"{CHECKS}/replay/audit.py"]),
         ("simulation", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/soak/broken.py", f"{CHECKS}/soak/walk.py"]),
         ("proof", [*MACHINE, MUTANTS, f"{CHECKS}/proofs/append.py", f"{CHECKS}/proofs/symbolic.py"]),
+        ("contract", [*MACHINE, MUTANTS, f"{CHECKS}/contracts/conditions.py", f"{CHECKS}/mutant_contracts.py"]),
     ],
 )
 def test_an_edit_of_the_machine_of_the_mutants_or_of_a_module_of_the_means_makes_what_is_kept_useless(
@@ -146,6 +148,14 @@ from kafka_eos_checks.soak.broken import find_all
         """
 from kafka_eos_checks.proofs.command import proofs, refuted
 [verdict] = refuted(proofs(["append"]), mutant.name, registry)
+""",
+        set(),
+    ),
+    "contract": (
+        "CacheOfOne",
+        """
+from kafka_eos_checks.mutant_contracts import contracts_about, find_by_contract
+verdict = find_by_contract(mutant, contracts_about(mutant))
 """,
         set(),
     ),

@@ -18,8 +18,13 @@ from kafka_eos_checks.mutant_matrix import (
     NOT_VISIBLE,
     Asked,
     blind,
+    contract_mutants,
+    graph_mutants,
+    is_known_failure,
     killed_verdicts,
     proof_mutants,
+    replay_mutants,
+    rows,
     simulation_mutants,
     verdicts_of,
 )
@@ -60,7 +65,7 @@ from kafka_eos_checks.simulate.applications import ApplicationPlan
 from kafka_eos_checks.simulate.command import Plan
 from kafka_eos_checks.simulate.transactions import TransactionsPlan
 from kafka_eos_checks.soak.broken import FOUND, NOT_FOUND
-from kafka_eos_checks.verdict import Verdict
+from kafka_eos_checks.verdict import Verdict, read_verdicts
 
 REGISTRY = Registry()
 VISIBLE = [mutant for mutant in REGISTRY.mutants.values() if mutant.replay]
@@ -203,6 +208,33 @@ def test_a_mutant_that_is_walked_by_nobody_and_one_that_no_proof_is_about_say_so
     assert {v.found for v in simulation_mutants(asked)} == {NOT_VISIBLE}
     monkeypatch.setattr(mutant_matrix, "proofs", lambda _: [])
     assert {v.evidence for v in proof_mutants(asked)} == {"its rule is part of no proof"}
+
+
+def test_models_that_must_fail_are_rows_and_means_that_need_a_changed_rule_say_so() -> None:
+    known = [row for row in rows(REGISTRY) if is_known_failure(row)]
+    failing = [model for model in REGISTRY.models.values() if model.expect.violates]
+    assert {row.name for row in known} == {m.name for m in failing if "Induction" not in m.module}
+    asked = Asked(registry=REGISTRY, mutants=known[:2], jobs=1)
+    for means in (graph_mutants, replay_mutants, proof_mutants, contract_mutants):
+        assert {v.found for v in means(asked)} == {NOT_VISIBLE}
+        assert all(len(v.evidence.split()) > 3 for v in means(asked))
+
+
+def test_the_whole_matrix_is_written_as_its_rows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def means(asked: Asked) -> Iterable[Verdict]:
+        return (of(row.name, "found", ok=row.name != "NoEndBump") for row in asked.mutants)
+
+    for name in mutant_matrix.MEANS:
+        monkeypatch.setitem(mutant_matrix.MEANS, name, means)
+    target = tmp_path / "matrix.json"
+    assert cli.main(["mutants", "--jobs", "1", "--cache", str(tmp_path / "kept"), "--json", str(target)]) == 1
+    verdicts = {verdict.name: verdict for verdict in read_verdicts(target)}
+    assert list(verdicts) == [row.name for row in rows(REGISTRY)]
+    assert [name for name, verdict in verdicts.items() if not verdict.ok] == ["NoEndBump"]
+    assert set(verdicts["NoEndBump"].figures.values()) == {"survives"}
+    assert "NoEndBump" in capsys.readouterr().out
 
 
 def test_a_mutant_that_walks_are_said_not_to_find_is_no_miss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -140,6 +140,22 @@ def test_a_claim_that_the_ledger_does_not_have_is_shown() -> None:
     assert "claim-C999" in page.ids
 
 
+def test_the_matrix_of_mutants_has_a_column_for_each_means_with_how_many_it_kills() -> None:
+    row = Verdict(check="mutant-means", name="one", expected="killed", found="killed", ok=True)
+    cells: list[dict[str, int | float | str]] = [
+        {"TLC": "NoGap", "proof": "-"},
+        {"TLC": "NoGap", "proof": "survives"},
+        {"TLC": "<b>", "proof": "retry"},
+    ]
+    rows = [replace(row, name=str(place), figures=figures) for place, figures in enumerate(cells)]
+    text = render(report_of(rows, NOW))
+    assert '<th class="means">TLC <b>3</b></th>' in text
+    assert '<th class="means">proof <b>1</b></th>' in text
+    assert '<td data-label="proof" class="blank">-</td>' in text
+    assert '<td data-label="proof" class="missed">survives</td>' in text
+    assert '<td data-label="TLC" class="killed">&lt;b&gt;</td>' in text
+
+
 def test_text_of_any_content_is_inert() -> None:
     seed = 7_041
     print(f"seed {seed}")
