@@ -174,6 +174,11 @@ def _system(arguments: argparse.Namespace) -> int:
         outcome = whole.shrunk(arguments.replay) if outcome.wrong else outcome
         answer_console.print(f"seed {outcome.seed}: {outcome.title}", *outcome.events, sep="\n", markup=False)
         answer_console.print(outcome.wrong or whole.CLEAN, markup=False)
+        if outcome.diagram:
+            path = arguments.folder / f"system-{outcome.seed}.svg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(outcome.diagram, encoding="utf-8")
+            answer_console.print(f"diagram: {path}", markup=False, soft_wrap=True)
         return 1 if outcome.wrong else 0
     first, last = arguments.seeds
     began = monotonic()

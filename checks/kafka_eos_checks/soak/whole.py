@@ -3,8 +3,9 @@
 What is served is the reference itself (:mod:`kafka_eos.server`), without sockets: brokers, coordinators, groups. A seed
 decides the version of transactions and of exactly-once (a transactional.id for each partition, or a group of KIP-848),
 whether inputs come from another cluster (a mirror: offsets and outputs in the target), and which kinds of faults may
-happen. A reader with read_committed follows every output partition: no input may be found twice or out of order. When
-the faults have stopped, every input is found once and every offset is behind it.
+happen. A reader with read_committed follows every output partition: no input may be found twice or out of order. After
+every step the invariants of :mod:`kafka_eos_checks.soak.served_invariants` hold of the target cluster. When the faults
+have stopped, every input is found once and every offset is behind it.
 """
 
 import multiprocessing
@@ -23,19 +24,30 @@ from kafka_eos.server.handlers.request import Request
 from kafka_eos.server.partitions import Leader
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos_checks.drawing.sequence_diagram import Kind, Role
 from kafka_eos_checks.fetched import batches, committed
 from kafka_eos_checks.soak.served_application import GROUP, INPUT, OUTPUT, Application, Ask, Heard, To
+from kafka_eos_checks.soak.served_invariants import Fate, Invariants
+from kafka_eos_checks.soak.system_story import READER, TIME, Silence, Story
 from kafka_eos_checks.verdict import Verdict
 
-CLEAN = "every input found once"
+CLEAN = "every input found once, every invariant kept"
 NOW = 1_700_000_000_000
 PARTITIONS, BROKERS = 2, 3
 KINDS = ("lose request", "lose answer", "repeat", "crash", "freeze", "move leader", "crash broker", "time")
 FATES = frozenset({"lose request", "lose answer", "repeat"})
+KNOWN_TO_BREAK = {1: frozenset({"repeat"})}
+"""By transaction.version, the faults that it does not stand: they are not among those of a run, which says so."""
+
+WHY_BROKEN = "before transaction.version 2 a late copy of EndTxn ends the next transaction (KAFKA-17754)"
+SET_UPS = tuple(
+    f"EOS v{eos}, transaction.version {version}{mirror}"
+    for eos, version, mirror in ((1, 1, ""), (1, 1, ", mirror"), (1, 2, ""), (1, 2, ", mirror"), (2, 1, ""), (2, 2, ""))
+)
 MOST_PEACEFUL = 4_000  # requests after the faults have stopped
 SESSION_MS = 6_000
 MOST_PROCESSES = 6
-AS_IT_IS = Machines()
+AS_IT_IS, UNTOLD = Machines(), Silence()
 
 
 @dataclass(slots=True)
@@ -54,12 +66,15 @@ class Outcome:
 
     Attributes:
         seed: what determines it.
-        title: what was run.
+        title: what was run, one of ``SET_UPS``.
         requests: how many were handled.
         milliseconds: of virtual time.
         events: what happened, in order.
         faults: kind -> how often.
+        taken_away: kinds that were drawn, and that the version is known not to stand.
+        finished: how many transactions are complete, by what became of them.
         wrong: what went wrong, or "".
+        diagram: of a run that was cut down, as SVG; or "".
     """
 
     seed: int
@@ -68,7 +83,10 @@ class Outcome:
     milliseconds: int = 0
     events: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
+    taken_away: frozenset[str] = frozenset()
+    finished: Counter[Fate] = field(default_factory=Counter)
     wrong: str = ""
+    diagram: str = ""
 
 
 class Whole:
@@ -79,6 +97,7 @@ class Whole:
         inputs: of each partition.
         machines: what decides in the target cluster; a mutant may stand in.
         allowed: places in the order of faults that may happen, for shrinking; None for all.
+        story: is told what happens.
     """
 
     def __init__(
@@ -87,6 +106,7 @@ class Whole:
         inputs: int = 20,
         machines: Machines = AS_IT_IS,
         allowed: frozenset[int] | None = None,
+        story: Silence = UNTOLD,
     ) -> None:
         self._random = Random(f"whole {seed}")
         self._fates = Random(f"whole {seed} faults")
@@ -94,14 +114,17 @@ class Whole:
         self.drawn = 0
         self.inputs = inputs
         version, eos = self._random.choice((1, 2)), self._random.choice((1, 2))
-        mirrors = self._random.random() < 0.25
-        self._kinds = [kind for kind in KINDS if self._random.random() < 0.5]
-        if version == 1 and "repeat" in self._kinds:
-            self._kinds.remove("repeat")  # known to tear transactions: KAFKA-17754, KIP-1228
+        mirrors = self._random.random() < 0.25 and eos == 1
+        drawn = [kind for kind in KINDS if self._random.random() < 0.5]
+        taken_away = KNOWN_TO_BREAK.get(version, frozenset()).intersection(drawn)
+        self._kinds = [kind for kind in drawn if kind not in taken_away]
         settings = Settings(transactions=TransactionSettings(version=version), consumer_session_ms=SESSION_MS)
         self.target = self._cluster(settings, machines, seed)
-        self.source = self._cluster(settings, AS_IT_IS, seed + 1) if mirrors and eos == 1 else self.target
-        self.outcome = Outcome(seed, f"EOS v{eos}, transaction.version {version}{', mirror' if mirrors else ''}")
+        self.source = self._cluster(settings, AS_IT_IS, seed + 1) if mirrors else self.target
+        title = f"EOS v{eos}, transaction.version {version}{', mirror' if mirrors else ''}"
+        self.outcome = Outcome(seed, title, taken_away=taken_away)
+        self._story = story
+        self._invariants = Invariants(self.target, GROUP, self._tell_marker)
         self.source.create_topic(INPUT, PARTITIONS)
         self.target.create_topic(OUTPUT, PARTITIONS)
         if self.source is not self.target:
@@ -163,6 +186,7 @@ class Whole:
         answers: list[Message] = []
         answer = handle(cluster, Request(api, version, given, node, "walk", "/127.0.0.1", answers.append))
         cluster.settle()
+        self._judge(self._invariants.judge())
         answer = answer if answer is not None else next(iter(answers), None)
         if answer is None:
             return None
@@ -184,28 +208,39 @@ class Whole:
         fate = self._fault(FATES) if faulty else ""
         self.outcome.requests += 1
         name = process.application.name
+        self._story.asked(process.application, ask, fate)
         if fate == "lose request":
             self._note(f"{ask.api} of {name} is lost")
             return None
 
-        def handled() -> Heard:
-            return self._handle(cluster, ask.api, ask.version, self._place(process, ask)[1], row)
+        def arrive_late() -> None:
+            self._note(f"the copy of {ask.api} arrives")
+            self._story.late(process.application, ask)
+            self._handle(cluster, ask.api, ask.version, self._place(process, ask)[1], row)
 
         if fate == "repeat":
             self._note(f"the network keeps a copy of {ask.api} of {name}")
-            self._late.append(lambda: self._discard(ask.api, handled))
+            self._late.append(arrive_late)
         answer = self._handle(cluster, ask.api, ask.version, node, row)
+        self._story.answered(process.application, ask, fate, answer)
         if fate == "lose answer":
             self._note(f"the answer to {ask.api} of {name} is lost")
             return None
         return answer
 
-    def _discard(self, api: str, handled: Callable[[], Heard]) -> None:
-        self._note(f"the copy of {api} arrives")
-        handled()
-
     def _note(self, event: str) -> None:
         self.outcome.events.append(f"{self.outcome.requests:5d}  {event}")
+
+    # --- judging
+
+    def _judge(self, wrong: str) -> None:
+        """What went wrong first is what is told."""
+        if wrong and not self.outcome.wrong:
+            self.outcome.wrong = wrong
+            self._note(wrong)
+
+    def _tell_marker(self, partition: str, marker: str) -> None:
+        self._story.happens(partition, marker, role=Role.PARTITION)
 
     # --- faults
 
@@ -229,26 +264,33 @@ class Whole:
         name = process.application.name
         if kind == "crash":
             self._note(f"{name} crashes")
+            self._story.happens(name, "crashes", Kind.CRASH)
             if process.application.retires:
                 self._processes.remove(process)
             else:
                 self._processes[place] = self._start(process.application.partition)
         elif kind == "freeze" and not process.application.retires and len(self._processes) < MOST_PROCESSES:
             self._note(f"{name} stands still, another process starts")
+            self._story.happens(name, "stands still")
             process.application.retires = self._eos == 1
             process.frozen = self._fates.randrange(20, 120)
             self._processes.append(self._start(process.application.partition))
         elif kind == "move leader":
             cluster, leader = self.target, self._fates.choice(list(self.target.leaders()))
             self._note(f"{leader.name} gets another leader")
-            cluster.move_leader(leader.topic, leader.partition, self._fates.randrange(1, BROKERS + 1))
+            node = self._fates.randrange(1, BROKERS + 1)
+            self._story.happens(leader.name, f"broker {node} leads", role=Role.PARTITION)
+            cluster.move_leader(leader.topic, leader.partition, node)
         elif kind == "crash broker" and not self.target.gone:
             node = self._fates.randrange(1, BROKERS + 1)
             self._note(f"broker {node} is gone for a while")
+            self._story.happens(f"broker {node}", "is gone for 2 s", role=Role.BROKER)
             self.target.crash(node, self.target.now + 2_000)
         elif kind == "time":
+            milliseconds = self._fates.choice((3_000, 8_000, 15_000))
             self._note("time goes on")
-            self._pass(self._fates.choice((3_000, 8_000, 15_000)))
+            self._story.happens(TIME, f"{milliseconds // 1000} s pass")
+            self._pass(milliseconds)
         if self._late and self._fates.random() < 0.1:
             self._late.pop(self._fates.randrange(len(self._late)))()
 
@@ -256,6 +298,7 @@ class Whole:
         for cluster in {id(c): c for c in (self.source, self.target)}.values():
             cluster.advance(cluster.now + milliseconds)
             cluster.settle()
+        self._judge(self._invariants.judge())
         self.outcome.milliseconds += milliseconds
 
     # --- a run
@@ -273,7 +316,8 @@ class Whole:
         while self.outcome.requests < until and not self.outcome.wrong and not self._is_done():
             self._turn(False)
         if not self.outcome.wrong and not self._is_done():
-            self.outcome.wrong = f"not everything is processed after {MOST_PEACEFUL} requests without faults"
+            self._judge(f"not everything is processed after {MOST_PEACEFUL} requests without faults")
+        self.outcome.finished = self._invariants.finished
         return self.outcome
 
     def _turn(self, faulty: bool) -> None:
@@ -301,10 +345,9 @@ class Whole:
             for value in self._fetched(number, leader.node):
                 expected = len(self.found[number])
                 self.found[number].append(value)
-                if value != expected and not self.outcome.wrong:
+                if value != expected:
                     what = "is found again" if value in self.found[number][:-1] else "is found too early"
-                    self.outcome.wrong = f"input {value} of partition {number} {what}"
-                    self._note(self.outcome.wrong)
+                    self._judge(f"input {value} of partition {number} {what}")
 
     def _fetched(self, number: int, node: int) -> list[int]:
         part = {"Partition": number, "FetchOffset": self._positions[number], "PartitionMaxBytes": 1 << 20}
@@ -318,9 +361,15 @@ class Whole:
         first, entries = self._positions[number], batches(found)
         if entries:
             self._positions[number] = entries[-1].next_offset
+        given = committed(entries, found["AbortedTransactions"])
+        for batch in given:
+            self._judge(self._invariants.given(f"{OUTPUT}-{number}", batch))
+        if given:
+            offsets = f"{given[0].base_offset}..{given[-1].last_offset}"
+            self._story.happens(READER, f"is given offsets {offsets} of {OUTPUT}-{number}")
         return [
             int((record.value or b"").decode())
-            for batch in committed(entries, found["AbortedTransactions"])
+            for batch in given
             for record in batch.records()
             if batch.offset(record) >= first
         ]
@@ -350,17 +399,77 @@ def run_all(seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
         yield from pool.imap_unordered(run_whole, seeds, chunksize=10)
 
 
+def possible_pairs(title: str) -> set[frozenset[str]]:
+    """The pairs of faults that a set-up can meet in one run."""
+    broken = next((kinds for version, kinds in KNOWN_TO_BREAK.items() if f"version {version}" in title), frozenset())
+    return {frozenset(pair) for pair in combinations(sorted(set(KINDS) - broken), 2)}
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What runs have met.
+
+    Attributes:
+        faults: kinds.
+        pairs: of kinds, in one run; each with the set-up.
+        set_ups: titles.
+        taken_away: kind -> from how many runs it was taken, as their version is known not to stand it.
+    """
+
+    faults: frozenset[str]
+    pairs: frozenset[tuple[str, frozenset[str]]]
+    set_ups: frozenset[str]
+    taken_away: Counter[str]
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> "Coverage":
+        """Counted over runs."""
+        pairs = {
+            (outcome.title, frozenset(pair)) for outcome in outcomes for pair in combinations(sorted(outcome.faults), 2)
+        }
+        return cls(
+            faults=frozenset(kind for outcome in outcomes for kind in outcome.faults),
+            pairs=frozenset(pairs),
+            set_ups=frozenset(outcome.title for outcome in outcomes),
+            taken_away=Counter(kind for outcome in outcomes for kind in outcome.taken_away),
+        )
+
+    def figures(self) -> dict[str, int | float | str]:
+        """Met, of those possible."""
+        possible = {pair for title in SET_UPS for pair in possible_pairs(title)}
+        return {
+            "fault_kinds": f"{len(self.faults)}/{len(KINDS)}",
+            "fault_pairs": f"{len({pair for _, pair in self.pairs})}/{len(possible)}",
+            "pairs_by_set_up": f"{len(self.pairs)}/{sum(len(possible_pairs(title)) for title in SET_UPS)}",
+            "set_ups": f"{len(self.set_ups)}/{len(SET_UPS)}",
+        }
+
+    def never_met(self) -> list[str]:
+        """What no run has met, and what was taken away, a line each."""
+        lines = [f"set-up never met: {title}" for title in SET_UPS if title not in self.set_ups]
+        lines += [f"fault never met: {kind}" for kind in KINDS if kind not in self.faults]
+        for title in SET_UPS:
+            missing = [pair for pair in possible_pairs(title) if (title, pair) not in self.pairs]
+            if title in self.set_ups and missing:
+                named = "; ".join(sorted(" and ".join(sorted(pair)) for pair in missing))
+                lines.append(f"pairs of faults never met with {title}: {named}")
+        lines += [
+            f"{kind} taken away from {runs} run(s): {WHY_BROKEN}" for kind, runs in sorted(self.taken_away.items())
+        ]
+        return lines
+
+
 def verdict_of(outcomes: Sequence[Outcome], seconds: float) -> Verdict:
-    """What became of runs; the first that went wrong is cut down and told."""
+    """What became of runs, and what they met; the first that went wrong is cut down, told and drawn."""
     wrong = [outcome for outcome in outcomes if outcome.wrong]
-    evidence = ""
+    evidence, diagram = [], ""
     if wrong:
         first = shrunk(wrong[0].seed)
-        told = "\n".join(first.events)
-        evidence = f"seed {first.seed}, {first.title}: {first.wrong}; with these faults:\n{told}\n"
-        evidence += f"again: kafka-eos soak --system --replay {first.seed}"
-    kinds = [frozenset(outcome.faults) for outcome in outcomes]
-    pairs = {pair for kind in kinds for pair in combinations(sorted(kind), 2)}
+        diagram = first.diagram
+        evidence = [f"seed {first.seed}, {first.title}: {first.wrong}; with these faults:", *first.events]
+        evidence.append(f"again: kafka-eos soak --system --replay {first.seed}")
+    coverage = Coverage.of(outcomes)
+    finished = sum((outcome.finished for outcome in outcomes), Counter[Fate]())
     return Verdict(
         check="walk",
         name="the whole system",
@@ -373,17 +482,19 @@ def verdict_of(outcomes: Sequence[Outcome], seconds: float) -> Verdict:
             "requests": sum(outcome.requests for outcome in outcomes),
             "virtual_seconds": sum(outcome.milliseconds for outcome in outcomes) // 1000,
             "faults": sum(outcome.faults.total() for outcome in outcomes),
-            "fault_pairs": f"{len(pairs)}/{len(KINDS) * (len(KINDS) - 1) // 2}",
-            "set_ups": len({outcome.title for outcome in outcomes}),
-        },
-        evidence=evidence,
+            "committed": finished[Fate.COMMITTED],
+            "aborted": finished[Fate.ABORTED],
+        }
+        | coverage.figures(),
+        evidence="\n".join([*evidence, *coverage.never_met()]),
+        diagram=diagram,
     )
 
 
 def shrunk(seed: int, machines: Machines = AS_IT_IS) -> Outcome:
-    """A run that goes wrong with as few of its faults as possible: none of them can be left out."""
+    """A run that goes wrong with as few of its faults as possible, drawn: none of them can be left out."""
     whole = Whole(seed, machines=machines)
-    outcome = whole.run()
+    whole.run()
     allowed = frozenset(range(1, whole.drawn + 1))
     size = max(1, len(allowed) // 2)
     while size:
@@ -393,7 +504,10 @@ def shrunk(seed: int, machines: Machines = AS_IT_IS) -> Outcome:
             fewer = allowed - frozenset(left[place : place + size])
             found = Whole(seed, machines=machines, allowed=fewer).run()
             if found.wrong and fewer != allowed:
-                allowed, outcome, removed = fewer, found, True
+                allowed, removed = fewer, True
         if not removed or not allowed:
             size //= 2
+    story = Story()
+    outcome = Whole(seed, machines=machines, allowed=allowed, story=story).run()
+    outcome.diagram = story.drawn(outcome.wrong)
     return outcome
