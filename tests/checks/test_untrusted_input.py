@@ -1,6 +1,7 @@
 """What strangers wrote: files that lie or are too deep, and packages; each case ends with a clear error."""
 
 import ast
+import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ def test_a_history_that_is_too_deep_or_has_too_long_a_number_names_its_line(
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("form", [DEEP, LONG, "{:type :ok", "\x00", "#a " * 100_000, "{{} " * 50_000])
+@pytest.mark.parametrize("form", [DEEP, LONG, "{:type :ok", "\x00", "1e400", "#a " * 100_000, "{{} " * 50_000])
 def test_a_history_of_jepsens_that_is_too_deep_or_has_too_long_a_number_names_its_line(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,7 +59,11 @@ def test_a_plan_that_is_no_text_names_its_file(tmp_path: Path, capsys: pytest.Ca
     assert "plan.toml" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
+HIDING = ["\t", "\r", "\n", " ", "\0", "\x1b", "\x85", "\xa0", "\u200b", "\u2028", "\u3000", "\ufeff", " \0\ufeff\n"]
+SIGNS = ["=1+1", "+1", "-1", "@SUM(A1)", "\uff1d1", "\uff0b1", "\uff0d1", "\uff20SUM(A1)", "\ufe661"]
+
+
+@pytest.mark.parametrize("text", [*SIGNS, *(hiding + sign for hiding in HIDING for sign in ("=1", "\uff1d1")), "\n1"])
 def test_no_cell_of_exported_findings_is_a_formula_and_nothing_of_it_is_lost(text: str, tmp_path: Path) -> None:
     path = tmp_path / "findings.csv"
     write_findings(path, [Finding(rule="replay", topic=text, partition=0, evidence=text)])
@@ -66,6 +71,13 @@ def test_no_cell_of_exported_findings_is_a_formula_and_nothing_of_it_is_lost(tex
         rows = written.read()
     assert "'" + text in rows
     assert not re.search(rf'(^|,|\n)"?{re.escape(text)}', rows)
+
+
+@pytest.mark.parametrize("text", ["orders", " a = 1", "\xa0orders", "\ufefforders", "1+1", "é=1", ""])
+def test_a_cell_that_is_no_formula_is_exported_as_it_is(text: str, tmp_path: Path) -> None:
+    write_findings(tmp_path / "findings.csv", [Finding(rule="replay", topic=text, partition=0)])
+    with (tmp_path / "findings.csv").open(encoding="utf-8", newline="") as written:
+        assert [row["topic"] for row in csv.DictReader(written)] == [text]
 
 
 def sources() -> Iterator[Path]:

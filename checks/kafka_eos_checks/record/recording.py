@@ -8,6 +8,7 @@ Layout of the folder, and of the archive::
     brokers/<node>/meta.properties
 """
 
+import io
 import lzma
 import shutil
 import tarfile
@@ -15,11 +16,23 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Self
 
 from kafka_eos_checks.paths import CLONE
 
 UNPACKED_LIMIT = 256 << 20  # bytes of all files together
-FILES_LIMIT = 20_000
+FILES_LIMIT = 20_000  # and folders
+_DICTIONARY_LIMIT = 128 << 20  # bytes of memory; xz -9 takes half of it
+_READ_BYTES = 64 << 10
+_PLAIN = {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE}
+_EXTENSIONS = {
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.GNUTYPE_SPARSE,
+}
 
 
 class UnsafeArchive(ValueError):  # noqa: N818 - named for the archive
@@ -63,20 +76,72 @@ def pack(folder: Path, archive: Path) -> int:
     return archive.stat().st_size
 
 
-def _checked_name(archive: Path, member: tarfile.TarInfo) -> PurePosixPath:
+class _Refused(ValueError):  # noqa: N818 - never leaves this module
+    """What no recording has; says what."""
+
+
+class _Member(tarfile.TarInfo):
+    """A member that is refused by its header, before anything of its content is read."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """The member of a header of 512 bytes."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _EXTENSIONS:
+            raise _Refused(
+                f"member {member.name!r} is an extension of pax or GNU tar; give the folder, or pack it with "
+                "tar --format=ustar"
+            )
+        if member.type not in _PLAIN:
+            raise _Refused(f"member {member.name!r} is no plain file")
+        return member
+
+
+class _Unpacked(io.RawIOBase):
+    """The bytes of an ``.xz`` file for ``tarfile``, as many as a recording may have."""
+
+    def __init__(self, compressed: BinaryIO) -> None:
+        self._compressed = compressed
+        self._decoder = lzma.LZMADecompressor(memlimit=_DICTIONARY_LIMIT)
+        self._left = UNPACKED_LIMIT + FILES_LIMIT * 2 * tarfile.BLOCKSIZE  # a header, and a block that is not full
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Up to ``size`` bytes; none at the end."""
+        found = b""
+        while not found and not self._decoder.eof:
+            more = self._compressed.read(_READ_BYTES) if self._decoder.needs_input else b""
+            if self._decoder.needs_input and not more:
+                raise EOFError("it ends too early")
+            found = self._decoder.decompress(more, size)
+        self._left -= len(found)
+        if self._left < 0:
+            raise _too_much()
+        return found
+
+
+def _too_much() -> _Refused:
+    limits = f"more than {FILES_LIMIT} files or {UNPACKED_LIMIT >> 20} MiB"
+    return _Refused(f"{limits}; if you trust it, unpack it with tar and give the folder")
+
+
+def _checked_name(member: tarfile.TarInfo) -> PurePosixPath:
     """The member's name when it stays below the target."""
     name = PurePosixPath(member.name)
-    if name.is_absolute() or ".." in name.parts or not name.parts or "\\" in member.name or ":" in member.name:
-        raise UnsafeArchive(f"{archive}: member {member.name!r} would be written outside of the folder")
+    inside = bool(name.parts) or member.isdir()  # a folder that was packed as `.` is the target
+    if name.is_absolute() or ".." in name.parts or not inside or "\\" in member.name or ":" in member.name:
+        raise _Refused(f"member {member.name!r} would be written outside of the folder")
     return name
 
 
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack a recording into a folder that does not exist yet, or is empty.
 
+    Memory is bounded, whatever the archive says of itself: xz has its dictionary, and nothing else is kept.
+
     Raises:
-        UnsafeArchive: when the archive is damaged, holds anything but plain files under relative names, or unpacks to
-            more than ``UNPACKED_LIMIT`` bytes or ``FILES_LIMIT`` files; the folder is removed again.
+        UnsafeArchive: when the archive is damaged, holds anything but plain files and folders under relative names, or
+            extensions of pax or GNU tar, or unpacks to more than ``UNPACKED_LIMIT`` bytes or
+            ``FILES_LIMIT`` files and folders; the folder is removed again.
     """
     if folder.exists() and any(folder.iterdir()):
         raise UnsafeArchive(f"{folder} is not empty; unpack {archive.name} into a folder of its own")
@@ -85,10 +150,10 @@ def unpack(archive: Path, folder: Path) -> None:
         _extract(archive, folder)
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         shutil.rmtree(folder)
-        raise UnsafeArchive(f"{archive}: no whole .tar.xz ({error})") from None
-    except UnsafeArchive:
+        raise UnsafeArchive(f"{archive}: no .tar.xz that can be read ({error})") from None
+    except _Refused as error:
         shutil.rmtree(folder)
-        raise
+        raise UnsafeArchive(f"{archive}: {error}") from None
 
 
 @contextmanager
@@ -105,18 +170,19 @@ def unpacked(archive: Path) -> Iterator[Path]:
 
 
 def _extract(archive: Path, folder: Path) -> None:
-    files = total = 0
-    with tarfile.open(archive, "r|xz") as tar:
+    members = total = 0
+    with (
+        archive.open("rb") as compressed,
+        tarfile.open(fileobj=_Unpacked(compressed), mode="r|", tarinfo=_Member) as tar,
+    ):
         for member in tar:
-            name = _checked_name(archive, member)
+            name = _checked_name(member)
+            members += 1
+            total += 0 if member.isdir() else member.size
+            if members > FILES_LIMIT or total > UNPACKED_LIMIT:
+                raise _too_much()
             if member.isdir():
                 continue
-            if not member.isreg():
-                raise UnsafeArchive(f"{archive}: member {member.name!r} is no plain file")
-            files += 1
-            total += member.size
-            if files > FILES_LIMIT or total > UNPACKED_LIMIT:
-                raise UnsafeArchive(f"{archive}: more than {FILES_LIMIT} files or {UNPACKED_LIMIT >> 20} MiB")
             source = tar.extractfile(member)
             assert source is not None, "a plain file has content"
             target = folder / name
@@ -124,4 +190,4 @@ def _extract(archive: Path, folder: Path) -> None:
             with target.open("xb") as out:
                 shutil.copyfileobj(source, out)
     if not (folder / "manifest.json").is_file():
-        raise UnsafeArchive(f"{archive}: no manifest.json, so no recording")
+        raise _Refused("no manifest.json at its top, so no recording")

@@ -27,6 +27,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
+from math import isinf
 from typing import Any
 
 DEEPEST = 100
@@ -204,6 +205,8 @@ def _integer(word: str, position: int) -> int:
 def _atom(word: str, position: int) -> Any:
     try:
         return _named(word)
+    except OverflowError:
+        raise MalformedEdn(position, f"{word[:20]!r} is too large a number for a double") from None
     except (ValueError, ZeroDivisionError):
         raise MalformedEdn(position, f"{word[:20]!r} is no keyword, symbol or number") from None
 
@@ -224,7 +227,10 @@ def _named(word: str) -> Any:
         return Fraction(word)
     if not _FLOAT.fullmatch(word):
         raise ValueError(word)
-    return float(word.removesuffix("M"))
+    number = float(word.removesuffix("M"))
+    if isinf(number):  # which is `##Inf`: another number beyond a double would be the same
+        raise OverflowError(word)
+    return number
 
 
 def _text(word: str, position: int) -> str:

@@ -4,8 +4,10 @@ import csv
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import dropwhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import category, normalize
 
 from kafka_eos_checks.missing import need
 from kafka_eos_checks.replay.schemas import arrow_schema, ddl
@@ -78,11 +80,21 @@ def from_rows(rows: Iterable[dict[str, Any]]) -> list[Finding]:
     return [Finding(**row) for row in rows]
 
 
+_LEFT_OUT = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # categories of Unicode: controls, marks without a width, separators
+
+
 def harmless(cell: Any) -> Any:
-    """A CSV cell that no spreadsheet takes for a formula: topic names and client text come from strangers."""
-    if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return "'" + cell
-    return cell
+    """A CSV cell that no spreadsheet takes for a formula: topic names and client text come from strangers.
+
+    Before a formula, programs leave out blanks and what cannot be seen, so it is looked for behind these; and a cell
+    that begins with a tab or an end of line is taken for one anyway. Full-width signs count as the others do. The
+    text itself is kept as it is.
+    """
+    if not isinstance(cell, str):
+        return cell
+    seen = "".join(dropwhile(lambda character: category(character) in _LEFT_OUT, cell))
+    formula = normalize("NFKC", seen[:1]).startswith(("=", "+", "-", "@"))
+    return "'" + cell if formula or cell.startswith(("\t", "\r", "\n")) else cell
 
 
 SUFFIXES = (".jsonl", ".csv", ".parquet")

@@ -1,5 +1,8 @@
 import io
+import lzma
+import os
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -84,6 +87,96 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypa
         unpack(archive, tmp_path / "out")
     monkeypatch.setattr(recording, "UNPACKED_LIMIT", 5_002)
     unpack(archive, tmp_path / "out")
+
+
+EXTENSIONS = [
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+]
+
+
+def a_bomb(path: Path, kind: bytes, size: int) -> Path:
+    """An archive that is one header, whose content ``tarfile`` would read as a whole."""
+    header = tarfile.TarInfo("manifest.json")
+    header.type, header.size = kind, size
+    path.write_bytes(lzma.compress(header.tobuf(tarfile.USTAR_FORMAT) + b"0" * size, preset=0))
+    return path
+
+
+@pytest.mark.parametrize("kind", EXTENSIONS)
+def test_a_header_that_says_to_be_as_large_as_memory_is_refused_unread(tmp_path: Path, kind: bytes) -> None:
+    archive = a_bomb(tmp_path / "r.tar.xz", kind, 8 << 20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnsafeArchive, match=r"r\.tar\.xz: .*extension of pax or GNU tar.*--format=ustar"):
+            unpack(archive, tmp_path / "out")
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_sparse_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsafeArchive, match="extension of pax or GNU tar"):
+        unpack(a_bomb(tmp_path / "r.tar.xz", tarfile.GNUTYPE_SPARSE, 512), tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", EXTENSIONS)
+def test_what_is_read_at_once_counts_against_the_limit_too(
+    tmp_path: Path, kind: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "_EXTENSIONS", set())
+    monkeypatch.setattr(recording, "_PLAIN", {kind})
+    monkeypatch.setattr(recording, "UNPACKED_LIMIT", 1 << 20)
+    monkeypatch.setattr(recording, "FILES_LIMIT", 10)
+    archive = a_bomb(tmp_path / "r.tar.xz", kind, 8 << 20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnsafeArchive, match=r"r\.tar\.xz: more than 10 files or 1 MiB; .* give the folder"):
+            unpack(archive, tmp_path / "out")
+        assert tracemalloc.get_traced_memory()[1] < 5 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_archive_whose_dictionary_takes_too_much_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "r.tar.xz"
+    pack(a_recording(tmp_path / "in"), archive)
+    monkeypatch.setattr(recording, "_DICTIONARY_LIMIT", 60 << 20)
+    with pytest.raises(UnsafeArchive, match=r"can be read .*[Mm]emory"):
+        unpack(archive, tmp_path / "out")
+
+
+def test_an_archive_made_by_hand_is_opened_or_told_how_to_be_made(tmp_path: Path) -> None:
+    folder = a_recording(tmp_path / "in")
+    for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT):
+        with tarfile.open(tmp_path / "hand.tar.xz", "w:xz", format=form) as tar:
+            tar.add(folder, ".")
+        unpack(tmp_path / "hand.tar.xz", tmp_path / f"out-{form}")
+        assert files_of(tmp_path / f"out-{form}") == files_of(folder)
+    os.utime(folder / "manifest.json", (1.5, 1.5))  # a part of a second is an extension of pax
+    with tarfile.open(tmp_path / "hand.tar.xz", "w:xz", format=tarfile.PAX_FORMAT) as tar:
+        tar.add(folder, ".")
+    with pytest.raises(UnsafeArchive, match="--format=ustar"):
+        unpack(tmp_path / "hand.tar.xz", tmp_path / "out")
+    with tarfile.open(tmp_path / "hand.tar.xz", "w:xz", format=tarfile.USTAR_FORMAT) as tar:
+        tar.add(folder, "recording")
+    with pytest.raises(UnsafeArchive, match=r"no manifest\.json at its top"):
+        unpack(tmp_path / "hand.tar.xz", tmp_path / "out")
+
+
+def test_an_archive_of_too_many_folders_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tarfile.TarInfo("d")
+    folder.type = tarfile.DIRTYPE
+    archive = an_archive(tmp_path / "r.tar.xz", a_file("manifest.json"), *[(folder, b"")] * 5)
+    monkeypatch.setattr(recording, "FILES_LIMIT", 5)
+    with pytest.raises(UnsafeArchive, match="more than 5 files"):
+        unpack(archive, tmp_path / "out")
 
 
 def test_an_archive_of_too_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

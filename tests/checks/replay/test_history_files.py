@@ -74,6 +74,10 @@ def test_an_audit_of_a_history_in_parquet_finds_what_that_of_the_lines_finds(tmp
         ({"run": "r", "process": "p", "action": "Send", "phase": "done"}, "phase 'done' is none of"),
         ({"run": "r", "process": "p", "action": "Send", "phase": "ok", "who": "me"}, "unknown column 'who'"),
         ({"run": "r", "process": "p", "action": "Send", "phase": "ok", "detail": "{"}, "column 'detail': no JSON"),
+        (
+            {"run": "r", "process": "p", "action": "Send", "phase": "ok", "detail": '{"value": 1e400}'},
+            "h.parquet:1: column 'detail': no JSON: '1e400' is too large",
+        ),
         ({"run": "r", "process": "p", "action": "Send", "phase": "ok", "offset": "3"}, "expected int, found '3'"),
     ],
 )
