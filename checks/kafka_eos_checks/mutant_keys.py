@@ -24,6 +24,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "simulation": ("kafka_eos_checks.soak.broken", _BOUNDS),
     "proof": ("kafka_eos_checks.proofs.command",),
     "contract": ("kafka_eos_checks.mutant_contracts",),
+    "requests": ("kafka_eos_checks.mutant_requests",),
 }
 
 

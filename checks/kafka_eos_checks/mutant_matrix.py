@@ -9,6 +9,7 @@ replay       the audit finds what the mutated simulator left behind, by the rule
 simulation   random walks of the mutated reference under faults violate a property or miss a goal
 proof        a query of the proof that the mutated rule is part of has a solution
 contract     CrossHair finds arguments that break a contract about the mutated rule
+requests     kafka-eos conform tells a served reference with the mutated rule apart, by raw requests
 ===========  ====================================================================================
 
 A model that must fail is one of the rules as they are, under which something known to go wrong does. A means that
@@ -31,6 +32,7 @@ from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.models import MalformedRegistry, Model, Registry
 from kafka_eos_checks.mutant_keys import Kept, kept_folder
 from kafka_eos_checks.mutant_replays import find_by_replay
+from kafka_eos_checks.mutant_requests import find_by_requests, machines_with, unseen
 from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.report import CANNOT_APPLY, SURVIVES
 from kafka_eos_checks.soak.broken import NOT_FOUND, find_all
@@ -132,6 +134,18 @@ def contract_mutants(asked: Asked) -> Iterator[Verdict]:
             yield blind("contract-mutant", mutant, "no contract is about its rule")
 
 
+def requests_mutants(asked: Asked) -> Iterator[Verdict]:
+    """Whether raw requests to a served reference with a mutant's rules are answered otherwise than the spec allows."""
+    for mutant in asked.mutants:
+        machines = None if is_known_failure(mutant) else machines_with(mutant)
+        if reason := unseen(mutant):
+            yield blind("requests-mutant", mutant, reason)
+        elif machines is None:
+            yield blind("requests-mutant", mutant, "its rules are none of a broker's")
+        else:
+            yield find_by_requests(mutant, machines)
+
+
 MEANS: dict[str, Callable[[Asked], Iterator[Verdict]]] = {
     "TLC": tlc_mutants,
     "graph": graph_mutants,
@@ -139,6 +153,7 @@ MEANS: dict[str, Callable[[Asked], Iterator[Verdict]]] = {
     "simulation": simulation_mutants,
     "proof": proof_mutants,
     "contract": contract_mutants,
+    "requests": requests_mutants,
 }
 
 
@@ -223,7 +238,12 @@ def _shown(verdict: Verdict) -> str:
         return SURVIVES
     if verdict.found == NOT_VISIBLE:
         return CANNOT_APPLY
-    return verdict.found.removeprefix("violates ").removeprefix("finds ").removeprefix("breaks ")
+    return (
+        verdict.found.removeprefix("violates ")
+        .removeprefix("finds ")
+        .removeprefix("breaks ")
+        .removeprefix("diverges: ")
+    )
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:

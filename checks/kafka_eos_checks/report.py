@@ -78,6 +78,10 @@ KINDS = {
     "replay-mutant": ("Replay of mutants", "What a mutated simulator leaves behind: the audit finds it by its rule."),
     "graph-mutant": ("Graphs of mutants", "The mutated reference, told apart from TLC's graph of the spec."),
     "proof-mutant": ("Proofs of mutants", "The proof that a mutated rule is part of: a query has a solution."),
+    "requests-mutant": (
+        "Raw requests to mutants",
+        "A served reference with a mutated rule: conform tells it apart by what raw requests are answered.",
+    ),
     "contract-mutant": ("Contracts of mutants", "A contract about a mutated rule: CrossHair breaks it."),
     "replay": ("Replay", "Recorded logs and histories, audited by the spec's invariants."),
     "fuzz": ("Fuzzing", "Mutated record batches: the codec accepts or refuses them, and never does anything else."),

@@ -51,6 +51,7 @@ def changes_key(packages: Path, means: str, file: str) -> bool:
         ("simulation", [f"{REFERENCE}/log_directory.py", f"{CHECKS}/mutant_keys.py", f"{CHECKS}/soak/campaign.py"]),
         ("proof", [f"{REFERENCE}/log_directory.py", f"{CHECKS}/soak/walk.py", f"{CHECKS}/conformance.py"]),
         ("contract", [f"{REFERENCE}/log_directory.py", f"{CHECKS}/soak/walk.py", f"{CHECKS}/proofs/append.py"]),
+        ("requests", [f"{REFERENCE}/simulator.py", f"{CHECKS}/soak/walk.py", f"{CHECKS}/proofs/append.py"]),
     ],
 )
 def test_an_edit_of_a_file_that_a_means_does_not_use_leaves_what_is_kept(
@@ -72,6 +73,7 @@ MUTANTS, BOUNDS = f"{CHECKS}/mutants.py", f"{CHECKS}/bounds.py"
         ("simulation", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/soak/broken.py", f"{CHECKS}/soak/walk.py"]),
         ("proof", [*MACHINE, MUTANTS, f"{CHECKS}/proofs/append.py", f"{CHECKS}/proofs/symbolic.py"]),
         ("contract", [*MACHINE, MUTANTS, f"{CHECKS}/contracts/conditions.py", f"{CHECKS}/mutant_contracts.py"]),
+        ("requests", [*MACHINE, MUTANTS, f"{REFERENCE}/server/partitions.py", f"{CHECKS}/conform/run.py"]),
     ],
 )
 def test_an_edit_of_the_machine_of_the_mutants_or_of_a_module_of_the_means_makes_what_is_kept_useless(
@@ -156,6 +158,14 @@ from kafka_eos_checks.proofs.command import proofs, refuted
         """
 from kafka_eos_checks.mutant_contracts import contracts_about, find_by_contract
 verdict = find_by_contract(mutant, contracts_about(mutant))
+""",
+        set(),
+    ),
+    "requests": (
+        "NoDuplicateCache",
+        """
+from kafka_eos_checks.mutant_requests import find_by_requests, machines_with
+verdict = find_by_requests(mutant, machines_with(mutant))
 """,
         set(),
     ),

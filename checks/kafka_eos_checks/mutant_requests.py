@@ -1,0 +1,151 @@
+"""Whether ``kafka-eos conform`` tells a served reference with a mutant's rules apart, by raw requests alone."""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from kafka_eos.server.cluster import Machines, Settings
+from kafka_eos.server.threaded import ServedCluster
+from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos.spec_mapping import snake_case
+from kafka_eos_checks.conform.command import Target, conform, open_session
+from kafka_eos_checks.conform.mechanisms import MECHANISMS, Mechanism
+from kafka_eos_checks.conform.result import story
+from kafka_eos_checks.conform.run import Found
+from kafka_eos_checks.models import Model
+from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.verdict import Verdict
+
+DIVERGES, CONFORMS = "diverges", "conforms"
+SECONDS = 3.0  # for any answer
+VERSIONS = (2, 1)  # of transactions
+AS_SERVED = Machines()
+
+# module -> the served machines that have its rules, by their names in Machines and LeaderRules
+SERVED: Mapping[str, tuple[str, ...]] = {
+    "PartitionLog": ("sequences",),
+    "IdempotentProducer": ("sequences",),
+    "Consumer": ("partition",),
+    "TransactionCoordinator": ("coordinator",),
+    "ConsumeTransformProduce": ("group", "consumer_group"),
+}
+_OF_LEADERS = ("sequences", "partition")
+
+_IN_ORDER = "requests come one after the other, each when the one before is answered"
+_NO_RESTART = "raw requests restart no broker and move no leader and no coordinator"
+_NO_FAILURE = "raw requests make no append and no write of the index fail"
+_NO_TIME = "raw requests let no time pass: nothing expires and nothing is cleaned"
+_CLASSIC = "the groups of the scenarios are of the classic protocol"
+_LAST_EPOCH = "the last of 32,767 epochs is out of the reach of some requests"
+# rule, or what takes its place -> why raw requests cannot see it
+UNSEEN: Mapping[str, str] = {
+    "SnapshotOf": _NO_RESTART,
+    "Loaded": _NO_RESTART,
+    "InLog": _NO_RESTART,
+    "LogAfter": _NO_RESTART,
+    "TailAfterFailover": _NO_RESTART,
+    "Replay": _NO_RESTART,
+    "IsOfOldCoordinator": _NO_RESTART,
+    "FailedToAppend": _NO_FAILURE,
+    "AfterTimeout": _NO_FAILURE,
+    "WithoutIndexEntry": _NO_FAILURE,
+    "FencingEpoch": _NO_FAILURE,
+    "MayExpire": _NO_TIME,
+    "MayCleanMarker": _NO_TIME,
+    "NeedsNextProducerId": _LAST_EPOCH,
+    "GoesOnAs": _LAST_EPOCH,
+    "BumpError": _LAST_EPOCH,
+    "AfterRetryOfInit": _LAST_EPOCH,
+    "EndVerdictOfVersion2": _IN_ORDER,
+    "AddError": _IN_ORDER,
+    "MemberEpochError": _CLASSIC,
+    "IsFree": _CLASSIC,
+    "FenceKeepsProducerId": _LAST_EPOCH,
+    "IsOldMarker": "markers come from coordinators, and none that is old while nothing fails",
+    "IsOldBatch": "an older epoch is refused by the check of sequences, which comes first",
+    "UnstableOffsets": "the cluster has one broker, where a marker is replicated when it is written",
+    "StableOffsetAfter": "a scenario reads to the end, where the search of the index ends anyway",
+}
+
+
+def unseen(mutant: Model) -> str:
+    """Why raw requests cannot see a mutant, though the served machines have its rules; "" if they can."""
+    names = (*mutant.overrides, *mutant.overrides.values())
+    return next((UNSEEN[name] for name in names if name in UNSEEN), "") if mutant.module in SERVED else ""
+
+
+def machines_with(mutant: Model) -> Machines | None:
+    """The machines of a served cluster with the rules that a mutant replaces; None if the server has none of them."""
+    changed = {name: machine for name in SERVED.get(mutant.module, ()) if (machine := _mutated(mutant, name))}
+    if not changed:
+        return None
+    of_leaders: dict[str, Any] = {name: machine for name, machine in changed.items() if name in _OF_LEADERS}
+    others: dict[str, Any] = {name: machine for name, machine in changed.items() if name not in _OF_LEADERS}
+    return replace(AS_SERVED, leaders=replace(AS_SERVED.leaders, **of_leaders), **others)
+
+
+def _mutated(mutant: Model, name: str) -> type[Any] | None:
+    """A served machine with all the rules that a mutant replaces, if it has them all."""
+    machine: type[Any] = getattr(AS_SERVED.leaders if name in _OF_LEADERS else AS_SERVED, name)
+    parts = (machine, *(getattr(machine, part) for part in ("LOG", "LIMITS") if hasattr(machine, part)))
+    rules = set(map(snake_case, mutant.overrides))
+    if not all(any(hasattr(part, rule) for part in parts) for rule in rules):
+        return None
+    return mutated(machine, mutant.overrides)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """A mutant may make the server fail, which it would log with a traceback."""
+    log = logging.getLogger("kafka_eos.server")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+def _asked(machines: Machines, version: int, mechanism: Mechanism) -> tuple[int, str]:
+    """How many edges diverge, and the first of them as a story."""
+    settings = Settings(transactions=TransactionSettings(version=version))
+    with _silent(), ServedCluster(settings=settings, machines=machines) as cluster:
+        session = open_session(Target(bootstrap=cluster.bootstrap_servers, seconds=SECONDS), [mechanism])
+        try:
+            report = conform(session, session.edges())
+        finally:
+            session.wire.close()
+    diverging = [result for result in report.differing() if result.found is Found.DIVERGES]
+    return len(diverging), story(diverging[0], report.client) if diverging else ""
+
+
+def find_by_requests(mutant: Model, machines: Machines) -> Verdict:
+    """The verdict of the first mechanism, in the first version, of which an edge diverges.
+
+    Args:
+        mutant: a mutant of the registry.
+        machines: with its rules.
+    """
+    began = time.perf_counter()
+    told, edges, asked = "", 0, ""
+    for version in VERSIONS:
+        for mechanism in MECHANISMS:
+            edges, told = _asked(machines, version, mechanism)
+            if edges:
+                asked = f"{mechanism.name}, version {version}"
+                break
+        if edges:
+            break
+    return Verdict(
+        check="requests-mutant",
+        name=mutant.name,
+        expected=DIVERGES,
+        found=f"{DIVERGES}: {asked}" if edges else CONFORMS,
+        ok=edges > 0,
+        seconds=time.perf_counter() - began,
+        figures={"edges": edges},
+        evidence=told,
+        title=mutant.title,
+    )
