@@ -14,7 +14,7 @@ ends a transaction, with epoch -1; an append of a coordinator that has been repl
 a time. Not covered: that completion waits for the markers of all partitions (TLC: PrepareThenMarkersThenComplete),
 and whatever needs fairness.
 
-Spec:  TransactionCoordinator.tla
+Spec:  TransactionCoordinator.tla; TLC checks the same invariant in spec/proofs/CoordinatorInduction.tla
 KIPs:  98, 360, 588, 890
 """
 
@@ -614,7 +614,7 @@ def next_id_is_of_prepared(view: View, i: Any, one: Any, other: Any) -> Any:  # 
     return each_record(view, i, lambda r: z3.Or(r["next_producer_id"] == -1, state_is(r, *PREPARED.values())))
 
 
-def epochs_are_bounded(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def last_epoch_is_for_fencing(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
     """See ``INVARIANT``."""
 
     def bounded(record: RecordTerms) -> Any:
@@ -663,8 +663,8 @@ INVARIANT: tuple[tuple[Conjunct, Formula], ...] = tuple(
         ("GivenIsKnown", "No record goes on with less than what a client was given.", given_is_known),
         ("IdsAreAllocated", "Every producer id was handed out.", ids_are_allocated),
         ("NextIdIsOfPrepared", "A next producer id waits for a transaction to end.", next_id_is_of_prepared),
-        ("EpochsAreBounded", "No epoch is above the largest; in version 2 nobody goes on with that.",
-         epochs_are_bounded),
+        ("LastEpochIsForFencing", "No epoch is above the largest; in version 2 nobody goes on with that.",
+         last_epoch_is_for_fencing),
         ("LastEpochIsNotPresented", "In version 1 nobody may present the epoch before the largest.",
          last_epoch_is_not_presented),
         ("InitIsNewer", "InitProducerId is about to give something new, below the largest epoch.", init_is_newer),
