@@ -102,7 +102,7 @@ def a_bomb(path: Path, kind: bytes, size: int) -> Path:
     """An archive that is one header, whose content ``tarfile`` would read as a whole."""
     header = tarfile.TarInfo("manifest.json")
     header.type, header.size = kind, size
-    path.write_bytes(lzma.compress(header.tobuf(tarfile.USTAR_FORMAT) + b"0" * size, preset=0))
+    path.write_bytes(lzma.compress(header.tobuf(tarfile.USTAR_FORMAT) + b"a" * size, preset=0))
     return path
 
 
