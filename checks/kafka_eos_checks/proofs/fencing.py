@@ -12,7 +12,8 @@ goes back.
 
 Not covered: a batch of an older epoch at a leader that has not seen a newer one, of a client that was never told that
 its partition takes part (KIP-890's verification; TLC: Transactions!Fenced, NoHangingTransaction). Assumed: as in
-:mod:`.coordinator`.
+:mod:`.coordinator`. TLC does not check this invariant from small states, as it does the coordinator's: the past is read
+off the answers of steps, and is no variable of the spec.
 
 Spec:  TransactionCoordinator.tla, TransactionalPartition.tla
 KIPs:  98, 360, 890
