@@ -21,6 +21,7 @@ KIPs:  98, 360, 890
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import z3
@@ -31,6 +32,9 @@ from kafka_eos.machine import Action, actions
 from kafka_eos.spec_mapping import snake_case
 from kafka_eos.transaction_coordinator import ADD, DEAD, EMPTY, END, INIT, Constants, TransactionCoordinator
 from kafka_eos.transactional_partition import (
+    ABORT,
+    COMMIT,
+    PLAIN,
     TRANSACTIONAL,
     LogEntry,
     PartitionConstants,
@@ -255,14 +259,15 @@ def initiation() -> Iterator[Query]:
 
 # --- the leader -----------------------------------------------------------------------------------------------------
 
+KINDS, VERSIONS = (PLAIN, TRANSACTIONAL, COMMIT, ABORT), (1, 2)
 LEADER = Conjunct(name="LeaderFences", says="A leader takes nothing of an older epoch, and its epoch never goes back.")
 
 
 def of_leader(overrides: Mapping[str, str]) -> Iterator[Query]:
-    """What a leader does with a batch, and with a marker, of any epoch."""
+    """What a leader does with each kind of batch and marker, of any epoch, under each version of transactions."""
     machine: Any = mutated(TransactionalPartition, overrides) if overrides else TransactionalPartition
     known, seen, sent = z3.Ints("leader_epoch leader_coordinator_epoch sent_epoch")
-    for kind, version in ((TRANSACTIONAL, 2), ("commit", 1), ("commit", 2), ("abort", 1), ("abort", 2)):
+    for kind, version in product(KINDS, VERSIONS):
         constants = PartitionConstants(
             producer_ids=frozenset(), epochs=frozenset(), max_epoch=2**15 - 1, coordinator_epochs=frozenset(),
             batch_kinds=frozenset(), offsets=frozenset(), transaction_version=version, max_leader_epoch=0,

@@ -42,6 +42,18 @@ def test_a_leader_that_takes_older_epochs_does_not_fence(mutant: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("mutant", "kinds"), [("AnyBatchEpoch", ("plain", "transactional")), ("AnyMarkerEpoch", ("commit", "abort"))]
+)
+def test_leaders_fence_entries_of_every_kind_and_version_unless_a_mutant_takes_them(
+    mutant: str, kinds: tuple[str, str]
+) -> None:
+    every = {f"LeaderFences, {kind} of version {version}" for kind in fencing.KINDS for version in fencing.VERSIONS}
+    assert {query.step for query in fencing.of_leader({}) if ask(query).ok} == every
+    taken = {query.step for query in fencing.of_leader(Registry().get(mutant).overrides) if not ask(query).ok}
+    assert taken == {f"LeaderFences, {kind} of version {version}" for kind in kinds for version in (1, 2)}
+
+
+@pytest.mark.parametrize(
     ("mutant", "step", "goal"),
     [
         ("AnsweredByLeader", "AppendIsReplicated", "AddedIsBehind"),
