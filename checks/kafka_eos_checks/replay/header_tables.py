@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SUFFIX = "headers.parquet"
 ROWS = 65_536  # a row group is a chunk of the rules: measured, fits the cache
+ROWS_LIMIT = 1 << 21  # of a row group that is read: some 200 MB
 FORMAT, DAMAGE, SEGMENT_BYTES = b"kafka_eos.headers", b"kafka_eos.damage", b"kafka_eos.segment_bytes"
 VERSION = b"1"
 UNREADABLE = (OSError, ValueError, NotImplementedError)  # what pyarrow raises of bytes that are no Parquet
@@ -255,6 +256,9 @@ def _open(table: Path, check: bool = False) -> _Table | str:
         fits = about.get(FORMAT) == VERSION and opened.schema_arrow.equals(schema())
     except UNREADABLE as error:
         return f"no Parquet file: {error}"
+    largest = max((footer.row_group(group).num_rows for group in range(footer.num_row_groups)), default=0)
+    if largest > ROWS_LIMIT:
+        return f"a row group of {largest} rows, more than {ROWS_LIMIT}; make the table again by `kafka-eos headers`"
     try:
         if fits:
             return _Table(opened, int(about[SEGMENT_BYTES]), _damage(about[DAMAGE]))

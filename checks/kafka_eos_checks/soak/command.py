@@ -82,6 +82,10 @@ def _verdict(module: str, own: dict[str, Layer], tally: Tally) -> Verdict:
         evidence.append(f"{head}\n{text}")
     missing = [f"actions never taken: {', '.join(sorted(known - taken)) or 'none'}"]
     missing.append(f"conjuncts that never said no: {', '.join(sorted(possible - said)) or 'none'}")
+    met = {pair for row in rows for pair in row.coverage.faults}
+    pairs = guards.fault_pairs(own.values(), met)
+    never = ", ".join(map(" and ".join, sorted(pairs - met))) or "none"
+    missing.append(f"faults that never happened in one run, some of which no constants allow together: {never}")
     found = f"{len(failures)} run(s) wrong: {failures[0].how}" if failures else CLEAN
     return Verdict(
         check="walk",
@@ -98,7 +102,7 @@ def _verdict(module: str, own: dict[str, Layer], tally: Tally) -> Verdict:
             "judged_twice": sum(row.sampled for row in rows),
             "actions": f"{len(taken & known)}/{len(known)}",
             "guard_conjuncts": f"{len(said & possible)}/{len(possible)}",
-            "fault_pairs": len({pair for row in rows for pair in row.coverage.faults}),
+            "fault_pairs": f"{len(met)}/{len(pairs)}",
         },
         evidence="\n\n".join([*evidence, *missing]),
         diagram=diagram,

@@ -59,6 +59,18 @@ def test_a_table_has_the_findings_of_its_segment_however_it_is_cut(
     assert judge([found]).found == "0 differences"
 
 
+def test_a_row_group_that_is_too_large_for_memory_is_damage_and_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert headers_of(faulty(tmp_path, 1), "--out", tmp_path / "tables") == 0
+    [table, *_] = sorted((tmp_path / "tables").rglob(TABLE))
+    rows = max(map(len, header_tables.read_table(table)))
+    monkeypatch.setattr(header_tables, "ROWS_LIMIT", rows - 1)
+    [headers] = header_tables.read_table(table)
+    assert len(headers) == 0
+    assert f"a row group of {rows} rows, more than {rows - 1}" in headers.damage[0].reason
+
+
 @pytest.mark.parametrize("name", ["violations", "replicated-violations"])
 def test_recordings_are_judged_alike_with_and_without_their_records(tmp_path: Path, name: str) -> None:
     with unpacked(RECORDINGS / f"{name}.tar.xz") as folder:

@@ -361,6 +361,20 @@ def test_coverage_counts_actions_refusals_and_pairs_of_faults() -> None:
     assert kept.to_json(kept.from_json(kept.to_json(tally))) == kept.to_json(tally)
 
 
+def test_pairs_of_faults_are_counted_against_those_of_the_machine_and_those_never_met_are_named() -> None:
+    layer = layer_named("FollowerCatchesUp")
+    tally = campaign.run_seeds(range(30), [layer], sample=1_000)
+    [verdict] = command.verdicts_of(tally, [layer])
+    met = set(tally.layers[layer.name].coverage.faults)
+    pairs = guards.fault_pairs([layer], met)
+    assert met < pairs
+    assert verdict.figures["fault_pairs"] == f"{len(met)}/{len(pairs)}"
+    told = verdict.evidence.splitlines()[-1]
+    assert all(" and ".join(pair) in told for pair in pairs - met)
+    assert not any(" and ".join(pair) in told for pair in met)
+    assert guards.fault_pairs([layer], [("A", "B")]) > pairs
+
+
 def test_runs_that_the_bounds_end_are_counted(registry: Registry) -> None:
     layer = layer_named("FollowerCatchesUp")
     tally = campaign.run_seeds(range(20), [layer], sample=1_000)
