@@ -36,11 +36,14 @@ model-check-deep: setup ## the deep tier too: larger constants, more than an hou
 
 proofs: setup ## prove invariants of the reference without bounds, with z3; contracts, with CrossHair
 	$(KAFKA_EOS) prove --json $(VERDICTS)/proofs.json
+	$(KAFKA_EOS) prove --minimal --json $(VERDICTS)/proofs-minimal.json
 	$(KAFKA_EOS) contracts --json $(VERDICTS)/contracts.json
+	$(KAFKA_EOS) report
 
 mutants: setup ## every mutant as a matrix, then every conjunct of every guard taken away
 	$(KAFKA_EOS) mutants --json $(VERDICTS)/matrix.json
 	$(KAFKA_EOS) conjuncts --json $(VERDICTS)/conjuncts.json
+	$(KAFKA_EOS) report
 
 conformance: setup ## compare the reference's state graphs with TLC's, and validate traces
 	$(KAFKA_EOS) conformance --json $(VERDICTS)/graphs.json
@@ -75,6 +78,7 @@ soak: setup ## a million steps of every machine under faults, then each mutant a
 	$(KAFKA_EOS) soak --seeds 0..18719 --jobs 2 --json $(VERDICTS)/soak.json
 	$(KAFKA_EOS) soak --system --seeds 0..499 --jobs 2 --json $(VERDICTS)/soak-system.json
 	$(KAFKA_EOS) soak --mutant all --jobs 2 --json $(VERDICTS)/soak-mutants.json
+	$(KAFKA_EOS) report
 
 fuzz: setup ## a million mutated record batches through the codec, random logs through the audit, mutated frames to the server
 	$(KAFKA_EOS) fuzz --count 1000000 --jobs 2

@@ -1,4 +1,4 @@
-"""``kafka-eos verify``, the main job: small models and mutants, graph equality, traces, audit of recordings, report."""
+"""``kafka-eos verify``, the main job: small models, mutants, graph equality, traces, proofs, recordings, report."""
 
 import argparse
 import sys
@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from kafka_eos_checks import conformance, model_check
+from kafka_eos_checks.contracts import command as contract_check
 from kafka_eos_checks.costs.command import KEPT
 from kafka_eos_checks.costs.verdicts import read_evidence
 from kafka_eos_checks.costs.verdicts import verdicts as cost_verdicts
 from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.paths import CLONE, build_folder
+from kafka_eos_checks.proofs import command as proof_check
 from kafka_eos_checks.record.recording import kept_recordings
 from kafka_eos_checks.replay.audit import ENGINES, audit
 from kafka_eos_checks.report import load_verdicts, write_report
@@ -24,7 +26,8 @@ from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_c
 from kafka_eos_checks.traces import command as trace_check
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
-PARTS = ("models", "mutants", "graphs", "traces", "simulations", "costs", "recordings")
+PARTS = ("models", "mutants", "graphs", "traces", "proofs", "contracts", "simulations", "costs", "recordings")
+CONTRACT_SECONDS = 2.0  # of CPU time for each contract; those that this confirms take less than one
 EPILOG = """examples:
   kafka-eos verify                  what `make` runs
   kafka-eos verify --engine local   without Spark
@@ -59,6 +62,16 @@ def graphs(registry: Registry) -> Iterator[Verdict]:
 def traces(registry: Registry) -> Iterator[Verdict]:
     """Recorded, simulated and told runs against the spec."""
     yield from trace_check.check(registry)
+
+
+def proofs() -> Iterator[Verdict]:
+    """What z3 discharges."""
+    yield from proof_check.proved(proof_check.proofs(()))
+
+
+def contracts() -> Iterator[Verdict]:
+    """What CrossHair tries to break."""
+    yield from contract_check.checked((), CONTRACT_SECONDS)
 
 
 def costs() -> Iterator[Verdict]:
@@ -118,6 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
         "mutants": lambda: mutants(registry),
         "graphs": lambda: graphs(registry),
         "traces": lambda: traces(registry),
+        "proofs": proofs,
+        "contracts": contracts,
         "simulations": scenarios,
         "costs": costs,
         "recordings": lambda: recordings(arguments.engine),

@@ -90,6 +90,7 @@ LAST, POSITION, WRAPS = _function("last", 2), _function("position"), _function("
 # goal is about.
 LENGTH, TAKEN, TAKEN_OFFSET = z3.Ints("length taken taken_offset")
 ASKED = {name: z3.Int(f"asked_{name}") for name in ("producer_id", "epoch", "sequence", "count")}
+DOMAINS = {"ProducerIds": "producer_id", "Epochs": "epoch", "Sequences": "sequence", "BatchCounts": "count"}
 PRODUCER, PLACE, LATER = z3.Ints("producer place later")
 READ = z3.Int("read")  # the place of the one arbitrary batch that an iteration over the log yields
 
@@ -549,6 +550,8 @@ READABLE = (
     *(z3.And(term >= -1, term <= 3) for term in (ASKED["epoch"], *(EPOCH(place) for place in THEIR_LAST))),
     *(term <= 9 for term in (ASKED["count"], *(COUNT(place) for place in THEIR_LAST))),
     OFFSET(0) == 0,
+    end(LENGTH) <= 99,
+    *(z3.Implies(ASKED["producer_id"] >= 0, EPOCH(place) >= 0) for place in THEIR_LAST),
     *(
         formula(BEFORE, PRODUCER, z3.IntVal(place), None)
         for place in range(CACHED + 2)
@@ -562,8 +565,7 @@ READABLE = (
 
 def run_action(machine: type[PartitionLog], act: Action, constants: Constants) -> list[Outcome]:
     """Every way through an action of the reference, from any state, for any request."""
-    domains = {"ProducerIds": "producer_id", "Epochs": "epoch", "Sequences": "sequence", "BatchCounts": "count"}
-    arguments = [Number(ASKED[domains[domain]]) for domain in act.domains]
+    arguments = [Number(ASKED[DOMAINS[domain]]) for domain in act.domains]
     outcomes = explore(
         lambda: getattr(any_state(machine, constants), act.method)(*arguments),
         [z3.And(state.size >= 0, state.size <= CACHED) for state in _states(PRODUCERS_ASKED)],
@@ -883,10 +885,9 @@ def tell_on_reference(model: Any) -> str:
 
 
 def _asked(model: Any, act: Action | None) -> list[str]:
-    request = ", ".join(f"{name} {value(model, term)}" for name, term in ASKED.items())
-    if act is None:
-        return [f"request: {request}"]
-    return [f"action: {act.name}({request if act.domains else ''})"]
+    names = ASKED if act is None else [DOMAINS[domain] for domain in act.domains]
+    request = ", ".join(f"{name} {value(model, ASKED[name])}" for name in names)
+    return [f"request: {request}" if act is None else f"action: {act.name}({request})"]
 
 
 def _answer(model: Any, state: PartitionLog) -> list[str]:

@@ -321,9 +321,15 @@ _ANY_FIRST_SEQUENCE = (
     "a partition that holds records takes any first sequence of a producer id that it does not know: after a restart "
     "the second of two batches in flight may come first, and the first is refused (NewProducerWithTwoInFlight)"
 )
+_LATE_BATCH_TEARS = (
+    "without verification a late batch of an aborted transaction is committed with the next one, though the other half "
+    "of its own is not: that takes two partitions and two transactions (LateBatchTearsTransaction)"
+)
 BEYOND: Mapping[tuple[str, str], str] = {
     ("ProducerRestarts", "NoGap"): _ANY_FIRST_SEQUENCE,
     ("ProducerRestarts", "NoSpuriousError"): _ANY_FIRST_SEQUENCE,
+    ("TransactionsUnverified", "AllOrNone"): _LATE_BATCH_TEARS,
+    ("UnverifiedTwoPartitions", "AllOrNone"): _LATE_BATCH_TEARS,
     ("AbortByAdminAlone", "AllOrNone"): "an abort by hand of one partition of two tears the transaction (AbortByAdmin)",
 }
 

@@ -118,6 +118,15 @@ def test_an_inductive_invariant_is_proved_and_another_is_not() -> None:
     assert "before:" in failing[0].evidence
 
 
+def test_an_action_is_told_with_its_own_arguments() -> None:
+    solver = z3.Solver()
+    assert solver.check() == z3.sat
+    told = {act.name: append._asked(solver.model(), act)[0] for act in actions(PartitionLog)}
+    assert re.fullmatch(r"action: ExpireProducer\(producer_id -?\d+\)", told["ExpireProducer"])
+    assert re.fullmatch(r"action: Restart\(\)", told["Restart"])
+    assert [word for word in ("producer_id", "epoch", "sequence", "count") if word not in told["AppendBatch"]] == []
+
+
 def test_a_conjunct_that_nothing_needs_is_told_unless_it_is_marked_as_documentation() -> None:
     assert [(v.name, v.found, v.ok) for v in minimal(counter(2))] == [
         ("counter: conjunct Even", "needed", True),

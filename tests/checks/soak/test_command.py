@@ -101,10 +101,13 @@ def _all_properties(registry: Registry, module: str) -> set[str]:
     return {name for model in own for name in (*model.invariants, *model.properties)}
 
 
+SELDOM_WRONG = {"TransactionsUnverified": 303_570, "UnverifiedTwoPartitions": 335_395}  # layer -> a seed
+
+
 @pytest.mark.parametrize(("name", "left_out"), sorted(BEYOND))
 def test_what_is_left_out_of_a_layer_is_violated_in_it(registry: Registry, name: str, left_out: str) -> None:
-    layer = replace(layer_named(name), properties=(left_out,))
-    wrong = first_wrong(Walker(layer)).wrong
+    walker = Walker(replace(layer_named(name), properties=(left_out,)))
+    wrong = walker.run(SELDOM_WRONG[name]).wrong if name in SELDOM_WRONG else first_wrong(walker).wrong
     assert wrong is not None
     assert wrong.name == left_out
 
