@@ -316,7 +316,7 @@ def _enlarged(model: Model, kept: frozenset[str] = frozenset()) -> Model:
     return replace(model, constants={**model.constants, **{k: v for k, v in texts.items() if k in model.constants}})
 
 
-# (model, property) -> why it does not hold where the constants are larger
+# (layer, property) -> why it does not hold where the constants are larger
 _ANY_FIRST_SEQUENCE = (
     "a partition that holds records takes any first sequence of a producer id that it does not know: after a restart "
     "the second of two batches in flight may come first, and the first is refused (NewProducerWithTwoInFlight)"
@@ -361,8 +361,9 @@ def layers(registry: Registry) -> list[Layer]:
         named = dict.fromkeys(
             (*(known.properties if known else ()), *model.invariants, *model.properties, *walk.goals(larger.constants))
         )
-        properties = tuple(n for n in named if n not in walk.left_out and (model.name, n) not in BEYOND)
-        layer = Layer(name=known.name if known else model.name, model=larger, properties=properties, walk=walk)
+        name = known.name if known else model.name
+        properties = tuple(n for n in named if n not in walk.left_out and (name, n) not in BEYOND)
+        layer = Layer(name=name, model=larger, properties=properties, walk=walk)
         found[key] = layer
     exposed = [_exposed(registry.models[name]) for name in EXPOSED if name in registry.models]
     return [*found.values(), *exposed]
