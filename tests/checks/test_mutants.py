@@ -24,6 +24,7 @@ from kafka_eos_checks.mutant_matrix import (
     killed_verdicts,
     proof_mutants,
     replay_mutants,
+    requests_mutants,
     rows,
     simulation_mutants,
     verdicts_of,
@@ -215,7 +216,7 @@ def test_models_that_must_fail_are_rows_and_means_that_need_a_changed_rule_say_s
     failing = [model for model in REGISTRY.models.values() if model.expect.violates]
     assert {row.name for row in known} == {m.name for m in failing if "Induction" not in m.module}
     asked = Asked(registry=REGISTRY, mutants=known[:2], jobs=1)
-    for means in (graph_mutants, replay_mutants, proof_mutants, contract_mutants):
+    for means in (graph_mutants, replay_mutants, proof_mutants, contract_mutants, requests_mutants):
         assert {v.found for v in means(asked)} == {NOT_VISIBLE}
         assert all(len(v.evidence.split()) > 3 for v in means(asked))
 
