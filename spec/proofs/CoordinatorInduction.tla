@@ -201,9 +201,11 @@ FirstInMemory ==
 (* What may be on its way. *)
 FirstAppends ==
     {append \in {[request |-> request, asked |-> asked, record |-> [record EXCEPT !.version = version]] :
-                    request \in OnTheirWay \ {"none"}, asked \in {Nobody, Identity(0, 0)}, record \in FirstRecords,
+                    request \in OnTheirWay \ {"none"}, asked \in {Nobody} \cup FirstIdentities, record \in FirstRecords,
                     version \in {1, 2}} :
-        /\ append.asked # Nobody => append.request = "InitProducerId"
+        /\ CASE append.request = "InitProducerId" -> append.asked \in {Nobody, Identity(0, 0)}
+             [] append.request = "AddPartition" -> IsSame(append.asked, append.record)
+             [] OTHER -> append.asked = Nobody
         /\ append.record.version # ServerVersion => append.request = "EndTxn"
         /\ Unless("VersionsAreServed", append.record.version <= ServerVersion)
         /\ Unless("AppendingIsAsAsked", append.record.state \in AskedStates(append.request))}

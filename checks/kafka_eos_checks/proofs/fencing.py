@@ -12,10 +12,10 @@ goes back.
 
 Not covered: a batch of an older epoch at a leader that has not seen a newer one, of a client that was never told that
 its partition takes part (KIP-890's verification; TLC: Transactions!Fenced, NoHangingTransaction). Assumed: as in
-:mod:`.coordinator`. TLC does not check this invariant from small states, as it does the coordinator's: the past is read
-off the answers of steps, and is no variable of the spec.
+:mod:`.coordinator`.
 
-Spec:  TransactionCoordinator.tla, TransactionalPartition.tla
+Spec:  TransactionCoordinator.tla, TransactionalPartition.tla; TLC checks the coordinator's part of the invariant, and
+       what follows of it, in spec/proofs/FencingInduction.tla
 KIPs:  98, 360, 890
 """
 

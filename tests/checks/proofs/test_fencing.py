@@ -1,10 +1,13 @@
 """The proof of fencing holds, and it can fail."""
 
+import re
+
 import pytest
 
 from kafka_eos.machine import actions
 from kafka_eos.transaction_coordinator import TransactionCoordinator
 from kafka_eos_checks.models import Registry
+from kafka_eos_checks.paths import spec_folder
 from kafka_eos_checks.proofs import coordinator, fencing
 from kafka_eos_checks.proofs.induction import Proof, Query, ask, discharge, minimal, refute
 
@@ -66,3 +69,21 @@ def test_with_a_mutated_rule_of_the_coordinator_a_query_fails(mutant: str, step:
     act = next(act for act in actions(machine) if act.name == step)
     [query] = [query for query in fencing.of_action(machine, act) if query.goal.name == goal]
     assert not ask(query).ok
+
+
+def test_tlc_checks_the_same_conjuncts_from_small_states_that_have_them() -> None:
+    text = (spec_folder() / "proofs" / "FencingInduction.tla").read_text(encoding="utf-8")
+    follows = {fencing.ENDED_BY_NEWEST, fencing.ASKED_BY_NEWEST}
+    for conjunct in {*fencing.CONJUNCTS, *follows}:
+        assert f"(* {conjunct.says} *)\n{conjunct.name} ==" in text
+    names = {conjunct.name for conjunct in fencing.CONJUNCTS}
+    models = [model for model in Registry().models.values() if model.module == "FencingInduction"]
+    holding = [model for model in models if not model.expect.violates]
+    assert len(holding) == 3
+    assert all(set(model.properties) == {conjunct.name for conjunct in follows} for model in holding)
+    for model in models:
+        assert model.specification == "FencingSpec"
+        without = set(re.findall(r"\w+", model.constants["Without"]))
+        assert set(model.invariants) == names - without
+        assert bool(without) == bool(model.expect.violates)
+    assert {model.expect.violates for model in models} >= {conjunct.name for conjunct in follows}
