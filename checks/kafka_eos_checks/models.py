@@ -21,7 +21,6 @@ with one rule changed, and must violate the property it names. ::
     overrides = { IsDuplicate = "NoDuplicateCache" }   # rule -> operator of spec/mutants, in TLC and in the reference
     violates = "NoGapNoDuplicate"
     replay = "duplicate"                               # or: replay_blind = "why no replay can see it"
-    walk_blind = "why random walks miss it"            # only where they do, in a minute of CPU
 
 Every operator may stand in the module or in its mutants; the one that ``bounds`` names, and probes, also in
 ``spec/bounds/<module>Bounds.tla``: what that module needs to know (``MaxEntries``) is a constant like any other.
@@ -97,7 +96,6 @@ class Model:
         model: for a mutant, the model it changes.
         replay: for a mutant, the finding with which the replay of a log shows it.
         replay_blind: for a mutant, why no replay of a log can show it.
-        walk_blind: for a mutant, or a model that must fail, why random walks do not find it in a minute.
         spec: the folder of the modules.
         source: where the entry stands.
     """
@@ -123,7 +121,6 @@ class Model:
     model: str = ""
     replay: str = ""
     replay_blind: str = ""
-    walk_blind: str = ""
     spec: Path
     source: str = ""
 
@@ -250,10 +247,6 @@ def _validate(model: Model) -> Model:
             raise MalformedRegistry(
                 f"{where}: TLC does not name the temporal property that is violated; keep {violated} as the only one"
             )
-    if model.walk_blind and not violated:
-        raise MalformedRegistry(
-            f"{where}: walk_blind is for what must fail; a model that holds is walked for what holds"
-        )
     if model.graph and model.graph not in TIERS[TIERS.index(model.tier) :]:
         raise MalformedRegistry(f"{where}: graph is {model.graph!r}; write the model's own tier, or a later one")
     return model

@@ -35,7 +35,7 @@ from kafka_eos_checks.mutant_replays import find_by_replay
 from kafka_eos_checks.mutant_requests import find_by_requests, machines_with, unseen
 from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.report import CANNOT_APPLY, SURVIVES
-from kafka_eos_checks.soak.broken import NOT_FOUND, find_all
+from kafka_eos_checks.soak.broken import find_all
 from kafka_eos_checks.soak.layers import WALKS, broken
 from kafka_eos_checks.terminal import answer_console, print_verdicts
 from kafka_eos_checks.verdict import Verdict, write_verdicts
@@ -177,13 +177,7 @@ def verdicts_of(means: str, registry: Registry, mutants: Sequence[Model], cache:
     def find(waiting: Sequence[Model]) -> Iterator[Verdict]:
         return MEANS[means](Asked(registry=registry, mutants=waiting, jobs=jobs))
 
-    return [_as_told(verdict) for verdict in kept.verdicts(mutants, find)]
-
-
-def _as_told(verdict: Verdict) -> Verdict:
-    """A mutant of which the registry says why walks do not find it is one that they do not see."""
-    is_told = verdict.found == NOT_FOUND and verdict.ok
-    return replace(verdict, expected=NOT_VISIBLE, found=NOT_VISIBLE) if is_told else verdict
+    return list(kept.verdicts(mutants, find))
 
 
 def matrix(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]]) -> Table:

@@ -65,7 +65,7 @@ from kafka_eos_checks.replay.transactions import FENCED, HANGING, NO_TRANSACTION
 from kafka_eos_checks.simulate.applications import ApplicationPlan
 from kafka_eos_checks.simulate.command import Plan
 from kafka_eos_checks.simulate.transactions import TransactionsPlan
-from kafka_eos_checks.soak.broken import FOUND, NOT_FOUND
+from kafka_eos_checks.soak.broken import FOUND
 from kafka_eos_checks.verdict import Verdict, read_verdicts
 
 REGISTRY = Registry()
@@ -236,17 +236,6 @@ def test_the_whole_matrix_is_written_as_its_rows(
     assert [name for name, verdict in verdicts.items() if not verdict.ok] == ["NoEndBump"]
     assert set(verdicts["NoEndBump"].figures.values()) == {"survives"}
     assert "NoEndBump" in capsys.readouterr().out
-
-
-def test_a_mutant_that_walks_are_said_not_to_find_is_no_miss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    name = "NoEndBump"
-    answers = {"why": of(name, NOT_FOUND), "nothing": of(name, NOT_FOUND, ok=False)}
-    for reason, verdict in answers.items():
-        answer = replace(verdict, evidence=reason)
-        monkeypatch.setattr(mutant_matrix, "find_all", lambda *_, answer=answer: iter([answer]))
-        [found] = verdicts_of("simulation", REGISTRY, [REGISTRY.get(name)], Cache(tmp_path / reason), 1)
-        assert (found.found, found.ok) == ((NOT_VISIBLE, True) if reason == "why" else (NOT_FOUND, False))
-        assert found.evidence == reason
 
 
 def test_what_has_been_found_is_kept_until_something_changes_that_it_depends_on(

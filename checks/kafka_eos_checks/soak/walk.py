@@ -208,6 +208,7 @@ class Walker:
             if name in layer.walk.axes
         }
         self._candidates: dict[str, _Candidates] = {}
+        self._known_candidates: dict[tuple[str, tuple[tuple[int, frozenset[Hashable]], ...]], _Candidates] = {}
         self.fairness = FairActions(self.formulas, self._actions, self._within)
 
     # --- states
@@ -327,13 +328,17 @@ class Walker:
             if random.random() < 0.5:
                 count = 1 if random.random() < 0.5 else random.randint(1, len(values))
                 chosen[name] = frozenset(random.sample(values, count))
-        found = {}
-        for action in self._actions:
-            limits = tuple((place, chosen[name]) for place, name in enumerate(action.domains) if name in chosen)
+        return {action.name: self._limited(action, chosen) for action in self._actions}
+
+    def _limited(self, action: Action, chosen: Mapping[str, frozenset[Hashable]]) -> "_Candidates":
+        limits = tuple((place, chosen[name]) for place, name in enumerate(action.domains) if name in chosen)
+        known = self._known_candidates.get((action.name, limits))
+        if known is None:
             every = self._instances.get(action.name, [])
             kept = [one for one in every if all(one.arguments[place] in some for place, some in limits)]
-            found[action.name] = _Candidates(action, kept if limits else every, limits)
-        return found
+            known = _Candidates(action, kept if limits else every, limits)
+            self._known_candidates[action.name, limits] = known
+        return known
 
     def _draw(
         self, state: Any, clocks: "_Clocks", coverage: Coverage, corpus: Corpus | None
@@ -357,23 +362,24 @@ class Walker:
         return known
 
     def _enabled(self, state: Any, clocks: "_Clocks", coverage: Coverage) -> Iterator[tuple[Instance, Any]]:
-        """The steps within the bounds and the states after: some of each action as its clock rings, then all."""
-        for name, most in self._in_turn(clocks):
-            for instance in self._some(name, state, clocks.random, most):
-                after = self._attempt(state, instance, coverage)
-                if after is not None and self._within(after):
-                    yield instance, after
-
-    @staticmethod
-    def _in_turn(clocks: "_Clocks") -> Iterator[tuple[str, int | None]]:
-        """The actions in the order in which their clocks ring, for some tries; then in any order, for all."""
+        """The steps within the bounds and the states after: some of each action as its clock rings, then the others."""
+        left: list[Sequence[Instance]] = []
         while (name := clocks.next()) is not None:
-            yield name, MOST_TRIES
-        for name in clocks.random.sample(clocks.names, len(clocks.names)):
-            yield name, None
+            every = self._worth_a_try(name, state, clocks.random)
+            yield from self._steps(state, every[:MOST_TRIES], coverage)
+            if len(every) > MOST_TRIES:
+                left.append(every[MOST_TRIES:])
+        for others in clocks.random.sample(left, len(left)):
+            yield from self._steps(state, others, coverage)
 
-    def _some(self, name: str, state: Any, random: Random, most: int | None) -> Sequence[Instance]:
-        """Instances of an action that are worth a try: all, or some that follow on one that is drawn."""
+    def _steps(self, state: Any, instances: Sequence[Instance], coverage: Coverage) -> Iterator[tuple[Instance, Any]]:
+        for instance in instances:
+            after = self._attempt(state, instance, coverage)
+            if after is not None and self._within(after):
+                yield instance, after
+
+    def _worth_a_try(self, name: str, state: Any, random: Random) -> Sequence[Instance]:
+        """Instances of an action that are worth a try, in turn from one that is drawn."""
         candidates = self._candidates[name]
         possible = self.layer.walk.possible.get(name)
         if possible is None:
@@ -384,10 +390,10 @@ class Walker:
             if random.random() < RARELY:
                 every = [Instance(action, tuple(random.choice(values) for values in self._domains[name])), *every]
         count = len(every)
-        if count < 2 or most is None:
+        if count < 2:
             return every
         first = int(random.random() * count)
-        return (every[first:] + every[:first])[:most]
+        return every[first:] + every[:first]
 
     @staticmethod
     def _attempt(state: Any, instance: Instance, coverage: Coverage) -> Any:

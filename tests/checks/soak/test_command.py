@@ -304,15 +304,10 @@ def test_a_mutant_is_told_as_a_story_and_a_diagram(registry: Registry) -> None:
     assert verdict.diagram.startswith("<svg")
 
 
-def test_what_is_not_found_in_time_is_no_success_unless_the_registry_says_why(registry: Registry) -> None:
+def test_what_is_not_found_in_time_is_no_success(registry: Registry) -> None:
     verdict = find_broken(registry, "LateMarker", limit=1e-6)
     assert not verdict.ok
     assert (verdict.expected, verdict.found) == (FOUND, NOT_FOUND)
-    registry = Registry()
-    registry.models["LateMarker"] = replace(registry.models["LateMarker"], walk_blind="a reason")
-    verdict = find_broken(registry, "LateMarker", limit=1e-6)
-    assert verdict.ok
-    assert (verdict.expected, verdict.found, verdict.evidence) == (NOT_FOUND, NOT_FOUND, "a reason")
 
 
 def test_what_is_found_is_kept_and_what_is_not_is_looked_for_again(
@@ -330,16 +325,6 @@ def test_what_is_found_is_kept_and_what_is_not_is_looked_for_again(
         assert cli.main(["soak", "--mutant", "all", "--jobs", "1"]) == 1
         assert f"{known} known, {3 - known} to look at" in capsys.readouterr().err
     assert len(list(tmp_path.glob("*.json"))) == 2
-
-
-def test_what_is_found_though_the_registry_says_that_it_is_not_is_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    registry = Registry()
-    registry.models["EndRaisesEpoch"] = replace(registry.models["EndRaisesEpoch"], walk_blind="a reason")
-    monkeypatch.setattr(command, "Registry", lambda: registry)
-    assert cli.main(["soak", "--mutant", "EndRaisesEpoch"]) == 0
-    assert "drop its walk_blind" in " ".join(capsys.readouterr().out.split())
 
 
 def test_only_what_must_fail_is_looked_for(registry: Registry) -> None:
