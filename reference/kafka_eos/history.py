@@ -7,11 +7,28 @@ Parquet for volume. Absent values are ``None`` (JSON: the key is left out).
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from math import isinf
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any, NoReturn, get_args, get_type_hints
 
 PHASES = ("invoke", "ok", "fail", "info")
+
+
+def _finite(word: str) -> float:
+    """A number with a point or an exponent; one beyond a double would be the same as any other such."""
+    number = float(word)
+    if isinf(number):
+        raise ValueError(f"{word[:20]!r} is too large a number for a double")
+    return number
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number")
+
+
+DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number)
+"""Reads JSON, all of whose numbers are finite."""
 
 
 class MalformedHistory(ValueError):  # noqa: N818 - named for the input, as MalformedBatch is
@@ -103,7 +120,7 @@ def event_from_json(line: str, source: str = "history", number: int = 1) -> Even
         MalformedHistory: when the line is not a JSON object with the columns of :class:`Event`.
     """
     try:
-        row = json.loads(line)
+        row = DECODER.decode(line)
     except (ValueError, RecursionError) as error:  # no JSON, a number of too many digits, too deep
         raise MalformedHistory(source, number, f"no JSON: {error}") from None
     if not isinstance(row, dict):

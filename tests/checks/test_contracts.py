@@ -10,7 +10,7 @@ import pytest
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.contracts import command
-from kafka_eos_checks.contracts.command import BROKEN, CONFIRMED, NOT_BROKEN
+from kafka_eos_checks.contracts.command import BROKEN, CONFIRMED, NOT_BROKEN, assumed
 from kafka_eos_checks.contracts.conditions import CONTRACTS
 from kafka_eos_checks.models import Registry
 from kafka_eos_checks.mutant_contracts import contracts_about
@@ -50,6 +50,15 @@ def test_every_contract_is_broken_by_a_planted_bug_or_a_mutant_and_its_arguments
     assert broken == {verdict["name"].split(": ")[1] for verdict in found["as they are"]}
     for verdict in (*found["with bugs"], *found["with mutants"]):
         assert any(f"{contract}(" in verdict["evidence"] for contract in broken)
+
+
+def test_what_is_assumed_of_the_arguments_is_told(found: dict[str, list[dict[str, Any]]]) -> None:
+    evidence = {verdict["name"]: verdict["evidence"].splitlines() for verdict in found["as they are"]}
+    assert evidence["batch codec: any_bytes_are_records_or_refused"][1:] == [
+        "of arguments with len(data) <= 9, 0 <= count <= 2",
+        "unexplored: the paths that were left when it was broken, or the time over",
+    ]
+    assert all(assumed(contract.promise) for contracts in CONTRACTS.values() for contract in contracts)
 
 
 def test_each_rule_that_a_contract_is_about_is_one_of_its_class() -> None:

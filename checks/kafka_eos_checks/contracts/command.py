@@ -5,6 +5,8 @@ kept it; where paths are left when the time is over, the verdict says so.
 """
 
 import argparse
+import ast
+import inspect
 import sys
 import time
 from collections import Counter
@@ -25,6 +27,18 @@ exit codes: 0 no contract was broken, 1 one was, 2 the call cannot be used
 """
 SECONDS = 10.0
 CONFIRMED, NOT_BROKEN, BROKEN = "confirmed", "not broken", "broken"
+
+
+def assumed(contract: Callable[..., None]) -> list[str]:
+    """What is assumed of a contract's arguments: the asserts that it begins with, as Python."""
+    [function] = ast.parse(inspect.getsource(contract)).body
+    assert isinstance(function, ast.FunctionDef)
+    found = []
+    for statement in function.body[1:]:  # behind the docstring
+        if not isinstance(statement, ast.Assert):
+            break
+        found.append(ast.unparse(statement.test))
+    return found
 
 
 def check(module: str, contract: Callable[..., None], seconds: float = SECONDS) -> Verdict:
@@ -55,7 +69,8 @@ def check(module: str, contract: Callable[..., None], seconds: float = SECONDS) 
     found = BROKEN if broken or not messages else CONFIRMED if exhausted else NOT_BROKEN
     says = (contract.__doc__ or "").strip()
     left = "no path" if exhausted else "the paths that were left when it was broken, or the time over"
-    evidence = [says, f"unexplored: {left}", *(message.message for message in broken)]
+    evidence = [says, f"of arguments with {', '.join(assumed(contract)) or 'any values'}", f"unexplored: {left}"]
+    evidence += (message.message for message in broken)
     return Verdict(
         check="contract",
         name=f"{module}: {contract.__name__}",

@@ -1,12 +1,10 @@
 """Histories as files: JSON Lines for people, Parquet for volume."""
 
-import json
 from collections.abc import Iterator
-from math import isinf
 from pathlib import Path
 from typing import Any
 
-from kafka_eos.history import Event, MalformedHistory, event_from_row, read_history
+from kafka_eos.history import DECODER, Event, MalformedHistory, event_from_row, read_history
 from kafka_eos_checks.missing import need
 
 SUFFIXES = (".jsonl", ".parquet")
@@ -51,23 +49,12 @@ def _read_parquet(path: Path) -> Iterator[Event]:
         raise MalformedHistory(str(path), 1, f"no Parquet: {error}") from None
 
 
-def _finite(word: str) -> float:
-    """A number with a point or an exponent; one beyond a double would be the same as any other such."""
-    number = float(word)
-    if isinf(number):
-        raise ValueError(f"{word[:20]!r} is too large a number for a double")
-    return number
-
-
-_DETAIL = json.JSONDecoder(parse_float=_finite)
-
-
 def _plain(row: dict[str, Any], source: str, number: int) -> dict[str, Any]:
     """A row as a line of JSON would have it."""
     detail = row.get("detail")
     if isinstance(detail, str):
         try:
-            detail = _DETAIL.decode(detail)
+            detail = DECODER.decode(detail)
         except (ValueError, RecursionError) as error:  # no JSON, a number that is too large, too deep
             raise MalformedHistory(source, number, f"column 'detail': no JSON: {error}") from None
     elif isinstance(detail, list):  # a map
