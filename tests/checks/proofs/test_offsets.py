@@ -80,8 +80,10 @@ def test_tlc_checks_the_same_conjuncts_from_every_small_state_that_has_them() ->
     assert inductive is not None
     names = set(re.findall(r"\w+", inductive[1]))
     assert names == {conjunct.name for conjunct in offsets.CONJUNCTS}
-    model = Registry().get("OffsetsInduction")
-    assert model.specification == "IndSpec"
-    assert names <= set(model.invariants)
+    models = [Registry().get(name) for name in ("OffsetsInduction", "OffsetsInductionVersion2")]
+    assert [model.constants["Eos"] for model in models] == ['"v1"', '"v2"']
+    for model in models:
+        assert model.specification == "IndSpec"
+        assert names <= set(model.invariants)
     for conjunct in offsets.CONJUNCTS:
         assert f"(* {conjunct.says} *)" in text
