@@ -7,6 +7,7 @@ The page fetches nothing and runs no script. Text from verdicts is escaped by th
 import argparse
 import json
 import platform
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -231,6 +232,11 @@ def _version(distribution: str) -> str:
         return ""
 
 
+def breakable(text: str) -> Markup:
+    """A text whose identifiers may be broken in two between their words, in a narrow column."""
+    return Markup("<wbr>").join(re.split(r"(?<=[a-z0-9])(?=[A-Z])|(?<=_)(?=[a-z])", text))
+
+
 def _figure_values(verdicts: Sequence[Verdict], name: str) -> str:
     """The distinct values of one figure over all verdicts."""
     return ", ".join(dict.fromkeys(str(v.figures[name]) for v in verdicts if name in v.figures))
@@ -259,7 +265,8 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     templates.globals |= {"SURVIVES": SURVIVES, "CANNOT_APPLY": CANNOT_APPLY}
-    templates.filters |= {"visible": visible, "figure": _figure, "number": number, "duration": _duration}
+    own = {"visible": visible, "breakable": breakable, "figure": _figure, "number": number, "duration": _duration}
+    templates.filters |= own
     sections = [_section(kind, report.verdicts) for kind in dict.fromkeys(v.check for v in report.verdicts)]
     page = templates.get_template("report.html.j2")
     return page.render(report=report, sections=sections, standings=_standings(report.entries)) + "\n"

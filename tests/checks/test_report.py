@@ -10,17 +10,17 @@ import pytest
 from kafka_eos_checks import cli, paths
 from kafka_eos_checks.drawing.sequence_diagram import Step, from_story
 from kafka_eos_checks.drawing.svg import NAMESPACE, visible
-from kafka_eos_checks.report import KINDS, MAX_EVIDENCE, load_verdicts, render, report_of, write_report
+from kafka_eos_checks.report import KINDS, MAX_EVIDENCE, breakable, load_verdicts, render, report_of, write_report
 from kafka_eos_checks.verdict import Verdict, verdict_from_json, write_verdicts
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 ALLOWED_TAGS = {
     *("html", "head", "meta", "title", "style", "body", "header", "nav", "main", "section", "footer"),
     *("h1", "h2", "p", "a", "b", "span", "ul", "li", "dl", "dt", "dd", "div", "pre", "details", "summary"),
-    *("table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption"),
+    *("table", "thead", "tbody", "tr", "th", "td", "wbr", "figure", "figcaption"),
     *("svg", "g", "line", "rect", "path", "text"),
 }
-VOID_TAGS = {"meta"}
+VOID_TAGS = {"meta", "wbr"}
 HOLDS = Verdict(check="model", name="PartitionLog", expected="holds", found="holds", ok=True, claims=("C03",))
 FAILS = Verdict(check="graph", name="PartitionLog", expected="0 differences", found="3 differences", ok=False)
 
@@ -223,6 +223,11 @@ def test_the_environment_names_versions_date_and_seed_but_no_place() -> None:
     assert (facts["seed"], facts["Kafka of the recording"]) == ("12345", "4.3.0")
     assert {"Python", "kafka-eos"} <= set(facts)
     assert not any("/" in value for value in facts.values())
+
+
+def test_long_identifiers_are_broken_between_their_words_and_are_text_still() -> None:
+    assert breakable("<b>OneTwo_three KIP-890") == "&lt;b&gt;One<wbr>Two_<wbr>three KIP-890"
+    assert "Partition<wbr>Log" in render(report_of([HOLDS], NOW))
 
 
 def test_the_page_loads_nothing_and_forbids_itself_to() -> None:
