@@ -46,6 +46,7 @@ from kafka_eos_checks.fuzz import frames as fuzz_frames
 from kafka_eos_checks.replay import random_logs
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
+from kafka_eos_checks.workers import worker_pool
 
 VALID_BATCHES = 2000
 """How many valid batches a seed makes; the cases mutate these."""
@@ -400,7 +401,6 @@ def _fails(data: bytes) -> bool:
 
 
 def _bound_memory() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the pool
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, most))
 
@@ -414,7 +414,7 @@ def _outcomes(tasks: Sequence[tuple[int, int, int]], jobs: int) -> Iterator[Outc
     if jobs == 1:
         yield from map(_run_task, tasks)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs, initializer=_bound_memory) as pool:
+    with worker_pool(jobs, _bound_memory) as pool:
         pending = pool.imap_unordered(_run_task, tasks)
         for _ in tasks:
             # A worker that died or hangs in C answers never; the timer cannot see it.

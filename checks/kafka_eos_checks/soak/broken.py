@@ -1,6 +1,5 @@
 """Whether simulation finds a mutant, or a model that must fail: the first seed that does, and the shortest schedule."""
 
-import multiprocessing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from kafka_eos_checks.soak.properties import Wrong
 from kafka_eos_checks.soak.shrink import shrunk
 from kafka_eos_checks.soak.walk import Run, Walker
 from kafka_eos_checks.verdict import Verdict
+from kafka_eos_checks.workers import worker_pool
 
 STEPS_TO_BEGIN = 5  # that a walk costs before its first
 FOUND = "found"
@@ -145,5 +145,5 @@ def find_all(models: Sequence[Model], limit: float, jobs: int) -> Iterator[Verdi
     if jobs == 1 or not names:
         yield from map(find, names)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    with worker_pool(jobs) as pool:
         yield from pool.imap_unordered(find, names)

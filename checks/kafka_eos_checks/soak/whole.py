@@ -8,7 +8,6 @@ every step the invariants of :mod:`kafka_eos_checks.soak.served_invariants` hold
 have stopped, every input is found once and every offset is behind it.
 """
 
-import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from kafka_eos_checks.soak.served_application import GROUP, INPUT, OUTPUT, Appli
 from kafka_eos_checks.soak.served_invariants import Fate, Invariants
 from kafka_eos_checks.soak.system_story import READER, TIME, Silence, Story
 from kafka_eos_checks.verdict import Verdict
+from kafka_eos_checks.workers import worker_pool
 
 CLEAN = "every input found once, every invariant kept"
 NOW = 1_700_000_000_000
@@ -395,7 +395,7 @@ def run_all(seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
     if jobs == 1:
         yield from map(run_whole, seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    with worker_pool(jobs) as pool:
         yield from pool.imap_unordered(run_whole, seeds, chunksize=10)
 
 

@@ -1,0 +1,32 @@
+"""Worker processes that end with the process that has started them, however that ends."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing.pool import Pool
+from threading import Thread
+
+
+def worker_pool(jobs: int, begin: Callable[[], None] | None = None) -> Pool:
+    """Worker processes, which are begun anew and have nothing of this one.
+
+    Args:
+        jobs: how many.
+        begin: called once in each, if anything is to be set there.
+    """
+    return multiprocessing.get_context("spawn").Pool(jobs, initializer=_begin, initargs=(begin,))
+
+
+def _begin(begin: Callable[[], None] | None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the pool
+    Thread(target=_end_with_parent, daemon=True).start()
+    if begin is not None:
+        begin()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
