@@ -3,8 +3,6 @@
 A seed belongs to one layer: number ``seed % layers``. Chunks of seeds are the unit of work.
 """
 
-import multiprocessing
-import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,6 +11,7 @@ from time import process_time
 from kafka_eos_checks.models import Registry
 from kafka_eos_checks.soak.layers import Layer, layers
 from kafka_eos_checks.soak.walk import Coverage, Run, Walker
+from kafka_eos_checks.workers import worker_pool
 
 SAMPLE = 40  # one run of so many is judged a second time, with every property evaluated at every step
 
@@ -180,14 +179,10 @@ def _run_chunk(chunk: tuple[int, int]) -> tuple[tuple[int, int], Tally]:
     return chunk, run_seeds(range(chunk[0], chunk[1] + 1))
 
 
-def _in_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the pool
-
-
 def run_chunks(waiting: Sequence[tuple[int, int]], jobs: int) -> Iterator[tuple[tuple[int, int], Tally]]:
     """What became of each chunk, as it is done: in this process for one job, else in workers."""
     if jobs == 1:
         yield from map(_run_chunk, waiting)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs, initializer=_in_worker) as pool:
+    with worker_pool(jobs) as pool:
         yield from pool.imap_unordered(_run_chunk, waiting)
