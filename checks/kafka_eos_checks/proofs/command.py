@@ -5,6 +5,7 @@ state that the invariant allows, the action, the state after it, and the conjunc
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from kafka_eos_checks.missing import need
 from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
+from kafka_eos_checks.workers import worker_pool
 
 if TYPE_CHECKING:
     from kafka_eos_checks.proofs.induction import Proof
@@ -45,13 +47,22 @@ def proofs(names: Sequence[str]) -> "list[Proof]":
 
 
 def proved(chosen: "Sequence[Proof]") -> Iterator[Verdict]:
-    """Each proof's verdicts."""
+    """Each proof's verdicts; several proofs share the processors."""
     from kafka_eos_checks.proofs.induction import discharge  # noqa: PLC0415 - as above
 
     with progress_console.status("z3 starts") as status:
-        for proof in chosen:
-            name = proof.name
-            yield from discharge(proof, lambda query, name=name: status.update(f"{name}: {query.kind}, {query.step}"))  # type: ignore[misc]
+        if len(chosen) == 1:
+            name = chosen[0].name
+            yield from discharge(chosen[0], lambda query: status.update(f"{name}: {query.kind}, {query.step}"))
+            return
+        status.update(f"z3: {', '.join(proof.name for proof in chosen)}")
+        with worker_pool(min(len(chosen), os.cpu_count() or 1)) as pool:
+            for verdicts in pool.imap(_proved, [proof.name for proof in chosen]):
+                yield from verdicts
+
+
+def _proved(name: str) -> list[Verdict]:
+    return list(proved(proofs([name])))
 
 
 def refuted(chosen: "Sequence[Proof]", mutant: str, registry: Registry) -> Iterator[Verdict]:
