@@ -284,8 +284,13 @@ Outcome == [input \in Inputs |->
 
 Guarantee == INSTANCE Delivery WITH Values <- Inputs, outcome <- Outcome, delivered <- outputs
 
+(* Every acknowledged value is there once, in order, as Delivery promises; one that was given up, once or not at all. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnce
+
+(* No acknowledged value is missing, as Delivery promises. *)
 RefinesAtLeastOnce == Guarantee!AtLeastOnce
+
+(* No value is there twice, as Delivery promises. *)
 RefinesAtMostOnce  == Guarantee!AtMostOnce
 
 =============================================================================

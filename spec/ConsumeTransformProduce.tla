@@ -424,6 +424,7 @@ OnePendingOffset ==
 
 Guarantee == INSTANCE ExactlyOnce WITH offsets <- OffsetsInTheEnd, outputs <- OutputsInTheEnd
 
+(* Each input takes effect once, its output and the offset behind it together, as ExactlyOnce promises. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnceSpec
 
 (* Every input takes effect, and readers find it. *)

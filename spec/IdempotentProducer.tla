@@ -361,8 +361,13 @@ EverySendEnds == \A value \in Values : outcome[value] = "sent" ~> outcome[value]
 
 Guarantee == INSTANCE Delivery WITH delivered <- Delivered
 
+(* Every acknowledged value is there once, in order, as Delivery promises; one that was given up, once or not at all. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnce
+
+(* No acknowledged value is missing, as Delivery promises. *)
 RefinesAtLeastOnce == Guarantee!AtLeastOnce
+
+(* No value is there twice, as Delivery promises. *)
 RefinesAtMostOnce  == Guarantee!AtMostOnce
 
 =============================================================================

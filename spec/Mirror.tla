@@ -164,7 +164,10 @@ Outcome == [record \in Records |->
 
 Guarantee == INSTANCE Delivery WITH Values <- Records, outcome <- Outcome, delivered <- target
 
+(* Every acknowledged value is there once, in order, as Delivery promises; one that was given up, once or not at all. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnce
+
+(* No acknowledged value is missing, as Delivery promises. *)
 RefinesAtLeastOnce == Guarantee!AtLeastOnce
 
 =============================================================================

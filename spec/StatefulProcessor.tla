@@ -206,6 +206,7 @@ Guarantee == INSTANCE ExactlyOnce
     WITH Partitions <- {"inputs"}, offsets <- [topic \in {"inputs"} |-> committed],
          outputs <- [topic \in {"inputs"} |-> [input \in Inputs |-> OutputsOf(input)]]
 
+(* Each input takes effect once, its output and the offset behind it together, as ExactlyOnce promises. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnceSpec
 
 (* Every input is counted in the end. *)

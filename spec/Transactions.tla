@@ -51,18 +51,18 @@ VARIABLES
     former,              \* the record as a former coordinator has it that does not know it was replaced
     toMark,              \* the partitions whose marker the coordinator has no acknowledgement for
     logs,                \* of each partition: its entries, and what its leader knows of the producer
-    clients,             \* of each instance: its state
+    clients,             \* of each instance: the state of its client
     outcome,             \* of each instance's transactions, as it sees them: none, open, committing, committed or aborted
     stored,              \* the batches that were acknowledged to an instance: [instance, number, partition]
-    initRequests,        \* the requests on their way …
-    addRequests,
-    produceRequests,
-    verifying,           \* … produce requests that their leader is asking the coordinator about, with their guard
-    verified,            \* … and those that the coordinator has vouched for
-    endRequests,
-    markerRequests,
-    answers,             \* the answers on their way, at most one for each instance
-    faults               \* how many there have been
+    initRequests,        \* the requests for an epoch that are on their way
+    addRequests,         \* the requests to register a partition that are on their way
+    produceRequests,     \* the produce requests that are on their way
+    verifying,           \* the produce requests that their leader is asking the coordinator about, with their guard
+    verified,            \* the produce requests that the coordinator has vouched for
+    endRequests,         \* the requests to end a transaction that are on their way
+    markerRequests,      \* the markers that are on their way
+    answers,             \* the answers that are on their way, at most one for each instance
+    faults               \* the number of faults so far
 
 vars == <<transaction, coordinatorEpoch, former, toMark, logs, clients, outcome, stored, initRequests, addRequests,
           produceRequests, verifying, verified, endRequests, markerRequests, answers, faults>>
@@ -811,6 +811,7 @@ Atomic == INSTANCE AtomicTransactions WITH
     outcome <- [one \in Instances \X Numbers |-> outcome[one[1]][one[2]]],
     fenced  <- FencedInstances
 
+(* A transaction is decided once, and for commit only if its instance has asked for it, as AtomicTransactions promises. *)
 RefinesAtomicTransactions == Atomic!AtomicSpec
 
 (* What readers find of a transaction they find in all partitions at once. Refuted. *)

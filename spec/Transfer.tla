@@ -241,6 +241,7 @@ Debits == INSTANCE ExactlyOnce
 Credits == INSTANCE ExactlyOnce
     WITH Partitions <- {"transfers"}, Inputs <- Transfers, offsets <- Offsets, outputs <- FoundInTheEnd("p1")
 
+(* Each input takes effect once, its output and the offset behind it together, as ExactlyOnce promises. *)
 RefinesExactlyOnce == Debits!ExactlyOnceSpec /\ Credits!ExactlyOnceSpec
 
 (* Every transfer is made in the end, and readers find it. *)

@@ -4,7 +4,7 @@ The texts are in ``claims.toml``. What was found comes from verdicts alone: nobo
 """
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -25,7 +25,7 @@ class Claim:
     Attributes:
         id: names it in verdicts, e.g. ``C07``.
         text: the claim, in the project's words.
-        sources: file names of the documents that make it.
+        sources: the documents that make it, each with title and section.
         expect: what the project believes the checks find, in one line.
     """
 
@@ -57,21 +57,35 @@ def read_claims(path: Path = CLAIMS_FILE) -> list[Claim]:
     """Read the claims, in the order of the file.
 
     Raises:
-        MalformedClaims: when the file is no TOML, an entry lacks a field or has one too many, or an id comes twice.
+        MalformedClaims: when the file is no TOML, an entry lacks a field or has one too many, an id comes twice, or a
+            source is no section of a document.
     """
     try:
-        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("claim", [])
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise MalformedClaims(f"{path.name}: no TOML: {error}") from None
+    documents = content.get("documents", {})
     claims: list[Claim] = []
-    for position, row in enumerate(rows, start=1):
+    for position, row in enumerate(content.get("claim", []), start=1):
         where = f"{path.name}: claim {position}"
         if set(row) != {"id", "text", "sources", "expect"}:
             raise MalformedClaims(f"{where}: expected id, text, sources and expect, found {', '.join(row)}")
         if any(claim.id == row["id"] for claim in claims):
             raise MalformedClaims(f"{where}: the id {row['id']} is taken")
-        claims.append(Claim(id=row["id"], text=row["text"], sources=tuple(row["sources"]), expect=row["expect"]))
+        sources = tuple(_citation(source, documents, where) for source in row["sources"])
+        claims.append(Claim(id=row["id"], text=row["text"], sources=sources, expect=row["expect"]))
     return claims
+
+
+def _citation(source: str, documents: Mapping[str, str], where: str) -> str:
+    """Title and section of a source, which the file gives as ``document: section``."""
+    document, _, section = source.partition(": ")
+    if document not in documents or not section:
+        known = ", ".join(documents)
+        raise MalformedClaims(
+            f"{where}: the source {source!r} is no 'document: section'; documents are {known or 'none'}"
+        )
+    return f"{documents[document]}, section “{section}”"
 
 
 def ledger(claims: Sequence[Claim], verdicts: Sequence[Verdict]) -> list[Entry]:

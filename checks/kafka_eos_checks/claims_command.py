@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka_eos_checks import model_check, paths
+from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.claims import Entry, MalformedClaims, Standing, ledger, read_claims
 from kafka_eos_checks.costs.command import KEPT
 from kafka_eos_checks.costs.verdicts import UnusableEvidence, read_evidence
@@ -127,7 +128,8 @@ def show(shown: Answer, folder: Path) -> None:
         answer_console.print(Text(f"{claim.id}  {entry.standing.value}", style=f"bold {COLOURS[entry.standing]}"))
         answer_console.print(Text(f"  it says:   {claim.text}"))
         answer_console.print(Text(f"  expected:  {claim.expect}"))
-        answer_console.print(Text(f"  said in:   {', '.join(claim.sources)}"))
+        for source in claim.sources:
+            answer_console.print(Text(f"  said in:   {source}"))
         for verdict in shown.settling(entry):
             figures = "".join(f", {name} {value}" for name, value in verdict.figures.items())
             mark = "ok" if verdict.ok else "FAIL"
@@ -155,7 +157,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("ids", nargs="*", metavar="ID", help="claims to show with their evidence; default: the ledger")
     parser.add_argument("--check", action="store_true", help="check what is behind the claims first")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the claims with their verdicts")
+    add_json(parser, "the claims with their verdicts")
     parser.add_argument(
         "--verdicts",
         nargs="+",
@@ -186,7 +188,7 @@ def run(arguments: argparse.Namespace) -> int:
     counts = ", ".join(f"{standings.count(kind)} {kind.value}" for kind in Standing if kind in standings)
     answer_console.print(f"{len(standings)} claims: {counts}")
     if not shown.verdicts:
-        print(f"no verdicts in {folder}: run make, or kafka-eos claims --check", file=sys.stderr)
+        print(f"no verdicts in {folder}: run kafka-eos claims --check, or make in a clone", file=sys.stderr)
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(shown.to_json(), indent=1) + "\n", encoding="utf-8")

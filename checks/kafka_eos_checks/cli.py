@@ -9,8 +9,10 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from kafka_eos_checks.missing import MissingExtra
+from kafka_eos_checks.arguments import Parser, standard_output
+from kafka_eos_checks.missing import Missing
 
 # subcommand -> (module that has add_parser, one line for --help)
 SUBCOMMANDS = {
@@ -77,7 +79,7 @@ SUBCOMMANDS = {
     "claims": ("kafka_eos_checks.claims_command", "what is said about exactly-once semantics, and what was found"),
     "findings": (
         "kafka_eos_checks.findings_command",
-        "what checking found in Apache Kafka, with the run that shows it",
+        "what checking found in Apache Kafka: what shows it, what it means, what mends it",
     ),
     "report": ("kafka_eos_checks.report", "write the HTML report from the verdicts of earlier commands"),
     "bench": (
@@ -89,24 +91,41 @@ SUBCOMMANDS = {
 
 DESCRIPTION = "An executable, machine-checked reference of Apache Kafka's exactly-once semantics."
 EPILOG = """examples:
+  kafka-eos findings
+  kafka-eos audit example:violations
+  kafka-eos audit /var/lib/kafka/data --json -
+  kafka-eos serve
+  kafka-eos simulate --seed 7
+  kafka-eos model-check LateEndIsNotAtomic
   kafka-eos model-check --tier small
   kafka-eos conformance PartitionLog
-  kafka-eos audit /var/lib/kafka/data
-  kafka-eos simulate --seed 7
+
+Each command has a --help of its own, with examples.
 
 exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 the input or the call cannot be used
 """
 
 
-def parser_for(subcommand: str | None) -> argparse.ArgumentParser:
+class _Version(argparse.Action):
+    """Prints the version, which is looked up only then: that takes as long as everything else in a short call."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib import metadata  # noqa: PLC0415
+
+        print(f"kafka-eos {metadata.version('kafka-eos')}")
+        parser.exit()
+
+
+def parser_for(subcommand: str | None) -> Parser:
     """The parser, with the arguments of one subcommand filled in."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="kafka-eos",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    subparsers = parser.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    subparsers = parser.add_subparsers(title="commands", dest="subcommand", metavar="COMMAND", required=True)
     for name, (module, help_line) in SUBCOMMANDS.items():
         if name == subcommand:
             importlib.import_module(module).add_parser(subparsers, help_line)
@@ -116,13 +135,18 @@ def parser_for(subcommand: str | None) -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return its exit code."""
+    """Run one subcommand and return its exit code; without one, show what there is."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     subcommand = next((word for word in given if word in SUBCOMMANDS), None)
     try:
-        parsed = parser_for(subcommand).parse_args(given)
-        return int(parsed.run(parsed))
-    except MissingExtra as missing:
+        parser = parser_for(subcommand)
+        if not given:
+            parser.print_help()
+            return 2  # nothing was checked, so this is no success
+        parsed = parser.parse_args(given)
+        with standard_output(parsed):
+            return int(parsed.run(parsed))
+    except Missing as missing:
         print(f"kafka-eos: {missing}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

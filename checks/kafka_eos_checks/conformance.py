@@ -13,7 +13,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
-from pathlib import Path
 from time import monotonic
 from typing import Any, get_type_hints
 
@@ -23,6 +22,7 @@ from kafka_eos import machine as machines
 from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.explorer import OUTSIDE, TooManyStates, explore
 from kafka_eos.spec_mapping import SpecValue, from_spec, snake_case, to_spec
+from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.drawing.story import Step, differences, tell
 from kafka_eos_checks.graph import GraphUnusable, StateGraph, export, instance_text
 from kafka_eos_checks.models import TIERS, MalformedRegistry, Model, Registry, bounds_predicate
@@ -468,7 +468,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("--tier", choices=TIERS, default="small", help="this tier and those before it (default small)")
     parser.add_argument("--jobs", type=int, metavar="N", help="graphs at a time (default: one a processor)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

@@ -1,14 +1,15 @@
 """Draw what happened: a history as a sequence diagram, around the moment that an audit found or that one names.
 
-A history has tens of thousands of events. What is drawn are those that belong to the moment: the requests, answers and
-faults of its partition, its producer or its transactional id, some before it and a few after. Records that an
-application sent are left out where the requests are there that carried them.
+A history has tens of thousands of events. Of a finding those are drawn that lead from its cause to its effect
+(:mod:`cause`). Around an event that one names it is the requests, answers and faults of the partition, producer,
+transactional id or process that one names, some before it and a few after. Records that an application sent are left
+out where the requests are there that carried them.
 """
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from markupsafe import Markup
 
 from kafka_eos.history import Event, MalformedHistory
 from kafka_eos.log_directory import NotALogDirectory
+from kafka_eos_checks.cause import cause_of, told
 from kafka_eos_checks.drawing.sequence_diagram import FAULTS, MAX_STEPS, Violation, from_events, steps_of
 from kafka_eos_checks.drawing.svg import inert, visible
 from kafka_eos_checks.paths import build_folder
+from kafka_eos_checks.record.recording import given_path
 from kafka_eos_checks.replay import audit
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.history_files import read_events
@@ -29,6 +32,7 @@ from kafka_eos_checks.terminal import answer_console
 BEFORE, AFTER = 30, 10  # events drawn up to the moment, and behind it
 SUFFIXES = (".html", ".svg")
 EPILOG = """examples:
+  kafka-eos explain example:violations                      one of this package's own recordings
   kafka-eos explain recording.tar.xz                        the first finding of its audit
   kafka-eos explain recording.tar.xz --finding 6            another one
   kafka-eos explain history.jsonl --around 579              the events that lead up to event 579
@@ -50,10 +54,12 @@ class Moment:
     Attributes:
         events: in the order of the run.
         violation: which of them, and what is so after it; None for a run without a moment.
+        left_out: by the place of an event, how many that have to do with it were left out before it.
     """
 
     events: list[Event]
     violation: Violation | None
+    left_out: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,47 +116,18 @@ def chosen_run(runs: dict[str, list[Event]], name: str | None) -> list[Event]:
 
 
 def of_finding(finding: Finding, runs: dict[str, list[Event]]) -> Moment:
-    """The moment at which a finding is first seen in a history.
+    """Return the events that led to a finding, from its cause on, and some that followed; see :mod:`cause`.
 
     Raises:
-        NothingToDraw: no history has the batch of the finding.
+        NothingToDraw: no history has an event of the finding.
     """
     named = [runs[finding.run]] if finding.run in runs else runs.values()
     for events in named:
-        place = _first_seen(finding, events)
-        if place is not None:
-            first = events[place]
-            about = Wanted(
-                topic=first.topic,
-                partition=first.partition,
-                producer_id=first.producer_id,
-                transactional_id=first.transactional_id,
-            )
-            return cut_out(events, about, first.order, f"{finding.rule}: {finding.evidence}")
+        cause = cause_of(finding, events)
+        if cause is not None:
+            violation = Violation(cause.effect, f"{finding.rule}: {finding.evidence}")
+            return Moment(cause.events, violation, cause.left_out)
     raise NothingToDraw(f"no history has an event of this finding: {finding.in_words()}")
-
-
-def _first_seen(finding: Finding, events: Sequence[Event]) -> int | None:
-    """The place of the event that carries the batch of a finding, or its last one where only the producer is known.
-
-    Of a record that a reader should not have been given it is the reader's.
-    """
-    here = [
-        (place, event)
-        for place, event in enumerate(events)
-        if event.topic == finding.topic and event.partition == finding.partition and event.phase != "invoke"
-    ]
-    if finding.offset is not None:
-        holding = [(place, event) for place, event in here if _holds(event, finding.offset)]
-        given = [place for place, event in holding if event.action == "Poll" and event.process in finding.evidence]
-        return next(iter([*given, *(place for place, _ in holding)]), None)
-    batch = ("producer_id", "producer_epoch", "base_sequence")
-    same = [place for place, event in here if all(getattr(event, c) == getattr(finding, c) for c in batch)]
-    return same[-1] if same else None
-
-
-def _holds(event: Event, offset: int) -> bool:
-    return event.offset is not None and event.offset <= offset < event.offset + (event.record_count or 1)
 
 
 def cut_out(events: Iterable[Event], wanted: Wanted, around: int | None, says: str = "") -> Moment:
@@ -160,8 +137,7 @@ def cut_out(events: Iterable[Event], wanted: Wanted, around: int | None, says: s
         NothingToDraw: no event is wanted, or none has that order.
     """
     everything = list(events)
-    on_the_wire = {event.action for event in everything if event.base_sequence is not None}
-    kept = [e for e in everything if e.order == around or (wanted.has(e) and not (on_the_wire and e.action == "Send"))]
+    kept = [event for event in told(everything) if event.order == around or wanted.has(event)]
     if not any(event.action not in FAULTS for event in kept):
         raise NothingToDraw("no event is left; leave out --topic, --partition, --producer-id or --process")
     if around is None:
@@ -178,10 +154,21 @@ def story(moment: Moment) -> str:
     lines = []
     steps, _ = steps_of(moment.events)
     for place, (event, step) in enumerate(zip(moment.events, steps, strict=True)):
+        lines += _left_out(moment, place)
         lines.append(f"{'' if event.order is None else event.order:>7}  {step.in_words()}")
         if moment.violation is not None and place == moment.violation.step:
             lines.append(f"      ^  {moment.violation.text}")
-    return "\n".join(lines)
+    return "\n".join(lines + _left_out(moment, len(steps)))
+
+
+def _left_out(moment: Moment, place: int) -> list[str]:
+    count = moment.left_out.get(place, 0)
+    return [f"      …  {count} left out"] if count else []
+
+
+def drawn(moment: Moment) -> str:
+    """The events as one SVG element."""
+    return from_events(moment.events, moment.violation, moment.left_out)
 
 
 def page(title: str, moment: Moment) -> str:
@@ -189,7 +176,7 @@ def page(title: str, moment: Moment) -> str:
     templates = Environment(
         loader=PackageLoader("kafka_eos_checks", "templates"), autoescape=True, undefined=StrictUndefined
     )
-    picture = Markup(inert(from_events(moment.events, moment.violation)))  # noqa: S704 - rebuilt from an allow-list
+    picture = Markup(inert(drawn(moment)))  # noqa: S704 - rebuilt from an allow-list
     template = templates.get_template("explain.html.j2")
     return template.render(title=visible(title), picture=picture, story=visible(story(moment))) + "\n"
 
@@ -204,7 +191,11 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "paths", nargs="+", type=Path, metavar="TRACE", help="a .jsonl history, or a recording (folder or .tar.xz)"
+        "paths",
+        nargs="+",
+        type=_path,
+        metavar="TRACE",
+        help="a .jsonl history, or a recording: a folder, a .tar.xz, or example:NAME for one of this package's own",
     )
     parser.add_argument("--finding", type=int, metavar="N", help="the N-th finding of the audit (default: the first)")
     parser.add_argument("--around", type=int, metavar="ORDER", help="the events around this one, by its order")
@@ -218,6 +209,10 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--out", type=Path, metavar="FILE", help="a .html page or a bare .svg (default: build/explain.html)"
     )
     parser.set_defaults(run=run)
+
+
+def _path(text: str) -> Path:
+    return Path(given_path(text))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -253,5 +248,5 @@ def _moment(arguments: argparse.Namespace) -> Moment:
 
 def _writer(out: Path, arguments: argparse.Namespace) -> Callable[[Moment], str]:
     if out.suffix == ".svg":
-        return lambda moment: from_events(moment.events, moment.violation) + "\n"
+        return lambda moment: drawn(moment) + "\n"
     return lambda moment: page(", ".join(path.name for path in arguments.paths), moment)

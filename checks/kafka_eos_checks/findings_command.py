@@ -1,146 +1,69 @@
-"""``kafka-eos findings``: what checking found in Apache Kafka, with the run that shows it and what it means.
+"""``kafka-eos findings``: what checking found in Apache Kafka, what shows it, what it means and what mends it.
 
-A finding is *shown on a real broker* when the audit finds it in a kept recording, or a broker that is started for it
-answers a scenario of ``kafka-eos conform`` so; *shown on Kafka's own client* when a test brings that client's classes
-to it; otherwise *only in the model*, where TLC finds it by itself in a model of Kafka's rules. All that an entry names
-has to show it. Where a model has the rule mended, it has to hold.
+A finding is shown *on a real broker* when the audit finds it in a kept recording, or a broker that is started for it
+answers a scenario of ``kafka-eos conform`` so; *on Kafka's own client* when a test brings that client's classes to it;
+otherwise *only in the model*, where TLC finds it by itself in a model of Kafka's rules. Where a model has the rule
+mended, it has to hold.
+
+Kept recordings are audited each time. Verdicts on models, clients and brokers are those of earlier commands, in
+build/verdicts; ``--check`` takes all of them anew. What has no verdict is said to be not checked.
 """
 
 import argparse
 import subprocess
 import sys
 import time
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from kafka_eos_checks import model_check, paths
+from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.conform import result as conform_result
 from kafka_eos_checks.conform.command import repeat
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.peers_command import session_with
 from kafka_eos_checks.conform.run import Result
-from kafka_eos_checks.drawing.sequence_diagram import from_events
-from kafka_eos_checks.explain import NothingToDraw, of_finding, read_runs, story
-from kafka_eos_checks.missing import need
-from kafka_eos_checks.model_check import Outcome
+from kafka_eos_checks.findings import (
+    CHECK,
+    Entry,
+    KafkaFinding,
+    MalformedFindings,
+    Part,
+    Report,
+    Shown,
+    State,
+    entries,
+    read_findings,
+)
+from kafka_eos_checks.missing import MissingExtra, need, need_clone
 from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.record.recording import kept_recording
-from kafka_eos_checks.report import UnusableVerdicts, load_verdicts
+from kafka_eos_checks.report import UnusableVerdicts, kept_verdicts
 from kafka_eos_checks.terminal import answer_console, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
-FINDINGS_FILE = Path(__file__).with_name("findings.toml")
-CHECK = "finding"
+WIDTH = 116
+COLOURS = {State.CHECKED: "green", State.PARTLY: "yellow", State.OPEN: "yellow", State.DIFFERS: "red"}
+HEADINGS = {
+    Shown.REAL: "Shown on a real broker",
+    Shown.CLIENT: "Shown on Kafka's own client, without a broker",
+    Shown.MODEL: "Only in the model of Kafka's rules: no broker and no client has shown it",
+}
 EPILOG = """examples:
-  kafka-eos findings                                        all, with what the last check found
-  kafka-eos findings --check                                check what is behind them first: models, recordings, brokers
-  kafka-eos findings aborted-records-delivered --check      one, with its run and a diagram
+  kafka-eos findings                                        all, and how much of each is checked here
+  kafka-eos findings --check                                check all: models, recordings, Kafka's client, brokers
+  kafka-eos findings aborted-records-delivered              one, with its run, what mends it and how to reproduce it
+  kafka-eos findings aborted-records-delivered --check      the same, after checking it
 
-exit codes: 0 every finding asked for is as said, 1 one is not or was never checked, 2 the call cannot be used
+exit codes: 0 nothing that was checked differs, 1 something does, or could not be checked with --check, 2 the call or
+the input cannot be used
 """
-
-
-class MalformedFindings(ValueError):  # noqa: N818 - named for the input
-    """A file of findings that cannot be used; says file, entry and reason."""
-
-
-class Standing(StrEnum):
-    """How far a finding is shown, the least first."""
-
-    NOWHERE = "not shown"
-    MODEL = "only in the model"
-    CLIENT = "shown on Kafka's own client"
-    REAL = "shown on a real broker"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaFinding:
-    """A finding.
-
-    Attributes:
-        id: names it.
-        title: what happens, in a sentence.
-        consequence: for an application.
-        cause: in Kafka.
-        known: where it is reported.
-        cure: what mends it, or what to do until then.
-        models: models and mutants that have to violate their property; none where the spec does not have the rule.
-        mended: models that have to hold.
-        recording: the kept recording in which the audit finds it, "" for none.
-        rule: the rule of the audit that finds it.
-        scenario: the edge of ``kafka-eos conform`` whose shortest run shows it, by its id, "" for none.
-        broker: the peer that it is played on, by its name.
-        difference: the recorded difference that its answer is.
-        test: the test that brings a client to it, as pytest names it, "" for none.
-    """
-
-    id: str
-    title: str
-    consequence: str
-    cause: str
-    known: str
-    cure: str
-    models: tuple[str, ...]
-    mended: tuple[str, ...]
-    recording: str = ""
-    rule: str = ""
-    scenario: str = ""
-    broker: str = ""
-    difference: str = ""
-    test: str = ""
-
-    @property
-    def standing(self) -> Standing:
-        """What a check has to confirm."""
-        if self.recording or self.scenario:
-            return Standing.REAL
-        return Standing.CLIENT if self.test else Standing.MODEL
-
-    def commands(self) -> Iterator[str]:
-        """What reproduces it."""
-        if self.recording:
-            yield f"kafka-eos record {self.recording} --out build/recording"
-            yield f"kafka-eos explain checks/recordings/{self.recording}.tar.xz"
-        if self.scenario:
-            version = peer_of(self.broker).transaction_version
-            yield f"kafka-eos findings {self.id} --check"
-            yield f"kafka-eos conform --bootstrap HOST:PORT --transaction-version {version} --repeat {self.scenario}"
-        if self.test:
-            yield f"pytest {self.test}"
-        if self.models:
-            yield f"kafka-eos model-check {' '.join((*self.models, *self.mended))}"
-
-
-def read_findings(path: Path = FINDINGS_FILE) -> list[KafkaFinding]:
-    """Read the findings, in the order of the file.
-
-    Raises:
-        MalformedFindings: the file is no TOML, an entry lacks a field or has one too many, or an id comes twice.
-    """
-    try:
-        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("finding", [])
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MalformedFindings(f"{path.name}: no TOML: {error}") from None
-    names = {f.name for f in fields(KafkaFinding)}
-    needed = {f.name for f in fields(KafkaFinding) if f.default is MISSING}
-    found: list[KafkaFinding] = []
-    for position, row in enumerate(rows, start=1):
-        where = f"{path.name}: finding {position}"
-        if not needed <= set(row) <= names:
-            raise MalformedFindings(f"{where}: expected {', '.join(sorted(names))}, found {', '.join(row)}")
-        if any(each.id == row["id"] for each in found):
-            raise MalformedFindings(f"{where}: the id {row['id']} is taken")
-        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
-        found.append(KafkaFinding(**values))
-    return found
 
 
 def chosen(ids: Sequence[str]) -> list[KafkaFinding]:
@@ -156,110 +79,65 @@ def chosen(ids: Sequence[str]) -> list[KafkaFinding]:
     return [finding for finding in findings if not ids or finding.id in ids]
 
 
+# --- checking ---------------------------------------------------------------------------------------------------------
+
+
 def check(findings: Sequence[KafkaFinding], registry: Registry) -> Iterator[Verdict]:
-    """Check what is behind the findings, each model once.
+    """Take the verdicts on everything but recordings: models, each once, then clients and brokers.
+
+    What cannot be run here is said on standard error, and has no verdict.
 
     Raises:
         MalformedRegistry: for a model that the registry does not have.
+        MissingClone: when a test or a recording behind them is only in a clone.
     """
+    for finding in findings:  # before the models, which take their time
+        if finding.recording:
+            kept_recording(finding.recording)
+        if finding.test:
+            need_clone(f"the test behind {finding.id}")
     names = dict.fromkeys(name for finding in findings for name in (*finding.models, *finding.mended))
-    outcomes: dict[str, Outcome] = {}
     for outcome in model_check.check_models([registry.get(name) for name in names]):
         progress_console.print(f"{'ok  ' if outcome.ok else 'FAIL'} {outcome.model.name}: {outcome.found}")
-        outcomes[outcome.model.name] = outcome
+        yield model_check.to_verdict(outcome)
     for finding in findings:
-        yield judged(finding, outcomes)
+        for take in (of_broker, of_client):
+            try:
+                verdict = take(finding)
+            except (Absent, MissingExtra) as missing:
+                progress_console.print(f"not checked: {finding.id}: {missing}", markup=False)
+                continue
+            if verdict is not None:
+                progress_console.print(f"{'ok  ' if verdict.ok else 'FAIL'} {verdict.name}: {verdict.found}")
+                yield verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """What one part of a check has shown.
-
-    Attributes:
-        standing: how far the finding is shown then.
-        evidence: the run in words, "" for none.
-        diagram: the run.
-        figures: of the part.
-    """
-
-    standing: Standing
-    evidence: str = ""
-    diagram: str = ""
-    figures: Mapping[str, int] = field(default_factory=dict)
-
-
-def judged(finding: KafkaFinding, outcomes: dict[str, Outcome]) -> Verdict:
-    """The verdict on a finding, with its run as evidence and diagram."""
-    began = time.monotonic()
-    told = [model_check.to_verdict(outcomes[name]) for name in (*finding.models, *finding.mended)]
-    wrong = [f"{verdict.name} {verdict.found}" for verdict in told if not verdict.ok]
-    wrong += [f"{name} violates nothing" for name in finding.models if not outcomes[name].model.expect.violates]
-    wrong += [f"{name} does not hold" for name in finding.mended if outcomes[name].model.expect.violates]
-    parts, absent = [Shown(standing=Standing.NOWHERE)], ""
-    try:
-        parts += shown(finding, told)
-    except Absent as missing:
-        absent = f"{Standing.NOWHERE}: {missing}"
-    found = f"not as the models say: {'; '.join(wrong)}" if wrong else absent or parts[-1].standing
-    run = next((part for part in reversed(parts) if part.evidence), parts[0])
-    figures: dict[str, int | float | str] = {"models": len(finding.models), "mended": len(finding.mended)}
-    for part in parts:
-        figures |= part.figures
-    return Verdict(
-        check=CHECK,
-        name=finding.id,
-        expected=finding.standing,
-        found=found,
-        ok=found == finding.standing,
-        seconds=sum(verdict.seconds for verdict in told) + time.monotonic() - began,
-        figures=figures,
-        evidence=f"{_in_words(finding)}\n\n{run.evidence}",
-        diagram=run.diagram,
-        title=finding.title,
-    )
-
-
-def shown(finding: KafkaFinding, told: Sequence[Verdict]) -> Iterator[Shown]:
-    """What shows a finding, part by part, up to one that does not.
-
-    Args:
-        finding: the finding.
-        told: the verdicts on its models.
+def of_client(finding: KafkaFinding) -> Verdict | None:
+    """The verdict of the test that brings Kafka's own client to a finding; None for a finding without one.
 
     Raises:
-        Absent: the broker cannot be started here.
+        Absent: the test is skipped here.
+        MissingExtra: pytest is not installed.
     """
-    if told:
-        first = told[0]
-        evidence = f"{first.name}: {first.found}\n{first.evidence}"
-        yield Shown(standing=Standing.MODEL, evidence=evidence, diagram=first.diagram)
-    if finding.test:
-        if not passes(finding.test):
-            return
-        yield Shown(standing=Standing.CLIENT)
-    if finding.recording:
-        runs, audited = read_runs([kept_recording(finding.recording)])
-        own = [each for each in audited if each.rule == finding.rule]
-        if not own:
-            return
-        moment = of_finding(own[0], runs)
-        yield Shown(
-            standing=Standing.REAL,
-            evidence=f"{own[0].in_words()}\n\n{story(moment)}",
-            diagram=from_events(moment.events, moment.violation),
-            figures={"recorded": len(own)},
-        )
-    if finding.scenario:
-        peer = peer_of(finding.broker)
-        result = played(peer, finding.scenario)
-        if result.known != finding.difference:
-            return
-        yield Shown(
-            standing=Standing.REAL,
-            evidence=f"{peer.name}\n{conform_result.story(result, max(peer.transaction_version, 1))}",
-            diagram=conform_result.diagram(result),
-            figures={"steps": len(result.scenario)},
-        )
+    if not finding.test:
+        return None
+    need("pytest", "dev")
+    began = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-rs", "-p", "no:cacheprovider", finding.test]
+    done = subprocess.run(command, cwd=CLONE, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    if skipped := next((line for line in lines if line.startswith("SKIPPED")), ""):
+        raise Absent(skipped)
+    return Verdict(
+        check=CHECK,
+        name=f"{finding.id}: client",
+        expected="passes",
+        found="passes" if done.returncode == 0 else "fails",
+        ok=done.returncode == 0,
+        seconds=time.monotonic() - began,
+        evidence="" if done.returncode == 0 else done.stdout[-4000:] + done.stderr[-1000:],
+        title=finding.title,
+    )
 
 
 def peer_of(name: str) -> Peer:
@@ -267,7 +145,7 @@ def peer_of(name: str) -> Peer:
     return next(peer for peer in PEERS if peer.name == name)
 
 
-def played(peer: Peer, scenario: str) -> Result:
+def play(peer: Peer, scenario: str) -> Result:
     """Start a broker, and play the shortest run of an edge on it.
 
     Raises:
@@ -277,40 +155,134 @@ def played(peer: Peer, scenario: str) -> Result:
         return repeat(session, next(edge for edge in session.edges().values() if edge.id == scenario))
 
 
-def passes(test: str) -> bool:
-    """Whether a test of the clone passes; one that is skipped does not.
+def of_broker(finding: KafkaFinding) -> Verdict | None:
+    """The verdict of the broker that is started for a finding; None for a finding without a scenario.
 
     Raises:
-        MissingExtra: pytest is not installed.
+        Absent: the broker cannot be started here.
     """
-    need("pytest", "dev")
-    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", test]
-    done = subprocess.run(command, cwd=CLONE, capture_output=True, text=True, check=False)
-    return done.returncode == 0 and "skipped" not in done.stdout.splitlines()[-1]
+    if not finding.scenario:
+        return None
+    began = time.monotonic()
+    peer = peer_of(finding.broker)
+    result = play(peer, finding.scenario)
+    return Verdict(
+        check=CHECK,
+        name=f"{finding.id}: broker",
+        expected=finding.difference,
+        found=result.known or "another answer",
+        ok=result.known == finding.difference,
+        seconds=time.monotonic() - began,
+        figures={"steps": len(result.scenario)},
+        evidence=f"{peer.name}\n{conform_result.story(result, max(peer.transaction_version, 1))}",
+        diagram=conform_result.diagram(result),
+        title=finding.title,
+    )
 
 
-def _in_words(finding: KafkaFinding) -> str:
-    lines = [
-        f"consequence: {finding.consequence}",
-        f"cause: {finding.cause}",
-        f"known: {finding.known}",
-        f"cure: {finding.cure}",
-        *(f"reproduce: {command}" for command in finding.commands()),
-    ]
-    return "\n".join(lines)
+# --- telling ----------------------------------------------------------------------------------------------------------
+
+Times = dict[tuple[str, str], datetime]
 
 
-def table(findings: Sequence[KafkaFinding], verdicts: dict[str, Verdict]) -> Table:
-    """A finding a row."""
-    shown = Table(box=None, pad_edge=False)
-    for column in ("finding", "stands", "what happens", "known"):
-        shown.add_column(column, overflow="fold")
-    for finding in findings:
-        verdict = verdicts.get(finding.id)
-        standing = "not checked" if verdict is None else verdict.found
-        colour = "yellow" if verdict is None else "green" if verdict.ok else "red"
-        shown.add_row(Text(finding.id), Text(standing, style=colour), Text(finding.title), Text(finding.known))
-    return shown
+def listing(shown: Sequence[Entry], times: Times) -> Iterator[Text]:
+    """All findings, by what they are shown on; of each a line, its title, and what of its evidence is checked."""
+    yield Text("What checking found in Apache Kafka 4.3: the best shown first, and of those the gravest.")
+    for standing in Shown:
+        own = [entry for entry in shown if entry.finding.shown is standing]
+        if own:
+            yield Text(f"\n{HEADINGS[standing]} ({len(own)})", style="bold")
+        for entry in own:
+            finding = entry.finding
+            line = Text(f"\n  {finding.id}", style="bold")
+            line.append(f"   harm: {finding.harm}; {finding.report}", style="not bold")
+            yield line
+            yield from (Text(row) for row in _paragraph(finding.title, 6))
+            yield from (Text(row, style=COLOURS[entry.state]) for row in _paragraph(_standing(entry, times), 6))
+
+
+def _standing(entry: Entry, times: Times) -> str:
+    """What of a finding's evidence is checked, differs, and is not checked here."""
+    told = []
+    for group in ("DIFFERS", "checked now", "checked", "not checked here"):
+        if parts := [part for part in entry.parts if _group(part) == group]:
+            when = f" {_when(parts, times)}" if group == "checked" else ""
+            told.append(f"{group}{when}: {_words(parts)}")
+    return "; ".join(told)
+
+
+def _group(part: Part) -> str:
+    """Whether the evidence is checked: now, as recordings are, or by an earlier command."""
+    if part.verdict is None:
+        return "not checked here"
+    if not part.verdict.ok:
+        return "DIFFERS"
+    return "checked now" if part.index is None else "checked"
+
+
+def _words(parts: Sequence[Part]) -> str:
+    """Parts of evidence in a few words."""
+    named = {"recording": "the audit of the kept recording", "broker": "a broker", "client": "Kafka's own client"}
+    words = [named[part.evidence.name.rpartition(": ")[2]] for part in parts if part.evidence.check]
+    models = [part.evidence.name for part in parts if not part.evidence.check]
+    return " and ".join([*words, *([f"TLC on {', '.join(models)}"] if models else [])])
+
+
+def _when(parts: Sequence[Part], times: Times) -> str:
+    """When the oldest of these verdicts was taken; a recording is audited now."""
+    known = [times[part.verdict.check, part.verdict.name] for part in parts if part.verdict and part.index is not None]
+    return f"{min(known):%Y-%m-%d %H:%M}" if known else "now"
+
+
+def _paragraph(text: str, indent: int) -> list[str]:
+    space = " " * indent
+    return wrap(text, WIDTH, initial_indent=space, subsequent_indent=space, break_on_hyphens=False)
+
+
+def tell(entry: Entry, times: Times) -> Iterator[str]:
+    """One finding: what happens, what it means, what mends it, what shows it and how to reproduce it."""
+    finding = entry.finding
+    yield f"{finding.id}: {finding.title}"
+    for name, text in (
+        ("for an application", f"{finding.consequence} (harm: {finding.harm})"),
+        ("why", finding.cause),
+        ("what mends it", finding.cure),
+        ("reported", finding.reported),
+    ):
+        yield "\n".join([f"\n{name}", *_paragraph(text, 4)])
+    yield f"\nshown {finding.shown}"
+    for part in entry.parts:
+        yield "\n".join(_paragraph(f"{_mark(part, times)}: {part.evidence.words}", 4))
+    yield "\nto reproduce it"
+    yield "\n".join(f"    {command}" for command in finding.commands())
+    if entry.run is not None and entry.run.verdict is not None:
+        yield f"\nthe run: {entry.run.evidence.words}\n\n{entry.run.verdict.evidence}"
+    else:
+        yield f"\nThere is no run to show yet: `kafka-eos findings {finding.id} --check` takes one"
+
+
+def _mark(part: Part, times: Times) -> str:
+    if part.verdict is None:
+        return "not checked here"
+    when = _when([part], times)
+    return f"checked {when}" if part.verdict.ok else f"DIFFERS ({when}, found {part.verdict.found})"
+
+
+def summary(shown: Sequence[Entry]) -> str:
+    """How many findings are checked, and what checks the rest."""
+    states = [entry.state for entry in shown]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in State if state in states)
+    new = sum(entry.finding.report is Report.NEW for entry in shown)
+    text = f"{len(shown)} findings, {new} of them new: {counts} here."
+    if {State.PARTLY, State.OPEN} & set(states):
+        text += (
+            "\n`make` checks the small models. `make findings` (kafka-eos findings --check) checks everything, "
+            "with TLC, Kafka's own client and a broker on loopback: it needs Java and takes some minutes."
+        )
+    return f"{text}\n`kafka-eos findings ID` tells one: what it means, what mends it, how to reproduce it."
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
@@ -322,48 +294,55 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("ids", nargs="*", metavar="ID", help="findings to tell with their run; default: list all")
     parser.add_argument(
-        "ids", nargs="*", metavar="ID", help="findings to show with their run; default: all, as a table"
+        "--check", action="store_true", help="run the models, the scenarios and the tests behind them first"
     )
-    parser.add_argument(
-        "--check", action="store_true", help="run the models, the audit, the scenarios and the tests behind them first"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show findings; with ``--check`` after checking them."""
-    kept = paths.build_folder() / "verdicts" / "findings.json"
+    folder = paths.build_folder() / "verdicts"
     try:
         findings = chosen(arguments.ids)
-        verdicts = {v.name: v for v in (load_verdicts([kept]) if kept.exists() else [])}
         if arguments.check:
-            verdicts |= {verdict.name: verdict for verdict in check(findings, Registry())}
-            write_verdicts(kept, list(verdicts.values()))
-    except (MalformedFindings, MalformedRegistry, NothingToDraw, UnusableVerdicts, OSError) as error:
+            _write(folder, findings, list(check(findings, Registry())))
+        kept = kept_verdicts(folder)
+        shown = entries(findings, [verdict for verdict, _ in kept.values()])
+    except (MalformedFindings, MalformedRegistry, UnusableVerdicts, OSError) as error:
         print(f"kafka-eos findings: {error}", file=sys.stderr)
         return 2
-    own = [verdicts[finding.id] for finding in findings if finding.id in verdicts]
-    answer_console.print(table(findings, verdicts))
+    times = {key: written for key, (_, written) in kept.items()}
     if arguments.ids:
-        _show(findings, verdicts)
-    if len(own) < len(findings):
-        print("not checked here: kafka-eos findings --check", file=sys.stderr)
+        _show(shown, times)
+    else:
+        for line in listing(shown, times):
+            answer_console.print(line, soft_wrap=True)
+        answer_console.print(f"\n{summary(shown)}", markup=False, soft_wrap=True)
     if arguments.json:
-        write_verdicts(arguments.json, own)
-    return 0 if len(own) == len(findings) and all(verdict.ok for verdict in own) else 1
+        write_verdicts(arguments.json, [part.verdict for entry in shown for part in entry.parts if part.verdict])
+    states = {entry.state for entry in shown}
+    wanted = {State.CHECKED} if arguments.check else {State.CHECKED, State.PARTLY, State.OPEN}
+    return 0 if states <= wanted else 1
 
 
-def _show(findings: Sequence[KafkaFinding], verdicts: dict[str, Verdict]) -> None:
-    folder = paths.build_folder() / "findings"
+def _write(folder: Path, findings: Sequence[KafkaFinding], verdicts: Sequence[Verdict]) -> None:
+    """Write the verdicts of each finding to a file of its own, whose time is that of the check."""
     for finding in findings:
-        verdict = verdicts.get(finding.id)
-        answer_console.print(f"\n{finding.id}: {finding.title}", markup=False, soft_wrap=True)
-        text = _in_words(finding) if verdict is None else verdict.evidence
-        answer_console.print(text, markup=False, soft_wrap=True, highlight=False)
-        if verdict is not None and verdict.diagram:
+        own = [verdict for verdict in verdicts if any(each.is_of(verdict) for each in finding.evidence())]
+        write_verdicts(folder / f"finding-{finding.id}.json", own)
+
+
+def _show(shown: Sequence[Entry], times: Times) -> None:
+    folder = paths.build_folder() / "findings"
+    for entry in shown:
+        for text in tell(entry, times):
+            answer_console.print(text, markup=False, soft_wrap=True, highlight=False)
+        diagram = entry.run.verdict.diagram if entry.run is not None and entry.run.verdict is not None else ""
+        if diagram:
             folder.mkdir(parents=True, exist_ok=True)
-            file = folder / f"{finding.id}.svg"
-            file.write_text(verdict.diagram, encoding="utf-8")
-            answer_console.print(f"diagram: {file}", markup=False, soft_wrap=True)
+            file = folder / f"{entry.finding.id}.svg"
+            file.write_text(diagram, encoding="utf-8")
+            answer_console.print(f"\nDiagram: {file}\n", markup=False, soft_wrap=True)

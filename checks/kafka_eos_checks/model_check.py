@@ -7,10 +7,11 @@ it names, and no other before it.
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,14 @@ from typing import Any
 from rich.table import Table
 
 from kafka_eos import machine as machines
+from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos_checks import tlc
-from kafka_eos_checks.drawing.story import Step, tell
+from kafka_eos_checks.arguments import add_json
+from kafka_eos_checks.conformance import reference_of
+from kafka_eos_checks.drawing.story import Step, folded, tell
 from kafka_eos_checks.drawing.story_diagram import diagram
-from kafka_eos_checks.graph import instance_definitions, instance_text
+from kafka_eos_checks.drawing.story_words import Words, words_of
+from kafka_eos_checks.graph import instance_text
 from kafka_eos_checks.models import (
     TIERS,
     Expectation,
@@ -31,11 +36,14 @@ from kafka_eos_checks.models import (
     plain_configuration,
     write_model,
 )
+from kafka_eos_checks.mutants import UnknownRule
+from kafka_eos_checks.paths import build_folder
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
 _PROBE_REGISTER = 1001
 _PROBE_REACHED = "probe reached: "
+MOST_TOLD = 3  # models whose expected counterexamples are told when they are named; more would be pages
 _LONG_STATES = 20_000  # from here on Java's second compiler pays
 
 Progress = Callable[[str, tlc.Progress], None]
@@ -74,15 +82,6 @@ class Outcome:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A written model: its folder, root module and, where the steps are named by instance, the instances."""
-
-    folder: Path
-    root: str
-    instances: Sequence[machines.Instance] = field(default=())
-
-
 def _probe_definitions(model: Model) -> str:
     """Invariants that are always true and print the name of a probe when it is reached for the first time."""
     lines = []
@@ -95,29 +94,16 @@ def _probe_definitions(model: Model) -> str:
     return "\n".join(lines)
 
 
-def prepare(model: Model) -> _Prepared:
-    """Write a model so that TLC can run it and a person can open it in the Toolbox."""
+def prepare(model: Model) -> tuple[Path, str]:
+    """Write a model so that TLC can run it and a person can open it in the Toolbox.
+
+    Returns:
+        The folder and the name of the root module.
+    """
     plain = plain_configuration(model)
     probes = () if model.expect.violates else tuple(f"Probe__{probe}" for probe in model.probes)
     configuration = replace(plain, invariants=plain.invariants + probes)
-    return _Prepared(*write_model(model, configuration, _probe_definitions(model) if probes else ""))
-
-
-def prepare_steps(model: Model, invariants: tuple[str, ...]) -> _Prepared | None:
-    """Write a model whose steps have the names of action instances, so that a counterexample shows the arguments.
-
-    None when the reference has no machine for the model, or when the model is about more than the steps of ``Next``.
-    """
-    try:
-        machine = model.machine_class()
-    except MalformedRegistry:
-        return None
-    if "Next" in model.overrides or model.specification != "Spec":
-        return None
-    instances = machines.instances(machine, model.machine_constants(machine))
-    definitions = instance_definitions(instances, machine.VARIABLES, "")
-    steps = replace(plain_configuration(model), specification="SpecInstances__", invariants=invariants, properties=())
-    return _Prepared(*write_model(model, steps, definitions, suffix="_steps"), instances)
+    return write_model(model, configuration, _probe_definitions(model) if probes else "")
 
 
 def _named(model: Model, verdict: str) -> str:
@@ -128,14 +114,40 @@ def _named(model: Model, verdict: str) -> str:
     return verdict
 
 
-def _with_arguments(behaviour: Iterable[Step], instances: Sequence[machines.Instance]) -> tuple[Step, ...]:
-    """The steps of a counterexample by instance instead of by ``Instance__<n>``."""
+def with_arguments(model: Model, behaviour: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps of a counterexample with the arguments of their actions.
 
-    def named(step: Step) -> Step:
-        prefix, _, place = step.action.partition("__")
-        return Step(instance_text(instances[int(place)]), step.state) if prefix == "Instance" else step
+    TLC names actions only, or the disjunction that they stand in. The arguments are those with which the reference
+    takes the same step; a step that it cannot take keeps the name, and so do all where the model has no machine.
+    """
+    try:
+        machine = _machine(model)
+        constants = model.machine_constants(machine)
+        states = [machines.load(machine, constants, step.state) for step in behaviour]
+    except (MalformedRegistry, TypeError, KeyError, ValueError):
+        return tuple(behaviour)
+    every = machines.instances(machine, constants)
+    steps = list(behaviour[:1])
+    for step, before, after in zip(behaviour[1:], states, states[1:], strict=False):
+        named = [each for each in every if each.action.name == step.action]
+        found = next((each for each in named or every if _leads_to(before, each, after)), None)
+        steps.append(step if found is None else Step(instance_text(found), step.state))
+    return tuple(steps)
 
-    return tuple(named(step) for step in behaviour)
+
+def _machine(model: Model) -> type[machines.Machine]:
+    """The reference's machine, with the model's overrides where any action depends on them."""
+    try:
+        return reference_of(model)
+    except UnknownRule:  # only a property depends on the rule
+        return model.machine_class()
+
+
+def _leads_to(before: machines.Machine, instance: machines.Instance, after: machines.Machine) -> bool:
+    try:
+        return machines.step(before, instance) == after
+    except (NotEnabled, Rejected):
+        return False
 
 
 def judge(model: Model, result: tlc.Result, *, workers: int = 1) -> Outcome:
@@ -179,33 +191,18 @@ def check_model(
         TlcMissing: when there is no TLC or no Java.
         MalformedRegistry: when the entry does not fit its machine.
     """
-    violated = model.expect.violates
-    steps = prepare_steps(model, model.invariants) if violated in model.invariants else None
-    prepared = prepare(model)
-    report = None if on_progress is None else partial(on_progress, model.name)
+    folder, module = prepare(model)
     job = tlc.Job(
-        folder=prepared.folder,
-        module=prepared.root,
+        folder=folder,
+        module=module,
         workers=workers,
         timeout=timeout,
-        coverage=not violated,
+        coverage=not model.expect.violates,
         short=(model.expect.states or 0) < _LONG_STATES,
     )
-    if steps is not None:
-        return judge(model, _run_steps(job, steps, report), workers=workers)
-    result = tlc.run(job, report)
-    unexpected = result.verdict.removeprefix("violates ")
-    if unexpected in model.invariants and not violated:
-        steps = prepare_steps(model, (unexpected,))  # once more, to tell it with arguments
-        if steps is not None:
-            result = replace(result, behaviour=_run_steps(job, steps, report).behaviour)
-    return judge(model, result, workers=workers)
-
-
-def _run_steps(job: tlc.Job, steps: _Prepared, report: Callable[[tlc.Progress], None] | None) -> tlc.Result:
-    """Run a model whose steps are instances, and give them their names."""
-    result = tlc.run(replace(job, module=steps.root, coverage=False), report)
-    return replace(result, behaviour=_with_arguments(result.behaviour, steps.instances))
+    result = tlc.run(job, None if on_progress is None else partial(on_progress, model.name))
+    named = replace(result, behaviour=with_arguments(model, result.behaviour))
+    return judge(model, named, workers=workers)
 
 
 def to_verdict(outcome: Outcome) -> Verdict:
@@ -238,9 +235,34 @@ def _evidence(outcome: Outcome) -> str:
     if result.error:
         lines.append(result.error)
     if result.behaviour:
-        ending = f"Here the model {outcome.found.replace('violates', 'violates the property')}."
-        lines.append(tell(result.behaviour, ending, result.loop_to))
+        lines.append(story(outcome))
     return "\n".join(lines)
+
+
+def story(outcome: Outcome) -> str:
+    """The counterexample of a model, told step by step."""
+    model, result = outcome.model, outcome.result
+    words = words_of(model.spec, model.module)
+    return f"{_setting(model, words)}\n\n{tell(result.behaviour, _ending(outcome, words), result.loop_to, words)}"
+
+
+def _setting(model: Model, words: Words) -> str:
+    """The model in words: its constants, and the rules in it that take the place of others."""
+    given = [f"{name}={value}" for name, value in model.constants.items() if name not in model.overrides]
+    lines = [f"{model.name}: {model.title}", f"The module {model.module} with {', '.join(given)}"]
+    for rule, other in model.overrides.items():
+        meaning = re.sub(rf"^for {rule}\b[^:]*: ", "", words.sentences.get(other, ""))
+        lines.append(f"{other} takes the place of the rule {rule}{f': {meaning}' if meaning else ''}")
+    return "\n".join(line for text in lines for line in folded(text))
+
+
+def _ending(outcome: Outcome, words: Words) -> str:
+    """What the last state of a counterexample shows."""
+    violated = outcome.found.removeprefix("violates ")
+    if violated == outcome.found:
+        return f"Here the model {outcome.found}."
+    meaning = words.sentences.get(violated)
+    return "\n".join(folded(f"Here the model violates {violated}{f': {meaning}' if meaning else '.'}"))
 
 
 def check_models(
@@ -310,8 +332,9 @@ def _listing(models: Iterable[Model]) -> Table:
 
 EPILOG = """examples:
   kafka-eos model-check                        the small models
+  kafka-eos model-check LateEndIsNotAtomic     a known failure, told step by step, with a diagram
   kafka-eos model-check --tier full --json build/models.json
-  kafka-eos model-check PartitionLog --update  write the numbers it finds into spec/models.toml
+  kafka-eos model-check PartitionLog --update  write the numbers it finds into spec/models/<Module>.toml
   kafka-eos model-check --mutants              each mutant must violate the property it names
   kafka-eos model-check --list --tier deep
 """
@@ -331,11 +354,42 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--mutants", action="store_true", help="the mutants of the models instead of the models")
     parser.add_argument("--list", action="store_true", help="say what would run, and run nothing")
     parser.add_argument("--update", action="store_true", help="write the numbers into the registry")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    add_json(parser)
     parser.add_argument("--jobs", type=int, metavar="N", help="models at a time (default: one a processor)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="TLC's threads for each model (default 1)")
     parser.add_argument("--timeout", type=float, default=900.0, metavar="S", help="seconds for each model")
     parser.set_defaults(run=run)
+
+
+def shown(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], *, named: bool) -> Iterator[str]:
+    """What is printed below the table: stories of counterexamples that were expected, and where diagrams are.
+
+    The story of an unexpected one is evidence of a verdict that differs, and printed with it.
+
+    Args:
+        outcomes: of the models that ran.
+        verdicts: on them.
+        named: whether the caller has named the models.
+    """
+    failing = [verdict for outcome, verdict in zip(outcomes, verdicts, strict=True) if outcome.result.behaviour]
+    tell_all = named and len(outcomes) <= MOST_TOLD
+    for verdict in failing:
+        if verdict.ok and tell_all:
+            yield f"\n{verdict.evidence}"
+        if verdict.diagram and (tell_all or not verdict.ok):
+            yield f"Diagram of {verdict.name}: {_write_diagram(verdict)}"
+    untold = [verdict.name for verdict in failing if verdict.ok and not tell_all]
+    if untold:
+        several = f"{len(untold)} counterexamples are" if len(untold) > 1 else "1 counterexample is"
+        yield f"{several} as expected and not shown; `kafka-eos model-check {untold[0]}` tells one as a story"
+
+
+def _write_diagram(verdict: Verdict) -> Path:
+    """Write a diagram next to the model; returns its path, from the current folder where it is inside."""
+    file = build_folder() / "models" / verdict.name / "counterexample.svg"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(verdict.diagram, encoding="utf-8")
+    return file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -362,6 +416,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     verdicts = [to_verdict(outcome) for outcome in in_order]
     print_verdicts(verdicts, "mutants" if arguments.mutants else "models")
+    for text in shown(in_order, verdicts, named=bool(arguments.models)):
+        answer_console.print(text, markup=False, soft_wrap=True)
     if arguments.json:
         write_verdicts(arguments.json, verdicts)
     return 0 if all(verdict.ok for verdict in verdicts) else 1
@@ -373,4 +429,4 @@ def _update(registry: Registry, outcomes: Iterable[Outcome]) -> None:
         model = outcome.model
         if model.kind == "model" and outcome.found == model.expect.words and outcome.measured != model.expect:
             registry.update(model.name, outcome.measured)
-            progress_console.print(f"{registry.path}: {model.name} updated")
+            progress_console.print(f"{registry.folder}: {model.name} updated")

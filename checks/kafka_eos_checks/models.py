@@ -1,15 +1,18 @@
-"""The registry of models: ``spec/models.toml``, validated, and turned into what TLC reads.
+"""The registry of models: a file for each TLA+ module in ``spec/models``, validated, and turned into what TLC reads.
 
 A model is a module with values for its constants, a bound on the search, and what has to come out. A mutant is a model
-with one rule changed, and must violate the property it names. ::
+with one rule changed, and must violate the property it names. A file begins with what its models have in common; each
+entry tells what differs: tables (``constants``, ``overrides``) are merged, all else takes the place of the base's. ::
 
-    [model.PartitionLog]
-    module = "PartitionLog"
-    title = "one leader, every request"
-    tier = "small"                                     # small | full | deep
+    [base]
     constants = { ProducerIds = "{0, 1}", MaxSequence = "3", MaxEntries = "3" }
     bounds = "Bounds"                                  # a state constraint
     invariants = ["NoGapNoDuplicate"]
+
+    [model.PartitionLog]
+    title = "one leader, every request"
+    tier = "small"                                     # small | full | deep
+    constants = { MaxEntries = "4" }
     probes = ["IsFull"]                                # state predicates that some state must fulfil
     graph = "small"                                    # the tier that compares the reference's state graph
     expect = { verdict = "holds", generated = 9876, states = 1234, depth = 9 }
@@ -20,7 +23,8 @@ with one rule changed, and must violate the property it names. ::
     title = "the leader remembers no batch (KAFKA-5494)"
     overrides = { IsDuplicate = "NoDuplicateCache" }   # rule -> operator of spec/mutants, in TLC and in the reference
     violates = "NoGapNoDuplicate"
-    replay = "duplicate"                               # or: replay_blind = "why no replay can see it"
+    replay = "duplicate"                               # the rule of the audit that finds it in a simulated log
+    blind.requests = "raw requests restart no broker"  # for a method that cannot notice it, why (``BLIND``)
 
 Every operator may stand in the module or in its mutants; the one that ``bounds`` names, and probes, also in
 ``spec/bounds/<module>Bounds.tla``: what that module needs to know (``MaxEntries``) is a constant like any other.
@@ -32,6 +36,7 @@ import shutil
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -42,6 +47,7 @@ from kafka_eos_checks.paths import build_folder, spec_folder
 from kafka_eos_checks.tla_values import MalformedValue, parse_value
 
 TIERS = ("small", "full", "deep")
+BLIND = ("replay", "requests")  # methods that may have a reason for not noticing a mutant
 
 
 class MalformedRegistry(ValueError):  # noqa: N818 - named for the file, as MalformedBatch is
@@ -95,8 +101,9 @@ class Model:
         claims: ids of the ledger's claims that the verdict settles.
         model: for a mutant, the model it changes.
         replay: for a mutant, the finding with which the replay of a log shows it.
-        replay_blind: for a mutant, why no replay of a log can show it.
+        blind: for a mutant, the methods of :data:`BLIND` that cannot notice it, each with the reason.
         spec: the folder of the modules.
+        file: the file of the entry.
         source: where the entry stands.
     """
 
@@ -120,8 +127,9 @@ class Model:
     claims: tuple[str, ...] = ()
     model: str = ""
     replay: str = ""
-    replay_blind: str = ""
+    blind: Mapping[str, str] = field(default_factory=dict)
     spec: Path
+    file: Path
     source: str = ""
 
     @property
@@ -178,10 +186,22 @@ def import_machine(path: str, source: str) -> type[Any]:
 
 
 _LISTS = {"invariants", "properties", "probes", "never", "claims"}
-_TABLES = {"constants", "overrides"}
+_TABLES = {"constants", "overrides", "blind"}
 _FLAGS = {"deadlock"}
-_INTERNAL = {"name", "kind", "spec", "source", "expect"}
-_MUTANT_ONLY = {"model", "replay", "replay_blind"}
+_INTERNAL = {"name", "kind", "module", "spec", "file", "source", "expect"}
+_MUTANT_ONLY = {"model", "replay", "blind"}
+_BASE = {
+    "constants",
+    "overrides",
+    "bounds",
+    "specification",
+    "deadlock",
+    "invariants",
+    "properties",
+    "never",
+    "machine",
+}
+_MERGED = ("constants", "overrides")
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 
 
@@ -253,50 +273,71 @@ def _validate(model: Model) -> Model:
 
 
 class Registry:
-    """The models and mutants of one file."""
+    """The models and mutants of a folder of files, one for each module.
 
-    def __init__(self, path: Path | None = None) -> None:
+    Attributes:
+        models: by name.
+        mutants: by name.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
         """Read and validate.
 
         Args:
-            path: the TOML file; by default the project's own. Modules stand in the same folder.
+            folder: the files, ``<Module>.toml``; by default the project's own. Modules stand in the folder above it.
 
         Raises:
             MalformedRegistry: with the first thing that is wrong.
         """
-        self.path = path or spec_folder() / "models.toml"
-        try:
-            content = tomllib.loads(self.path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise MalformedRegistry(f"{self.path}: no such file; name the registry of models") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise MalformedRegistry(f"{self.path}: no TOML: {error}") from None
-        unknown = content.keys() - {"model", "mutant"}
-        if unknown:
-            raise MalformedRegistry(f"{self.path}: unknown table {min(unknown)!r}; entries are [model.X], [mutant.X]")
-        self.models = {name: self._model(name, entry) for name, entry in content.get("model", {}).items()}
-        self.mutants = {name: self._mutant(name, entry) for name, entry in content.get("mutant", {}).items()}
-        both = self.models.keys() & self.mutants.keys()
-        if both:
-            raise MalformedRegistry(f"{self.path}: {min(both)!r} is both a model and a mutant; rename one")
+        self.folder = folder or spec_folder() / "models"
+        files = sorted(self.folder.glob("*.toml"))
+        if not files:
+            raise MalformedRegistry(f"{self.folder}: no models; name the folder of the files <Module>.toml")
+        self.models: dict[str, Model] = {}
+        self.mutants: dict[str, Model] = {}
+        for file in files:
+            self._read(file)
 
-    def _model(self, name: str, entry: dict[str, Any]) -> Model:
-        where = f"{self.path} [model.{name}]"
+    def _read(self, file: Path) -> None:
+        """Take the entries of one file."""
+        try:
+            content = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise MalformedRegistry(f"{file}: no TOML: {error}") from None
+        unknown = content.keys() - {"base", "model", "mutant"}
+        if unknown:
+            known = "[base], [model.X] and [mutant.X]"
+            raise MalformedRegistry(f"{file}: unknown table {min(unknown)!r}; entries are {known}")
+        base = _fields_of(content.get("base", {}), f"{file} [base]", _BASE)
+        for name, entry in content.get("model", {}).items():
+            self._add(self.models, self._model(file, base, name, entry))
+        for name, entry in content.get("mutant", {}).items():
+            self._add(self.mutants, self._mutant(file, name, entry))
+
+    def _add(self, entries: dict[str, Model], model: Model) -> None:
+        other = self.models.get(model.name) or self.mutants.get(model.name)
+        if other is not None:
+            raise MalformedRegistry(f"{model.source}: {other.source} has this name, too; rename one")
+        entries[model.name] = model
+
+    def _model(self, file: Path, base: Mapping[str, Any], name: str, entry: dict[str, Any]) -> Model:
+        where = f"{file} [model.{name}]"
         given = dict(entry)
         expect = _expectation(given.pop("expect", {"verdict": "holds"}), where)
         allowed = {f.name for f in fields(Model)} - _INTERNAL - _MUTANT_ONLY
         values = _fields_of(given, where, allowed)
-        for key in ("module", "title"):
-            if key not in values:
-                raise MalformedRegistry(f"{where}: {key} is missing; add it")
-        return _validate(Model(name=name, spec=self.path.parent, source=where, expect=expect, **values))
+        if "title" not in values:
+            raise MalformedRegistry(f"{where}: title is missing; add it")
+        values = dict(base) | values | {key: {**base.get(key, {}), **values.get(key, {})} for key in _MERGED}
+        place: dict[str, Any] = {"module": file.stem, "spec": self.folder.parent, "file": file, "source": where}
+        return _validate(Model(name=name, expect=expect, **place, **values))
 
-    def _mutant(self, name: str, entry: dict[str, Any]) -> Model:
-        where = f"{self.path} [mutant.{name}]"
+    def _mutant(self, file: Path, name: str, entry: dict[str, Any]) -> Model:
+        where = f"{file} [mutant.{name}]"
         given = dict(entry)
         violates = _checked("violates", given.pop("violates", ""), where)
         depth = given.pop("depth", None)
-        values = _fields_of(given, where, {f.name for f in fields(Model)} - _INTERNAL - {"module"})
+        values = _fields_of(given, where, {f.name for f in fields(Model)} - _INTERNAL)
         base = self.models.get(values.get("model", ""))
         if base is None:
             raise MalformedRegistry(f"{where}: model is {values.get('model', '')!r}; name an entry [model.X]")
@@ -305,18 +346,19 @@ class Registry:
                 raise MalformedRegistry(f"{where}: {key} is missing; add it")
         if not violates:
             raise MalformedRegistry(f"{where}: violates is missing; name the property that must break")
-        if bool(values.get("replay")) == bool(values.get("replay_blind")):
-            raise MalformedRegistry(f"{where}: give either replay = the finding, or replay_blind = the reason")
-        values["constants"] = {**base.constants, **values.get("constants", {})}
-        values["overrides"] = {**base.overrides, **values.get("overrides", {})}
+        blind = values.get("blind", {})
+        if blind.keys() - set(BLIND):
+            raise MalformedRegistry(f"{where}: blind takes {', '.join(BLIND)}, and has {', '.join(blind)}")
+        if bool(values.get("replay")) == ("replay" in blind):
+            raise MalformedRegistry(f"{where}: give either replay = the finding, or blind.replay = the reason")
+        values |= {key: {**getattr(base, key), **values.get(key, {})} for key in _MERGED}
         values.setdefault("claims", ())
         temporal = violates in values.get("properties", base.properties)
         values["invariants"] = () if temporal else (violates,)
         values["properties"] = (violates,) if temporal else ()
         expect = Expectation(violates=violates, depth=depth)
-        return _validate(
-            replace(base, name=name, kind="mutant", source=where, expect=expect, graph="", probes=(), **values)
-        )
+        place: dict[str, Any] = {"kind": "mutant", "file": file, "source": where}
+        return _validate(replace(base, name=name, expect=expect, graph="", probes=(), **place, **values))
 
     def get(self, name: str) -> Model:
         """The model or mutant of that name.
@@ -326,8 +368,9 @@ class Registry:
         """
         found = self.models.get(name) or self.mutants.get(name)
         if found is None:
-            known = ", ".join([*self.models, *self.mutants])
-            raise MalformedRegistry(f"{self.path}: no entry {name!r}; there are {known or 'none'}")
+            known = [*self.models, *self.mutants]
+            near = ", ".join(get_close_matches(name, known, n=5, cutoff=0.5) or known[:5])
+            raise MalformedRegistry(f"{self.folder}: no entry {name!r}; there are {len(known)}, such as {near}")
         return found
 
     def update(self, name: str, expect: Expectation) -> None:
@@ -337,7 +380,7 @@ class Registry:
             MalformedRegistry: when the entry has no such line.
         """
         model = self.get(name)
-        text = self.path.read_text(encoding="utf-8")
+        text = model.file.read_text(encoding="utf-8")
         head = re.search(rf"^\[{model.kind}\.{re.escape(name)}\][^\n]*\n", text, re.MULTILINE)
         assert head is not None
         rest = re.compile(r"^\[", re.MULTILINE).search(text, head.end())
@@ -349,7 +392,7 @@ class Registry:
         section, count = re.subn(r"^expect *=.*$", line, text[head.end() : end], count=1, flags=re.MULTILINE)
         if not count:
             raise MalformedRegistry(f"{model.source}: no line 'expect = …' to update; add: {line}")
-        self.path.write_text(text[: head.end()] + section + text[end:], encoding="utf-8")
+        model.file.write_text(text[: head.end()] + section + text[end:], encoding="utf-8")
 
 
 _COMMENT = re.compile(r"\(\*.*?\*\)|\\\*[^\n]*", re.DOTALL)

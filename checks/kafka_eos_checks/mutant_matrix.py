@@ -28,11 +28,12 @@ from typing import Any
 from rich.table import Table
 
 from kafka_eos_checks import conformance, model_check
+from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.models import MalformedRegistry, Model, Registry
 from kafka_eos_checks.mutant_keys import Kept, kept_folder
 from kafka_eos_checks.mutant_replays import find_by_replay
-from kafka_eos_checks.mutant_requests import find_by_requests, machines_with, unseen
+from kafka_eos_checks.mutant_requests import find_by_requests, machines_with
 from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.report import CANNOT_APPLY, SURVIVES
 from kafka_eos_checks.soak.broken import find_all
@@ -80,7 +81,7 @@ def replay_mutants(asked: Asked) -> Iterator[Verdict]:
         elif mutant.replay:
             yield find_by_replay(asked.registry, mutant)
         else:
-            yield blind("replay-mutant", mutant, mutant.replay_blind)
+            yield blind("replay-mutant", mutant, mutant.blind["replay"])
 
 
 def tlc_mutants(asked: Asked) -> Iterator[Verdict]:
@@ -140,8 +141,8 @@ def requests_mutants(asked: Asked) -> Iterator[Verdict]:
         machines = machines_with(mutant)
         if is_known_failure(mutant):
             yield blind("requests-mutant", mutant, "the rules are as they are: a broker with them conforms")
-        elif reason := unseen(mutant):
-            yield blind("requests-mutant", mutant, reason)
+        elif "requests" in mutant.blind:
+            yield blind("requests-mutant", mutant, mutant.blind["requests"])
         elif machines is None:
             yield blind("requests-mutant", mutant, "its rules are none of a broker's")
         else:
@@ -252,7 +253,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", nargs="+", choices=tuple(MEANS), metavar="MEANS", help=f"of {', '.join(MEANS)}")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    add_json(parser)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time (default: all cores)")
     parser.add_argument("--cache", type=Path, default=kept_folder(), help="results of earlier runs")
     parser.set_defaults(run=run)

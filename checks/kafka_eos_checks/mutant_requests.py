@@ -35,55 +35,6 @@ SERVED: Mapping[str, tuple[str, ...]] = {
 }
 _OF_LEADERS = ("sequences", "partition")
 
-_IN_ORDER = "requests come one after the other, each when the one before is answered"
-_NO_RESTART = "raw requests restart no broker and move no leader and no coordinator"
-_NO_FAILURE = "raw requests make no append and no write of the index fail"
-_NO_TIME = "raw requests let no time pass: nothing expires and nothing is cleaned"
-_CLASSIC = "the groups of the scenarios are of the classic protocol"
-_HANGS = "a transaction comes to no end, which raw requests cannot tell from a slow broker"
-_LAST_EPOCH = "the last of 32,767 epochs is out of the reach of some requests"
-# rule, or what takes its place -> why raw requests cannot see it
-UNSEEN: Mapping[str, str] = {
-    "SnapshotOf": _NO_RESTART,
-    "Loaded": _NO_RESTART,
-    "InLog": _NO_RESTART,
-    "LogAfter": _NO_RESTART,
-    "TailAfterFailover": _NO_RESTART,
-    "Replay": _NO_RESTART,
-    "IsOfOldCoordinator": _NO_RESTART,
-    "FailedToAppend": _NO_FAILURE,
-    "AfterTimeout": _NO_FAILURE,
-    "WithoutIndexEntry": _NO_FAILURE,
-    "FencingEpoch": _NO_FAILURE,
-    "MayExpire": _NO_TIME,
-    "MayCleanMarker": _NO_TIME,
-    "NeedsNextProducerId": _LAST_EPOCH,
-    "GoesOnAs": _LAST_EPOCH,
-    "BumpError": _LAST_EPOCH,
-    "AfterRetryOfInit": _LAST_EPOCH,
-    "EndVerdictOfVersion2": _IN_ORDER,
-    "AddError": _IN_ORDER,
-    "MayComplete": "a transaction is complete before raw requests can look, whether its markers were waited for or not",
-    "LateCompletionTakesNext": _HANGS,
-    "GenerationCheckedAtMarker": _HANGS,
-    "AfterAppend": _HANGS,
-    "MayAct": _NO_RESTART,
-    "PendingAfterRemoval": "the groups of the scenarios keep their members",
-    "MemberEpochError": _CLASSIC,
-    "IsFree": _CLASSIC,
-    "FenceKeepsProducerId": _LAST_EPOCH,
-    "IsOldMarker": "markers come from coordinators, and none that is old while nothing fails",
-    "IsOldBatch": "an older epoch is refused by the check of sequences, which comes first",
-    "UnstableOffsets": "the cluster has one broker, where a marker is replicated when it is written",
-    "StableOffsetAfter": "a scenario reads to the end, where the search of the index ends anyway",
-}
-
-
-def unseen(mutant: Model) -> str:
-    """Why raw requests cannot see a mutant, though the served machines have its rules; "" if they can."""
-    names = (*mutant.overrides, *mutant.overrides.values())
-    return next((UNSEEN[name] for name in names if name in UNSEEN), "") if mutant.module in SERVED else ""
-
 
 def machines_with(mutant: Model) -> Machines | None:
     """The machines of a served cluster with the rules that a mutant replaces; None if the server has none of them."""

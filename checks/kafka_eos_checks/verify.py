@@ -15,16 +15,17 @@ from kafka_eos_checks.contracts import command as contract_check
 from kafka_eos_checks.costs.command import KEPT
 from kafka_eos_checks.costs.verdicts import read_evidence
 from kafka_eos_checks.costs.verdicts import verdicts as cost_verdicts
+from kafka_eos_checks.missing import need_clone
 from kafka_eos_checks.models import MalformedRegistry, Registry
-from kafka_eos_checks.paths import CLONE, build_folder
+from kafka_eos_checks.paths import build_folder, recordings_folder
 from kafka_eos_checks.proofs import command as proof_check
 from kafka_eos_checks.record.recording import kept_recordings
 from kafka_eos_checks.replay.audit import ENGINES, audit
-from kafka_eos_checks.report import load_verdicts, write_report
+from kafka_eos_checks.report import latest_verdicts, write_report
 from kafka_eos_checks.simulate.transactions import scenarios
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.traces import command as trace_check
-from kafka_eos_checks.verdict import Verdict, write_verdicts
+from kafka_eos_checks.verdict import Standing, Verdict, headline, write_verdicts
 
 PARTS = ("models", "mutants", "graphs", "traces", "proofs", "contracts", "simulations", "costs", "recordings")
 CONTRACT_SECONDS = 2.0  # of CPU time for each contract; those that this confirms take less than one
@@ -81,7 +82,7 @@ def costs() -> Iterator[Verdict]:
 
 def recordings(engine: str) -> Iterator[Verdict]:
     """The audit of each kept recording, against what ``expected.toml`` says is in it."""
-    expected = tomllib.loads((CLONE / "checks" / "recordings" / "expected.toml").read_text(encoding="utf-8"))
+    expected = tomllib.loads((recordings_folder() / "expected.toml").read_text(encoding="utf-8"))
     with ExitStack() as stack:
         spark = None
         if engine == "spark":
@@ -93,7 +94,8 @@ def recordings(engine: str) -> Iterator[Verdict]:
             name = recording.name.removesuffix(".tar.xz")
             progress_console.print(f"auditing the recording {name} ({engine})")
             for verdict in audit([recording], engine, spark=spark):
-                yield _of_recording(verdict, name, expected.get(name, {}).get(verdict.name, 0))
+                if verdict.standing is not Standing.NOTHING:
+                    yield _of_recording(verdict, name, expected.get(name, {}).get(verdict.name, 0))
 
 
 def _of_recording(verdict: Verdict, recording: str, findings: int) -> Verdict:
@@ -121,6 +123,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the job, print and write its verdicts."""
+    if arguments.only in {None, "traces", "recordings"}:
+        need_clone("the kept recordings")
     try:
         registry = Registry()
     except MalformedRegistry as error:
@@ -150,10 +154,9 @@ def run(arguments: argparse.Namespace) -> int:
 def finish(verdicts: Sequence[Verdict], seconds: float) -> int:
     """Write the report of all verdicts in the build folder; the exit code is of this run's."""
     page = build_folder() / "report.html"
-    write_report(load_verdicts(sorted((build_folder() / "verdicts").glob("*.json"))), page)
+    write_report(latest_verdicts(build_folder() / "verdicts"), page)
     differing = [verdict for verdict in verdicts if not verdict.ok]
-    shown = "all as expected" if not differing else f"{len(differing)} differ"
-    answer_console.print(f"\n{len(verdicts)} verdicts in {seconds:.0f} s: {shown}. Report: {_shown(page)}")
+    answer_console.print(f"\n{headline(verdicts)}, in {seconds:.0f} s. Report: {_shown(page)}")
     return 1 if differing or not verdicts else 0
 
 

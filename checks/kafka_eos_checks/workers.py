@@ -3,9 +3,13 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.pool import Pool
 from threading import Thread
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def worker_pool(jobs: int, begin: Callable[[], None] | None = None) -> Pool:
@@ -16,6 +20,17 @@ def worker_pool(jobs: int, begin: Callable[[], None] | None = None) -> Pool:
         begin: called once in each, if anything is to be set there.
     """
     return multiprocessing.get_context("spawn").Pool(jobs, initializer=_begin, initargs=(begin,))
+
+
+def each_done(
+    function: Callable[[Item], Result], items: Sequence[Item], jobs: int, chunksize: int = 1
+) -> Iterator[Result]:
+    """What a function makes of each item, as it is done: in this process for one job, else in workers."""
+    if jobs == 1 or not items:
+        yield from map(function, items)
+        return
+    with worker_pool(jobs) as pool:
+        yield from pool.imap_unordered(function, items, chunksize=chunksize)
 
 
 def _begin(begin: Callable[[], None] | None) -> None:

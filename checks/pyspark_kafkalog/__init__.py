@@ -1,6 +1,8 @@
-"""Makes ``spark.read.format("kafka_log")`` work without a register call: Spark looks for packages ``pyspark_*``."""
+"""The data source ``kafka_log`` for Spark, which looks for packages ``pyspark_*`` and finds ``DefaultSource`` here."""
 
-from kafka_eos_checks.replay.source import KafkaLogSource
+from kafka_eos_checks.replay.source import KafkaLogSource, register
+
+__all__ = ["DefaultSource", "register"]
 
 
 class DefaultSource(KafkaLogSource):

@@ -1,4 +1,4 @@
-"""The same application with one step left out, twice: what the tests have to find."""
+"""The same application three times, each with one mistake: what the tests have to find."""
 
 from collections.abc import Sequence
 
@@ -12,6 +12,15 @@ class ForgetsOffsets(Shipping):
 
     def send_offsets(self, orders: Sequence[Message]) -> None:
         """Nothing."""
+
+
+class CommitsOutside(Shipping):
+    """Commits offsets by the consumer: after a crash in between, orders are lost, or shipped once more."""
+
+    def send_offsets(self, orders: Sequence[Message]) -> None:
+        """The offsets behind the orders, outside of the transaction."""
+        for order in orders:
+            self.consumer.commit(message=order, asynchronous=False)
 
 
 class ForgetsToGoBack(Shipping):

@@ -1,4 +1,4 @@
-"""The application against a broker that fails as it is told; two mistakes are found."""
+"""The application against a broker that fails as it is told; three mistakes are found."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from mistakes import ForgetsOffsets, ForgetsToGoBack
+from mistakes import CommitsOutside, ForgetsOffsets, ForgetsToGoBack
 from shipping import Shipping
 
 ORDERS, SHIPMENTS, GROUP = "orders", "shipments", "shipping"
@@ -80,6 +80,21 @@ def test_orders_that_are_shipped_again_after_a_restart_are_found(kafka_eos_broke
     run(kafka_eos_broker, ForgetsOffsets)
     with pytest.raises(AssertionError, match="input processed twice"):
         check(kafka_eos_broker)
+
+
+def test_offsets_outside_of_the_transaction_are_found_and_drawn(kafka_eos_broker) -> None:
+    place_orders(kafka_eos_broker, 20)
+    run(kafka_eos_broker, CommitsOutside)
+    with pytest.raises(AssertionError, match="was committed outside of its transaction") as caught:
+        check(kafka_eos_broker)
+    assert "OffsetCommit" in diagram_of(caught.value).read_text()
+
+
+def test_a_group_that_is_not_there_is_told(kafka_eos_broker) -> None:
+    place_orders(kafka_eos_broker, 2)
+    run(kafka_eos_broker, Shipping)
+    with pytest.raises(ValueError, match="no group 'shiping'; there is 'shipping'"):
+        kafka_eos_broker.assert_exactly_once(inputs=ORDERS, outputs=SHIPMENTS, group="shiping", identity=order_of)
 
 
 def test_a_forgotten_seek_is_found(kafka_eos_broker) -> None:

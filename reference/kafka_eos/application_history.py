@@ -8,7 +8,8 @@ process          events
 ===============  ======================================================================================================
 an instance      ``Assign``, ``Revoke``, ``Seek``, ``Poll``, ``BeginTransaction``, ``Send``,
                  ``SendOffsetsToTransaction``, ``CommitTransaction``, ``AbortTransaction``, ``Crash``
-``wire/`` of it  ``JoinGroup`` of a classic group, ``TxnOffsetCommit``
+``wire/`` of it  ``InitProducerId``, ``JoinGroup`` of a classic group, ``TxnOffsetCommit``
+``coordinator``  ``WriteTxnMarkers``, ``TimeOut`` of a transaction, ``ExpireSession`` of a member
 ===============  ======================================================================================================
 
 The coordinator's own log is left out: markers follow on decisions as in transaction version 1.
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_eos.consume_transform_produce import Constants, ConsumeTransformProduce
+from kafka_eos.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 from kafka_eos.errors import ErrorCode
 from kafka_eos.group_coordinator import CLASSIC, COMMIT, NO_OFFSET
@@ -27,6 +29,7 @@ from kafka_eos.record_batch import ControlRecord, ControlType, Record, RecordBat
 from kafka_eos.simulator import Taken
 
 INPUTS, OUTPUTS, GROUP = "simulated-input", "simulated-output", "simulated-group"
+COORDINATOR = "coordinator"
 FIRST_PRODUCER_ID = 1000
 
 _Columns = dict[str, Any]
@@ -216,8 +219,8 @@ class ApplicationRecorder:
     def _Abort(  # noqa: N802 - named for the action
         self, taken: Taken[ConsumeTransformProduce], instance: str, producer: str
     ) -> Iterator[_Columns]:
-        self._abort_outputs(taken.before, producer, self._held[instance, producer])
         yield self._told(instance, producer, "AbortTransaction", "invoke")
+        yield from self._abort_outputs(taken.before, producer, self._held[instance, producer])
         yield self._told(instance, producer, "AbortTransaction", "ok")
         del self._open[instance, producer]
 
@@ -248,41 +251,53 @@ class ApplicationRecorder:
     ) -> Iterator[_Columns]:
         before = taken.before
         if before.is_open(producer) and before.init_aborts(producer):
-            self._fence(before, producer)
+            yield from self._fence(before, producer)
         self._epochs[producer] += 1
         self._held[instance, producer] = self._epochs[producer]
-        return iter(())
+        granted = {"producer_id": self._producer_ids[producer], "producer_epoch": self._epochs[producer], "error": 0}
+        asked = {"process": f"wire/{instance}", "action": "InitProducerId", "transactional_id": producer}
+        yield asked | granted | {"phase": "ok"}
 
     def _TimeOut(  # noqa: N802 - named for the action
         self, taken: Taken[ConsumeTransformProduce], producer: str
     ) -> Iterator[_Columns]:
-        self._fence(taken.before, producer)
-        return iter(())
+        yield {"process": COORDINATOR, "action": "TimeOut", "phase": "ok", "transactional_id": producer}
+        yield from self._fence(taken.before, producer)
 
-    def _fence(self, before: ConsumeTransformProduce, producer: str) -> None:
+    def _ExpireSession(  # noqa: N802 - named for the action
+        self, _: Taken[ConsumeTransformProduce], instance: str
+    ) -> Iterator[_Columns]:
+        row = {"process": COORDINATOR, "action": "ExpireSession", "phase": "ok", "group": GROUP}
+        yield row | {"detail": {"member": instance}}
+
+    def _fence(self, before: ConsumeTransformProduce, producer: str) -> Iterator[_Columns]:
         self._epochs[producer] += 1
-        self._abort_outputs(before, producer, self._epochs[producer])
+        yield from self._abort_outputs(before, producer, self._epochs[producer])
 
-    def _abort_outputs(self, before: ConsumeTransformProduce, producer: str, epoch: int) -> None:
+    def _abort_outputs(self, before: ConsumeTransformProduce, producer: str, epoch: int) -> Iterator[_Columns]:
         self._decided[producer] = epoch
         for partition, written in sorted(before.transactions[producer].written.items()):
             if any(written.values()):
-                self._mark(self.logs[OUTPUTS, self._numbers[partition]], producer, ControlType.ABORT)
+                yield self._mark_output(partition, producer, ControlType.ABORT)
+
+    def _mark_output(self, partition: str, producer: str, decision: ControlType) -> _Columns:
+        place = OUTPUTS, self._numbers[partition]
+        return self._mark(place, self.logs[place], producer, decision)
 
     def _PublishOutput(  # noqa: N802 - named for the action
         self, _: Taken[ConsumeTransformProduce], producer: str, partition: str
     ) -> Iterator[_Columns]:
-        self._mark(self.logs[OUTPUTS, self._numbers[partition]], producer, ControlType.COMMIT)
-        return iter(())
+        yield self._mark_output(partition, producer, ControlType.COMMIT)
 
     def _PublishOffsets(  # noqa: N802 - named for the action
         self, taken: Taken[ConsumeTransformProduce], producer: str
     ) -> Iterator[_Columns]:
         committed = taken.before.transactions[producer].state == COMMIT
-        self._mark(self.offsets, producer, ControlType.COMMIT if committed else ControlType.ABORT)
-        return iter(())
+        decision = ControlType.COMMIT if committed else ControlType.ABORT
+        yield self._mark((OFFSETS_TOPIC, 0), self.offsets, producer, decision)
 
-    def _mark(self, log: list[RecordBatch], producer: str, decision: ControlType) -> None:
+    def _mark(self, place: tuple[str, int], log: list[RecordBatch], producer: str, decision: ControlType) -> _Columns:
+        """Write a marker; its event has the epoch as a detail, for the column says which one a client was given."""
         offset = log[-1].last_offset + 1 if log else 0
         log.append(
             build_control_batch(
@@ -293,6 +308,17 @@ class ApplicationRecorder:
                 timestamp=self._now,
             )
         )
+        return {
+            "process": COORDINATOR,
+            "action": "WriteTxnMarkers",
+            "phase": "ok",
+            "topic": place[0],
+            "partition": place[1],
+            "offset": offset,
+            "transactional_id": producer,
+            "producer_id": self._producer_ids[producer],
+            "detail": {"committed": decision is ControlType.COMMIT, "epoch": self._decided[producer]},
+        }
 
     def _end_of_offsets(self) -> int:
         return self.offsets[-1].last_offset + 1 if self.offsets else 0

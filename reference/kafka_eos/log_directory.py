@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 META_PROPERTIES = "meta.properties"
+PARTITION_METADATA = "partition.metadata"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
@@ -200,13 +201,25 @@ def broker_id(path: Path) -> int | None:
     return next((int(value) for value in values if re.fullmatch(r"[0-9]{1,10}", value)), None)
 
 
+def topic_id(path: Path) -> str | None:
+    """The topic's id from the ``partition.metadata`` in a partition's folder; None if the file or the line is absent.
+
+    Topics of one name have different ids. Brokers before Kafka 2.8 keep none.
+    """
+    return next(_lines(path / PARTITION_METADATA, {"topic_id"}, ":"), None)
+
+
 def _properties(path: Path, names: Set[str]) -> Iterator[str]:
     """The values of those lines of ``meta.properties`` that have one of these names."""
-    properties = path / META_PROPERTIES
-    if not _own_file(properties):
+    return _lines(path / META_PROPERTIES, names, "=")
+
+
+def _lines(file: Path, names: Set[str], separator: str) -> Iterator[str]:
+    """The values of those lines of a small file that have one of these names; none if it is absent."""
+    if not _own_file(file):
         return
-    for line in properties.read_text(encoding="latin-1").splitlines():
-        name, _, value = (word.strip() for word in line.partition("="))
+    for line in file.read_text(encoding="latin-1").splitlines():
+        name, _, value = (word.strip() for word in line.partition(separator))
         if name in names:
             yield value
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import google_crc32c
 
 from kafka_eos.errors import MalformedBatch
+from kafka_eos.message_set import decode_message
 from kafka_eos.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, Buffer, RecordBatch, decode_batch
 
 RESYNC_CHECKED_BYTES = 8 << 30
@@ -25,6 +26,7 @@ RESYNC_CHECKED_BYTES = 8 << 30
 
 # What stands at byte 16 of a batch: magic, any CRC, and attributes whose unused bits are not set.
 _MAGIC_CRC_ATTRIBUTES = re.compile(rb"\x02.{4}\x00[\x00-\x7f]", re.DOTALL)
+MAGIC_POSITION = 16  # of the byte with the format version, in a batch and in a message of the formats before
 _NOT_ZERO = re.compile(rb"[^\x00]")
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 
@@ -52,11 +54,14 @@ class RegionKind(StrEnum):
     CORRUPT: bytes that are no batch of format version 2, or whose CRC is wrong.
     TORN_TAIL: the file ends inside its last batch, as after a crash during an append.
     ZEROES: nothing but zero bytes, as in a preallocated file or after a power failure.
+    OLD_FORMAT: messages of format version 0 or 1, as from before Kafka 0.11, each with its CRC. They are sound, and
+        have neither producer nor transaction.
     """
 
     CORRUPT = "corrupt"
     TORN_TAIL = "torn tail"
     ZEROES = "zeroes"
+    OLD_FORMAT = "old format"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +74,12 @@ class StoredBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorruptRegion:
-    """Bytes of a segment that are no batches.
+    """Bytes of a segment that are no batches: damage, or an older format.
 
     Attributes:
         position: of its first byte in the file.
         end: position after its last byte; the next batch begins there, or the file ends.
-        kind: which damage it is.
+        kind: what it is.
         reason: why no batch begins at ``position``.
     """
 
@@ -174,12 +179,32 @@ def scan(data: Buffer) -> Iterator[StoredBatch | CorruptRegion]:
         try:
             batch, next_position = decode_batch(data, position)
         except MalformedBatch as error:
-            next_position = search.next_batch(position)
-            kind = _kind(data, position, next_position)
-            yield CorruptRegion(position=position, end=next_position, kind=kind, reason=error.reason)
+            region = _old_messages(data, position)
+            if region is None:
+                next_position = search.next_batch(position)
+                kind = _kind(data, position, next_position)
+                region = CorruptRegion(position=position, end=next_position, kind=kind, reason=error.reason)
+            next_position = region.end
+            yield region
         else:
             yield StoredBatch(position=position, batch=batch)
         position = next_position
+
+
+def _old_messages(data: Buffer, position: int) -> CorruptRegion | None:
+    """The region of consecutive messages of the formats before batches at ``position``; None if there is none."""
+    offsets: list[int] = []
+    end = position
+    while len(data) - end > MAGIC_POSITION and data[end + MAGIC_POSITION] < MAGIC:
+        try:
+            message, end = decode_message(data, end)
+        except MalformedBatch:
+            break
+        offsets = [*offsets[:1], message.offset]
+    if not offsets:
+        return None
+    reason = f"messages of format version 0 or 1, offsets {offsets[0]} to {offsets[-1]}"
+    return CorruptRegion(position=position, end=end, kind=RegionKind.OLD_FORMAT, reason=reason)
 
 
 class _Search:

@@ -9,7 +9,8 @@ process                   events
 ========================  =============================================================================================
 an instance               ``BeginTransaction``, ``Send``, ``CommitTransaction``, ``AbortTransaction``
 ``wire/`` an instance     ``InitProducerId``, ``AddPartitionsToTxn``, ``Produce``, ``EndTxn``
-``coordinator``           ``LeaderChange`` of the partition of ``__transaction_state``
+``coordinator``           ``WriteTxnMarkers``, ``TimeOut``, ``LeaderChange`` of the partition of ``__transaction_state``
+``operator``              ``WriteTxnMarkers``, past the coordinator
 ``leader``                ``LeaderChange`` of a partition
 ``reader``                ``Poll``, one for each record, and ``EndOfPartition`` at the last stable offset: at the
                           beginning, and after each append
@@ -37,7 +38,7 @@ from kafka_eos.transaction_log import (
 from kafka_eos.transactions import Constants, Entry, Reply, Transactions
 
 TOPIC, TRANSACTIONAL_ID = "simulated", "simulated-t"
-COORDINATOR, LEADER, READER = "coordinator", "leader", "reader"
+COORDINATOR, LEADER, OPERATOR, READER = "coordinator", "leader", "operator", "reader"
 PRODUCER_ID = 1000
 TIMEOUT_MS = 60_000
 GIVEN_UP = 3
@@ -150,7 +151,10 @@ class TransactionRecorder:
         self._sequences: dict[tuple[str, int, str], int] = {}  # instance, transaction, partition -> of its batch
         self._sent: dict[tuple[str, int, str], int] = {}  # instance, epoch, partition -> how many batches
         self._requests: dict[str, int] = {}  # instance -> the number of its last request
-        self._copies: set[tuple[Hashable, ...]] = set()  # requests to end a transaction that the network repeats
+        self._batches: dict[tuple[str, int, str], tuple[int, int]] = {}  # -> its request's number, and its epoch
+        self._ends: dict[tuple[Hashable, ...], int] = {}  # request to end a transaction -> its number
+        self._copies: set[tuple[Hashable, ...]] = set()  # those that the network repeats
+        self._markers: set[tuple[Hashable, ...]] = set()  # markers that the network repeats
         self._asked: set[tuple[str, int, bool]] = set()  # instance, transaction, commit
         self._began_ms = -1
         self._leader_epochs = dict.fromkeys(self.logs, 0)
@@ -174,7 +178,13 @@ class TransactionRecorder:
             "Produce": self._produce,
             "End": self._end,
             "Receive": self._receive,
+            "AppendUnverified": self._appended_late,
+            "AppendVerified": self._appended_late,
             "HandleEnd": self._handle_end,
+            "HandleMarker": self._handle_marker,
+            "RepeatMarker": self._repeat_marker,
+            "AbortByAdmin": self._abort_by_admin,
+            "TimeOut": self._time_out,
             "Failover": self._failover,
             "ElectLeader": self._elect_leader,
             "Crash": self._crash,
@@ -245,8 +255,21 @@ class TransactionRecorder:
         self._sent[counter] = self._sent.get(counter, 0) + 1
         yield self._send(instance, client.number, partition, "invoke")
         self._asks(instance)
+        self._batches[instance, client.number, partition] = self._requests[instance], client.epoch
         batch = self._batch(instance, client.number, partition)
         yield self._wire(instance, "Produce", "invoke", client.epoch, **batch)
+
+    def _appended_late(self, taken: Taken[Transactions]) -> Iterator[dict[str, Any]]:
+        """A batch that is appended when its client waits no longer: the answer goes back to nobody."""
+        instance, number, partition = taken.instance.arguments
+        client = taken.before.clients[str(instance)]
+        before, after = (state.logs[str(partition)].entries for state in (taken.before, taken.after))
+        if len(after) == len(before) or (client.awaits, client.number) == ("produce", number):
+            return
+        request, epoch = self._batches[str(instance), int(str(number)), str(partition)]
+        batch = self._batch(str(instance), int(str(number)), str(partition)) | {"offset": len(before), "error": 0}
+        detail = {"request": request, "delivered": False}
+        yield self._wire(str(instance), "Produce", "ok", epoch, detail=detail, **batch)
 
     def _end(self, taken: Taken[Transactions]) -> Iterator[dict[str, Any]]:
         instance, commit = str(taken.instance.arguments[0]), bool(taken.instance.arguments[1])
@@ -257,6 +280,7 @@ class TransactionRecorder:
             self._asked.add((instance, number, commit))
             yield self._application(instance, _ENDS[commit], "invoke", number)
         self._asks(instance)
+        self._ends[instance, number, commit] = self._requests[instance]
         yield self._wire(instance, "EndTxn", "invoke", before.epoch, detail={"committed": commit})
 
     def _handle_end(self, taken: Taken[Transactions]) -> Iterator[dict[str, Any]]:
@@ -269,12 +293,61 @@ class TransactionRecorder:
                 for r in taken.before.end_requests
                 if (r.instance, r.number, r.commit) == (instance, number, commit)
             )
-            detail = {"committed": commit, "repeats": True}
+            copied = self._ends[tuple(request)]
+            detail = {"committed": commit, "request": copied, "repeats": copied}
             yield self._wire(str(instance), "EndTxn", "invoke", epoch, detail=detail)
         if stays:
             self._copies.add(tuple(request))
         else:
             self._copies.discard(tuple(request))
+
+    def _handle_marker(self, taken: Taken[Transactions]) -> Iterator[dict[str, Any]]:
+        yield self._marker(taken, *taken.instance.arguments)
+
+    def _repeat_marker(self, taken: Taken[Transactions]) -> Iterator[dict[str, Any]]:
+        *marker, _ = taken.instance.arguments
+        row = self._marker(taken, *marker)
+        self._markers.add(tuple(marker))
+        yield row
+
+    def _marker(self, taken: Taken[Transactions], *marker: Hashable) -> dict[str, Any]:
+        """A marker that a leader is sent: it is written, or refused.
+
+        Its epoch is no column: there it would say which epoch a client was given.
+        """
+        partition, _, epoch, commit, coordinator_epoch = marker
+        before, after = (state.logs[str(partition)].entries for state in (taken.before, taken.after))
+        detail = {"committed": commit, "epoch": epoch} | ({"repeats": True} if marker in self._markers else {})
+        written = len(after) > len(before)
+        return {
+            "process": COORDINATOR,
+            "action": "WriteTxnMarkers",
+            "phase": "ok" if written else "fail",
+            "transactional_id": TRANSACTIONAL_ID,
+            "producer_id": PRODUCER_ID,
+            "coordinator_epoch": coordinator_epoch,
+            "offset": len(before) if written else None,
+            "detail": detail,
+            **self._place(str(partition)),
+        }
+
+    def _abort_by_admin(self, taken: Taken[Transactions]) -> Iterator[dict[str, Any]]:
+        [partition] = map(str, taken.instance.arguments)
+        log = taken.before.logs[partition]
+        yield {
+            "process": OPERATOR,
+            "action": "WriteTxnMarkers",
+            "phase": "ok",
+            "producer_id": PRODUCER_ID,
+            "coordinator_epoch": log.coordinator_epoch,
+            "offset": len(log.entries),
+            "detail": {"committed": False, "epoch": log.epoch, "by_hand": True},
+            **self._place(partition),
+        }
+
+    def _time_out(self, _: Taken[Transactions]) -> Iterator[dict[str, Any]]:
+        row = {"process": COORDINATOR, "action": "TimeOut", "phase": "ok"}
+        yield row | {"transactional_id": TRANSACTIONAL_ID, "producer_id": PRODUCER_ID}
 
     def _receive(self, taken: Taken[Transactions]) -> Iterator[dict[str, Any]]:
         instance = str(taken.instance.arguments[0])
@@ -330,6 +403,7 @@ class TransactionRecorder:
             "phase": "ok",
             "topic": COORDINATOR_TOPIC,
             "partition": 0,
+            "transactional_id": TRANSACTIONAL_ID,
             "coordinator_epoch": taken.after.coordinator_epoch,
         }
 

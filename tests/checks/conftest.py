@@ -1,7 +1,8 @@
-"""The small spec that the tests of the tools for specs share, and its machine."""
+"""The small spec that the tests of the tools for specs share, and its machine; and the wheel of this clone."""
 
 import importlib.util
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,7 @@ import pytest
 
 from kafka_eos_checks import models
 from kafka_eos_checks.models import Registry
+from kafka_eos_checks.paths import CLONE
 
 SPECS = Path(__file__).parent / "specs"
 
@@ -31,4 +33,14 @@ def counter() -> ModuleType:
 def registry(counter: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
     """A registry of its own for each test, which writes its models below the test's own folder."""
     monkeypatch.setattr(models, "build_folder", lambda: tmp_path / "build")
-    return Registry(Path(shutil.copytree(SPECS, tmp_path / "specs")) / "models.toml")
+    return Registry(Path(shutil.copytree(SPECS, tmp_path / "specs")) / "models")
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this clone."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = ("wheel", "-q", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "-w", str(folder))
+    subprocess.run([sys.executable, "-m", "pip", *build, str(CLONE)], check=True, timeout=300)
+    [made] = folder.glob("kafka_eos-*.whl")
+    return made

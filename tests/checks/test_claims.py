@@ -1,9 +1,12 @@
+import re
 from pathlib import Path
 
 import pytest
 
 from kafka_eos_checks.claims import Claim, MalformedClaims, Standing, ledger, read_claims
 from kafka_eos_checks.verdict import Verdict
+
+CLAIM = '[documents]\npaper="Title (2021)"\n[[claim]]\nid="C1"\ntext="t"\nsources=["{source}"]\nexpect="holds"\n'
 
 
 def verdict(name: str, ok: bool, *claims: str) -> Verdict:
@@ -22,9 +25,15 @@ def test_the_claims_of_the_project_are_complete_sentences_with_sources() -> None
     for c in claims:
         assert c.text.endswith("."), c.id
         assert c.sources, c.id
-        assert all(source.endswith(".txt") and "/" not in source for source in c.sources), c.id
+        assert all(re.fullmatch(r"[A-Z].+ \(.+\).*, section “.+”", source) for source in c.sources), c.id
         assert c.expect.startswith(("holds", "refuted", "measured")), c.id
         assert "\n" not in c.text + c.expect, c.id
+
+
+def test_a_source_is_read_as_title_and_section(tmp_path: Path) -> None:
+    file = tmp_path / "claims.toml"
+    file.write_text(CLAIM.format(source="paper: Two: Three"), encoding="utf-8")
+    assert read_claims(file)[0].sources == ("Title (2021), section “Two: Three”",)
 
 
 def test_a_claim_stands_as_its_verdicts_say() -> None:
@@ -49,6 +58,8 @@ def test_an_id_that_only_a_verdict_knows_is_a_row_of_its_own() -> None:
         ('[[claim]]\nid = "C1"', "expected id, text, sources and expect, found id"),
         ('[[claim]]\nid="C1"\ntext="t"\nsources=[]\nexpect="holds"\nverdict="holds"', "1: expected"),
         ('[[claim]]\nid="C1"\ntext="t"\nsources=[]\nexpect="holds"\n' * 2, "2: the id C1 is taken"),
+        (CLAIM.format(source="book: one"), "1: the source 'book: one' is no 'document: section'; documents are paper"),
+        (CLAIM.format(source="paper"), "1: the source 'paper' is no 'document: section'"),
     ],
 )
 def test_a_claims_file_that_cannot_be_used_says_where(tmp_path: Path, text: str, reason: str) -> None:

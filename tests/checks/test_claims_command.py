@@ -72,6 +72,7 @@ def test_the_command_shows_a_claim_with_its_story_and_writes_its_diagram(
     shown = capsys.readouterr().out
     assert "C15  settled" in shown
     assert "2  Initialize" in shown
+    assert "said in:   Kafka Exactly Once Semantics Delivering Messages (web tutorial" in shown
     assert (tmp_path / "claims" / "C15-Some.svg").read_text() == "<svg/>"
     (row,) = json.loads((tmp_path / "claims.json").read_text())
     assert (row["id"], row["standing"], row["verdicts"][0]["name"]) == ("C15", "settled", "Some")

@@ -1,7 +1,9 @@
 import argparse
 import shlex
 import sys
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from kafka_eos_checks import cli
 from kafka_eos_checks.cli import SUBCOMMANDS, main, parser_for
 from kafka_eos_checks.missing import MissingExtra, need
+from kafka_eos_checks.paths import CLONE
 
 
 def exit_code(*arguments: str) -> int:
@@ -39,6 +42,14 @@ def test_the_help_of_a_subcommand_shows_examples_that_it_takes(
     assert f"kafka-eos {subcommand}" in said.split("examples:", maxsplit=1)[1]
 
 
+def parser_of(subcommand: str) -> argparse.ArgumentParser:
+    """The parser of a subcommand, with its arguments."""
+    [action] = [a for a in parser_for(subcommand)._actions if isinstance(a, argparse._SubParsersAction)]
+    parser = action.choices[subcommand]
+    assert isinstance(parser, argparse.ArgumentParser)
+    return parser
+
+
 def examples(help_text: str) -> list[list[str]]:
     """The calls that a help shows, as arguments; what follows two spaces is a remark."""
     shown = [line.strip() for line in help_text.split("examples:", maxsplit=1)[1].splitlines()]
@@ -47,21 +58,46 @@ def examples(help_text: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("subcommand", ["", *sorted(SUBCOMMANDS)])
 def test_every_example_of_a_help_can_be_parsed(subcommand: str) -> None:
-    parser = parser_for(subcommand or None)
-    [action] = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    shown = examples((action.choices[subcommand] if subcommand else parser).format_help())
+    shown = examples((parser_of(subcommand) if subcommand else parser_for(None)).format_help())
     assert shown
     for arguments in shown:
         assert callable(parser_for(arguments[0]).parse_args(arguments).run)
 
 
-def test_without_a_subcommand_or_with_an_unknown_one_the_call_cannot_be_used(
+def test_without_a_subcommand_the_overview_is_shown_and_the_call_is_no_success(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert exit_code() == 2
-    assert "COMMAND" in capsys.readouterr().err
-    assert exit_code("divine") == 2
-    assert "invalid choice: 'divine'" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert exit_code("--help") == 0
+    assert shown.out == capsys.readouterr().out
+    assert shown.err == ""
+
+
+def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+    project = tomllib.loads((CLONE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert exit_code("--version") == 0
+    assert capsys.readouterr().out == f"kafka-eos {project['version']}\n"
+
+
+@pytest.mark.parametrize("subcommand", sorted(SUBCOMMANDS))
+def test_every_subcommand_refuses_an_unknown_option_in_one_line(
+    subcommand: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(subcommand, "--wrong") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"kafka-eos {subcommand}: unknown option --wrong")
+    assert said.err.endswith(f" (see kafka-eos {subcommand} --help)\n")
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("subcommand", sorted(SUBCOMMANDS))
+def test_every_json_option_takes_a_dash_for_standard_output(subcommand: str) -> None:
+    for action in parser_of(subcommand)._actions:
+        if "--json" in action.option_strings:
+            assert action.type is Path
+            assert "- writes them to standard output" in str(action.help)
 
 
 def command(run: Callable[[argparse.Namespace], int]) -> ModuleType:

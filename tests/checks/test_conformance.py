@@ -131,7 +131,7 @@ def test_a_mutated_machine_is_told_apart_with_the_shortest_path(
     comparison = compare_counter(machine)
     assert not comparison.equal
     assert comparison.differences[0].what.startswith(what)
-    assert "   1  Init" in comparison.evidence
+    assert "   0  At the start" in comparison.evidence
     assert what in comparison.evidence
     assert mutant_verdict(registry.get("NoLimit"), comparison).ok
     assert not conformance_verdict(registry.get("Counter"), comparison).ok
@@ -210,7 +210,7 @@ def test_the_command_compares_and_tells_an_unusable_call(
 
 
 def test_several_graphs_are_compared_at_a_time(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(registry.path.parent))  # the processes import the machine by its name
+    monkeypatch.syspath_prepend(str(registry.folder.parent))  # the processes import the machine by its name
     one = registry.get("OneClient")
     less = replace(one, name="OneClientLess", constants={**one.constants, "Amounts": "{1}"})
     registry.models["OneClientLess"] = less

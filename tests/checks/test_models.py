@@ -6,11 +6,11 @@ from kafka_eos_checks.models import Expectation, MalformedRegistry, ModuleFolder
 
 
 def registry_of(registry: Registry, text: str) -> Registry:
-    registry.path.write_text(text, encoding="utf-8")
-    return Registry(registry.path)
+    (registry.folder / "Counter.toml").write_text(text, encoding="utf-8")
+    return Registry(registry.folder)
 
 
-MODEL = '[model.M]\nmodule = "Counter"\ntitle = "t"\ninvariants = ["NotAboveLimit"]\n'
+MODEL = '[model.M]\ntitle = "t"\ninvariants = ["NotAboveLimit"]\n'
 MUTANT = '\n[mutant.B]\nmodel = "M"\ntitle = "t"\noverrides = { AddError = "NoLimit" }\nviolates = "NotAboveLimit"\n'
 
 
@@ -19,8 +19,9 @@ MUTANT = '\n[mutant.B]\nmodel = "M"\ntitle = "t"\noverrides = { AddError = "NoLi
     [
         ("[model.M", "no TOML"),
         ("[modle.M]", "unknown table 'modle'"),
-        ('[model.M]\ntitle = "t"', "module is missing"),
-        (MODEL.replace("Counter", "Conter"), "no module"),
+        ("[model.M]", "title is missing"),
+        ("[base]\ntitle = 't'", "unknown key 'title'"),
+        ("[base]\nconstants = { Limit = 3 }", "[base]: constants is {'Limit': 3}"),
         (MODEL + "tier = 'huge'", "tier is 'huge'; write one of small, full, deep"),
         (MODEL + "constant = {}", "unknown key 'constant'"),
         (MODEL + "constants = { Limit = 3 }", "write a table of strings in TLA+"),
@@ -34,8 +35,9 @@ MUTANT = '\n[mutant.B]\nmodel = "M"\ntitle = "t"\noverrides = { AddError = "NoLi
         (MODEL.replace('["NotAboveLimit"]', "[]"), "nothing is checked"),
         (MODEL.replace("model.M", 'model."M-1"'), "use letters, digits and _"),
         (MODEL + MUTANT.replace('"M"', '"N"'), "model is 'N'; name an entry"),
-        (MODEL + MUTANT, "give either replay = the finding, or replay_blind"),
-        (MODEL + MUTANT.replace("[mutant.B]", "[mutant.M]") + 'replay = "gap"', "both a model and a mutant"),
+        (MODEL + MUTANT, "give either replay = the finding, or blind.replay"),
+        (MODEL + MUTANT + 'replay = "gap"\nblind.tlc = "never"', "blind takes replay, requests, and has tlc"),
+        (MODEL + MUTANT.replace("[mutant.B]", "[mutant.M]") + 'replay = "gap"', "has this name, too; rename one"),
     ],
 )
 def test_an_entry_that_cannot_be_used_is_refused_with_file_entry_and_remedy(
@@ -44,12 +46,35 @@ def test_an_entry_that_cannot_be_used_is_refused_with_file_entry_and_remedy(
     with pytest.raises(MalformedRegistry) as caught:
         registry_of(registry, text)
     assert reason in str(caught.value)
-    assert str(registry.path) in str(caught.value)
+    assert str(registry.folder / "Counter.toml") in str(caught.value)
 
 
-def test_a_missing_registry_is_said_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(MalformedRegistry, match="no such file"):
-        Registry(tmp_path / "models.toml")
+def test_a_folder_without_models_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(MalformedRegistry, match=r"no models; name the folder of the files <Module>\.toml"):
+        Registry(tmp_path / "models")
+
+
+def test_a_file_of_no_module_is_refused(registry: Registry) -> None:
+    (registry.folder / "Conter.toml").write_text(MODEL.replace("model.M", "model.N"), encoding="utf-8")
+    with pytest.raises(MalformedRegistry, match=r"no module Conter\.tla"):
+        Registry(registry.folder)
+
+
+def test_two_files_do_not_share_a_name(registry: Registry) -> None:
+    text = (registry.folder / "Counter.toml").read_text(encoding="utf-8")
+    (registry.folder / "Second.toml").write_text(text, encoding="utf-8")
+    (registry.folder.parent / "Second.tla").write_text("", encoding="utf-8")
+    with pytest.raises(MalformedRegistry, match="has this name, too; rename one"):
+        Registry(registry.folder)
+
+
+def test_an_entry_has_what_its_base_has_and_tells_what_differs(registry: Registry) -> None:
+    base = '[base]\nconstants = { Limit = "3", MaxLog = "2" }\nbounds = "Bounds"\ninvariants = ["NotAboveLimit"]\n'
+    text = base + '[model.M]\ntitle = "t"\nconstants = { Limit = "4" }\n[model.N]\ntitle = "t"\nbounds = ""\n'
+    made = registry_of(registry, text)
+    assert made.get("M").constants == {"Limit": "4", "MaxLog": "2"}
+    assert (made.get("M").bounds, made.get("M").invariants) == ("Bounds", ("NotAboveLimit",))
+    assert (made.get("N").bounds, made.get("N").constants["Limit"]) == ("", "3")
 
 
 def test_a_mutant_has_everything_of_its_model_and_checks_its_own_property(registry: Registry) -> None:
@@ -96,12 +121,13 @@ def test_modules_in_comments_are_not_needed(tmp_path: Path) -> None:
 
 
 def test_an_update_changes_the_line_of_its_entry_and_nothing_else(registry: Registry) -> None:
-    before = registry.path.read_text(encoding="utf-8")
+    file = registry.get("Counter").file
+    before = file.read_text(encoding="utf-8")
     registry.update("Counter", Expectation(generated=30, states=20, depth=5))
-    after = registry.path.read_text(encoding="utf-8")
+    after = file.read_text(encoding="utf-8")
     line = 'expect = { verdict = "holds", generated = 30, states = 20, depth = 5 }'
     assert after == before.replace('expect = { verdict = "holds" }', line)
-    assert Registry(registry.path).get("Counter").expect.states == 20
+    assert Registry(registry.folder).get("Counter").expect.states == 20
 
 
 def test_an_update_without_a_line_to_change_says_what_to_add(registry: Registry) -> None:

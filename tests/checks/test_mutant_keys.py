@@ -45,7 +45,7 @@ def changes_key(packages: Path, means: str, file: str) -> bool:
 @pytest.mark.parametrize(
     ("means", "files"),
     [
-        ("TLC", [f"{REFERENCE}/log_directory.py", f"{CHECKS}/mutants.py", f"{CHECKS}/conformance.py"]),
+        ("TLC", [f"{REFERENCE}/log_directory.py", f"{CHECKS}/replay/audit.py", f"{CHECKS}/soak/walk.py"]),
         ("graph", [f"{REFERENCE}/log_directory.py", f"{REFERENCE}/simulator.py", f"{CHECKS}/replay/audit.py"]),
         ("replay", [f"{REFERENCE}/server/cluster.py", f"{CHECKS}/soak/walk.py", f"{CHECKS}/mutant_matrix.py"]),
         ("simulation", [f"{REFERENCE}/log_directory.py", f"{CHECKS}/mutant_keys.py", f"{CHECKS}/soak/campaign.py"]),
@@ -67,7 +67,7 @@ MUTANTS, BOUNDS = f"{CHECKS}/mutants.py", f"{CHECKS}/bounds.py"
 @pytest.mark.parametrize(
     ("means", "files"),
     [
-        ("TLC", [*MACHINE, f"{CHECKS}/model_check.py", f"{CHECKS}/tlc.py"]),
+        ("TLC", [*MACHINE, MUTANTS, f"{CHECKS}/model_check.py", f"{CHECKS}/tlc.py"]),  # the story's arguments
         ("graph", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/conformance.py", f"{CHECKS}/graph.py"]),
         ("replay", [*MACHINE, MUTANTS, f"{CHECKS}/mutant_replays.py", f"{CHECKS}/replay/audit.py"]),
         ("simulation", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/soak/broken.py", f"{CHECKS}/soak/walk.py"]),
@@ -88,7 +88,7 @@ def test_an_edit_of_the_machine_of_the_mutants_or_of_a_module_of_the_means_makes
 def test_an_edit_of_a_module_of_the_mutants_spec_makes_what_is_kept_useless_and_one_of_another_does_not(
     module: str, changes: bool, tmp_path: Path
 ) -> None:
-    registry = Registry(Path(shutil.copytree(spec_folder(), tmp_path / "spec")) / "models.toml")
+    registry = Registry(Path(shutil.copytree(spec_folder(), tmp_path / "spec")) / "models")
     before = key_of("TLC", registry, registry.get(MUTANT))
     [path] = (tmp_path / "spec").rglob(module)
     path.write_text(path.read_text(encoding="utf-8") + "\n\\* edited\n", encoding="utf-8")

@@ -1,4 +1,5 @@
 import json
+import os
 import random
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,14 +11,23 @@ import pytest
 from kafka_eos_checks import cli, paths
 from kafka_eos_checks.drawing.sequence_diagram import Step, from_story
 from kafka_eos_checks.drawing.svg import NAMESPACE, visible
-from kafka_eos_checks.report import KINDS, MAX_EVIDENCE, breakable, load_verdicts, render, report_of, write_report
+from kafka_eos_checks.report import (
+    KINDS,
+    MAX_EVIDENCE,
+    breakable,
+    load_verdicts,
+    render,
+    report_of,
+    write_page,
+    write_report,
+)
 from kafka_eos_checks.verdict import Verdict, verdict_from_json, write_verdicts
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 ALLOWED_TAGS = {
     *("html", "head", "meta", "title", "style", "body", "header", "nav", "main", "section", "footer"),
     *("h1", "h2", "p", "a", "b", "span", "ul", "li", "dl", "dt", "dd", "div", "pre", "details", "summary"),
-    *("table", "thead", "tbody", "tr", "th", "td", "wbr", "figure", "figcaption"),
+    *("table", "thead", "tbody", "tr", "th", "td", "wbr", "figure", "figcaption", "code"),
     *("svg", "g", "line", "rect", "path", "text"),
 }
 VOID_TAGS = {"meta", "wbr"}
@@ -65,7 +75,8 @@ class Page(HTMLParser):
 
 
 def page_of(*verdicts: Verdict) -> Page:
-    return Page(render(report_of(verdicts, NOW)))
+    """The page without the findings, which are there whatever the verdicts are."""
+    return Page(render(replace(report_of(verdicts, NOW), findings=())))
 
 
 def assert_inert(page: Page) -> None:
@@ -85,7 +96,7 @@ def test_all_as_expected_is_the_headline() -> None:
 
 def test_a_failing_verdict_is_in_the_headline_by_name_and_its_evidence_is_open() -> None:
     page = page_of(HOLDS, replace(FAILS, evidence="the shortest path"), replace(HOLDS, name="x", evidence="fine"))
-    assert page.words["h1"] == ["1 of 3 verdicts differs"]
+    assert page.words["h1"] == ["1 of 3 verdicts differs: PartitionLog"]
     assert page.text.index("graph PartitionLog") < page.text.index("date")
     assert sorted(page.opened_details) == [False, True]
 
@@ -108,7 +119,7 @@ def test_every_verdict_is_on_the_page_with_what_it_found() -> None:
 
 def test_the_same_name_in_two_files_is_shown_twice() -> None:
     report = report_of([HOLDS, replace(HOLDS, ok=False, found="violates NoGap")], NOW)
-    assert report.headline == "1 of 2 verdicts differs"
+    assert report.headline == "1 of 2 verdicts differs: PartitionLog"
     assert render(report).count('class="mark"><span role="img"') == 2
 
 
@@ -129,6 +140,10 @@ def test_a_claim_without_a_verdict_is_open() -> None:
     assert page.words["span"].count("none yet") == len(report.entries) - 1
 
 
+def test_a_claim_names_the_section_of_each_document_that_makes_it() -> None:
+    assert "chapter 8, section “Broker failure”" in " ".join(page_of(HOLDS).words["span"])
+
+
 def test_a_claim_with_a_verdict_that_differs_is_not_settled() -> None:
     report = report_of([HOLDS, replace(FAILS, claims=("C03",))], NOW)
     assert {entry.claim.id: entry.standing for entry in report.entries}["C03"] == "differs"
@@ -138,6 +153,88 @@ def test_a_claim_that_the_ledger_does_not_have_is_shown() -> None:
     page = page_of(replace(HOLDS, claims=("C999",)))
     assert "not in the ledger" in page.words["span"]
     assert "claim-C999" in page.ids
+
+
+# --- findings ---------------------------------------------------------------------------------------------------------
+
+FOUND = Verdict(
+    check="mutant", name="ActsOnLoaded", expected="violates P", found="violates P", ok=True, evidence="the run of TLC"
+)
+CLIENT = Verdict(check="finding", name="client-keeps-epoch: client", expected="passes", found="passes", ok=True)
+
+
+def findings_of(*verdicts: Verdict) -> str:
+    """The section of the findings."""
+    return render(report_of(verdicts, NOW)).partition('<section id="findings">')[2].partition("</section>")[0]
+
+
+def finding_of(name: str, *verdicts: Verdict) -> str:
+    """What that section says of one finding."""
+    return findings_of(*verdicts).partition(f'<tbody id="finding-{name}"')[2].partition("</tbody>")[0]
+
+
+def test_the_findings_stand_first_with_what_shows_them_and_how_much_is_checked() -> None:
+    text = render(report_of([HOLDS], NOW))
+    assert text.index('<section id="findings">') < text.index('<section id="s1">')
+    assert '<a href="#findings">Findings in Kafka <span>15</span></a>' in text
+    recorded = finding_of("aborted-records-delivered", HOLDS)
+    assert "on a real broker" in recorded
+    assert '<td data-label="checked here" class="standing">checked in part</td>' in recorded
+    assert "✓ checked:</span> the audit finds &#39;aborted record delivered&#39;" in recorded
+    assert "· not checked here:</span> TLC: AppendedAtOnce violates its property" in recorded
+    assert "<code>kafka-eos model-check AppendedAtOnce AppendedAtOnceMended</code>" in recorded
+
+
+def test_a_finding_holds_its_run_and_diagram_folded() -> None:
+    recorded = finding_of("aborted-records-delivered", HOLDS)
+    assert recorded.index("<details>") < recorded.index("<pre>aborted record delivered: ") < recorded.index("<svg")
+    in_model = finding_of("decision-lost", FOUND)
+    assert "<pre>the run of TLC</pre>" in in_model
+    assert '(<a href="#v0">violates P</a>)' in in_model
+    assert "<pre>" not in finding_of("decision-lost", HOLDS)
+
+
+def test_a_finding_whose_evidence_differs_is_open_and_its_verdict_can_be_reached() -> None:
+    failing = replace(CLIENT, ok=False, found="fails")
+    shown = finding_of("client-keeps-epoch", HOLDS, failing)
+    assert "<details open>" in shown
+    assert "✗ differs:" in shown
+    assert ": expected passes, found fails</li>" in shown
+    page = Page(render(report_of([HOLDS, failing], NOW)))
+    assert page.text.index("finding client-keeps-epoch: client") < page.text.index("date")
+    assert "v0" in page.ids  # a verdict of kind finding is in its finding's row, and nowhere else
+    assert page.ids.count("v0") == 1
+
+
+def test_links_and_ids_are_sound_with_findings_too_and_all_of_it_is_inert() -> None:
+    page = Page(render(report_of([HOLDS, FOUND, CLIENT, replace(CLIENT, name="nobody: client")], NOW)))
+    assert_inert(page)
+    assert len(page.ids) == len(set(page.ids))
+    assert {value[1:] for name, value in page.attributes if name == "href" and value} <= set(page.ids)
+    assert "nobody: client" in page.text  # evidence of no finding that is listed is a row of its own
+
+
+def test_report_json_has_the_findings_with_their_evidence() -> None:
+    rows = {row["id"]: row for row in report_of([FOUND], NOW).to_json()["findings"]}
+    recorded, lost = rows["aborted-records-delivered"], rows["decision-lost"]
+    assert (recorded["shown"], recorded["state"]) == ("on a real broker", "checked in part")
+    assert [(part["found"], part["ok"]) for part in recorded["evidence"]] == [
+        ("found", True),
+        (None, None),
+        (None, None),
+    ]
+    assert (lost["evidence"][0]["found"], lost["evidence"][0]["command"]) == (
+        "violates P",
+        "kafka-eos model-check ActsOnLoaded",
+    )
+
+
+def test_a_page_of_some_verdicts_has_no_findings(tmp_path: Path) -> None:
+    write_page([HOLDS], tmp_path / "page.html", NOW)
+    assert "findings" not in Page((tmp_path / "page.html").read_text(encoding="utf-8")).ids
+
+
+# --- the matrix, text of any content ----------------------------------------------------------------------------------
 
 
 def test_the_matrix_of_mutants_has_a_column_for_each_means_with_how_many_it_kills() -> None:
@@ -204,7 +301,7 @@ def test_a_diagram_is_inline() -> None:
 
 def test_long_evidence_is_cut_on_the_page_and_whole_in_json() -> None:
     long = "x" * MAX_EVIDENCE + "y" * 1234
-    report = report_of([replace(HOLDS, evidence=long)], NOW)
+    report = replace(report_of([replace(HOLDS, evidence=long)], NOW), findings=())
     page = Page(render(report))
     assert page.words["pre"] == ["x" * MAX_EVIDENCE]
     assert "1,234 more characters are in report.json" in page.text
@@ -244,7 +341,7 @@ def test_report_json_holds_the_verdicts_as_they_were(tmp_path: Path) -> None:
     write_report(verdicts, tmp_path / "sub" / "report.html", NOW)
     written = json.loads((tmp_path / "sub" / "report.json").read_text(encoding="utf-8"))
     assert sorted((verdict_from_json(row) for row in written["verdicts"]), key=lambda v: v.ok) == verdicts
-    assert written["headline"] == "1 of 2 verdicts differs"
+    assert written["headline"] == "1 of 2 verdicts differs: PartitionLog"
     assert written["differing"] == [{"check": "graph", "name": "PartitionLog"}]
     (c03,) = [row for row in written["claims"] if row["id"] == "C03"]
     assert (c03["standing"], c03["verdicts"]) == ("settled", [{"check": "model", "name": "PartitionLog"}])
@@ -268,6 +365,20 @@ def test_the_command_reads_all_of_build_verdicts_by_default(tmp_path: Path, monk
     write_verdicts(tmp_path / "verdicts" / "b.json", [FAILS])
     assert cli.main(["report"]) == 1
     assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["count"] == 2
+
+
+def test_of_verdicts_of_the_same_check_and_name_in_build_verdicts_the_newest_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "build_folder", lambda: tmp_path)
+    older, newer = tmp_path / "verdicts" / "b.json", tmp_path / "verdicts" / "a.json"
+    write_verdicts(older, [FAILS])
+    write_verdicts(newer, [replace(FAILS, ok=True)])
+    os.utime(older, (1, 1))
+    assert cli.main(["report"]) == 0
+    os.utime(newer, (0, 0))
+    assert cli.main(["report"]) == 1
+    assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["count"] == 1
 
 
 def test_no_verdict_is_no_success(

@@ -8,6 +8,7 @@ import pytest
 from kafka_eos.errors import NotEnabled
 from kafka_eos.history import Event
 from kafka_eos.machine import actions, instances, step
+from kafka_eos.record_batch import ControlType
 from kafka_eos.simulator import Simulation, Taken
 from kafka_eos.transaction_history import PRODUCER_ID, TransactionRecorder, possible_arguments
 from kafka_eos.transaction_log import TransactionState, decode_key, decode_value, is_legal
@@ -134,3 +135,58 @@ def test_the_arguments_worth_a_try_leave_out_no_action_that_can_be_taken_but_an_
                 continue
             with pytest.raises(NotEnabled):
                 step(taken.after, instance)
+
+
+def test_every_marker_in_the_logs_is_told_of_with_its_offset_and_decision() -> None:
+    for seed in SEEDS:
+        recorder, _ = recorded(seed)
+        told = {
+            (event.partition, event.offset, event.detail["committed"])
+            for event in recorder.events
+            if (event.action, event.phase) == ("WriteTxnMarkers", "ok")
+        }
+        stored = {
+            (number, batch.base_offset, batch.control_record().control_type is ControlType.COMMIT)
+            for number, batches in recorder.logs.items()
+            for batch in batches
+            if batch.is_control
+        }
+        assert told == stored, f"seed {seed}"
+
+
+def test_a_copy_of_an_end_has_the_number_of_the_request_that_it_is_a_copy_of() -> None:
+    copies = 0
+    for seed in SEEDS:
+        recorder, _ = recorded(seed)
+        asked = {}
+        for event in recorder.events:
+            if (event.action, event.phase) != ("EndTxn", "invoke"):
+                continue
+            if "repeats" in event.detail:
+                copies += 1
+                original = asked[event.process, event.detail["repeats"]]
+                assert (event.producer_epoch, event.detail["committed"]) == original
+            else:
+                asked[event.process, event.detail["request"]] = event.producer_epoch, event.detail["committed"]
+    assert copies > 3
+
+
+def test_a_batch_that_comes_after_its_client_gave_up_is_acknowledged_to_nobody() -> None:
+    late = [
+        event
+        for seed in SEEDS
+        for event in recorded(seed)[0].events
+        if event.action == "Produce" and event.detail.get("delivered") is False
+    ]
+    assert late
+    assert all(event.phase == "ok" and event.offset is not None for event in late)
+    for seed in SEEDS:
+        events = [event for event in recorded(seed)[0].events if event.action == "Produce" and event.phase != "invoke"]
+        answered = [(event.process, event.detail["request"]) for event in events]
+        assert len(set(answered)) == len(answered), f"seed {seed}"
+
+
+def test_timeouts_are_told_of() -> None:
+    taken = [step for seed in SEEDS for step in steps(seed) if step.instance.action.name == "TimeOut"]
+    told = [event for seed in SEEDS for event in recorded(seed)[0].events if event.action == "TimeOut"]
+    assert len(told) == len(taken) > 0

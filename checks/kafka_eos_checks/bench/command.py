@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.table import Table
 
+from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.bench import codec, graphs, processes, replay, serving
 from kafka_eos_checks.bench.measure import machine_line, short
 from kafka_eos_checks.models import MalformedRegistry
@@ -61,14 +62,17 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="of the part replay (default 4 million): above 8 million only tables of headers, 25 bytes of disk "
         "each, and the others asked for one partition after the other",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
 def _batches(text: str) -> int:
-    count = int(text)
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
     if count < replay.SMALLEST:
-        raise argparse.ArgumentTypeError(f"{count:,} batches; give at least {replay.SMALLEST:,}")
+        raise argparse.ArgumentTypeError(f"expected a number of batches, at least {replay.SMALLEST:,}")
     return count
 
 

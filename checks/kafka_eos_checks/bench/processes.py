@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from kafka_eos_checks.bench.measure import Answer, Side, Work, measure, module_or_reason, verdicts
+from kafka_eos_checks.paths import is_clone
 from kafka_eos_checks.record.recording import kept_recordings
 from kafka_eos_checks.verdict import Verdict
 
@@ -36,13 +37,12 @@ def answer_of(rows: Sequence[dict[str, object]], exit_code: int) -> Answer:
 
 def run(folder: Path, *, quick: bool) -> Iterator[Verdict]:
     """Measure the audit of a recording with and without Spark, each as one process."""
-    recordings = kept_recordings()
-    if not recordings:
-        found = "skipped: no kept recordings beside the package; run it in a clone"
+    if not is_clone():
+        found = "skipped: the largest of the kept recordings is only in a clone of the repository"
         yield Verdict(check="bench", name="processes: audit", expected="equal results", found=found, ok=True)
         return
     _, no_spark = module_or_reason("pyspark.sql")
-    recording = max(recordings, key=lambda path: path.stat().st_size)
+    recording = max(kept_recordings(), key=lambda path: path.stat().st_size)
     given = f"{recording.name}, {recording.stat().st_size / 1e3:.0f} kB"
     local = Side(
         name="without Spark",

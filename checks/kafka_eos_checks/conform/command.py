@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, Mechanism
 from kafka_eos_checks.conform.quotient import Edge, Quotient
@@ -107,7 +108,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--prefix", default=PREFIX, help=f"of all names that are made (default {PREFIX})")
     parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="for any answer (default 10)")
     parser.add_argument("--yes", action="store_true", help="do not ask before writing to what is not loopback")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
+    add_json(parser, "everything as JSON")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
     parser.add_argument("--diagrams", type=Path, metavar="FOLDER", help="write a diagram of each divergence as SVG")
     parser.set_defaults(run=run)

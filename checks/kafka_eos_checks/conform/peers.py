@@ -58,7 +58,7 @@ def _kafka(release: str, version: int | None) -> Callable[[Path], AbstractContex
     @contextmanager
     def start(folder: Path) -> Iterator[str]:
         if not have_jars(release):
-            raise Absent(f"the jars of Kafka {release} are not there; `make peers` fetches them")
+            raise Absent(f"the jars of Kafka {release} are not there; `make peers` in a clone fetches them")
         if shutil.which("java") is None:
             raise Absent("there is no Java")
         features = {} if version is None else {"transaction.version": version}

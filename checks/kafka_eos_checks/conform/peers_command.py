@@ -17,13 +17,14 @@ from typing import Any
 
 from rich.table import Table
 
+from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.conform.command import Session, Target, conform, open_session
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.result import Report, causes_of, diagram, story, write_json
 from kafka_eos_checks.conform.run import Found
 from kafka_eos_checks.drawing.svg import inert
-from kafka_eos_checks.paths import CLONE
+from kafka_eos_checks.paths import build_folder
 from kafka_eos_checks.terminal import answer_console, progress_console
 
 EPILOG = """examples:
@@ -32,7 +33,6 @@ EPILOG = """examples:
 
 exit codes: 0 the reference and Apache Kafka 4.3 conform, 1 they do not, 2 the call cannot be used
 """
-PAGE = CLONE / "build/peers.html"
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 table { border-collapse: collapse; } th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd; }
@@ -66,8 +66,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", action="append", metavar="PATTERN", help="peers whose name matches, as a shell does")
-    parser.add_argument("--out", type=Path, default=PAGE, metavar="FILE", help="the page (default build/peers.html)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every report as JSON")
+    page = build_folder() / "peers.html"
+    parser.add_argument("--out", type=Path, default=page, metavar="FILE", help="the page (default build/peers.html)")
+    add_json(parser, "every report as JSON")
     parser.set_defaults(run=run)
 
 

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.markup import escape
 from rich.table import Table
 
+from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.conjuncts.equivalents import check_known, read_equivalents
 from kafka_eos_checks.conjuncts.outcomes import Cache, Means, Outcome, verdicts
 from kafka_eos_checks.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
@@ -136,7 +136,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="runs of TLC at a time (default 2)")
     parser.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds for each run (default 120)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts, one a module")
+    add_json(parser, "the verdicts, one a module")
     parser.set_defaults(run=run)
 
 

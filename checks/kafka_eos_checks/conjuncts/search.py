@@ -66,7 +66,7 @@ def subjects(registry: Registry) -> list[Subject]:
     reached: dict[Conjunct, list[Model]] = {}
     texts: dict[str, str] = {}
     for module, models in by_module.items():
-        own = _texts(registry.path.parent, module)
+        own = _texts(registry.folder.parent, module)
         texts |= own
         for conjunct in _conjuncts(own, module):
             reached.setdefault(conjunct, []).extend(models)

@@ -11,9 +11,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
+from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.missing import need
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
@@ -111,7 +111,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="what the contracts are about; default: all")
     parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help="CPU time for each contract")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

@@ -4,7 +4,8 @@ The asserts that a function begins with say what is assumed of its arguments; th
 CrossHair runs the reference's functions on symbolic arguments and looks for some that break a promise.
 
 Headers of batches, their CRC and message sets have no contract: CrossHair gives a path up where :mod:`struct` packs a
-symbolic number, and a bug planted there was not found. Hypothesis tests them (tests/reference/test_record_batch.py).
+symbolic number, and a bug planted there was not found. Hypothesis tests them (tests/reference/test_record_batch.py
+and test_message_set.py).
 """
 
 from collections.abc import Callable

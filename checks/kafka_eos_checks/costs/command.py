@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.costs.client import JobFailed
 from kafka_eos_checks.costs.measure import PARTS, measure
 from kafka_eos_checks.costs.verdicts import UnusableEvidence, read_evidence, verdicts
@@ -55,7 +56,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         metavar="FILE",
         help="write the figures, or with --kept read them; with --only the other parts of FILE stay",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

@@ -21,8 +21,10 @@ MAX_LIFELINES = 12
 MAX_STEPS_WITHOUT_FOOT = 20  # a longer picture names its lifelines again at the bottom
 MAX_TITLE = 600  # characters of the full text that a pointer resting on a step shows
 
-# What an event's detail says about the connection rather than about the protocol: not part of a step's note.
+# What an event's detail says about the connection rather than about the protocol, and what its label says already: not
+# part of a step's note.
 PLUMBING = frozenset({"broker", "connection", "correlation", "delivered"})
+IN_LABEL = frozenset({"fault", "repeats", "by_hand"})
 
 # CSS pixels
 GUTTER = 34
@@ -31,6 +33,7 @@ LINE, SMALL_LINE = 16, 14
 PADDING = 8
 MIN_GAP, MAX_GAP, PAGE_WIDTH = 128, 270, 1000
 LABEL_LINES, NOTE_LINES, HEAD_LINES = 3, 4, 2
+THICK = 3
 
 
 class Role(StrEnum):
@@ -54,7 +57,13 @@ class Kind(StrEnum):
     RESTART = "restart"  # … and goes on
 
 
-ABOUT_A_PARTITION = frozenset({"AddPartitionsToTxn"})  # requests to a coordinator that name one
+# Requests to a coordinator that name a partition, or a group.
+ABOUT_A_PARTITION = frozenset({"AddPartitionsToTxn", "OffsetCommit", "TxnOffsetCommit"})
+ABOUT_A_GROUP = frozenset({"AddOffsetsToTxn"})
+# What happens at a coordinator without anybody asking, or to it.
+BY_ITSELF = frozenset({"TimeOut", "ExpireSession", "Failover"})
+MARKER = "WriteTxnMarkers"
+NEVER_ARRIVES = frozenset({"close", "overtake"})  # faults that keep a request from the broker, or for a while
 # The actions of a history after which a process is down, or up again.
 FAULTS = {"Crash": Kind.CRASH, "Restart": Kind.RESTART}
 
@@ -77,6 +86,7 @@ class Step:
         label: what it is, e.g. the action with its arguments.
         kind: how it is drawn.
         note: the small print below, e.g. the variables that changed.
+        hit: whether a fault has hit it, or it is the copy of a request; drawn as a thick line.
     """
 
     source: str
@@ -84,6 +94,7 @@ class Step:
     label: str = ""
     kind: Kind = Kind.MESSAGE
     note: str = ""
+    hit: bool = False
 
     def in_words(self) -> str:
         """One line: who, to whom (``-x`` for what does not arrive), what, and the small print."""
@@ -129,8 +140,19 @@ class _Downtime:
         return [*self._ended, *((name, since, bottom) for name, since in self._since.items())]
 
 
-def sequence_diagram(lifelines: Sequence[Lifeline], steps: Sequence[Step], violation: Violation | None = None) -> str:
+def sequence_diagram(
+    lifelines: Sequence[Lifeline],
+    steps: Sequence[Step],
+    violation: Violation | None = None,
+    left_out: Mapping[int, int] | None = None,
+) -> str:
     """Draw the steps between the lifelines, in the order given.
+
+    Args:
+        lifelines: the columns, from left to right.
+        steps: the rows.
+        violation: the moment that is marked.
+        left_out: by the index of a step, how many the caller has left out before it; by their number, at the end.
 
     Returns:
         One SVG element, well-formed XML, with every name and label escaped.
@@ -150,10 +172,12 @@ def sequence_diagram(lifelines: Sequence[Lifeline], steps: Sequence[Step], viola
     rows: list[str] = []
     downtime = _Downtime()
     y, drawn_up_to = top + PADDING, 0
+    gaps = left_out or {}
     for index in [*kept, len(steps)]:
-        if index > drawn_up_to:
+        missing = index - drawn_up_to + sum(count for before, count in gaps.items() if drawn_up_to <= before <= index)
+        if missing:
             downtime.follow(moved[drawn_up_to:index], y)
-            drawn, y = _left_out(page, y, index - drawn_up_to)
+            drawn, y = _left_out(page, y, missing)
             rows.append(drawn)
         if index == len(steps):
             break
@@ -175,19 +199,25 @@ def sequence_diagram(lifelines: Sequence[Lifeline], steps: Sequence[Step], viola
 
 
 def from_story(
-    steps: Iterable[Step], violation: Violation | None = None, roles: Mapping[str, Role] | None = None
+    steps: Iterable[Step],
+    violation: Violation | None = None,
+    roles: Mapping[str, Role] | None = None,
+    left_out: Mapping[int, int] | None = None,
 ) -> str:
     """Draw a counterexample: lifelines are whatever its steps name, by role and then by first appearance."""
     given = list(steps)
     known = roles or {}
     names = dict.fromkeys(name for step in given for name in (step.source, step.target) if name)
-    return sequence_diagram(_ordered(Lifeline(name, known.get(name, Role.CLIENT)) for name in names), given, violation)
+    lifelines = _ordered(Lifeline(name, known.get(name, Role.CLIENT)) for name in names)
+    return sequence_diagram(lifelines, given, violation, left_out)
 
 
-def from_events(events: Iterable[Event], violation: Violation | None = None) -> str:
+def from_events(
+    events: Iterable[Event], violation: Violation | None = None, left_out: Mapping[int, int] | None = None
+) -> str:
     """Draw a history, one step an event, so that ``violation.step`` counts events; see :func:`steps_of`."""
     steps, roles = steps_of(events)
-    return from_story(steps, violation, roles)
+    return from_story(steps, violation, roles, left_out)
 
 
 def steps_of(events: Iterable[Event]) -> tuple[list[Step], dict[str, Role]]:
@@ -195,76 +225,117 @@ def steps_of(events: Iterable[Event]) -> tuple[list[Step], dict[str, Role]]:
 
     An ``invoke`` is an arrow from its process to the partition, group, coordinator or broker it names; ``ok`` and
     ``fail`` are the answers. ``info`` and whatever says ``"delivered": false`` in its detail is an answer that got
-    lost. Without an invoke before it, ``ok`` is the arrow itself.
+    lost, and so is a request that an injected fault keeps away. Without an invoke before it, ``ok`` is the arrow
+    itself. A marker comes from the coordinator of the transactional id.
     """
     roles: dict[str, Role] = {}
     waiting: Counter[tuple[str, str, str]] = Counter()
     steps = []
     for event in events:
         target, role = _target(event)
-        roles.setdefault(event.process, Role.BROKER if _is_broker(event) else Role.CLIENT)
+        source = _source(event)
+        roles.setdefault(source, _role_of(event, source))
         if not target and event.phase != "invoke":
             target = next(
                 (t for (process, action, t) in +waiting if (process, action) == (event.process, event.action)), ""
             )
         elif target:
             roles.setdefault(target, role)
-        steps.append(_step_of(event, target, waiting))
+        steps.append(_step_of(event, source, target, waiting))
     return steps, roles
 
 
-def _is_broker(event: Event) -> bool:
-    return event.process.lower().startswith("broker")
+def _source(event: Event) -> str:
+    """The lifeline that acts."""
+    if event.action in BY_ITSELF or (event.action == MARKER and event.transactional_id is not None):
+        return _coordinator(event) or event.process
+    return event.process
+
+
+def _role_of(event: Event, source: str) -> Role:
+    if source != event.process or source == "coordinator":
+        return Role.COORDINATOR
+    return Role.BROKER if source.lower().startswith(("broker", "cluster", "leader")) else Role.CLIENT
+
+
+def _coordinator(event: Event) -> str:
+    """The lifeline of a coordinator, "" for none."""
+    if event.group is not None and event.action not in ABOUT_A_GROUP:
+        return f"group {event.group}"
+    return f"coordinator of {event.transactional_id}" if event.transactional_id is not None else ""
 
 
 def _target(event: Event) -> tuple[str, Role]:
     """The lifeline that an event acts on, "" for none."""
-    if event.topic is not None and event.action not in ABOUT_A_PARTITION:
+    if event.action in BY_ITSELF:
+        return "", Role.COORDINATOR
+    at_a_group = event.group is not None and event.partition is None
+    if event.topic is not None and event.action not in ABOUT_A_PARTITION and not at_a_group:
         return _partition(event), Role.PARTITION
-    if event.group is not None:
-        return f"group {event.group}", Role.COORDINATOR
-    if event.transactional_id is not None:
-        return f"coordinator of {event.transactional_id}", Role.COORDINATOR
-    return str(event.detail.get("broker", "")), Role.BROKER
+    coordinator = _coordinator(event)
+    return (coordinator, Role.COORDINATOR) if coordinator else (str(event.detail.get("broker", "")), Role.BROKER)
 
 
 def _partition(event: Event) -> str:
     return f"{event.topic}-{'?' if event.partition is None else event.partition}"
 
 
-def _step_of(event: Event, target: str, waiting: Counter[tuple[str, str, str]]) -> Step:
+def _step_of(event: Event, source: str, target: str, waiting: Counter[tuple[str, str, str]]) -> Step:
     """The step that shows one event; ``waiting`` counts the invocations without an answer."""
+    step = _plain_step(event, source, target, waiting)
+    return replace(step, hit=bool(IN_LABEL & event.detail.keys()))
+
+
+def _plain_step(event: Event, source: str, target: str, waiting: Counter[tuple[str, str, str]]) -> Step:
     label, note = _label(event), _note(event)
     if not target or event.action in FAULTS:
         begins = event.phase == "invoke"
         kind = Kind.EVENT if begins else FAULTS.get(event.action, Kind.EVENT)
-        return Step(event.process, label=f"{label} …" if begins else label, kind=kind, note=note)
+        return Step(source, label=f"{label} …" if begins else label, kind=kind, note=note)
     key = (event.process, event.action, target)
     if event.phase == "invoke":
         waiting[key] += 1
-        return Step(event.process, target, label, Kind.MESSAGE, note)
+        lost = event.detail.get("fault") in NEVER_ARRIVES
+        return Step(source, target, label, Kind.LOST if lost else Kind.MESSAGE, note)
     answers = waiting[key] > 0
     waiting[key] -= answers
     if not answers and event.phase == "ok":
-        return Step(event.process, target, label, Kind.MESSAGE, note)
+        return Step(source, target, label, Kind.MESSAGE, note)
     lost = event.phase == "info" or event.detail.get("delivered") is False
     kind = Kind.LOST if lost else Kind.REPLY if event.phase == "ok" else Kind.REFUSED
     return Step(target, event.process, label, kind, note)
 
 
 def _label(event: Event) -> str:
-    """Action, and how it ended."""
+    """Action, what was done to it, and how it ended."""
+    label = _named(event)
     if event.error:
         known = event.error in ErrorCode.__members__.values()
-        return f"{event.action}: {ErrorCode(event.error).name if known else f'error {event.error}'}"
+        return f"{label}: {ErrorCode(event.error).name if known else f'error {event.error}'}"
     if event.phase in {"invoke", "ok"}:
-        return event.action if event.offset is None or event.phase == "invoke" else f"{event.action} @ {event.offset}"
-    return f"{event.action}: {'failed' if event.phase == 'fail' else 'outcome unknown'}"
+        return label if event.offset is None or event.phase == "invoke" else f"{label} @ {event.offset}"
+    return f"{label}: {'failed' if event.phase == 'fail' else 'outcome unknown'}"
+
+
+def _named(event: Event) -> str:
+    """The action: with its decision if it has one, and with what was done to the request if something was."""
+    name, detail = event.action, event.detail
+    if name in {MARKER, "EndTxn"} and isinstance(detail.get("committed"), bool):
+        decision = "commit" if detail["committed"] else "abort"
+        name = f"marker: {decision}" if name == MARKER else f"EndTxn ({decision})"
+    if "by_hand" in detail:
+        name += ", by hand"
+    if detail.get("repeats", False) is not False:
+        copied = detail["repeats"]
+        name = f"copy of {name}" if copied is True else f"copy of request {copied}: {name}"
+    return f"{name} [injected: {detail['fault']}]" if "fault" in detail else name
 
 
 def _note(event: Event) -> str:
     """The fields that identify the batch, the member or the transaction."""
     parts = [_partition(event)] if event.topic is not None and event.action in ABOUT_A_PARTITION else []
+    parts += [f"group {event.group}"] if event.group is not None and event.action in ABOUT_A_GROUP else []
+    parts += [f"now at {event.process}"] if event.action == "Failover" else []
     if event.producer_id is not None and event.producer_id >= 0:
         epoch = "" if event.producer_epoch is None else f" epoch {event.producer_epoch}"
         parts.append(f"PID {event.producer_id}{epoch}")
@@ -274,7 +345,8 @@ def _note(event: Event) -> str:
         parts.append(f"{event.record_count} records")
     if event.generation is not None:
         parts.append(f"generation {event.generation}")
-    parts += [f"{name}={value}" for name, value in event.detail.items() if name not in PLUMBING]
+    hidden = PLUMBING | IN_LABEL | ({"committed"} if event.action in {MARKER, "EndTxn"} else set())
+    parts += [f"{name}={value}" for name, value in event.detail.items() if name not in hidden]
     return ", ".join(parts)
 
 
@@ -384,10 +456,12 @@ def _lines(page: _Page, top: float, bottom: float, crashed: Sequence[tuple[str, 
     return "".join(drawn)
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, style: str, dashes: str = "") -> str:
+def _line(x1: float, y1: float, x2: float, y2: float, style: str, dashes: str = "", width: float = 1) -> str:
     attributes: dict[str, str | float] = {"class": style, "stroke": "currentColor"}
     ends = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
-    return element("line", {**attributes, **ends, **({"stroke-dasharray": dashes} if dashes else {})})
+    more: dict[str, str | float] = {"stroke-dasharray": dashes} if dashes else {}
+    more |= {"stroke-width": width} if width > 1 else {}
+    return element("line", {**attributes, **ends, **more})
 
 
 def _cross(x: float, y: float, style: str, size: float = 5) -> str:
@@ -426,7 +500,7 @@ def _arrow(page: _Page, y: float, step: Step) -> tuple[str, float, float]:
     drawn = (
         _mask(middle, y + PADDING, label, FONT),
         _mask(middle, y + at + 4, note, SMALL),
-        _line(source, y + at, reach, y + at, "arrow", dashes),
+        _line(source, y + at, reach, y + at, "arrow", dashes, THICK if step.hit else 1),
         end,
         _text(middle, y + PADDING + FONT - 1, label, "label"),
         _text(middle, y + at + SMALL + 4, note, "note", SMALL),

@@ -42,6 +42,7 @@ from kafka_eos.record_batch import (
     build_batch,
     build_control_batch,
 )
+from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.fuzz import frames as fuzz_frames
 from kafka_eos_checks.replay import random_logs
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
@@ -561,5 +562,5 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="N",
         help="instead: N mutated requests to a server, which has to stay and serve",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict, with the counts by reason")
+    add_json(parser, "the verdict, with the counts by reason")
     parser.set_defaults(run=run)

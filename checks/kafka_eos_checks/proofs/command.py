@@ -8,9 +8,9 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.missing import need
 from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
@@ -62,7 +62,11 @@ def proved(chosen: "Sequence[Proof]") -> Iterator[Verdict]:
 
 
 def _proved(name: str) -> list[Verdict]:
-    return list(proved(proofs([name])))
+    """A proof's verdicts, in a worker, which shows no progress of its own."""
+    from kafka_eos_checks.proofs.induction import discharge  # noqa: PLC0415 - as above
+
+    [proof] = proofs([name])
+    return list(discharge(proof))
 
 
 def refuted(chosen: "Sequence[Proof]", mutant: str, registry: Registry) -> Iterator[Verdict]:
@@ -106,7 +110,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     what.add_argument("--minimal", action="store_true", help="whether each conjunct is needed")
     what.add_argument("--mutant", metavar="ID", help="a mutant of the registry, or all: some query must fail")
     parser.add_argument("--queries", action="store_true", help="print each query with its time")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

@@ -153,7 +153,7 @@ class Proof:
     Attributes:
         name: of the proof.
         title: what is proved, in one line.
-        model: an entry of ``spec/models.toml``; its mutants are mutants of this proof.
+        model: an entry of ``spec/models/<Module>.toml``; its mutants are mutants of this proof.
         mutants: those that have to make a query fail, where they are of several models, or not all of them; else none.
         conjuncts: the invariant.
         queries: the queries for a set of overrides (rule -> mutant), none for the rules as they are.

@@ -56,6 +56,7 @@ KRAFT_SETTINGS = {
     "broker.heartbeat.interval.ms": "500",
 }
 ZOOKEEPER_SETTINGS = {"zookeeper.session.timeout.ms": "3000"}
+KEPT_FILES = ("meta.properties", "replication-offset-checkpoint", "log-start-offset-checkpoint", ".kafka_cleanshutdown")
 METADATA_VERSION, LIST_OFFSETS_VERSION = 11, 5  # which all releases know
 LATEST = -1  # the timestamp that asks for the end of a partition
 
@@ -140,6 +141,7 @@ class Broker:
         advertised_port: where the proxy listens for this broker's clients.
         kafka: its release.
         java: the command that runs it, with the JVM's options.
+        log_directories: how many it has.
     """
 
     node: int
@@ -150,6 +152,7 @@ class Broker:
     advertised_port: int
     kafka: str = KAFKA_VERSION
     java: Sequence[str] = SMALL_JAVA
+    log_directories: int = 1
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -159,8 +162,13 @@ class Broker:
 
     @property
     def data(self) -> Path:
-        """Its log directory."""
-        return self.folder / "data"
+        """Its log directory, the first one if it has several."""
+        return self.all_data[0]
+
+    @property
+    def all_data(self) -> list[Path]:
+        """Its log directories."""
+        return [self.folder / f"data{number or ''}" for number in range(self.log_directories)]
 
     @property
     def properties(self) -> Path:
@@ -173,13 +181,13 @@ class Broker:
         return f"PLAINTEXT://{HOST}:{self.port},PROXY://{HOST}:{self.proxied_port}"
 
     def configure(self, extra: dict[str, str]) -> dict[str, str]:
-        """Write the configuration; returns it."""
+        """Write the configuration, in which ``{folder}`` stands for the broker's folder; returns it."""
         settings = SETTINGS | {
             "listeners": self.listeners,
             "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port},PROXY://{HOST}:{self.advertised_port}",
-            "log.dirs": str(self.data),
+            "log.dirs": ",".join(map(str, self.all_data)),
         }
-        settings |= extra
+        settings |= {name: value.replace("{folder}", str(self.folder)) for name, value in extra.items()}
         self.folder.mkdir(parents=True, exist_ok=True)
         self.properties.write_text("".join(f"{k}={v}\n" for k, v in settings.items()), encoding="utf-8")
         return settings
@@ -349,6 +357,7 @@ class Cluster:
         settings: further broker settings, which win.
         kafka: the brokers' release.
         java: the command that runs a broker, with the JVM's options.
+        log_directories: of each broker.
     """
 
     def __init__(
@@ -361,6 +370,7 @@ class Cluster:
         settings: dict[str, str] | None = None,
         kafka: str = KAFKA_VERSION,
         java: Sequence[str] = SMALL_JAVA,
+        log_directories: int = 1,
     ) -> None:
         if folder.exists() and any(folder.iterdir()):
             raise BrokerFailed(f"{folder} is not empty; choose a folder of its own for the brokers")
@@ -369,7 +379,7 @@ class Cluster:
         self.kafka = kafka
         four = zip(*[iter(ports)] * 4, strict=True)
         self.brokers = [
-            Broker(node, folder / str(node), plain, controller, proxied, advertised, kafka, java)
+            Broker(node, folder / str(node), plain, controller, proxied, advertised, kafka, java, log_directories)
             for node, (plain, controller, proxied, advertised) in enumerate(four, start=1)
         ]
         copies = min(size, 3)
@@ -461,6 +471,11 @@ class Cluster:
 
         self._wait(f"brokers {sorted(nodes)} ready", ready)
 
+    def controller_port(self) -> int:
+        """The recorder's port of the broker to ask for changes of the cluster: with ZooKeeper the controller."""
+        answer = ask(self.any_port(), "Metadata", METADATA_VERSION, {"Topics": []}, 5.0)
+        return self[answer["ControllerId"]].port
+
     def any_port(self) -> int:
         """The recorder's port of some running broker."""
         return self.running()[0].port
@@ -468,7 +483,7 @@ class Cluster:
     def features(self) -> dict[str, int]:
         """The finalized feature levels, e.g. ``transaction.version``, as the broker describes them."""
         answer = ask(
-            self.any_port(), "ApiVersions", 4, {"ClientSoftwareName": "recorder", "ClientSoftwareVersion": "1"}
+            self.any_port(), "ApiVersions", 3, {"ClientSoftwareName": "recorder", "ClientSoftwareVersion": "1"}
         )
         return {row["Name"]: row["MaxVersionLevel"] for row in answer["FinalizedFeatures"]}
 
@@ -499,7 +514,7 @@ class Cluster:
         if replicas is not None:
             assigned = [{"PartitionIndex": n, "BrokerIds": list(nodes)} for n, nodes in enumerate(replicas)]
             row |= {"NumPartitions": -1, "ReplicationFactor": -1, "Assignments": assigned}
-        answer = ask(self.any_port(), "CreateTopics", 7, {"Topics": [row], "timeoutMs": 20_000}, 30.0)
+        answer = ask(self.controller_port(), "CreateTopics", 7, {"Topics": [row], "timeoutMs": 20_000}, 30.0)
         for topic in answer["Topics"]:
             if topic["ErrorCode"]:
                 raise BrokerFailed(f"topic {name}: error {topic['ErrorCode']} {topic['ErrorMessage']}")
@@ -557,14 +572,14 @@ class Cluster:
         present = next(p for p in self.partitions(topic) if p["PartitionIndex"] == partition)
         order = [node, *(other for other in present["ReplicaNodes"] if other != node)]
         moved = {"Name": topic, "Partitions": [{"PartitionIndex": partition, "Replicas": order}]}
-        ask(self.any_port(), "AlterPartitionReassignments", 0, {"TimeoutMs": 20_000, "Topics": [moved]}, 30.0)
+        ask(self.controller_port(), "AlterPartitionReassignments", 0, {"TimeoutMs": 20_000, "Topics": [moved]}, 30.0)
         elected = {"Topic": topic, "Partitions": [partition]}
         asked = {"ElectionType": 0, "TopicPartitions": [elected], "TimeoutMs": 20_000}
-        ask(self.any_port(), "ElectLeaders", 2, asked, 30.0)
+        ask(self.controller_port(), "ElectLeaders", 2, asked, 30.0)
 
-    def abort_by_hand(self, topic: str, partition: int) -> None:
-        """Abort the transaction that begins with a partition's first record, in this partition alone."""
-        where = ("--topic", topic, "--partition", str(partition), "--start-offset", "0")
+    def abort_by_hand(self, topic: str, partition: int, start_offset: int = 0) -> None:
+        """Abort the transaction that begins at an offset of a partition, in this partition alone."""
+        where = ("--topic", topic, "--partition", str(partition), "--start-offset", str(start_offset))
         bootstrap = ("--bootstrap-server", f"{HOST}:{self.any_port()}")
         self.running()[0].run_tool("org.apache.kafka.tools.TransactionsCommand", *bootstrap, "abort", *where)
 
@@ -596,11 +611,14 @@ class Cluster:
         self._wait(f"{transactional_id} in {', '.join(sorted(states))}", reached, seconds)
 
     def copy_logs(self, target: Path, prefix: str = "") -> None:
-        """Copy the partition folders that hold records, and ``meta.properties``, to a folder for each broker."""
+        """Copy the partition folders that hold records, and :data:`KEPT_FILES`, to a folder for each log directory."""
         for broker in self.brokers:
-            folder = target / f"{prefix}{broker.node}"
-            folder.mkdir(parents=True)
-            shutil.copy2(broker.data / "meta.properties", folder / "meta.properties")
-            for partition in sorted(broker.data.iterdir()):
-                if partition.is_dir() and holds_records(partition):
-                    shutil.copytree(partition, folder / partition.name)
+            for number, data in enumerate(broker.all_data):
+                folder = target / f"{prefix}{broker.node}{f'-{number}' if number else ''}"
+                folder.mkdir(parents=True)
+                for name in KEPT_FILES:
+                    if (data / name).is_file():
+                        shutil.copy2(data / name, folder / name)
+                for partition in sorted(data.iterdir()):
+                    if partition.is_dir() and holds_records(partition):
+                        shutil.copytree(partition, folder / partition.name)

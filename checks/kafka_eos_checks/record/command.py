@@ -15,11 +15,12 @@ from kafka_eos.history import write_history
 from kafka_eos.protocol import load_codec
 from kafka_eos_checks.missing import MissingExtra, need
 from kafka_eos_checks.record import application_scenarios as _application_scenarios  # noqa: F401 - registers its own
+from kafka_eos_checks.record import healthy_scenarios as _healthy_scenarios  # noqa: F401 - the same
 from kafka_eos_checks.record import scenarios as _scenarios  # noqa: F401 - the same
 from kafka_eos_checks.record import transaction_scenarios as _transaction_scenarios  # noqa: F401 - the same
 from kafka_eos_checks.record.brokers import SETTINGS, BrokerFailed, Cluster
 from kafka_eos_checks.record.clients import ClientFailed
-from kafka_eos_checks.record.jars import KAFKA_VERSION, RECORDED, NoJars, clients_jar, need_jars
+from kafka_eos_checks.record.jars import KAFKA_VERSION, RELEASES, NoJars, clients_jar, need_jars
 from kafka_eos_checks.record.journal import Journal, StillWaiting
 from kafka_eos_checks.record.proxy import Proxy, Route
 from kafka_eos_checks.record.recording import UnsafeArchive, pack
@@ -54,7 +55,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--seed", type=int, default=0, help="decides faults, aborts and ids (default 0)")
     parser.add_argument(
         "--kafka",
-        choices=RECORDED,
+        choices=RELEASES,
         default=KAFKA_VERSION,
         help=f"the brokers' release (default {KAFKA_VERSION})",
     )
@@ -116,12 +117,14 @@ def play(found: Scenario, cluster: Cluster, proxy: Proxy, out: Path, seed: int, 
         proxy.quiesce()
     finally:  # of a run that failed, too
         events = write_history(out / history, journal.events())
+        if not events:  # its clients tell nothing
+            (out / history).unlink()
     progress_console.print(f"{found.name}: {events} events in {time.monotonic() - begun:.1f} s")
     return {
         "name": found.name,
         "about": _summary(found),
         "seed": seed,
-        "history": history.as_posix(),
+        "history": history.as_posix() if events else None,
         "events": events,
         "topics": stage.topics,
         "proxy": {
@@ -140,7 +143,15 @@ def record(cluster_name: str, scenarios: list[Scenario], out: Path, seed: int, c
         shutil.rmtree(old, ignore_errors=True)
     folder.mkdir(parents=True)
     codec = load_codec(clients_jar())
-    with Cluster(work / "brokers", size=CLUSTERS[cluster_name], seed=seed, kafka=kafka) as cluster:
+    kind = CLUSTERS[cluster_name]
+    with Cluster(
+        work / "brokers",
+        size=kind.size,
+        seed=seed,
+        kafka=kafka,
+        settings=dict(kind.settings),
+        log_directories=kind.log_directories,
+    ) as cluster:
         routes = [Route(b.name, b.advertised_port, b.proxied_port) for b in cluster.brokers]
         manifest = {
             "format": 1,

@@ -3,7 +3,8 @@
 import subprocess
 from pathlib import Path
 
-from kafka_eos_checks.paths import CLONE, build_folder
+from kafka_eos_checks.missing import Missing
+from kafka_eos_checks.paths import build_folder, pom_file
 from kafka_eos_checks.terminal import progress_console
 
 KAFKA_VERSION = "4.3.0"
@@ -12,9 +13,10 @@ RELEASES = {KAFKA_VERSION: "kafka", "3.9.1": "kafka-3.9", "2.8.2": "kafka-2.8"}
 RECORDED = (KAFKA_VERSION, "3.9.1")  # those that describe transactions, which the recorder waits for
 WITH_ZOOKEEPER = frozenset({"2.8.2"})
 _MAVEN_SECONDS = 600
+_STANDARD_ERROR = 2  # where Maven writes, for standard output has answers only
 
 
-class NoJars(RuntimeError):  # noqa: N818 - what is missing
+class NoJars(Missing):
     """The Kafka jars are not there and could not be fetched; the message has the remedy."""
 
 
@@ -54,14 +56,14 @@ def need_jars(kafka: str = KAFKA_VERSION) -> Path:
     if have_jars(kafka):
         return folder
     profile = RELEASES[kafka]
-    command = ["mvn", "-q", "-B", "-P", profile, "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    command = ["mvn", "-q", "-B", "-f", str(pom_file()), "-P", profile, *goal]
     progress_console.print(f"fetching Kafka {kafka}: {' '.join(command)}")
     try:
-        subprocess.run(command, cwd=CLONE, check=True, timeout=_MAVEN_SECONDS, stdin=subprocess.DEVNULL)
+        subprocess.run(command, check=True, timeout=_MAVEN_SECONDS, stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR)
     except (OSError, subprocess.SubprocessError) as error:
-        raise NoJars(
-            f"no Kafka jars in {folder}, and Maven failed ({error}); run in a clone: {' '.join(command)}"
-        ) from None
+        wrong = f"no Kafka jars in {folder}, and Maven failed ({error})"
+        raise NoJars(f"{wrong}; install Maven and a JDK, and run: {' '.join(command)}") from None
     if not have_jars(kafka):
         raise NoJars(f"{folder} has no Kafka {kafka} after Maven ran; remove it and run: {' '.join(command)}")
     return folder

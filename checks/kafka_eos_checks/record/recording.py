@@ -8,6 +8,7 @@ Layout of the folder, and of the archive::
     brokers/<node>/meta.properties
 """
 
+import argparse
 import io
 import lzma
 import shutil
@@ -18,8 +19,12 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Self
 
-from kafka_eos_checks.paths import CLONE
+from kafka_eos_checks.missing import need_clone
+from kafka_eos_checks.nearest import did_you_mean
+from kafka_eos_checks.paths import is_clone, recordings_folder
 
+EXAMPLE = "example:"
+_SUFFIX = ".tar.xz"
 UNPACKED_LIMIT = 256 << 20  # bytes of all files together
 FILES_LIMIT = 20_000  # and folders
 _DICTIONARY_LIMIT = 128 << 20  # bytes of memory; xz -9 takes half of it
@@ -40,13 +45,37 @@ class UnsafeArchive(ValueError):  # noqa: N818 - named for the archive
 
 
 def kept_recordings() -> list[Path]:
-    """The archives kept in the repository, by name."""
-    return sorted((CLONE / "checks" / "recordings").glob("*.tar.xz"))
+    """The archives kept in the repository, by name; of an installed wheel those that it carries."""
+    return sorted(recordings_folder().glob(f"*{_SUFFIX}"))
 
 
 def kept_recording(name: str) -> Path:
-    """The archive of one kept recording."""
-    return CLONE / "checks" / "recordings" / f"{name}.tar.xz"
+    """The archive of one kept recording.
+
+    Raises:
+        MissingClone: when the wheel does not carry it.
+    """
+    archive = recordings_folder() / f"{name}{_SUFFIX}"
+    if not archive.is_file():
+        need_clone(f"the recording {name}")
+    return archive
+
+
+def given_path(text: str) -> str:
+    """The path that a command is given: ``example:NAME`` is the kept recording of that name.
+
+    Raises:
+        argparse.ArgumentTypeError: when there is no such recording here.
+    """
+    if not text.startswith(EXAMPLE):
+        return text
+    name = text.removeprefix(EXAMPLE)
+    known = {path.name.removesuffix(_SUFFIX): path for path in kept_recordings()}
+    if name not in known:
+        more = "" if is_clone() else "; a clone of the repository has more"
+        there = ", ".join(f"{EXAMPLE}{each}" for each in known)
+        raise argparse.ArgumentTypeError(f"expected one of {there}{more}{did_you_mean(name, known)}")
+    return str(known[name])
 
 
 def pack(folder: Path, archive: Path) -> int:

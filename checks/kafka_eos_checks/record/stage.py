@@ -1,5 +1,6 @@
 """What every scenario works with, and the registry of scenarios."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -20,10 +21,11 @@ from kafka_eos_checks.record.clients import (
     start_workload,
 )
 from kafka_eos_checks.record.faults import NO_FAULTS, FaultKind, Plan
-from kafka_eos_checks.record.jars import KAFKA_VERSION
+from kafka_eos_checks.record.jars import KAFKA_VERSION, RECORDED, WITH_ZOOKEEPER
 from kafka_eos_checks.record.journal import Journal
 from kafka_eos_checks.record.proxy import Proxy
 
+SESSION_SECONDS = 6.0  # until ZooKeeper has forgotten a killed broker
 PROGRESS_SECONDS = 60.0  # how long a scenario waits for its clients to get so far
 
 
@@ -87,8 +89,9 @@ class Stage:
         return start_workload(self.workload(client, topic, **work), self.journal, self.folder)
 
     def start_java(self, client: str, topic: str, **work: Any) -> ClientProcess:
-        """Start a transactional Java client of the brokers' release with a workload."""
-        return start_java_workload(self.workload(client, topic, **work), self.journal, self.folder, self.cluster.kafka)
+        """Start a transactional Java client with a workload: of the brokers' release, or of the oldest that fits."""
+        release = RECORDED[-1] if self.cluster.kafka in WITH_ZOOKEEPER else self.cluster.kafka
+        return start_java_workload(self.workload(client, topic, **work), self.journal, self.folder, release)
 
     def start_application(self, client: str, kind: str, **work: Any) -> ClientProcess:
         """Start an instance of an application that enters through the proxy."""
@@ -205,6 +208,8 @@ class Stage:
     def restart(self, broker: Broker) -> None:
         """Start a broker again and wait until it answers."""
         self.journal.add(broker.name, "Restart", "invoke")
+        if self.cluster.kafka in WITH_ZOOKEEPER:
+            time.sleep(SESSION_SECONDS)
         broker.start()
         self.cluster.wait_ready()
         self.journal.add(broker.name, "Restart", "ok")
@@ -265,16 +270,26 @@ class Scenario:
         return Plan(seed=f"{self.name}/{seed}", chances=self.chances, longest=self.longest, apis=self.apis)
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterKind:
+    """A cluster that scenarios run on: number of brokers, further broker settings, log directories of each broker."""
+
+    size: int = 1
+    settings: Mapping[str, str] = field(default_factory=dict)
+    log_directories: int = 1
+
+
 # Recordings that a guarantee does not survive have a name of their own: what an audit finds there, it has to find.
 CLUSTERS = {
-    "one-broker": 1,
-    "three-brokers": 3,
-    "violations": 1,
-    "replicated-violations": 3,
-    "operator-mistakes": 1,
-    "transactions": 3,
-    "applications": 1,
-    "application-mistakes": 1,
+    "one-broker": ClusterKind(),
+    "three-brokers": ClusterKind(3),
+    "violations": ClusterKind(),
+    "replicated-violations": ClusterKind(3),
+    "operator-mistakes": ClusterKind(),
+    "lost-coordinator": ClusterKind(),
+    "transactions": ClusterKind(3),
+    "applications": ClusterKind(),
+    "application-mistakes": ClusterKind(),
 }
 SCENARIOS: dict[str, Scenario] = {}
 

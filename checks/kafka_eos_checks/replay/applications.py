@@ -6,6 +6,23 @@ An application is a set of processes that tell ``Poll`` with the same ``group``.
 when it is in a log and no marker hides it. An *attempt* is a transaction of a process (``detail.transaction``), or for
 one without transactions the process.
 
+An application may be *declared* instead, by whoever tests it: it tells nothing, and the history has its requests.
+
+======================  ===============================================================================================
+event                   what it says
+======================  ===============================================================================================
+``DeclareApplication``  ``group``; ``detail.everything``: it has to process every input, not only those that the
+                        group's offset is behind. The last declaration of a group counts.
+``DeclareTopic``        ``group``, ``topic``, ``detail.role``: ``input`` or ``output``; each input has an output in each
+                        topic of outputs
+``DeclareRecord``       ``group``, ``topic``, ``partition``, ``offset``, ``detail.identity``: what an input and its
+                        outputs have in common, and ``detail.output``: which one of several. Once there is one, records
+                        without are not looked at; if there is none, a record's value is its identity.
+======================  ===============================================================================================
+
+Which transaction an output or an offset was sent in is then taken from ``Produce``, ``TxnOffsetCommit``,
+``OffsetCommit`` and ``EndTxn``.
+
 ``input processed twice``
     An output of an input appears more than once, and was sent as often. (One that was sent less often is a ``duplicate
     value``.)
@@ -24,14 +41,20 @@ one without transactions the process.
     The group's offset is behind an input, and no output of it appears, although the attempt that committed the offset
     sent them; or the offset was committed outside of any transaction, and the outputs in one that did not commit.
 
+``input not processed``
+    No output of an input of a declared application appears, and no committed offset is behind it.
+
+``output of no input``
+    An output of a declared application appears, and no input has its identity.
+
 ``fenced generation committed``
     An ``OffsetCommit`` or ``TxnOffsetCommit`` of a member of a generation was answered ``ok``, although a ``JoinGroup``
     for the same group had been answered with a later generation before the request was sent.
 
 *Unknown*, and no finding: outputs to topics whose logs are not given, or have holes or damage, or whose transaction is
-open at the log's end; groups of whose offsets no log is given, or one with holes; an input that a member was given and
-of which it sent nothing, for an application may ignore inputs; a value that is an output of several inputs; members of
-a group whose generations the history does not tell.
+open at the log's end (of a declared application these do not appear yet); groups of whose offsets no log is given, or
+one with holes; an input that a member was given and of which it sent nothing, for an application may ignore inputs; a
+value that is an output of several inputs; members of a group whose generations the history does not tell.
 
 Plain Python, in process; for Spark on its driver.
 
@@ -55,8 +78,12 @@ from kafka_eos_checks.replay.quoting import quoted
 TWICE, SKIPPED = "input processed twice", "input skipped"
 OUTPUT_ALONE, OFFSET_ALONE = "output without its offset", "offset without its output"
 FENCED_GENERATION = "fenced generation committed"
+NOT_PROCESSED, OUTPUT_OF_NOTHING = "input not processed", "output of no input"
 INPUT_RULES = (TWICE, SKIPPED, OUTPUT_ALONE, OFFSET_ALONE)
-APPLICATION_RULES = (*INPUT_RULES, FENCED_GENERATION)
+APPLICATION_RULES = (*INPUT_RULES, NOT_PROCESSED, OUTPUT_OF_NOTHING, FENCED_GENERATION)
+APPLICATION, TOPIC, RECORD = "DeclareApplication", "DeclareTopic", "DeclareRecord"
+DECLARATIONS = frozenset({APPLICATION, TOPIC, RECORD})
+COMMITS = frozenset({"TxnOffsetCommit", "OffsetCommit"})
 
 UNKNOWN = "unknown"
 
@@ -147,6 +174,56 @@ def _input(event: Event) -> tuple[Place, int] | None:
 
 
 @dataclass(slots=True)
+class Declared:
+    """An application as whoever tests it describes it.
+
+    Attributes:
+        group: its consumer group.
+        everything: it has to process every input.
+        inputs: the topics that it reads.
+        outputs: the topics that it writes.
+        identities: by place and offset, what an input and its outputs have in common, and which of these it is; empty:
+            the records' values.
+    """
+
+    group: str
+    everything: bool = True
+    inputs: set[str] = field(default_factory=set)
+    outputs: set[str] = field(default_factory=set)
+    identities: dict[Found, tuple[str, str]] = field(default_factory=dict)
+
+    def identity(self, at: Found, value: bytes | None) -> tuple[str, str] | None:
+        """The identity of a record, and which output it is; None for one that is not looked at."""
+        if self.identities:
+            return self.identities.get(at)
+        return None if value is None else (text_of(value), "")
+
+
+def text_of(value: bytes) -> str:
+    """A value as an identity; different values are different texts."""
+    return value.decode(errors="backslashreplace")
+
+
+def declarations(run: Sequence[Event]) -> list[Declared]:
+    """The applications that a run declares; of each group the last declaration."""
+    found: dict[str, Declared] = {}
+    for event in run:
+        if event.action not in DECLARATIONS or event.group is None:
+            continue
+        if event.action == APPLICATION:
+            found[event.group] = Declared(event.group, event.detail.get("everything") is not False)
+        declared, place = found.get(event.group), place_of(event)
+        if declared is None or event.topic is None:
+            continue
+        if event.action == TOPIC:
+            (declared.inputs if event.detail.get("role") == "input" else declared.outputs).add(event.topic)
+        identity, output = event.detail.get("identity"), event.detail.get("output", "")
+        if event.action == RECORD and place is not None and event.offset is not None and isinstance(identity, str):
+            declared.identities[place, event.offset] = identity, str(output)
+    return list(found.values())
+
+
+@dataclass(slots=True)
 class Appearances:
     """Where outputs appear, by what the logs of their topics say."""
 
@@ -206,9 +283,24 @@ class Offsets:
 
 
 def judge_inputs(
-    run: Sequence[Event], replicas: Replicas, logs: Sequence[GroupLog], figures: dict[str, Figures]
+    run: Sequence[Event],
+    replicas: Replicas,
+    logs: Sequence[GroupLog],
+    figures: dict[str, Figures],
+    *,
+    covered: bool = True,
 ) -> Iterator[Finding]:
-    """Inputs whose outputs and offset do not appear once and together."""
+    """Inputs whose outputs and offset do not appear once and together.
+
+    Args:
+        run: the events.
+        replicas: of the partitions of inputs and outputs.
+        logs: of ``__consumer_offsets``.
+        figures: by rule; changed.
+        covered: whether all of the logs go beyond the run. Otherwise what they do not have yet proves nothing.
+    """
+    for declared in declarations(run):
+        yield from judge_declared(run, declared, replicas, logs, figures, covered=covered)
     told = listen(run)
     if not told.owners:
         return
@@ -220,7 +312,7 @@ def judge_inputs(
             for rule in INPUT_RULES:
                 count(figures[rule], "checked")
             one = Input(run[0].run, name, offset, inputs.get(offset, Processed()), told)
-            yield from one.judge(appearances, offsets, figures, alone)
+            yield from one.judge(appearances, offsets, figures, alone, covered=covered)
 
 
 def _never_given(name: Name, inputs: dict[int, Processed], replicas: Replicas, offsets: Offsets) -> list[int]:
@@ -245,7 +337,13 @@ class Input:
     told: Told
 
     def judge(
-        self, appearances: Appearances, offsets: Offsets, figures: dict[str, Figures], alone: set[Attempt]
+        self,
+        appearances: Appearances,
+        offsets: Offsets,
+        figures: dict[str, Figures],
+        alone: set[Attempt],
+        *,
+        covered: bool = True,
     ) -> Iterator[Finding]:
         """The rules that it violates; ``alone`` are the attempts that are known for outputs without an offset."""
         places = self._places(appearances)
@@ -258,13 +356,39 @@ class Input:
             yield self._finding(TWICE, found[1], f"{self} was processed more than once: {where}")
         covering = offsets.covering(self.name, self.offset)
         appearing = [at for values in places.values() for found in values.values() for at in found]
-        if isinstance(covering, str):
+        if isinstance(covering, str) or not covered:
             for rule in INPUT_RULES[1:]:
                 count(figures[rule], UNKNOWN)
         elif appearing:
             yield from self._output_alone(places, covering, appearances, figures, alone)
         elif covering is not None:
             yield from self._no_output(covering, figures)
+
+    def judge_declared(
+        self,
+        declared: Declared,
+        appearances: Appearances,
+        offsets: Offsets,
+        figures: dict[str, Figures],
+        *,
+        covered: bool = True,
+    ) -> Iterator[Finding]:
+        """The rules that only a declaration allows: an output in each topic, and every input processed."""
+        places, covering = self._places(appearances), offsets.covering(self.name, self.offset)
+        if declared.everything:
+            count(figures[NOT_PROCESSED], "checked")
+        if places is None or isinstance(covering, str) or not covered:
+            count(figures[NOT_PROCESSED], UNKNOWN)
+            return
+        there = {output[0] for values in places.values() for output, found in values.items() if found}
+        if declared.everything and covering is None and not there:
+            said = f"no output of {self} appears, and no committed offset is behind it"
+            yield self._finding(NOT_PROCESSED, (self.name[1], self.offset), said)
+        missing = sorted(declared.outputs - there)
+        if covering is not None and there and missing:
+            behind = f"group {quoted(self.name[0])} committed offset {covering.offset}"
+            said = f"{behind}, and no output of it appears in {', '.join(missing)}"
+            yield self._finding(OFFSET_ALONE, (self.name[1], self.offset), said)
 
     def __str__(self) -> str:
         group, (topic, partition) = self.name
@@ -343,6 +467,141 @@ class Input:
     def _finding(self, rule: str, at: Found, evidence: str) -> Finding:
         (topic, partition), offset = at
         return Finding(rule=rule, topic=topic, partition=partition, offset=offset, run=self.run, evidence=evidence)
+
+
+# --- applications that are declared -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Requests:
+    """In which transaction something was sent, as a broker saw it.
+
+    Attributes:
+        batches: by partition, the first and the last offset of each batch that was acknowledged, with its attempt.
+        commits: by group, partition and offset, the attempts that committed it.
+    """
+
+    batches: dict[Place, list[tuple[int, int, Attempt]]] = field(default_factory=lambda: defaultdict(list))
+    commits: dict[tuple[Name, int], set[Attempt]] = field(default_factory=lambda: defaultdict(set))
+
+    def attempt(self, at: Found) -> Attempt:
+        """The attempt that wrote a record; nobody's where no request tells of it."""
+        place, offset = at
+        own = self.batches.get(place, [])
+        number = bisect_right(own, offset, key=lambda batch: batch[0]) - 1
+        return own[number][2] if number >= 0 and offset <= own[number][1] else ("nobody", None)
+
+
+def read_requests(run: Sequence[Event]) -> Requests:
+    """The transactions of a run, numbered for each transactional.id."""
+    requests = Requests()
+    numbers: dict[str, int] = defaultdict(int)
+    used: set[str] = set()
+    sent: dict[tuple[object, Place], Attempt] = {}
+    for event in run:
+        name, place = event.transactional_id, place_of(event)
+        if (event.action, event.phase) in {("EndTxn", "ok"), ("InitProducerId", "ok")} and name in used:
+            numbers[name] += 1
+            used.discard(name)
+        if place is None or event.action not in {"Produce", *COMMITS}:
+            continue
+        request, committed = (str(event.detail.get("request")), place), event.detail.get("committed_offset")
+        if event.phase == "invoke":
+            sent[request] = (event.process, None) if name is None else (name, numbers[name])
+            used.update([name] if name is not None else ())
+        elif event.phase == "ok" and request in sent:
+            if event.action == "Produce" and event.offset is not None:
+                last = event.offset + (event.record_count or 1) - 1
+                requests.batches[place].append((event.offset, last, sent[request]))
+            elif event.action in COMMITS and isinstance(committed, int):
+                requests.commits[(event.group or "", place), committed].add(sent[request])
+    for batches in requests.batches.values():
+        batches.sort(key=lambda batch: batch[0])
+    return requests
+
+
+class Joined(Appearances):
+    """Where the outputs of a declared application appear, by their identity."""
+
+    def __init__(self, replicas: Replicas, found: dict[Output, list[Found]], whole: dict[str, bool]) -> None:
+        super().__init__(replicas)
+        self._found, self._whole = found, whole
+
+    def of(self, output: Output) -> list[Found] | None:
+        """The places at which an output appears; None where nobody knows."""
+        return self._found.get(output, [] if self._whole.get(output[0], False) else None)
+
+
+def judge_declared(
+    run: Sequence[Event],
+    declared: Declared,
+    replicas: Replicas,
+    logs: Sequence[GroupLog],
+    figures: dict[str, Figures],
+    *,
+    covered: bool = True,
+) -> Iterator[Finding]:
+    """The rules over a declared application; ``covered`` as for :func:`judge_inputs`."""
+    requests = read_requests(run)
+    told, inputs = _declared_inputs(declared, replicas)
+    found: dict[Output, list[Found]] = defaultdict(list)
+    whole = {topic: True for topic, _ in replicas if topic in declared.outputs}
+    for place in sorted(place for place in replicas if place[0] in declared.outputs):
+        contents = longest(replicas, place)[1]
+        whole[place[0]] = whole[place[0]] and contents.whole
+        for offset, value in contents.values.items():
+            known = declared.identity((place, offset), value)
+            if known is None:
+                continue
+            identity, which = known
+            appears = offset not in contents.hidden
+            if appears:
+                count(figures[OUTPUT_OF_NOTHING], "checked")
+            if identity not in inputs and appears:
+                said = f"{quoted(identity)} appears, and no input of group {quoted(declared.group)} has this identity"
+                yield _found(run, OUTPUT_OF_NOTHING, (place, offset), said)
+            output = place[0], f"{identity}/{which}" if which else identity
+            for name, source in inputs.get(identity, ()):
+                attempts = told.inputs[name][source].outputs[output].setdefault(output, [])
+                attempts.append(requests.attempt((place, offset)))
+                told.owners[output].add((name, source))
+            if appears:
+                found[output].append((place, offset))
+    told.commits = requests.commits
+    appearances, offsets = Joined(replicas, found, whole), Offsets(logs)
+    alone: set[Attempt] = set()
+    for name, own in told.inputs.items():
+        for offset, processed in sorted(own.items()):
+            for rule in INPUT_RULES:
+                count(figures[rule], "checked")
+            there = {topic for values in processed.outputs.values() for topic, _ in values}
+            if not all(whole.get(topic, False) for topic in declared.outputs - there):  # it may be in the hole
+                for rule in (*INPUT_RULES, NOT_PROCESSED):
+                    count(figures[rule], UNKNOWN)
+                continue
+            one = Input(run[0].run, name, offset, processed, told)
+            yield from one.judge(appearances, offsets, figures, alone, covered=covered)
+            yield from one.judge_declared(declared, appearances, offsets, figures, covered=covered)
+
+
+def _declared_inputs(declared: Declared, replicas: Replicas) -> tuple[Told, dict[str, list[tuple[Name, int]]]]:
+    """The inputs of a declared application, also by their identity."""
+    told = Told()
+    inputs: dict[str, list[tuple[Name, int]]] = defaultdict(list)
+    for place in sorted(place for place in replicas if place[0] in declared.inputs):
+        contents = longest(replicas, place)[1]
+        for offset, value in contents.values.items():
+            known = declared.identity((place, offset), value)
+            if known is not None and offset not in contents.hidden:
+                name = declared.group, place
+                inputs[known[0]].append((name, offset))
+                told.inputs[name][offset] = Processed(given=True, has_outputs=True)
+    return told, inputs
+
+
+def _found(run: Sequence[Event], rule: str, at: Found, evidence: str) -> Finding:
+    (topic, partition), offset = at
+    return Finding(rule=rule, topic=topic, partition=partition, offset=offset, run=run[0].run, evidence=evidence)
 
 
 def judge_generations(run: Sequence[Event], figures: Figures) -> Iterator[Finding]:

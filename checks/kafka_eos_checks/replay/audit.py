@@ -1,15 +1,18 @@
 """The audit as other parts of the project call it: paths in, verdicts out."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from kafka_eos.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.history import Event
+from kafka_eos.log_directory import broker_id, cluster_id
+from kafka_eos.segment import RegionKind
 from kafka_eos.transaction_log import TOPIC as COORDINATOR_TOPIC
-from kafka_eos_checks.replay import local
+from kafka_eos_checks.replay import local, moments
 from kafka_eos_checks.replay.beside import audit_beside
 from kafka_eos_checks.replay.contents import Figures
 from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES, read_coordinator_log
@@ -25,7 +28,8 @@ from kafka_eos_checks.replay.offsets import OFFSET_RULES, longest_logs, read_gro
 from kafka_eos_checks.replay.oracle import judge
 from kafka_eos_checks.replay.progress import Advance, byte_progress
 from kafka_eos_checks.replay.quoting import redacted
-from kafka_eos_checks.replay.rules import LOG_RULES
+from kafka_eos_checks.replay.rule_book import READABLE, rule_of
+from kafka_eos_checks.replay.rules import GAP, LOG_RULES, Kind
 from kafka_eos_checks.replay.splits import PartitionLog
 from kafka_eos_checks.replay.transactions import (
     TRANSACTION_RULES,
@@ -33,6 +37,7 @@ from kafka_eos_checks.replay.transactions import (
     audit_transactions,
     read_transactions,
 )
+from kafka_eos_checks.terminal import progress_console
 from kafka_eos_checks.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -40,7 +45,8 @@ if TYPE_CHECKING:
 
 ENGINES = ("local", "spark")
 SHOWN_FINDINGS = 20  # in a verdict's evidence; all of them are in the file of findings
-READABLE = "readable"
+UNKNOWN, RECENT = "unknown", "recent"  # names of figures
+TRIES = 3  # to audit logs of which a running broker deletes segments meanwhile
 
 Read = TypeVar("Read")
 
@@ -54,12 +60,21 @@ class Audit:
             rule over the coordinator's logs, over transactions, over committed offsets, over histories, and for each
             anomaly of Jepsen's.
         findings: all violations, by place.
+        notes: what the rules have to say of other places, see :class:`rules.Kind`, by place.
         logs: the audits of the single logs.
+        subject: in words, what was audited: paths, brokers, clusters, sizes, and the moments that it is of.
     """
 
     verdicts: tuple[Verdict, ...]
     findings: tuple[Finding, ...]
+    notes: tuple[Finding, ...] = ()
     logs: tuple[LogAudit, ...] = field(default=())
+    subject: str = ""
+
+    @property
+    def unknown(self) -> int:
+        """How many things that are there could not be judged, over all rules."""
+        return sum(verdict.unknown for verdict in self.verdicts)
 
 
 def audit(
@@ -97,6 +112,8 @@ def run(
     redact: bool = False,
     spark: "SparkSession | None" = None,
     as_jepsen: Path | None = None,
+    one_moment: bool = False,
+    longest_ms: int = moments.LONGEST_MS,
 ) -> Audit:
     """As :func:`audit`, with all findings and the figures of each log.
 
@@ -110,24 +127,41 @@ def run(
         redact: whether evidence leaves out what clients wrote, see :func:`quoting.redacted`.
         spark: a session for the engine ``spark``.
         as_jepsen: where to write the history as Jepsen has it, see :mod:`jepsen_export`.
+        one_moment: whether all logs are of one moment, see :mod:`moments`; recordings are.
+        longest_ms: how long a transaction may take on the cluster, in milliseconds.
 
     Raises:
         UnusableInput: also, of ``as_jepsen``, unless there is one run.
     """
-    with open_inputs(paths, histories) as inputs, redacted(redact):
-        if as_jepsen is not None:
-            try:
-                write_operations(as_jepsen, _events(inputs))
-            except ValueError as error:
-                raise UnusableInput(str(error)) from None
-        result = of_inputs(inputs, engine, check_crc=check_crc, spark=spark)
-        if oracle is None or not result.logs:
-            return result
-        return replace(result, verdicts=(*result.verdicts, judge(result.logs, oracle, seed)))
+
+    def once() -> Audit:
+        with open_inputs(paths, histories) as inputs, redacted(redact):
+            if as_jepsen is not None:
+                try:
+                    write_operations(as_jepsen, _events(inputs))
+                except ValueError as error:
+                    raise UnusableInput(str(error)) from None
+            source = moments.look_at(inputs.logs, one_moment=one_moment or inputs.one_moment, longest_ms=longest_ms)
+            result = of_inputs(inputs, engine, check_crc=check_crc, spark=spark, source=source)
+            if oracle is None or not result.logs:
+                return result
+            return replace(result, verdicts=(*result.verdicts, judge(result.logs, oracle, seed)))
+
+    for _ in range(TRIES - 1):
+        try:
+            return once()
+        except FileNotFoundError as gone:  # a running broker deletes segments
+            progress_console.print(f"{gone.filename} is not there any more; beginning anew", markup=False)
+    return once()
 
 
 def of_inputs(
-    inputs: Inputs, engine: str = "local", *, check_crc: bool = True, spark: "SparkSession | None" = None
+    inputs: Inputs,
+    engine: str = "local",
+    *,
+    check_crc: bool = True,
+    spark: "SparkSession | None" = None,
+    source: moments.Source = moments.ONE_MOMENT,
 ) -> Audit:
     """As :func:`run`, of inputs that are open already. Histories alone are judged by what clients and readers tell.
 
@@ -136,23 +170,66 @@ def of_inputs(
     """
     if not inputs.logs and not inputs.histories and not inputs.operations:
         raise UnusableInput("nothing to audit; give a broker's log directory, a recording or a history")
-    verdicts: list[Verdict] = []
-    findings: list[Finding] = []
+    judged = _Judged()
     audits: list[LogAudit] = []
+    known = moments.Moments(source, ())
     if inputs.logs:
-        verdicts, findings, audits = _of_logs(inputs.logs, engine, check_crc, spark)
-    for given, judge_them in ((inputs.histories, history_verdicts), (inputs.operations, jepsen_verdicts)):
-        if given:
-            judged, more = judge_them(inputs)
-            verdicts += judged
-            findings += more
-    return Audit(verdicts=tuple(verdicts), findings=tuple(sorted(findings, key=Finding.sort_key)), logs=tuple(audits))
+        audits, known = _of_logs(inputs.logs, engine, check_crc, spark, source, judged)
+    if inputs.histories:
+        judged.add(*history_verdicts(inputs, known, check_crc=check_crc))
+    if inputs.operations:
+        judged.add(*jepsen_verdicts(inputs))
+    said = sorted(judged.findings, key=Finding.sort_key)
+    return Audit(
+        verdicts=tuple(judged.verdicts),
+        findings=tuple(finding for finding in said if finding.is_violation),
+        notes=tuple(finding for finding in said if not finding.is_violation),
+        logs=tuple(audits),
+        subject=subject_of(inputs, audits, known),
+    )
+
+
+def subject_of(inputs: Inputs, audits: Sequence[LogAudit], known: moments.Moments) -> str:
+    """What is audited, in a few lines."""
+    lines = []
+    if audits:
+        batches, size = sum(audit.batches for audit in audits), sum(audit.segment_bytes for audit in audits)
+        lines.append(f"{len(audits)} logs with {batches:,} batches in {size:,} bytes:")
+        lines += _shortened([f"  {name}{_identity(folder)}" for folder, name in inputs.directories.items()])
+        lines.append(known.in_words())
+    lines += _shortened([f"history {path.name}" for path in (*inputs.histories, *inputs.operations)])
+    return "\n".join(lines)
+
+
+def _identity(folder: Path) -> str:
+    """Broker and cluster of a log directory, as far as it tells."""
+    told = {"broker": broker_id(folder), "cluster": cluster_id(folder)}
+    words = ", ".join(f"{name} {value}" for name, value in told.items() if value is not None)
+    return f" ({words})" if words else ""
+
+
+@dataclass(slots=True)
+class _Judged:
+    """Verdicts so far, and the findings behind them."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, verdicts: Iterable[Verdict], findings: Iterable[Finding]) -> None:
+        """Some more of both."""
+        self.verdicts += verdicts
+        self.findings += findings
 
 
 def _of_logs(
-    logs: Sequence[PartitionLog], engine: str, check_crc: bool, spark: "SparkSession | None"
-) -> tuple[list[Verdict], list[Finding], list[LogAudit]]:
-    """The verdicts of all rules that need no history, all their findings, and the audit of each log."""
+    logs: Sequence[PartitionLog],
+    engine: str,
+    check_crc: bool,
+    spark: "SparkSession | None",
+    source: moments.Source,
+    judged: _Judged,
+) -> tuple[list[LogAudit], moments.Moments]:
+    """Judge by all rules that need no history; the audit of each log, and their moments."""
     started = time.perf_counter()
     if engine == "local":
         audits = local.audit_logs(logs, check_crc=check_crc)
@@ -162,15 +239,13 @@ def _of_logs(
         audits = spark_engine.audit_logs(logs, spark=spark, check_crc=check_crc)
     else:
         raise ValueError(f"engine {engine!r} is none of {', '.join(ENGINES)}")
-    verdicts = log_verdicts(audits, time.perf_counter() - started)
     findings = [finding for log in audits for finding in log.findings]
-    judged, more, partitions = transaction_verdicts(audits)
-    verdicts += judged
-    findings += more
-    for judged, more in (offset_verdicts(audits), beside_verdicts(audits, partitions)):
-        verdicts += judged
-        findings += more
-    return verdicts, findings, audits
+    judged.add(log_verdicts(audits, time.perf_counter() - started), findings)
+    verdicts, findings, partitions, known = transaction_verdicts(audits, source, check_crc=check_crc)
+    judged.add(verdicts, findings)
+    judged.add(*offset_verdicts(audits, check_crc=check_crc))
+    judged.add(*beside_verdicts(audits, partitions, one_moment=source.one_moment, check_crc=check_crc))
+    return audits, known
 
 
 def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0) -> list[Verdict]:
@@ -180,21 +255,30 @@ def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0) -> list[Verdi
         figures[name] = sum(getattr(audit, name) for audit in audits)
     verdicts = [_readable(audits, figures, seconds)]
     findings = [finding for audit in audits for finding in audit.findings]
-    verdicts += [_verdict(rule, findings, {"batches": figures["batches"]}) for rule in LOG_RULES]
+    unsure = sum(finding.kind == Kind.NOT_JUDGED for finding in findings)
+    for rule in LOG_RULES:
+        own: Figures = {"batches": figures["batches"]} | ({UNKNOWN: unsure} if rule == GAP else {})
+        verdicts.append(_verdict(rule, findings, own))
     return verdicts
 
 
 def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> Verdict:
-    """A torn or zero-filled tail of a log's last segment is what a crash leaves; any other damage is a violation."""
+    """A torn or zero-filled tail of a log's last segment is what a crash leaves; any other damage is a violation.
+
+    Messages of the formats before batches are none: they are sound, and there is nothing in them to judge.
+    """
     tails: list[str] = []
     regions: list[str] = []
+    old = 0
     for audit in audits:
         last = audit.log.segments[-1] if audit.log.segments else ""
         for file, region in audit.damage:
             words = f"{audit.log}/{file} bytes {region.position}-{region.end}: {region.kind}: {region.reason}"
-            is_tail = file == last and region.kind != "corrupt"
-            (tails if is_tail else regions).append(words)
-    found = f"{len(regions)} corrupt regions" if figures["batches"] else "no batch to read"
+            is_tail = file == last and region.kind is not RegionKind.CORRUPT
+            is_old = region.kind is RegionKind.OLD_FORMAT
+            old += (region.end - region.position) * is_old
+            (tails if is_tail or is_old else regions).append(words)
+    found = f"{len(regions)} corrupt regions" if figures["batches"] or old else "no batch to read"
     return Verdict(
         check="replay",
         name=READABLE,
@@ -202,45 +286,61 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
         found=found,
         ok=found == "0 corrupt regions",
         seconds=seconds,
-        figures={**figures, "unfinished_tails": len(tails)},
+        figures={**figures, "unfinished_tails": len(tails)} | ({"old_format_bytes": old} if old else {}),
         evidence="\n".join(_shortened([*regions, *tails])),
     )
 
 
 def transaction_verdicts(
-    audits: Sequence[LogAudit],
-) -> tuple[list[Verdict], list[Finding], list[PartitionTransactions]]:
-    """A verdict for each rule over the coordinator's logs and over transactions, all their findings, and what was read.
+    audits: Sequence[LogAudit], source: moments.Source = moments.ONE_MOMENT, *, check_crc: bool = True
+) -> tuple[list[Verdict], list[Finding], list[PartitionTransactions], moments.Moments]:
+    """A verdict for each rule over the coordinator's logs and over transactions, and all their findings.
 
     Without a log of ``__transaction_state`` and without markers there are none. In this process, for every engine.
+
+    Args:
+        audits: of all logs.
+        source: what is known of their moments.
+        check_crc: whether to compare each batch with its CRC.
+
+    Returns:
+        The verdicts, their findings, what was read of the partitions, and the moments of the logs.
     """
     started = time.perf_counter()
-    coordinators = [a for a in audits if a.log.topic == COORDINATOR_TOPIC and a.batches and a.log.has_records]
-    others = [audit for audit in audits if audit.log.topic != COORDINATOR_TOPIC and (coordinators or audit.markers)]
+    coordinators = [a for a in audits if a.log.topic == COORDINATOR_TOPIC and a.segment_bytes and a.log.has_records]
+    others = [each for each in audits if each.log.topic != COORDINATOR_TOPIC and (coordinators or each.transactional)]
     if not coordinators and not others:
-        return [], [], []
+        return [], [], [], moments.Moments(source, ())
     with byte_progress("transactions", sum(audit.segment_bytes for audit in [*coordinators, *others])) as advance:
-        states = [_read(read_coordinator_log, audit, advance) for audit in coordinators]
-        partitions = [_read(read_transactions, audit, advance) for audit in others]
-    result = audit_transactions(partitions, states)
+        # Of a running broker the coordinators last: their logs have what decided every marker that was read before.
+        partitions = [_read(partial(read_transactions, check_crc=check_crc), audit, advance) for audit in others]
+        states = [_read(partial(read_coordinator_log, check_crc=check_crc), audit, advance) for audit in coordinators]
+    result = audit_transactions(partitions, states, source)
     findings = [finding for state in states for finding in state.findings] + result.findings
     figures: Figures = {
         "records": sum(state.records for state in states),
         "transactional_ids": sum(len(state.ids) for state in states),
-        "unknown": sum(state.unknown + state.unreadable for state in states),
+        UNKNOWN: sum(state.unknown + state.unreadable for state in states),
     }
     seconds = time.perf_counter() - started
     verdicts = [_verdict(rule, findings, figures) for rule in COORDINATOR_RULES if states]
-    verdicts += [_verdict(rule, findings, result.figures[rule]) for rule in TRANSACTION_RULES]
-    return [replace(verdicts[0], seconds=seconds), *verdicts[1:]], findings, partitions
+    verdicts += [
+        _verdict(rule, findings, result.figures[rule], reasons=result.reasons.get(rule)) for rule in TRANSACTION_RULES
+    ]
+    return [replace(verdicts[0], seconds=seconds), *verdicts[1:]], findings, partitions, result.moments
 
 
 def beside_verdicts(
-    audits: Sequence[LogAudit], partitions: Sequence[PartitionTransactions]
+    audits: Sequence[LogAudit],
+    partitions: Sequence[PartitionTransactions],
+    *,
+    one_moment: bool = True,
+    check_crc: bool = True,
 ) -> tuple[list[Verdict], list[Finding]]:
     """A verdict for each rule over what lies beside the logs, as far as there is any of it, and all their findings."""
     started = time.perf_counter()
-    result = audit_beside([audit.log for audit in audits], partitions)
+    logs = [audit.log for audit in audits]
+    result = audit_beside(logs, partitions, one_moment=one_moment, check_crc=check_crc)
     seconds = time.perf_counter() - started
     there = {rule: figures for rule, figures in result.figures.items() if any(figures.values())}
     verdicts = [_verdict(rule, result.findings, figures) for rule, figures in there.items()]
@@ -253,14 +353,14 @@ def _read(read: Callable[[PartitionLog], Read], audit: LogAudit, advance: Advanc
     return result
 
 
-def offset_verdicts(audits: Sequence[LogAudit]) -> tuple[list[Verdict], list[Finding]]:
+def offset_verdicts(audits: Sequence[LogAudit], *, check_crc: bool = True) -> tuple[list[Verdict], list[Finding]]:
     """A verdict for each rule over logs of ``__consumer_offsets``, and all their findings; none without such logs."""
     own = [a.log for a in audits if a.log.topic == OFFSETS_TOPIC and a.batches and a.log.has_records]
     if not own:
         return [], []
     started = time.perf_counter()
     figures: Figures = {"checked": 0, "unknown": 0}
-    findings = list(went_back(longest_logs(map(read_group_log, own)), figures))
+    findings = list(went_back(longest_logs(read_group_log(log, check_crc) for log in own), figures))
     seconds = time.perf_counter() - started
     return [_verdict(rule, findings, figures, seconds) for rule in OFFSET_RULES], findings
 
@@ -273,11 +373,13 @@ def _events(inputs: Inputs) -> list[Event]:
     return events
 
 
-def history_verdicts(inputs: Inputs) -> tuple[list[Verdict], list[Finding]]:
+def history_verdicts(
+    inputs: Inputs, known: moments.Moments = moments.AT_ONE_MOMENT, *, check_crc: bool = True
+) -> tuple[list[Verdict], list[Finding]]:
     """A verdict for each rule over histories, and all their findings."""
     started = time.perf_counter()
     events = _events(inputs)
-    result = join(events, [log for log in inputs.logs if log.has_records])
+    result = join(events, [log for log in inputs.logs if log.has_records], known, check_crc=check_crc)
     seconds = time.perf_counter() - started
     verdicts = [
         _verdict(rule, result.findings, {"events": len(events), **result.figures[rule]}, seconds if i == 0 else 0.0)
@@ -316,20 +418,60 @@ def jepsen_verdicts(inputs: Inputs) -> tuple[list[Verdict], list[Finding]]:
 
 
 def _verdict(
-    rule: str, findings: Sequence[Finding], figures: dict[str, int | float | str], seconds: float = 0.0
+    rule: str,
+    findings: Sequence[Finding],
+    figures: dict[str, int | float | str],
+    seconds: float = 0.0,
+    reasons: Mapping[str, int] | None = None,
 ) -> Verdict:
+    """The verdict of a rule: violations, and what could not be judged.
+
+    Args:
+        rule: its name.
+        findings: those of all rules.
+        figures: of the rule: its subjects (:attr:`rule_book.Rule.subject`), ``unknown``, ``recent`` and more.
+        seconds: wall time.
+        reasons: why how many could not be judged; None where the rule book has the only one.
+    """
     own = [finding for finding in findings if finding.rule == rule]
-    found = f"{len(own)} findings"
+    violations = [finding for finding in own if finding.is_violation]
+    others = [finding for finding in own if not finding.is_violation]
+    advice = rule_of(rule).advice(violations[0]) if violations else ""
+    lines = _shortened([finding.in_words() for finding in violations])
     return Verdict(
         check="replay",
         name=rule,
         expected="0 findings",
-        found=found,
-        ok=not own,
+        found=f"{len(violations)} findings",
+        ok=not violations,
         seconds=seconds,
-        figures=figures,
-        evidence="\n".join(_shortened([finding.in_words() for finding in own])),
+        figures={name: value for name, value in figures.items() if name != RECENT or value},
+        evidence="\n".join([*lines, *_shortened([finding.in_words() for finding in others])]),
+        unjudged=_unjudged(rule, figures, reasons),
+        unknown=int(figures.get(UNKNOWN, 0)),
+        advice=advice,
     )
+
+
+def _unjudged(rule: str, figures: Figures, reasons: Mapping[str, int] | None) -> str:
+    """Why a rule judged nothing, or not everything that is there; "" where it judged all but what is too recent."""
+    book = rule_of(rule)
+    subjects, unknown, recent = (int(figures.get(name, 0)) for name in (book.subject, UNKNOWN, RECENT))
+    if unknown:
+        why = [f"{count:,}: {reason}" for reason, count in (reasons or {}).items() if count]
+        return (
+            f"{unknown:,} of {subjects:,} {book.noun}: {'; '.join(why) if len(why) > 1 else _only(why, book.missing)}"
+        )
+    if not subjects:
+        return f"there are no {book.noun} to look at"
+    if subjects == recent:
+        return f"all {recent} are too recent: the logs that would tell are copies of an earlier moment"
+    return ""
+
+
+def _only(why: Sequence[str], missing: str) -> str:
+    """The only reason, without its count."""
+    return why[0].partition(": ")[2] if why else missing
 
 
 def _shortened(lines: list[str]) -> list[str]:

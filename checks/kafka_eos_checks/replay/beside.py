@@ -15,11 +15,15 @@ compared with them.
     producer that these batches do not have.
 
 ``replicas differ``
-    Two replicas of a partition that have different batches at one offset in one leader epoch.
+    Two replicas of a partition that have different batches at one offset in one leader epoch. Where the cleaner has
+    taken records out of one of them, or has marked when it will, only what it keeps is compared: producer, epoch,
+    sequence, last offset, and whether it is of a transaction or a marker. Replicas of different topics of one name
+    (``partition.metadata``) are not compared.
 
-*Unknown*, and no finding: what depends on batches that the log does not have (it begins above offset 0, it has holes or
-damage); a segment without its index; entries behind the end of the log, whose copy may be older; producers that a
-snapshot does not have, for they may have expired; and the coordinator epoch of one that expired in between.
+*Gone*, and no finding: what follows from batches that retention or the cleaner has taken. *Not judged*: an index in a
+log with holes or damage. *Too recent*, unless all is of one moment: entries behind the end of the log, and markers
+behind the last entry of the newest index. Left out: a segment without its index; producers that a snapshot does not
+have, for they may have expired; and the coordinator epoch of one that expired in between.
 
 Runs in process, for Spark on its driver.
 
@@ -27,14 +31,16 @@ KIP:   KIP-98, KIP-101, KIP-360
 Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), UnifiedLog.truncateTo
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from kafka_eos.log_directory import topic_id
 from kafka_eos.record_batch import ControlType
 from kafka_eos.segment import (
     AbortedTransaction,
@@ -44,10 +50,10 @@ from kafka_eos.segment import (
     read_transaction_index,
 )
 from kafka_eos_checks.replay.findings import Finding
-from kafka_eos_checks.replay.headers import CONTROL_MASK, Headers, Ints, is_set, read_index
+from kafka_eos_checks.replay.headers import CONTROL_MASK, TRANSACTIONAL_MASK, Headers, Ints, is_set, read_index
 from kafka_eos_checks.replay.reading import read_headers
 from kafka_eos_checks.replay.splits import PartitionLog
-from kafka_eos_checks.replay.transactions import Marker, PartitionTransactions, read_transactions
+from kafka_eos_checks.replay.transactions import RECENT, Marker, PartitionTransactions, read_transactions
 
 ABORTED_INDEX, SNAPSHOT, REPLICAS = "aborted index", "producer snapshot", "replicas differ"
 BESIDE_RULES = (ABORTED_INDEX, SNAPSHOT, REPLICAS)
@@ -68,8 +74,8 @@ class Beside:
     findings: list[Finding] = field(default_factory=list)
     figures: dict[str, Figures] = field(
         default_factory=lambda: {
-            ABORTED_INDEX: {"entries": 0, "unknown": 0},
-            SNAPSHOT: {"snapshots": 0, "entries": 0, "unknown": 0},
+            ABORTED_INDEX: {"entries": 0, "gone": 0, "unknown": 0, RECENT: 0},
+            SNAPSHOT: {"snapshots": 0, "entries": 0, "gone": 0, "unknown": 0, RECENT: 0},
             REPLICAS: {"batches": 0, "unknown": 0},
         }
     )
@@ -93,12 +99,20 @@ class Beside:
         )
 
 
-def audit_beside(logs: Sequence[PartitionLog], read: Iterable[PartitionTransactions] = ()) -> Beside:
+def audit_beside(
+    logs: Sequence[PartitionLog],
+    read: Iterable[PartitionTransactions] = (),
+    *,
+    one_moment: bool = True,
+    check_crc: bool = True,
+) -> Beside:
     """Judge what lies beside some logs.
 
     Args:
         logs: the logs.
         read: the transactions of those that have been read already.
+        one_moment: whether logs and indexes are of one moment.
+        check_crc: whether to compare each batch with its CRC.
 
     Raises:
         OSError: a file cannot be read.
@@ -108,9 +122,9 @@ def audit_beside(logs: Sequence[PartitionLog], read: Iterable[PartitionTransacti
     for log in logs:
         indexes, snapshots = _files(log, ".txnindex"), _files(log, ".snapshot")
         if indexes or snapshots:
-            transactions = known.get(log) or read_transactions(log)
-            judge_indexes(transactions, indexes, result)
-            judge_snapshots(transactions, snapshots, result)
+            transactions = known.get(log) or read_transactions(log, check_crc)
+            judge_indexes(transactions, indexes, result, one_moment=one_moment)
+            judge_snapshots(transactions, snapshots, result, one_moment=one_moment)
     for _, replicas in groupby(sorted(logs, key=_place), key=_place):
         judge_replicas(list(replicas), result)
     return result
@@ -129,7 +143,9 @@ def _files(log: PartitionLog, suffix: str) -> list[Path]:
 # --- the index of aborted transactions ------------------------------------------------------------------------------
 
 
-def judge_indexes(transactions: PartitionTransactions, indexes: Iterable[Path], result: Beside) -> None:
+def judge_indexes(
+    transactions: PartitionTransactions, indexes: Iterable[Path], result: Beside, *, one_moment: bool = True
+) -> None:
     """Compare each ``.txnindex`` with the ABORT markers of its segment."""
     log = transactions.log
     for path in indexes:
@@ -139,13 +155,23 @@ def judge_indexes(transactions: PartitionTransactions, indexes: Iterable[Path], 
             result.find(ABORTED_INDEX, log, error.reason, file=path.name, position=error.position)
             continue
         result.count(ABORTED_INDEX, "entries", len(entries))
-        if not transactions.whole:
+        if transactions.holes:
             result.count(ABORTED_INDEX, "unknown", len(entries))
             continue
-        inside = [entry for entry in entries if entry.last_offset < transactions.end]
-        result.count(ABORTED_INDEX, "unknown", len(entries) - len(inside))
+        start = transactions.start or 0
+        kept = [entry for entry in entries if entry.first_offset >= start]
+        result.count(ABORTED_INDEX, "gone", len(entries) - len(kept))
+        inside = [entry for entry in kept if entry.last_offset < transactions.end]
+        result.count(ABORTED_INDEX, "unknown" if one_moment else RECENT, len(kept) - len(inside))
+        gone = {entry.last_offset for entry in entries} - {entry.last_offset for entry in kept}
         markers = [marker for marker in transactions.markers if marker.file.partition(".")[0] == path.stem]
-        _compare_index(log, path.name, inside, [marker for marker in markers if _is_indexed(marker)], result)
+        due = [marker for marker in markers if _is_indexed(marker) and marker.offset not in gone]
+        if not one_moment and path.stem == log.segments[-1].partition(".")[0]:
+            last = max((entry.last_offset for entry in inside), default=-1)
+            newer = sum(marker.offset > last for marker in due)
+            result.count(ABORTED_INDEX, RECENT, newer)
+            due = due[: len(due) - newer]
+        _compare_index(log, path.name, inside, due, start, result)
 
 
 def _is_indexed(marker: Marker) -> bool:
@@ -153,8 +179,14 @@ def _is_indexed(marker: Marker) -> bool:
 
 
 def _compare_index(
-    log: PartitionLog, file: str, entries: Iterable[AbortedTransaction], markers: Iterable[Marker], result: Beside
+    log: PartitionLog,
+    file: str,
+    entries: Iterable[AbortedTransaction],
+    markers: Iterable[Marker],
+    start: int,
+    result: Beside,
 ) -> None:
+    """Compare entries with the markers that they are of, in a log that begins at offset ``start``."""
     due = {marker.offset: marker for marker in markers}
     for entry in entries:
         marker = due.pop(entry.last_offset, None)
@@ -162,6 +194,9 @@ def _compare_index(
         written += f"last stable offset {entry.last_stable_offset}"
         if marker is None or marker.ends is None:
             evidence = f"an entry of {written}, where no ABORT marker ends data"
+        elif entry.last_stable_offset < start:  # a transaction that began before the log does held it back
+            result.count(ABORTED_INDEX, "gone")
+            continue
         elif written != (expected := _entry_in_words(marker)):
             evidence = f"expected {expected}, found {written}"
         else:
@@ -181,12 +216,14 @@ def _entry_in_words(marker: Marker) -> str:
 # --- producer snapshots -----------------------------------------------------------------------------------------------
 
 
-def judge_snapshots(transactions: PartitionTransactions, snapshots: Sequence[Path], result: Beside) -> None:
+def judge_snapshots(
+    transactions: PartitionTransactions, snapshots: Sequence[Path], result: Beside, *, one_moment: bool = True
+) -> None:
     """Compare each ``.snapshot`` with what the batches below its offset make of the producers."""
     log = transactions.log
     result.count(SNAPSHOT, "snapshots", len(snapshots))
-    judged = [path for path in snapshots if transactions.whole and int(path.stem) <= transactions.end]
-    result.count(SNAPSHOT, "unknown", len(snapshots) - len(judged))
+    judged = [path for path in snapshots if int(path.stem) <= transactions.end]
+    result.count(SNAPSHOT, "unknown" if one_moment else RECENT, len(snapshots) - len(judged))
     for path, producers in zip(judged, _producers_at([int(path.stem) for path in judged], transactions), strict=True):
         try:
             entries = read_producer_snapshot(path)
@@ -195,10 +232,26 @@ def judge_snapshots(transactions: PartitionTransactions, snapshots: Sequence[Pat
             continue
         result.count(SNAPSHOT, "entries", len(entries))
         for entry in entries:
-            evidence = _difference(producers.get(entry.producer_id), entry)
+            expected = producers.get(entry.producer_id)
+            if not transactions.whole and (expected is None or _is_gone(expected, entry, transactions.start or 0)):
+                result.count(SNAPSHOT, "gone")
+                continue
+            evidence = _difference(expected, entry)
             if evidence:
                 where = {"producer_id": entry.producer_id, "producer_epoch": entry.producer_epoch}
                 result.find(SNAPSHOT, log, evidence, file=path.name, offset=int(path.stem), **where)
+
+
+def _is_gone(expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, start: int) -> bool:
+    """Whether an entry follows from batches that a log, which begins at ``start`` or has holes, does not have any more.
+
+    What the log still has of the producer is older then, or less: a batch that the entry names, or the first one of its
+    open transaction, is not there.
+    """
+    first = found.current_txn_first_offset
+    missing = found.last_offset > expected.last_offset or (first is not None and first < start)
+    unmarked = expected.coordinator_epoch == -1 != found.coordinator_epoch
+    return missing or unmarked or found.last_offset < start
 
 
 def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotEntry) -> str:
@@ -294,26 +347,61 @@ def _read(log: PartitionLog) -> Iterator[Headers]:
 # --- replicas ---------------------------------------------------------------------------------------------------------
 
 
-COMPARED_COLUMNS = ("base_offset", "leader_epoch", "crc")
+REPLICA_COLUMNS = (
+    *("base_offset", "leader_epoch", "crc", "record_count", "attributes", "last_offset_delta"),
+    *("producer_id", "producer_epoch", "base_sequence"),
+)
+DELETE_HORIZON_MASK = 0x40  # the cleaner has put its horizon in the place of the base timestamp (KIP-534)
+Table = dict[str, Ints]
 
 
 def judge_replicas(replicas: Sequence[PartitionLog], result: Beside) -> None:
-    """Compare the replicas of one partition with the first of them, of which three columns are held."""
-    if len(replicas) < 2:
-        return
-    first, *others = replicas
-    parts = [[headers.column(name) for name in COMPARED_COLUMNS] for headers in _read(first)]
-    columns = [np.concatenate(part) for part in zip(*parts, strict=True)] if parts else [np.empty(0, np.int64)] * 3
-    order = np.argsort(columns[0], kind="stable")
-    offsets, epochs, crcs = (column[order] for column in columns)
+    """Compare the replicas of one partition with the first of them, of which some columns are held."""
+    by_topic: dict[str, list[PartitionLog]] = defaultdict(list)
+    for replica in replicas:
+        by_topic[topic_id(Path(replica.folder)) or ""].append(replica)
+    for first, *others in by_topic.values():
+        if others:
+            _compare_replicas(first, others, result)
+
+
+def _compare_replicas(first: PartitionLog, others: Sequence[PartitionLog], result: Beside) -> None:
+    parts = [_table(headers) for headers in _read(first)]
+    whole = {name: np.concatenate([np.empty(0, np.int64), *(part[name] for part in parts)]) for name in REPLICA_COLUMNS}
+    order = np.argsort(whole["base_offset"], kind="stable")
+    known = {name: column[order] for name, column in whole.items()}
     for log in others:
         for found in _read(log):
             result.count(REPLICAS, "batches", len(found))
-            if not len(offsets):
+            if not len(order):
                 continue
-            own, epoch, crc = (found.column(name) for name in COMPARED_COLUMNS)
-            places = np.minimum(np.searchsorted(offsets, own), len(offsets) - 1)
-            same = (offsets[places] == own) & (epochs[places] == epoch)
-            for row in np.flatnonzero(same & (crcs[places] != crc)).tolist():
-                evidence = f"another batch than the one of {first.broker} in leader epoch {epoch[row]}"
-                result.find(REPLICAS, log, evidence, offset=int(own[row]), position=int(found.positions[row]))
+            own = _table(found)
+            places = np.minimum(np.searchsorted(known["base_offset"], own["base_offset"]), len(order) - 1)
+            there = {name: column[places] for name, column in known.items()}
+            same = (there["base_offset"] == own["base_offset"]) & (there["leader_epoch"] == own["leader_epoch"])
+            for row in np.flatnonzero(same & _differ(there, own)).tolist():
+                epoch = int(own["leader_epoch"][row])
+                evidence = f"another batch than the one of {first.broker} in leader epoch {epoch}"
+                offset, position = int(own["base_offset"][row]), int(found.positions[row])
+                result.find(REPLICAS, log, evidence, offset=offset, position=position)
+
+
+def _table(headers: Headers) -> Table:
+    return {name: headers.column(name) for name in REPLICA_COLUMNS}
+
+
+def _differ(one: Table, other: Table) -> NDArray[np.bool_]:
+    """Which batches differ, shape (n,): by CRC, or, where the cleaner was at one of them, by what it keeps."""
+    kept = ("last_offset_delta", "producer_id", "producer_epoch", "base_sequence")
+    changed = np.any([one[name] != other[name] for name in kept], axis=0)
+    changed |= (one["attributes"] ^ other["attributes"]) & (TRANSACTIONAL_MASK | CONTROL_MASK) != 0
+    cleaned = _is_cleaned(one) | _is_cleaned(other)
+    different: NDArray[np.bool_] = changed | (~cleaned & (one["crc"] != other["crc"]))
+    return different
+
+
+def _is_cleaned(batches: Table) -> NDArray[np.bool_]:
+    """Which batches the cleaner has written anew, shape (n,)."""
+    fewer = batches["record_count"] <= batches["last_offset_delta"]
+    cleaned: NDArray[np.bool_] = fewer | (batches["attributes"] & DELETE_HORIZON_MASK != 0)
+    return cleaned

@@ -6,10 +6,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafka_eos_checks.arguments import add_json
+from kafka_eos_checks.record.recording import given_path
+
 if TYPE_CHECKING:
     from kafka_eos_checks.replay.audit import Audit
 
+SHOWN_NOTES = 10  # of a kind, on the terminal
+UNJUDGED_EXIT = 3
 EPILOG = """examples:
+  kafka-eos audit example:violations
   kafka-eos audit /var/lib/kafka/data
   kafka-eos audit broker-1 broker-2 broker-3 --spark --findings findings.parquet
   kafka-eos audit recording.tar.xz --json verdicts.json
@@ -18,6 +24,9 @@ EPILOG = """examples:
   kafka-eos audit store/kafka/latest/history.edn
   kafka-eos audit /var/lib/kafka/data --oracle --html audit.html --redact
   kafka-eos audit hdfs://name/copies/broker-1 --sink audits.findings
+
+  kafka-eos audit /var/lib/kafka/data/orders-0/00000000000000000000.log
+  kafka-eos audit /snapshots/broker-1 /snapshots/broker-2 --snapshot
 
 rules over logs: order, stale epoch, duplicate, gap
 rules over __transaction_state: illegal coordinator transition, decision changed
@@ -30,7 +39,7 @@ rules over histories: acknowledged but lost, duplicate value, refused without ca
 rules over readers: aborted record delivered, precommitted read, poll skip, non-monotonic poll, inconsistent offsets,
   last stable offset went back
 rules over applications: input processed twice, input skipped, output without its offset, offset without its output,
-  fenced generation committed
+  fenced generation committed; of declared ones also: input not processed, output of no input
 anomalies of a history of Jepsen's workload for Kafka, as Jepsen defines and names them: :G1a, :lost-write, :unseen,
   :duplicate, :inconsistent-offsets, :precommitted-read, :poll-skip, :nonmonotonic-poll, :int-poll-skip,
   :int-nonmonotonic-poll, :nonmonotonic-send, :int-nonmonotonic-send, :int-send-skip, :G1c, :G1c-process,
@@ -43,7 +52,16 @@ audit a copy, or expect an unfinished tail. Compacted topics have holes in their
 there is not reported. What Jepsen allows (writes that interleave, skips of consumers that subscribe) is told in the
 verdict's evidence and is no finding.
 
-exit codes: 0 no violation, 1 violations or corrupt regions, 2 the input or the call cannot be used
+Logs of a running broker, and copies that were made while it wrote, are of different moments. What one log may only lack
+because it is the older copy is no violation: it is too recent to judge, and told. --snapshot says that all logs are of
+one moment: the brokers stood still, or it is a snapshot of a volume. Recordings are.
+
+A verdict has three values: ok, FAIL with its findings, or not judged, with the reason. What somebody did on purpose (a
+transaction aborted by hand, offsets set back) is told and is no violation. Each open transaction is listed with who
+opened it, since when, what it holds back, and what becomes of it.
+
+exit codes: 0 nothing found, 1 violations or corrupt regions, 2 the input or the call cannot be used, 3 nothing found,
+  but something that is there could not be judged (0 with --allow-unjudged); what is too recent does not count
 """
 
 
@@ -59,10 +77,11 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument(
         "paths",
         nargs="+",
+        type=given_path,
         metavar="PATH",
         help="a log directory, a folder of several brokers' or of tables that `kafka-eos headers` made, a recording "
-        "(folder or .tar.xz), a history (.jsonl, .parquet), or one of Jepsen's (.edn); "
-        "a URI is copied here by Spark's Hadoop",
+        "(folder or .tar.xz, or example:NAME for one of this package's own), a history (.jsonl, .parquet), "
+        "or one of Jepsen's (.edn); a URI is copied here by Spark's Hadoop",
     )
     parser.add_argument("--history", action="append", default=[], metavar="FILE", help="one more history")
     parser.add_argument(
@@ -82,11 +101,29 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="let the readable rule judge the logs again, or a share of them (0.1); both have to find the same",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which logs --oracle takes (default 0)")
+    parser.add_argument(
+        "--snapshot",
+        action="store_true",
+        help="the logs are of one moment: of stopped brokers, or of a volume's snapshot",
+    )
+    parser.add_argument(
+        "--max-transaction-timeout",
+        type=_minutes,
+        default=15.0,
+        metavar="MINUTES",
+        help="the brokers' transaction.max.timeout.ms, in minutes (default 15): no transaction is open for longer",
+    )
+    parser.add_argument(
+        "--allow-unjudged", action="store_true", help="exit with 0 where nothing was found but not all could be judged"
+    )
     parser.add_argument("--redact", action="store_true", help="evidence names no value, transactional id or group")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    add_json(parser)
     parser.add_argument(
-        "--findings", type=Path, metavar="FILE", help="write all findings, as .jsonl, .csv or .parquet by the name"
+        "--findings",
+        type=Path,
+        metavar="FILE",
+        help="write all findings, and what is told, as .jsonl, .csv or .parquet by the name; `kind` tells them apart",
     )
     parser.add_argument("--sink", metavar="TABLE", help="append all findings to a table of Spark's catalog")
     parser.add_argument("--sink-format", default="parquet", metavar="NAME", help="of a new table (default parquet)")
@@ -94,10 +131,23 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 
 def _share(text: str) -> float:
-    share = float(text)
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
     if not 0 < share <= 1:
-        raise ValueError
+        raise argparse.ArgumentTypeError("expected a share above 0, at most 1")
     return share
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes < 1e6:
+        raise argparse.ArgumentTypeError("expected minutes above 0")
+    return minutes
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -106,7 +156,8 @@ def run(arguments: argparse.Namespace) -> int:
     from kafka_eos.log_directory import NotALogDirectory  # noqa: PLC0415
     from kafka_eos_checks.replay.findings import check_suffix  # noqa: PLC0415
     from kafka_eos_checks.replay.inputs import UnusableInput  # noqa: PLC0415
-    from kafka_eos_checks.terminal import print_verdicts  # noqa: PLC0415
+    from kafka_eos_checks.terminal import answer_console, print_verdicts  # noqa: PLC0415
+    from kafka_eos_checks.verdict import headline  # noqa: PLC0415
 
     if arguments.oracle and arguments.no_crc:
         arguments.parser.error("--oracle compares with a decoder that always looks at the CRC; leave out --no-crc")
@@ -117,11 +168,33 @@ def run(arguments: argparse.Namespace) -> int:
     except (UnusableInput, NotALogDirectory, MalformedHistory, OSError) as error:
         print(f"kafka-eos audit: {error}", file=sys.stderr)
         return 2
+    answer_console.print(f"{result.subject}\n", markup=False, highlight=False, soft_wrap=True)
     print_verdicts(result.verdicts)
+    _print_notes(result)
+    answer_console.print(f"\n{headline(result.verdicts)}", highlight=False)
     if result.logs and not sum(log.batches for log in result.logs):
         print("kafka-eos audit: no batch could be read", file=sys.stderr)
         return 2
-    return 0 if all(verdict.ok for verdict in result.verdicts) else 1
+    if not all(verdict.ok for verdict in result.verdicts):
+        return 1
+    return UNJUDGED_EXIT if result.unknown and not arguments.allow_unjudged else 0
+
+
+def _print_notes(result: "Audit") -> None:
+    """What is told and what is too recent, some of each."""
+    from kafka_eos_checks.replay.rules import Kind  # noqa: PLC0415 - `--help` needs no numpy
+    from kafka_eos_checks.terminal import answer_console  # noqa: PLC0415
+
+    shown = {verdict.name for verdict in result.verdicts if not verdict.ok or verdict.unknown}  # with its evidence
+    for kind, title in ((Kind.TOLD, "told, no violation"), (Kind.TOO_RECENT, "too recent to judge")):
+        own = [note for note in result.notes if note.kind == kind and note.rule not in shown]
+        counted = sum(int(v.figures.get("recent", 0)) for v in result.verdicts) if kind is Kind.TOO_RECENT else 0
+        if own or counted:
+            answer_console.print(f"\n[cyan]{title}[/]: {max(len(own), counted)}", highlight=False)
+        for note in own[:SHOWN_NOTES]:
+            answer_console.print(note.in_words(), markup=False, highlight=False, soft_wrap=True)
+        if len(own) > SHOWN_NOTES:
+            answer_console.print(f"… and {len(own) - SHOWN_NOTES} more, in the file of --findings", highlight=False)
 
 
 def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
@@ -149,15 +222,17 @@ def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
             redact=arguments.redact,
             spark=spark,
             as_jepsen=arguments.as_jepsen,
+            one_moment=arguments.snapshot,
+            longest_ms=round(arguments.max_transaction_timeout * 60_000),
         )
         if arguments.json:
             write_verdicts(arguments.json, result.verdicts)
         if arguments.findings:
-            findings.write_findings(arguments.findings, result.findings)
+            findings.write_findings(arguments.findings, [*result.findings, *result.notes])
         if arguments.html:
             from kafka_eos_checks.report import write_page  # noqa: PLC0415 - templates take their time to load
 
-            write_page(result.verdicts, arguments.html)
+            write_page(result.verdicts, arguments.html, subject=result.subject)
         if arguments.sink and spark is not None:
-            findings.append_to_table(spark, arguments.sink, arguments.sink_format, result.findings)
+            findings.append_to_table(spark, arguments.sink, arguments.sink_format, [*result.findings, *result.notes])
     return result

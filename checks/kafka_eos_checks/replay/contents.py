@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_eos.history import Event
-from kafka_eos_checks.replay.headers import CONTROL_MASK, TRANSACTIONAL_MASK, is_set, read_blocks, read_index
+from kafka_eos_checks.replay.headers import (
+    CONTROL_MASK,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    is_set,
+    read_blocks,
+    read_index,
+)
 from kafka_eos_checks.replay.records import decode_block
 from kafka_eos_checks.replay.splits import PartitionLog
 
@@ -33,6 +40,7 @@ class Contents:
         offsets: the offsets of each value, in ascending order.
         whole: whether it has every offset from 0 to its end.
         damaged_end: whether bytes that cannot be read follow the last batch.
+        stamped_ms: the last time that a broker stamped, in milliseconds since the epoch; -1 for none.
     """
 
     start: int | None = None
@@ -47,9 +55,10 @@ class Contents:
     offsets: dict[bytes | None, list[int]] = field(default_factory=lambda: defaultdict(list))
     whole: bool = True
     damaged_end: bool = False
+    stamped_ms: int = -1
 
 
-def read_contents(log: PartitionLog) -> Contents:
+def read_contents(log: PartitionLog, check_crc: bool = True) -> Contents:
     """All records of a log, and which of them a consumer that reads committed data does not see."""
     contents = Contents()
     open_transactions: dict[int, list[int]] = {}
@@ -58,7 +67,7 @@ def read_contents(log: PartitionLog) -> Contents:
     following: int | None = None
     for name in log.segments:
         path = Path(log.folder, name)
-        for block in read_blocks(path, index=read_index(path)):
+        for block in read_blocks(path, index=read_index(path), check_crc=check_crc):
             headers, records = block.headers, decode_block(block)
             contents.damaged_end = bool(headers.damage)
             contents.whole = contents.whole and not headers.damage and not records.damage
@@ -68,6 +77,9 @@ def read_contents(log: PartitionLog) -> Contents:
             if contents.start is None:
                 contents.start = int(base[0])
             contents.end = max(contents.end, int((base + headers.column("last_offset_delta")).max()) + 1)
+            stamped = is_set(headers, CONTROL_MASK | TIMESTAMP_TYPE_MASK)
+            stamps = headers.column("max_timestamp")[stamped]
+            contents.stamped_ms = max(contents.stamped_ms, int(stamps.max(initial=-1)))
             control = is_set(headers, CONTROL_MASK)[records.batch].tolist()
             transactional = is_set(headers, TRANSACTIONAL_MASK)[records.batch].tolist()
             producers = headers.column("producer_id")[records.batch].tolist()
@@ -119,4 +131,4 @@ def longest(replicas: Replicas, place: Place) -> tuple[PartitionLog | None, Cont
 
 def count(figures: Figures, name: str) -> None:
     """One more of what a figure counts."""
-    figures[name] = int(figures[name]) + 1
+    figures[name] = int(figures.get(name, 0)) + 1

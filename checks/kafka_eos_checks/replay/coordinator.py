@@ -32,6 +32,7 @@ Kafka: TransactionMetadata (prepareTransitionTo, completeTransitionTo), Transact
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +61,7 @@ LAST_EPOCH = 32767
 EXHAUSTED_FROM = LAST_EPOCH - 1  # from here on InitProducerId gives a new producer id
 
 Place = tuple[str, int]  # topic, partition
+_UNREADABLE = {RegionKind.CORRUPT, RegionKind.OLD_FORMAT}  # regions that may hold states
 
 _PREPARED = {
     TransactionState.PREPARE_COMMIT: ControlType.COMMIT,
@@ -73,11 +75,15 @@ _AT_REST = frozenset({TransactionState.EMPTY, *_COMPLETED})
 
 
 class StateRecord(NamedTuple):
-    """One record of ``__transaction_state``; ``value`` is None for a tombstone."""
+    """One record of ``__transaction_state``; ``value`` is None for a tombstone.
+
+    ``stamped_ms`` is when the coordinator appended it, in milliseconds since the epoch.
+    """
 
     file: str
     position: int
     offset: int
+    stamped_ms: int
     transactional_id: str
     value: TransactionLogValue | None
 
@@ -127,12 +133,14 @@ class TransactionalId:
         certain: whether ``current`` is all; false over a hole, until a known state explains the next one.
         holes: how many holes the log had at the last record.
         transactions: the decisions, in log order.
+        last_ms: when the last value was appended, in milliseconds since the epoch.
         producer_ids: all producer ids that it had.
         grants: producer ids and epochs that InitProducerId gave.
     """
 
     name: str
     last: TransactionLogValue | None = None
+    last_ms: int = -1
     current: list[TransactionLogValue | None] = field(default_factory=lambda: [None])
     certain: bool = True
     holes: int = 0
@@ -325,6 +333,7 @@ class CoordinatorLog:
         end: one past the last offset.
         holes: how many holes it has.
         damaged: whether a region of it cannot be read, so that states may be missing at its end too.
+        stamped_ms: the last time that a coordinator stamped, in milliseconds since the epoch; -1 for none.
     """
 
     log: PartitionLog
@@ -337,6 +346,11 @@ class CoordinatorLog:
     end: int = 0
     holes: int = 0
     damaged: bool = False
+    stamped_ms: int = -1
+
+    def stamped_before(self, offset: int) -> float:
+        """As :class:`kafka_eos_checks.replay.moments.Dated` has it; of the whole log or of none of it."""
+        return self.stamped_ms if 0 < self.end <= offset else -inf
 
     @property
     def whole(self) -> bool:
@@ -351,6 +365,7 @@ class CoordinatorLog:
             if not self.whole:
                 known.current, known.certain = [], False
         violation = follow(known, record.value, self.holes)
+        known.last_ms = record.stamped_ms
         self.unknown += not known.certain
         if violation is not None:
             self.findings.append(
@@ -369,35 +384,37 @@ class CoordinatorLog:
             )
 
 
-def read_coordinator_log(log: PartitionLog) -> CoordinatorLog:
+def read_coordinator_log(log: PartitionLog, check_crc: bool = True) -> CoordinatorLog:
     """Fold one log of ``__transaction_state``."""
     result = CoordinatorLog(log)
-    for record in _read(log, result):
+    for record in _read(log, result, check_crc):
         result.take(record)
     return result
 
 
-def _read(log: PartitionLog, result: CoordinatorLog) -> Iterator[StateRecord]:
+def _read(log: PartitionLog, result: CoordinatorLog, check_crc: bool) -> Iterator[StateRecord]:
     """The records of a log; offsets, holes and damage are noted in ``result`` before each of them."""
     for name in log.segments:
         path = Path(log.folder, name)
-        for block in read_blocks(path, index=read_index(path)):
+        for block in read_blocks(path, index=read_index(path), check_crc=check_crc):
             headers, records = block.headers, decode_block(block)
             regions = [*headers.damage, *records.damage]
-            result.damaged |= any(region.kind is RegionKind.CORRUPT for region in regions)
+            result.damaged |= any(region.kind in _UNREADABLE for region in regions)
             position = headers.positions[records.batch].tolist()
-            columns = (position, records.offset.tolist(), records.keys(), records.values())
-            for at, offset, key, value in zip(*columns, strict=True):
+            stamps = headers.column("max_timestamp")[records.batch].tolist()
+            columns = (position, records.offset.tolist(), stamps, records.keys(), records.values())
+            for at, offset, stamped_ms, key, value in zip(*columns, strict=True):
                 if result.start is None:
                     result.start = offset
                 elif offset != result.end:
                     result.holes += 1
                 result.records += 1
                 result.end = offset + 1
+                result.stamped_ms = max(result.stamped_ms, stamped_ms)
                 try:
                     decoded = decode_key(key or b""), decode_value(value)
                 except MalformedTransactionRecord:
                     result.unreadable += 1
                     result.holes += 1
                     continue
-                yield StateRecord(name, at, offset, decoded[0].transactional_id, decoded[1])
+                yield StateRecord(name, at, offset, stamped_ms, decoded[0].transactional_id, decoded[1])

@@ -1,4 +1,4 @@
-"""What a rule found: one shape for every rule, on the terminal, in JSON Lines, CSV, Parquet and Spark."""
+"""Findings of the rules: one shape for every rule, on the terminal, in JSON Lines, CSV, Parquet and Spark."""
 
 import csv
 import json
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import category, normalize
 
 from kafka_eos_checks.missing import need
+from kafka_eos_checks.replay.rules import Kind
 from kafka_eos_checks.replay.schemas import arrow_schema, ddl
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One violation of one rule, with what a person needs to look at it.
+    """A place that a rule has something to say of, with what a person needs to look at it.
 
     Attributes:
         rule: the rule's name.
@@ -34,6 +35,7 @@ class Finding:
         base_sequence: base sequence of the batch, -1 for none.
         evidence: what was expected and what was found, in words.
         run: the run of the history that it was joined with, "" for none.
+        kind: whether it is a violation, see :class:`kafka_eos_checks.replay.rules.Kind`.
     """
 
     rule: str
@@ -48,6 +50,12 @@ class Finding:
     base_sequence: int | None = None
     evidence: str = ""
     run: str = ""
+    kind: str = Kind.VIOLATION.value
+
+    @property
+    def is_violation(self) -> bool:
+        """Whether the rule does not hold there."""
+        return self.kind == Kind.VIOLATION
 
     def sort_key(self) -> tuple[str, str, int, int, str]:
         """Broker, topic, partition, offset, rule: the order in which findings are shown."""
@@ -61,7 +69,8 @@ class Finding:
         where += "" if self.position is None else f" byte {self.position}"
         where += "" if self.offset is None else f" offset {self.offset}"
         who = "" if self.producer_id is None else f" (producer {self.producer_id} epoch {self.producer_epoch})"
-        return f"{self.rule}: {where}{who}: {self.evidence}"
+        kind = "" if self.is_violation else f" ({self.kind})"
+        return f"{self.rule}{kind}: {where}{who}: {self.evidence}"
 
 
 # The one schema of findings, see `schemas`.

@@ -179,9 +179,9 @@ def read_table(
         yield headers
 
 
-def read_marked_table(table: Path, columns: Sequence[str]) -> Iterator[tuple[Headers, Marks]]:
+def read_marked_table(table: Path, columns: Sequence[str], *, check: bool = True) -> Iterator[tuple[Headers, Marks]]:
     """The headers of each row group, and what its control batches say."""
-    yield from _read(table, 0, None, columns, check=True, marks=True)
+    yield from _read(table, 0, None, columns, check=check, marks=True)
 
 
 def _read(

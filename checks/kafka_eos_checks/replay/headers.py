@@ -53,6 +53,7 @@ SMALLEST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK, CONTROL_MASK = 0x07, 0x08, 0x10, 0x20
 
 BLOCK_BYTES = 2 << 20  # measured: 2 MiB stays in the cache between the read, the CRC and the decoding of records
+TRIES = 3  # to read a block of a segment that changes
 SEARCH_BYTES = 16 << 20  # where the end of damage is looked for first, before the rest of the split is read for it
 INDEX_ENTRY = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 
@@ -147,7 +148,20 @@ def read_blocks(
 
 
 def _read_block(fd: int, start: int, limit: int, index: Ints, check_crc: bool) -> Block:
-    """The batches that lie in the block at ``start``, up to and with the first damage."""
+    """The batches that lie in the block at ``start``, up to and with the first damage.
+
+    Raises:
+        OSError: what was damage is a batch a moment later, again and again.
+    """
+    for _ in range(TRIES):  # a broker may be writing the batch that is read
+        block = _try_block(fd, start, limit, index, check_crc)
+        if block is not None:
+            return block
+    raise OSError("a segment changed while it was read; audit a copy")
+
+
+def _try_block(fd: int, start: int, limit: int, index: Ints, check_crc: bool) -> Block | None:
+    """As :func:`_read_block`; None if the segment changes meanwhile."""
     data = os.pread(fd, min(BLOCK_BYTES, limit - start), start)
     if len(data) >= LOG_OVERHEAD_BYTES:
         first = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big", signed=True)
@@ -159,6 +173,8 @@ def _read_block(fd: int, start: int, limit: int, index: Ints, check_crc: bool) -
     if healthy:
         return Block(Headers(positions + start, raw, start + stop), data, start)
     damage = find_damage(fd, start + stop, limit)
+    if damage is None:
+        return None
     return Block(Headers(positions + start, raw, damage.end, (damage,)), data, start)
 
 
@@ -292,25 +308,26 @@ def _plausible(raw: NDArray[np.void]) -> NDArray[np.bool_]:
     return plausible
 
 
-def find_damage(fd: int, position: int, limit: int) -> CorruptRegion:
+def find_damage(fd: int, position: int, limit: int) -> CorruptRegion | None:
     """The region from ``position`` on that holds no batch, judged by the readable decoder.
 
-    Raises:
-        OSError: there is a batch after all, so someone writes to the file.
+    None if there is a batch after all, because someone writes to the file.
     """
     near = os.pread(fd, min(SEARCH_BYTES, limit - position), position)
     region = _first_region(near)
+    if region is None:
+        return None
     claimed = LOG_OVERHEAD_BYTES + int.from_bytes(near[8:12], "big", signed=True)
     if max(region.end, claimed) >= len(near):
         region = _first_region(os.pread(fd, limit - position, position))
+    if region is None:
+        return None
     return replace(region, position=position, end=position + region.end)
 
 
-def _first_region(data: bytes) -> CorruptRegion:
+def _first_region(data: bytes) -> CorruptRegion | None:
     region = next(scan(data), None)
-    if not isinstance(region, CorruptRegion):
-        raise OSError("a segment changed while it was read; audit a copy")
-    return region
+    return region if isinstance(region, CorruptRegion) else None
 
 
 def concatenate(parts: list[Headers]) -> Headers:

@@ -49,6 +49,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Self
 
 from kafka_eos.consumer_offsets import TOPIC as OFFSETS_TOPIC
@@ -63,6 +64,7 @@ from kafka_eos_checks.replay.applications import (
 )
 from kafka_eos_checks.replay.contents import Contents, Figures, Place, Replicas, count, place_of, read_contents
 from kafka_eos_checks.replay.findings import Finding
+from kafka_eos_checks.replay.moments import AT_ONE_MOMENT, SKEW_MS, Moments
 from kafka_eos_checks.replay.offsets import longest_logs, read_group_log
 from kafka_eos_checks.replay.quoting import quoted
 from kafka_eos_checks.replay.readers import (
@@ -106,12 +108,20 @@ class Join:
     figures: dict[str, dict[str, int | float | str]] = field(default_factory=dict)
 
 
-def join(events: Iterable[Event], logs: Sequence[PartitionLog]) -> Join:
+def join(
+    events: Iterable[Event],
+    logs: Sequence[PartitionLog],
+    moments: Moments = AT_ONE_MOMENT,
+    *,
+    check_crc: bool = True,
+) -> Join:
     """Judge histories by the logs of the brokers they were recorded with.
 
     Args:
         events: of one or several runs. Within a run ``order`` decides, or the order given if an event has none.
         logs: replicas of partitions; those whose topic is in no event are not read.
+        moments: of the logs; where one may be older than a history, its end proves nothing.
+        check_crc: whether to compare each batch with its CRC.
     """
     by_run: dict[str, list[Event]] = defaultdict(list)
     for event in events:
@@ -120,23 +130,27 @@ def join(events: Iterable[Event], logs: Sequence[PartitionLog]) -> Join:
     replicas: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)
     for log in logs:
         if log.topic in topics:
-            replicas[log.topic, log.partition].append((log, read_contents(log)))
-    groups = longest_logs(read_group_log(log) for log in logs if log.topic == OFFSETS_TOPIC)
+            replicas[log.topic, log.partition].append((log, read_contents(log, check_crc)))
+    groups = longest_logs(read_group_log(log, check_crc) for log in logs if log.topic == OFFSETS_TOPIC)
+    ends = [(log, contents.end, contents.stamped_ms) for own in replicas.values() for log, contents in own]
+    ends += [(group.log, group.end, group.stamped_ms) for group in groups]
+    reach = min((moments.reach_of(*end) for end in ends), default=inf)
     result = Join(figures={rule: _figures() for rule in HISTORY_RULES})
     for run in by_run.values():
+        covered = _last_ms(run) + SKEW_MS <= reach
         if all(event.order is not None for event in run):
             run.sort(key=lambda event: event.order or 0)
-        result.findings += lost(run, replicas, result.figures[LOST])
+        result.findings += lost(run, replicas, result.figures[LOST], covered=covered)
         result.findings += duplicate_values(run, replicas, result.figures[DUPLICATE_VALUE])
         result.findings += refused(run, replicas, result.figures[REFUSED])
         result.findings += unasked(run, replicas, result.figures[UNASKED])
-        result.findings += undone(run, replicas, result.figures[COMMITTED_MISSING])
-        result.findings += delivered(run, replicas, result.figures[ABORTED_DELIVERED])
+        result.findings += undone(run, replicas, result.figures[COMMITTED_MISSING], covered=covered)
+        result.findings += delivered(run, replicas, result.figures[ABORTED_DELIVERED], covered=covered)
         result.findings += precommitted(run, replicas, result.figures[PRECOMMITTED])
         result.findings += polled(run, replicas, result.figures[POLL_SKIP], result.figures[NON_MONOTONIC])
         result.findings += inconsistent(run, replicas, result.figures[INCONSISTENT])
         result.findings += went_back(run, result.figures[STABLE_WENT_BACK])
-        result.findings += judge_inputs(run, replicas, groups, result.figures)
+        result.findings += judge_inputs(run, replicas, groups, result.figures, covered=covered)
         result.findings += judge_generations(run, result.figures[FENCED_GENERATION])
     return result
 
@@ -145,7 +159,12 @@ def _figures() -> Figures:
     return {"checked": 0, "unknown": 0}
 
 
-def lost(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+def _last_ms(run: Iterable[Event]) -> float:
+    """When the last event of a run happened, in milliseconds since the epoch; ``inf`` if an event does not tell."""
+    return max((inf if event.time_us is None else event.time_us / 1000 for event in run), default=-inf)
+
+
+def lost(run: Sequence[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:
     """Acknowledged sends whose value no replica has at the acknowledged offset, or no reader was given."""
     read = _Read.of(run)
     for event in run:
@@ -157,7 +176,8 @@ def lost(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator
             count(figures, "unknown")
             continue
         own = replicas.get(place, ())
-        states = [_look(contents, event.offset, str(value)) for _, contents in own] or [read.look(event, place)]
+        states = [_look(contents, event.offset, str(value), covered) for _, contents in own]
+        states = states or [read.look(event, place)]
         if "there" in states:
             continue
         if "unknown" in states:
@@ -212,7 +232,7 @@ class _Read:
         return "nothing: readers went on behind it, and none was given it" if is_passed else "unknown"
 
 
-def _look(contents: Contents, offset: int | None, value: str) -> str:
+def _look(contents: Contents, offset: int | None, value: str, covered: bool) -> str:
     """``there``, ``unknown``, or what is there instead.
 
     A client that retried may be told that its batch is a duplicate, and then knows no offset.
@@ -223,7 +243,7 @@ def _look(contents: Contents, offset: int | None, value: str) -> str:
         stored = contents.values[offset]
         found = None if stored is None else stored.decode(errors="replace")
         return "there" if found == value else repr(found)
-    if contents.start is not None and offset >= contents.end and not contents.damaged_end:
+    if contents.start is not None and offset >= contents.end and not contents.damaged_end and covered:
         return f"nothing: the log ends before offset {contents.end}"
     return "unknown"
 

@@ -2,14 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_eos.log_directory import broker_id, cluster_id
 from kafka_eos_checks.record.recording import UnsafeArchive, unpacked
 from kafka_eos_checks.replay.history_files import SUFFIXES, is_history
 from kafka_eos_checks.replay.jepsen import HISTORY, is_jepsen
+from kafka_eos_checks.replay.moments import LOCK, is_locked
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs
+
+SEGMENT_SUFFIX = ".log"
+RECORDED = "history.jsonl"
+"""The history of a served cluster, next to its log directory: the artefacts of the pytest fixture."""
 
 
 class UnusableInput(ValueError):  # noqa: N818 - named for the input
@@ -24,11 +29,15 @@ class Inputs:
         logs: the replicas of partitions, each audited for itself.
         histories: files of events, see :mod:`history_files`.
         operations: histories of Jepsen's, see :mod:`jepsen`.
+        one_moment: whether all logs are of recordings, or of a test that is over: their brokers were stopped.
+        directories: the log directories, each with its name by the path that was given.
     """
 
     logs: tuple[PartitionLog, ...]
     histories: tuple[Path, ...]
     operations: tuple[Path, ...] = ()
+    one_moment: bool = False
+    directories: Mapping[Path, str] = field(default_factory=dict)
 
 
 @contextmanager
@@ -36,9 +45,10 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
     """Recognise each path; packed recordings are unpacked for as long as the block lasts.
 
     Args:
-        paths: a broker's log directory, a folder of several, a partition's folder, a recording (``brokers/`` and
-            ``histories/``, as a folder or a ``.tar.xz``), a history (``.jsonl``, or ``.parquet``, a file or a
-            folder of files), or one of Jepsen's (``.edn``, or a folder of its store with ``history.edn``).
+        paths: a broker's log directory, a folder of several, a partition's folder, one of its segments, a recording
+            (``brokers/`` and ``histories/``, as a folder or a ``.tar.xz``), the artefacts of a test (a log directory in
+            a folder with ``history.jsonl``), a history (``.jsonl``, or ``.parquet``, a file or a folder of files), or
+            one of Jepsen's (``.edn``, or a folder of its store with ``history.edn``).
         histories: more histories.
 
     Raises:
@@ -47,8 +57,10 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
         OSError: a path that cannot be read.
     """
     folders: dict[Path, Path] = {}
+    segments: list[PartitionLog] = []
     found: list[Path] = []
     operations: list[Path] = []
+    recorded: list[bool] = []
     with ExitStack() as stack:
         for path in paths:
             if is_history(path):
@@ -57,19 +69,44 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             if is_jepsen(path) or (path / HISTORY).is_file():
                 operations.append(path if is_jepsen(path) else path / HISTORY)
                 continue
+            if path.suffix == SEGMENT_SUFFIX and path.is_file():
+                segments.append(_log_of(path))
+                continue
             folder = stack.enter_context(_unpacked(path)) if path.is_file() else path
             inside = "brokers" if (folder / "brokers").is_dir() else ""
             folders[folder / inside] = path / inside
-            if (folder / "manifest.json").is_file():
+            is_recording, is_test = (folder / "manifest.json").is_file(), (folder / RECORDED).is_file()
+            recorded.append(is_recording or (is_test and not any(map(is_locked, folder.glob(f"**/{LOCK}")))))
+            if is_recording:
                 found += sorted(path for path in (folder / "histories").glob("*") if is_history(path))
+            elif is_test:
+                found.append(folder / RECORDED)
         found += (path for path in histories if not is_jepsen(path))
+        found = list({path.resolve(): path for path in found}.values())  # one may be given by its folder, too
         operations += (path for path in histories if is_jepsen(path))
         missing = [str(path) for path in found if not (is_history(path) and path.exists())]
         if missing:
             raise UnusableInput(f"{', '.join(missing)}: no such history; give a file *{' or *'.join(SUFFIXES)}")
-        logs = find_logs(*folders)
+        logs = [*find_logs(*folders), *segments]
         _demand_replicas(logs, folders)
-        yield Inputs(tuple(logs), tuple(found), tuple(operations))
+        yield Inputs(
+            tuple(logs),
+            tuple(found),
+            tuple(operations),
+            one_moment=bool(recorded) and all(recorded) and not segments,
+            directories={
+                folder: _named(folder, folders) for folder in sorted({Path(log.folder).parent for log in logs})
+            },
+        )
+
+
+def _log_of(segment: Path) -> PartitionLog:
+    """A log of one segment alone; of a folder that is no partition's it is partition 0 of a topic of that name."""
+    folder = segment.resolve().parent
+    topic, _, number = folder.name.rpartition("-")
+    named = topic and number.isdecimal()
+    topic, partition = (topic, int(number)) if named else (folder.name, 0)
+    return PartitionLog(broker="", topic=topic, partition=partition, folder=str(folder), segments=(segment.name,))
 
 
 def _demand_replicas(logs: Sequence[PartitionLog], given: Mapping[Path, Path]) -> None:
@@ -117,7 +154,8 @@ def _named(directory: Path, given: Mapping[Path, Path]) -> str:
 def _unpacked(archive: Path) -> Iterator[Path]:
     if not archive.name.endswith(".tar.xz"):
         raise UnusableInput(
-            f"{archive}: neither a directory, a history (.jsonl, .parquet, .edn) nor a recording (.tar.xz)"
+            f"{archive}: neither a directory, a segment (.log), a history (.jsonl, .parquet, .edn) nor a recording "
+            "(.tar.xz)"
         )
     try:
         with unpacked(archive) as folder:

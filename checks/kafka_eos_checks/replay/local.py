@@ -23,6 +23,7 @@ class LogAudit:
         batches: readable batches, markers included.
         records: records that their headers count.
         markers: control batches.
+        transactional: batches of transactions, markers included.
         holes: jumps of the offsets, behind which a missing sequence is not judged.
         chunks: chunks that were summarised.
         reruns: chunks that the readable rule had to read again.
@@ -35,6 +36,7 @@ class LogAudit:
     batches: int = 0
     records: int = 0
     markers: int = 0
+    transactional: int = 0
     holes: int = 0
     chunks: int = 0
     reruns: int = 0
@@ -58,13 +60,14 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
     """
     combine = Combine(splits, reread_from(splits, check_crc))
     damage: list[tuple[str, CorruptRegion]] = []
-    batches = records = markers = chunks = 0
+    batches = records = markers = transactional = chunks = 0
     for chunk in summaries:
         combine.add(chunk)
         damage += [(splits[chunk.split].segment, d) for d in chunk.damage]
         batches += chunk.batches
         records += chunk.records
         markers += chunk.markers
+        transactional += chunk.transactional
         chunks += 1
     return LogAudit(
         log=log,
@@ -74,6 +77,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
         batches=batches,
         records=records,
         markers=markers,
+        transactional=transactional,
         holes=combine.holes,
         chunks=chunks,
         reruns=combine.reruns,

@@ -31,13 +31,13 @@ class Mark(NamedTuple):
 Marks = dict[int, Mark]  # by the marker's row among the headers
 
 
-def read_marked_segment(segment: Path) -> Iterator[tuple[Headers, Marks]]:
+def read_marked_segment(segment: Path, *, check_crc: bool = True) -> Iterator[tuple[Headers, Marks]]:
     """The headers of a segment, a block at a time, and what its markers say.
 
     Raises:
         OSError: the segment cannot be read, or it changes meanwhile.
     """
-    for block in read_blocks(segment, index=read_index(segment)):
+    for block in read_blocks(segment, index=read_index(segment), check_crc=check_crc):
         headers = block.headers
         if not len(headers):
             yield headers, {}

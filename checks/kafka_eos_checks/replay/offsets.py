@@ -4,9 +4,10 @@ An offset that is committed in a transaction counts from its COMMIT marker on, u
 already; one outside of any transaction counts at once. *Unknown*, and left out: offsets whose marker may be in a hole.
 
 ``committed offset went back``
-    A group's offset of a partition that is below one that counted before it. A tombstone (the group or the offset was
-    deleted, or has expired) begins anew. *Unknown*: over a hole, where a tombstone may have been. An offset that an
-    operator resets looks the same.
+    A group's offset of a partition that a transaction committed, and that is below the one that counted before it. A
+    tombstone (the group or the offset was deleted, or has expired) begins anew. *Told*: an offset that was set back
+    outside of any transaction, as an operator does it (``kafka-consumer-groups --reset-offsets``), and an application
+    that promises no more than at least once. *Not judged*: over a hole, where a tombstone may have been.
 
 Of a replicated partition the longest of the given replicas is read.
 
@@ -28,6 +29,7 @@ from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.headers import CONTROL_MASK, TRANSACTIONAL_MASK, is_set, read_blocks, read_index
 from kafka_eos_checks.replay.quoting import quoted
 from kafka_eos_checks.replay.records import decode_block
+from kafka_eos_checks.replay.rules import Kind
 from kafka_eos_checks.replay.splits import PartitionLog
 
 WENT_BACK = "committed offset went back"
@@ -71,6 +73,7 @@ class GroupLog:
         end: one past the last offset.
         holes: how many holes and unreadable records it has.
         whole: whether it begins at offset 0, with no hole and no damage.
+        stamped_ms: the last time that the group's coordinator stamped, in milliseconds since the epoch; -1 for none.
     """
 
     log: PartitionLog
@@ -78,6 +81,7 @@ class GroupLog:
     end: int = 0
     holes: int = 0
     whole: bool = True
+    stamped_ms: int = -1
     _pending: dict[int, list[tuple[Name, Commit]]] = field(default_factory=lambda: defaultdict(list))
 
     def take(self, name: Name, commit: Commit) -> None:
@@ -101,14 +105,15 @@ class GroupLog:
         self._pending.clear()
 
 
-def read_group_log(log: PartitionLog) -> GroupLog:
+def read_group_log(log: PartitionLog, check_crc: bool = True) -> GroupLog:
     """Fold one log of ``__consumer_offsets``."""
     result = GroupLog(log)
     for name in log.segments:
         path = Path(log.folder, name)
-        for block in read_blocks(path, index=read_index(path)):
+        for block in read_blocks(path, index=read_index(path), check_crc=check_crc):
             headers, records = block.headers, decode_block(block)
             result.whole = result.whole and not headers.damage and not records.damage
+            result.stamped_ms = max(result.stamped_ms, int(headers.column("max_timestamp").max(initial=-1)))
             control = is_set(headers, CONTROL_MASK)[records.batch].tolist()
             transactional = is_set(headers, TRANSACTIONAL_MASK)[records.batch].tolist()
             producers = headers.column("producer_id")[records.batch].tolist()
@@ -189,6 +194,8 @@ def went_back(logs: Sequence[GroupLog], figures: Figures) -> Iterator[Finding]:
                             producer_id=commit.producer_id,
                             producer_epoch=commit.producer_epoch,
                             evidence=f"group {quoted(group)} had offset {highest.offset} of {topic}-{partition} before "
-                            f"{commit.offset}",
+                            f"{commit.offset}"
+                            + ("" if commit.transactional else ", set back outside of a transaction"),
+                            kind=(Kind.VIOLATION if commit.transactional else Kind.TOLD).value,
                         )
                 highest = commit

@@ -27,7 +27,7 @@ from kafka_eos_checks.verdict import Verdict
 
 SHOWN = 20
 EXPECTED = "0 differences"
-# Of a finding: file, position, rule, offset, producer id, producer epoch, base sequence, evidence.
+# Of a finding: file, position, rule, offset, producer id, producer epoch, base sequence, evidence, kind.
 # Of a region: file, position, kind, end.
 Row = tuple[object, ...]
 
@@ -45,7 +45,8 @@ def readable_rows(log: PartitionLog) -> Iterator[Row]:
             state, violation = state.append(batch)
             if violation is not None:
                 place = name, batch.position, violation.rule, batch.base_offset
-                yield *place, batch.producer_id, batch.producer_epoch, batch.base_sequence, violation.evidence
+                row = *place, batch.producer_id, batch.producer_epoch, batch.base_sequence
+                yield *row, violation.evidence, violation.kind.value
 
 
 def _stored(segment: Path, topic: str) -> Iterator[Batch | CorruptRegion]:
@@ -87,6 +88,7 @@ def rows_of(audit: LogAudit) -> Iterator[Row]:
             f.producer_epoch,
             f.base_sequence,
             f.evidence,
+            f.kind,
         )
     for file, region in audit.damage:
         yield file, region.position, region.kind.value, region.end

@@ -73,7 +73,7 @@ UNKNOWN = "unknown"
 _Ended = tuple[str, int]  # process, number of its transaction
 
 
-def undone(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+def undone(run: Iterable[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:
     """Transactions whose application was told that they are committed, and of which a record is not; each once."""
     committed: set[_Ended] = set()
     answered: dict[str, set[tuple[_Ended, str]]] = defaultdict(set)
@@ -95,7 +95,8 @@ def undone(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterat
                 continue
             count(figures, "checked")
             state, log, offset = _fate(replicas.get(place, ()) if place is not None else (), _value(event))
-            if state == UNKNOWN or (state and log is None and name in answered["ok"]):
+            absent = state and log is None
+            if state == UNKNOWN or (absent and (name in answered["ok"] or not covered)):
                 count(figures, UNKNOWN)
             elif state:
                 assert place is not None, "its logs were looked at"
@@ -309,7 +310,7 @@ def _told_aborted(run: Iterable[Event]) -> set[_Ended | None]:
     return {_transaction(event) for event in run if (event.action, event.phase) == ("AbortTransaction", "ok")}
 
 
-def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:
     """Records of aborted and open transactions that a reader of committed data was given."""
     aborted = _told_aborted(run)
     senders: dict[tuple[str | None, str], set[_Ended | None]] = defaultdict(set)
@@ -331,13 +332,13 @@ def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Ite
         cause: object = None
         if offset in contents.aborted:
             cause, why = contents.aborted[offset], f"is aborted (marker at offset {contents.aborted[offset]})"
-        elif offset in contents.open:
+        elif offset in contents.open and covered:
             cause, why = min(contents.open), "is open at the end of the log"
         elif own and own <= aborted:
             cause, why = min(filter(None, own)), "was aborted, as its application was told"
         elif 0 < sent[event.topic, _value(event)] <= failed[event.topic, _value(event)]:
             cause, why = offset, "is none: it was never sent, as its application was told"
-        elif offset not in contents.values:
+        elif offset not in contents.values or offset in contents.open:
             count(figures, UNKNOWN)
         if why and (event.process, place, cause) not in told:
             told.add((event.process, place, cause))

@@ -38,9 +38,9 @@ def read_headers(
         yield block.headers
 
 
-def read_marked(path: Path, columns: Sequence[str]) -> Iterator[tuple[Headers, Marks]]:
+def read_marked(path: Path, columns: Sequence[str], *, check_crc: bool = True) -> Iterator[tuple[Headers, Marks]]:
     """The headers of a file with what its control batches say; raises as :func:`read_headers`."""
     if header_tables.is_table(path):
-        yield from header_tables.read_marked_table(path, columns)
+        yield from header_tables.read_marked_table(path, columns, check=check_crc)
     else:
-        yield from read_marked_segment(path)
+        yield from read_marked_segment(path, check_crc=check_crc)

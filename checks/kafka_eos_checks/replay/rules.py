@@ -9,8 +9,9 @@ Rules, by name:
 ``duplicate``
     A data batch of the producer's current epoch whose first sequence is at or below the last one, modulo 2^31.
 ``gap``
-    A data batch whose first sequence is beyond the next one; the next one is 0 at a new epoch, and 0 for a producer
-    that the log has not seen, if the log begins at offset 0.
+    A data batch whose first sequence is beyond the next one; the next one is 0 at a new epoch. *Not judged*: the first
+    batch of a producer in a log that begins at offset 0. Its first batches are lost, or were written to an earlier
+    topic of the same name, for a leader takes any first sequence (finding gap-after-expiry).
 
 A hole is a jump of the offsets between two batches: a region that compaction emptied, a segment that is gone, or
 damage. What lay there is unknown, so a sequence that jumps forward over a hole is no gap. An empty batch that
@@ -29,6 +30,7 @@ Kafka:  ProducerAppendInfo.checkProducerEpoch, checkSequence, AppendOrigin.COORD
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import NamedTuple, Self
 
 ORDER, STALE_EPOCH, DUPLICATE, GAP = "order", "stale epoch", "duplicate", "gap"
@@ -38,7 +40,7 @@ SEQUENCE_MASK = 0x7FFFFFFF  # sequences count modulo 2^31
 HALF = 1 << 30  # further ahead than this is behind
 COORDINATOR_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 NONE = -1  # no sequence yet at this epoch
-UNKNOWN = -1  # in place of a number of holes: more may have been written before the log begins
+UNKNOWN = -1  # in place of a number of holes: none of the producer's sequences is known yet
 
 
 class Batch(NamedTuple):
@@ -73,11 +75,27 @@ class Producer:
     holes: int
 
 
+class Kind(StrEnum):
+    """What a rule has to say of a place.
+
+    VIOLATION: the rule does not hold.
+    NOT_JUDGED: what is needed to judge it is not in the input.
+    TOO_RECENT: another log, which would have to be looked at, may be a copy of an earlier moment.
+    TOLD: somebody did on purpose what looks like a violation.
+    """
+
+    VIOLATION = "violation"
+    NOT_JUDGED = "not judged"
+    TOO_RECENT = "too recent"
+    TOLD = "told"
+
+
 class Violation(NamedTuple):
-    """A rule and why it does not hold, in words."""
+    """A rule, why it does not hold, in words, and whether that is certain."""
 
     rule: str
     evidence: str
+    kind: Kind = Kind.VIOLATION
 
 
 def after(known: Producer | None, batch: Batch, holes: int, whole: bool) -> tuple[Producer, Violation | None]:
@@ -90,7 +108,7 @@ def after(known: Producer | None, batch: Batch, holes: int, whole: bool) -> tupl
         whole: whether the log begins at offset 0.
     """
     if known is None:
-        known = Producer(batch.producer_epoch, NONE, 0 if whole else UNKNOWN)
+        known = Producer(batch.producer_epoch, NONE, UNKNOWN)
     if batch.producer_epoch < known.epoch:
         return known, Violation(STALE_EPOCH, f"epoch {batch.producer_epoch} after epoch {known.epoch}")
     if batch.producer_epoch > known.epoch:
@@ -103,12 +121,20 @@ def after(known: Producer | None, batch: Batch, holes: int, whole: bool) -> tupl
     if batch.base_sequence == expected:
         return found, None
     if known.last_sequence == NONE or is_ahead(batch.base_sequence, expected):
+        if known.holes == UNKNOWN and whole and not holes:
+            return found, _unsure(batch)
         if holes > known.holes:
             return found, None
         return found, Violation(GAP, f"sequence {batch.base_sequence}, expected {expected} at epoch {known.epoch}")
     evidence = f"sequence {batch.base_sequence} again, the last was {known.last_sequence} at epoch {known.epoch}"
     longer = is_ahead(batch.last_sequence, expected)
     return (found if longer else known), Violation(DUPLICATE, evidence)
+
+
+def _unsure(batch: Batch) -> Violation:
+    """A producer's first batch in a log, whose sequence is not 0."""
+    evidence = f"begins with sequence {batch.base_sequence} at epoch {batch.producer_epoch}: those before are lost, "
+    return Violation(GAP, evidence + "or were written to a topic of this name that was deleted", Kind.NOT_JUDGED)
 
 
 def following(last_sequence: int) -> int:

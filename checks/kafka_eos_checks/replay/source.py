@@ -4,6 +4,9 @@
     spark.read.format("kafka_log").option("granularity", "records").option("topic", "orders").load([...])
     CREATE TEMPORARY VIEW batches USING kafka_log OPTIONS (path '/var/lib/kafka/data')
 
+Spark finds the source by itself where the Python that it starts has this package: in an activated environment, or with
+``PYSPARK_PYTHON``. In a program that is run as ``/path/to/venv/bin/python program.py`` call :func:`register` first.
+
 Options, besides ``path`` (a log directory, a folder of several brokers' directories, or a partition's folder; ``load``
 takes several):
 
@@ -21,6 +24,8 @@ splitBytes        bytes a task reads, 134217728
 pushdown          ``true``: what a query compares with a constant limits what is read (default ``false``)
 ================= ====================================================================================================
 
+Any other option is an error.
+
 Segments are chosen by the offsets in their names. Corrupt regions are shown whatever offset, time or producer is asked
 for: it is not known which they had. Push-down needs ``spark.sql.python.filterPushdown.enabled``, and without it Spark
 fails a read that could do it; therefore it is a wish. Spark compares every row again, so it changes no result.
@@ -29,9 +34,10 @@ fails a read that could do it; therefore it is a wish. Spark compares every row 
 since the one before. Bytes behind the last whole batch of a log's last segment wait for the rest. It has the same
 options, but for ``pushdown``.
 
-Columns of every granularity: ``broker``, ``topic``, ``partition``, ``segment`` (file name) and ``position`` (of the
-batch or region in it, in bytes). ``(segment, position)`` is the order of a log; the order of rows is none. Spark does
-not say which columns a query wants: name a few with ``.schema(...)`` and only those are made.
+Columns of every granularity: ``broker`` (the name of the log directory, or its path where several have that name),
+``topic``, ``partition``, ``segment`` (file name) and ``position`` (of the batch or region in it, in bytes).
+``(segment, position)`` is the order of a log; the order of rows is none. Spark does not say which columns a query
+wants: name a few with ``.schema(...)`` and only those are made.
 
 batches: ``size`` bytes; ``base_offset`` … ``last_offset``; ``leader_epoch``; ``compression``; ``log_append_time``,
 ``transactional``, ``control`` (flags); ``base_timestamp``, ``max_timestamp`` in ms; ``producer_id``,
@@ -44,10 +50,12 @@ corrupt: ``end`` (first byte after the region), ``kind`` (``corrupt``, ``torn ta
 """
 
 import json
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -65,10 +73,12 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
 
 from kafka_eos.compression import CompressionType
 from kafka_eos.segment import CorruptRegion
 from kafka_eos.varint import INT64_MAX, INT64_MIN
+from kafka_eos_checks.nearest import did_you_mean
 from kafka_eos_checks.replay.headers import (
     COMPRESSION_MASK,
     CONTROL_MASK,
@@ -88,6 +98,24 @@ from kafka_eos_checks.replay.schemas import arrow_schema, ddl
 from kafka_eos_checks.replay.selection import Range, Selection, from_options
 from kafka_eos_checks.replay.splits import SPLIT_BYTES, PartitionLog, Split, find_logs, plan, tasks
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OPTIONS = (
+    "path",
+    "granularity",
+    "topic",
+    "partition",
+    "startingOffset",
+    "endingOffset",
+    "startingTimestamp",
+    "endingTimestamp",
+    "producerId",
+    "crc",
+    "splitBytes",
+    "pushdown",
+)
+_SPARKS_OWN = {"paths", "location", "owner", "provider"}  # of a load of several paths, and of a table of the catalog
 _CODECS = np.array([codec.name.lower() for codec in CompressionType])
 
 
@@ -152,8 +180,37 @@ class LogTask(InputPartition):
     splits: tuple[Split, ...]
 
 
+def register(spark: "SparkSession") -> None:
+    """Register ``kafka_log`` in a session; a local one then reads it with the Python that runs this program.
+
+    Without that, and without ``PYSPARK_PYTHON``, Spark starts any ``python3`` on the path, which may lack this package.
+    """
+    if is_remote() or "PYSPARK_PYTHON" in os.environ or not str(spark.sparkContext.master).startswith("local"):
+        spark.dataSource.register(KafkaLogSource)
+        return
+    context = spark.sparkContext
+    before = context.pythonExec
+    context.pythonExec = sys.executable  # a source keeps the one with which it is registered
+    try:
+        spark.dataSource.register(KafkaLogSource)
+    finally:
+        context.pythonExec = before
+
+
 class KafkaLogSource(DataSource):
-    """The data source; the module says what it offers."""
+    """The data source; the module says what it offers.
+
+    Raises:
+        ValueError: for an option that it does not have.
+    """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        known = {name.lower() for name in OPTIONS} | _SPARKS_OWN
+        for name in options:
+            if name.lower() not in known:
+                near = did_you_mean(name, OPTIONS) or f"; there are {', '.join(OPTIONS)}"
+                raise ValueError(f"kafka_log: unknown option {name}{near}")
 
     @classmethod
     def name(cls) -> str:
@@ -166,8 +223,7 @@ class KafkaLogSource(DataSource):
 
     def reader(self, schema: StructType) -> "KafkaLogReader":
         """A reader of all columns, or of those that the user named."""
-        wish = self.options.get("pushdown", "false").lower()
-        kind = PushdownReader if wish == "true" else KafkaLogReader
+        kind = PushdownReader if _flag(self.options, "pushdown", default=False) else KafkaLogReader
         return kind(self._granularity(), self._names(schema), dict(self.options))
 
     def streamReader(self, schema: StructType) -> "KafkaLogStreamReader":  # noqa: N802 - Spark's name
@@ -204,9 +260,9 @@ class KafkaLogReader(DataSourceReader):
     def __init__(self, granularity: str, names: Sequence[str], options: Mapping[str, str]) -> None:
         self._granularity = granularity
         self._options = {key.lower(): value for key, value in options.items()}
-        self._check_crc = self._options.get("crc", "true").lower() != "false"
+        self._check_crc = _flag(self._options, "crc", default=True)
         self._kinds = {name: SCHEMAS[granularity][name] for name in names}
-        self._split_bytes = int(self._options.get("splitbytes", SPLIT_BYTES))
+        self._split_bytes = _bytes(self._options, "splitbytes", default=SPLIT_BYTES)
         self._selection = from_options(self._options)
 
     def logs(self) -> list[PartitionLog]:
@@ -262,7 +318,8 @@ class KafkaLogReader(DataSourceReader):
 
     def _batch(self, split: Split, count: int, columns: dict[str, Any]) -> pa.RecordBatch:
         log = split.log
-        fixed = {"broker": log.broker, "topic": log.topic, "partition": log.partition, "segment": split.segment}
+        broker = log.broker or Path(log.folder).parent.name
+        fixed = {"broker": broker, "topic": log.topic, "partition": log.partition, "segment": split.segment}
         schema = arrow_schema(self._kinds)
         arrays = [
             pa.repeat(pa.scalar(fixed[field.name], field.type), count)
@@ -271,6 +328,20 @@ class KafkaLogReader(DataSourceReader):
             for field in schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = options.get(name, str(default)).lower()
+    if value not in {"true", "false"}:
+        raise ValueError(f"kafka_log: option {name} is {value!r}, neither true nor false")
+    return value == "true"
+
+
+def _bytes(options: Mapping[str, str], name: str, *, default: int) -> int:
+    value = options.get(name, str(default))
+    if not value.isdecimal() or int(value) == 0:
+        raise ValueError(f"kafka_log: option {name} is {value!r}, not a number of bytes")
+    return int(value)
 
 
 class PushdownReader(KafkaLogReader):

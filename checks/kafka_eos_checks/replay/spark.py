@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-_CHUNK = ("split", "start", "end", "batches", "records", "markers", "first_offset", "end_offset", "holes", "disordered")
+_CHUNK = (
+    *("split", "start", "end", "batches", "records", "markers", "transactional", "first_offset", "end_offset", "holes"),
+    "disordered",
+)
 _BOUNDARY = tuple(BOUNDARY.names or ())
 _DAMAGE = {"position": "bigint", "end": "bigint", "kind": "string", "reason": "string"}
 # One row a chunk: what kafka_eos_checks.replay.summary.Summary holds.
@@ -44,7 +47,7 @@ SUMMARY_COLUMNS = {
     "boundary": f"array<struct<{', '.join(f'{name}: bigint' for name in _BOUNDARY)}>>",
     "damage": f"array<struct<{', '.join(f'`{name}`: {kind}' for name, kind in _DAMAGE.items())}>>",
 }
-_COUNTS = ("segment_bytes", "batches", "records", "markers", "holes", "chunks", "reruns")
+_COUNTS = ("segment_bytes", "batches", "records", "markers", "transactional", "holes", "chunks", "reruns")
 # A row is a finding (`rule` is set), a damaged region (`damage_kind` is set) or the counts of a log (`chunks` is set).
 RESULT_COLUMNS = {
     "log": "bigint",

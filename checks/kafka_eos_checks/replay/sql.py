@@ -11,7 +11,8 @@ batches before:
 - how many holes there were when the sequence was last certain: at its latest batch that was no mere repetition, or at
   its latest marker that raised the epoch.
 
-The two agree as long as a producer's sequences never lie 2^30 or more apart, which no real log does.
+What is not judged (the first batch of a producer) is left out. The two agree as long as a producer's sequences never
+lie 2^30 or more apart, which no real log does.
 """
 
 from typing import TYPE_CHECKING
@@ -22,12 +23,11 @@ if TYPE_CHECKING:
 VIOLATIONS = """
 WITH
 located AS (
-  SELECT *, max(last_offset) OVER before_it + 1 AS log_end, first(base_offset) OVER in_order = 0 AS whole,
+  SELECT *, max(last_offset) OVER before_it + 1 AS log_end,
          control OR base_sequence < 0
            OR topic IN ('__consumer_offsets', '__transaction_state', '__share_group_state') AS unsequenced
   FROM {batches}
-  WINDOW in_order AS (PARTITION BY broker, topic, `partition` ORDER BY segment, position),
-         before_it AS (PARTITION BY broker, topic, `partition` ORDER BY segment, position
+  WINDOW before_it AS (PARTITION BY broker, topic, `partition` ORDER BY segment, position
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
 counted AS (
@@ -65,19 +65,19 @@ compared AS (
 ),
 certain AS (
   SELECT broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch, base_sequence,
-         unsequenced, whole, holes, begins, highest,
+         unsequenced, holes, begins, highest,
          CASE WHEN highest IS NULL OR begins + last_offset - base_offset > highest THEN holes END AS certain_holes
   FROM compared
   UNION ALL
   SELECT broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch, base_sequence,
-         unsequenced, whole, holes, NULL, NULL,
+         unsequenced, holes, NULL, NULL,
          CASE WHEN producer_epoch > epoch_before THEN holes END
   FROM valid WHERE unsequenced
 ),
 judged AS (
   SELECT *, coalesce(last(certain_holes, true) OVER (
       PARTITION BY broker, topic, `partition`, producer_id ORDER BY segment, position
-      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), CASE WHEN whole THEN 0 ELSE -1 END) AS known_holes
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), -1) AS known_holes
   FROM certain
 )
 SELECT 'order' AS rule, broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,

@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 
 from kafka_eos.segment import CorruptRegion
 from kafka_eos_checks.replay.findings import Finding
-from kafka_eos_checks.replay.headers import CONTROL_MASK, Headers, Ints, Narrow, concatenate, is_set, read_index
+from kafka_eos_checks.replay.headers import (
+    CONTROL_MASK,
+    TRANSACTIONAL_MASK,
+    Headers,
+    Ints,
+    Narrow,
+    concatenate,
+    is_set,
+    read_index,
+)
 from kafka_eos_checks.replay.reading import read_headers
 from kafka_eos_checks.replay.rules import (
     COORDINATOR_TOPICS,
@@ -126,6 +135,7 @@ class Summary:
         disordered: whether its offsets go backwards somewhere.
         boundary: one row per producer, dtype :data:`BOUNDARY`; empty when ``disordered``.
         damage: its regions without a readable batch.
+        transactional: how many of its batches are of transactions, markers included.
     """
 
     split: int
@@ -140,6 +150,7 @@ class Summary:
     disordered: bool
     boundary: NDArray[np.void]
     damage: tuple[CorruptRegion, ...] = ()
+    transactional: int = 0
 
 
 def chunks_of(split: Split, index: Ints | None, check_crc: bool = True) -> Iterator[tuple[int, Headers]]:
@@ -173,6 +184,7 @@ def summarise(split: Split, start: int, headers: Headers) -> Summary:
         disordered=disordered,
         boundary=boundary,
         damage=headers.damage,
+        transactional=int(is_set(headers, TRANSACTIONAL_MASK).sum()),
     )
 
 
@@ -413,6 +425,7 @@ def finding(split: Split, batch: Batch, violation: Violation) -> Finding:
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
         evidence=violation.evidence,
+        kind=violation.kind.value,
     )
 
 

@@ -2,48 +2,37 @@
 
 The application tells nothing itself. What it did is in the requests that the broker saw: which transaction a batch or
 an offset was sent in. What became of it is in the logs. An output belongs to the input with the same identity, which is
-the record's value unless the caller knows better. The rules are those of the replay over applications, and two more.
+the record's value unless the caller knows better.
 
-``input not processed``
-    No output of an input appears, and no committed offset is behind it.
-
-``output of no input``
-    An output appears, and no input has its identity.
+The question becomes a part of the history: which application it is about, and the identities of the records, which the
+caller's function gave. So whoever audits the folder later judges the same, by the same rules
+(:mod:`kafka_eos_checks.replay.applications`).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
-from kafka_eos.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.history import Event, read_history
 from kafka_eos.record_batch import Header
 from kafka_eos.segment import StoredBatch, read_segment
-from kafka_eos_checks.drawing.sequence_diagram import from_events
-from kafka_eos_checks.explain import Moment, NothingToDraw, Wanted, cut_out, of_finding, page
+from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster
+from kafka_eos_checks.explain import NothingToDraw, drawn, of_finding, page
 from kafka_eos_checks.replay import audit
-from kafka_eos_checks.replay.applications import (
-    INPUT_RULES,
-    UNKNOWN,
-    Appearances,
-    Attempt,
-    Found,
-    Input,
-    Offsets,
-    Output,
-    Processed,
-    Told,
-)
-from kafka_eos_checks.replay.contents import Figures, Place, Replicas, read_contents
+from kafka_eos_checks.replay.applications import APPLICATION, APPLICATION_RULES, INPUT_RULES, RECORD, TOPIC, text_of
+from kafka_eos_checks.replay.contents import read_contents
 from kafka_eos_checks.replay.findings import Finding
-from kafka_eos_checks.replay.offsets import Name, read_group_log
+from kafka_eos_checks.replay.inputs import RECORDED
+from kafka_eos_checks.replay.rule_book import rule_of
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs
 
-OUTPUT_OF_NOTHING, NOT_PROCESSED = "output of no input", "input not processed"
-COMMITS = frozenset({"TxnOffsetCommit", "OffsetCommit"})
-SHOWN_FINDINGS = 10
-_NOBODY: Attempt = ("nobody", None)
+HISTORY, DATA = RECORDED, "data"
+INPUT, OUTPUT = "input", "output"
+SHOWN_FINDINGS = 5  # of a rule
+Declare = Callable[[Sequence[Mapping[str, Any]]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +55,9 @@ class StoredRecord:
     value: bytes | None
     headers: tuple[Header, ...]
 
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} offset {self.offset}"
+
 
 Identity = Callable[[StoredRecord], Hashable]
 
@@ -75,8 +67,8 @@ def by_value(record: StoredRecord) -> Hashable:
     return record.value
 
 
-class AmbiguousRecords(ValueError):  # noqa: N818 - named for the input
-    """Two inputs that nobody can tell apart; says which, and the remedy."""
+class WrongQuestion(ValueError):  # noqa: N818 - named for the call
+    """A question that no run of the application could answer; says what is wrong with it, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,67 +91,83 @@ class Application:
     everything: bool = True
 
 
-@dataclass(slots=True)
-class Judged:
-    """What was found, and of how many inputs.
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The topics and groups of a cluster, by which a question is checked.
 
     Attributes:
-        inputs: how many there are.
-        unknown: how often nobody can say whether a rule is violated.
-        findings: the violations.
+        topics: those that there are, without the internal ones.
+        groups: those that there are, each with the topics of which it has committed offsets.
     """
 
-    inputs: int = 0
-    unknown: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    topics: frozenset[str]
+    groups: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> "Known":
+        """Ask a cluster for those that there are now."""
+        groups = {
+            name: frozenset(partition.rpartition("-")[0] for partition in group.machine.committed)
+            for name, group in cluster.groups.known.items()
+        }
+        return cls(frozenset(cluster.topics) - frozenset(INTERNAL_TOPICS), groups)
 
 
-@dataclass(slots=True)
-class Requests:
-    """What the broker saw: in which transaction something was sent.
+def check(application: Application, known: Known) -> None:
+    """Refuse a question about topics or a group that are not there.
 
-    Attributes:
-        batches: by partition and base offset.
-        commits: by group, partition and offset.
+    Raises:
+        WrongQuestion: with what is there.
     """
-
-    batches: dict[Found, Attempt] = field(default_factory=dict)
-    commits: dict[tuple[Name, int], set[Attempt]] = field(default_factory=lambda: defaultdict(set))
-
-
-def read_requests(events: Sequence[Event]) -> Requests:
-    """The transactions of a history, numbered for each transactional.id."""
-    requests = Requests()
-    numbers: dict[str, int] = defaultdict(int)
-    used: set[str] = set()
-    sent: dict[tuple[object, str | None, int | None], Attempt] = {}
-    for event in events:
-        name = event.transactional_id
-        if (event.action, event.phase) in {("EndTxn", "ok"), ("InitProducerId", "ok")} and name in used:
-            numbers[name] += 1
-            used.discard(name)
-        if event.topic is None or event.partition is None or event.action not in {"Produce", *COMMITS}:
-            continue
-        request = event.detail.get("request"), event.topic, event.partition
-        if event.phase == "invoke":
-            sent[request] = (event.process, None) if name is None else (name, numbers[name])
-            used.update([name] if name is not None else ())
-        elif event.phase == "ok" and event.action == "Produce" and event.offset is not None:
-            requests.batches.setdefault(((event.topic, event.partition), event.offset), sent[request])
-        elif event.phase == "ok":
-            place = (event.group or "", (event.topic, event.partition))
-            requests.commits[place, int(event.detail["committed_offset"])].add(sent[request])
-    return requests
+    for topic in (*application.inputs, *application.outputs):
+        if topic not in known.topics:
+            raise WrongQuestion(f"no topic {topic!r}; {_there_is(topic, known.topics)}")
+    both = sorted(set(application.inputs) & set(application.outputs))
+    if both:
+        raise WrongQuestion(f"{both[0]!r} is given as an input and as an output; give different topics")
+    group = application.group
+    if group not in known.groups:
+        if known.groups:
+            raise WrongQuestion(
+                f"no group {group!r}; {_there_is(group, known.groups)}. "
+                "A group is there once a member has joined it or an offset was committed for it"
+            )
+        return
+    others = known.groups[group]
+    if others and not others & set(application.inputs):
+        raise WrongQuestion(
+            f"group {group!r} has committed no offset of {_listed(application.inputs)}, but of {_listed(others)}; "
+            "give the topics that it reads as inputs="
+        )
 
 
-def records_of(log: PartitionLog) -> Iterator[tuple[StoredRecord, int]]:
-    """The data records of a log, each with the base offset of its batch."""
+def _there_is(name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f"there is {close[0]!r}"
+    return f"there {'is' if len(names) == 1 else 'are'} {_listed(names)}" if names else "there is none at all"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, sorted(names)))
+
+
+# --- identities ------------------------------------------------------------------------------------------------------
+
+
+class AmbiguousRecords(WrongQuestion):
+    """Two inputs that nobody can tell apart; says which, and the remedy."""
+
+
+def records_of(log: PartitionLog) -> Iterator[StoredRecord]:
+    """The data records of a log."""
     for segment in log.segments:
         for region in read_segment(Path(log.folder, segment)):
             if not isinstance(region, StoredBatch) or region.batch.is_control:
                 continue
             for record in region.batch.records():
-                stored = StoredRecord(
+                yield StoredRecord(
                     topic=log.topic,
                     partition=log.partition,
                     offset=region.batch.offset(record),
@@ -167,104 +175,99 @@ def records_of(log: PartitionLog) -> Iterator[tuple[StoredRecord, int]]:
                     value=record.value,
                     headers=record.headers,
                 )
-                yield stored, region.batch.base_offset
 
 
-class Joined(Appearances):
-    """Where outputs appear, by their identity."""
+@dataclass(slots=True)
+class Identified:
+    """The identities of an application's records.
 
-    def __init__(self, replicas: Replicas, found: dict[Output, list[Found]]) -> None:
-        super().__init__(replicas)
-        self._found = found
+    Attributes:
+        records: by role, one of the records, identified or not; None where there is none.
+        inputs: by identity, the input that has it.
+        outputs: by identity, the first output that has it.
+        rows: what the function gave, as columns of events.
+    """
 
-    def of(self, output: Output) -> list[Found]:
-        """The places at which an output appears."""
-        return self._found.get(output, [])
+    records: dict[str, StoredRecord] = field(default_factory=dict)
+    inputs: dict[Hashable, StoredRecord] = field(default_factory=dict)
+    outputs: dict[Hashable, StoredRecord] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    _texts: dict[Hashable, str] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+
+    def text(self, identity: Hashable) -> str:
+        """An identity as text; different ones have different texts."""
+        if identity not in self._texts:
+            text = text_of(identity) if isinstance(identity, bytes) else str(identity)
+            while text in self._taken:
+                text = f"{text} ({type(identity).__name__})"
+            self._texts[identity] = text
+            self._taken.add(text)
+        return self._texts[identity]
 
 
-def judge(logs: Sequence[PartitionLog], events: Sequence[Event], application: Application) -> Judged:
-    """Join inputs, outputs and offsets.
-
-    Args:
-        logs: of one broker.
-        events: what it saw.
-        application: what is to be judged.
+def identify(logs: Iterable[PartitionLog], application: Application) -> Identified:
+    """Ask for the identity of every record of an application's topics.
 
     Raises:
         AmbiguousRecords: two inputs have the same identity.
+        WrongQuestion: the identities join no output with an input.
     """
-    requests = read_requests(events)
-    own = [log for log in logs if log.topic in {*application.inputs, *application.outputs}]
-    replicas = {(log.topic, log.partition): [(log, read_contents(log))] for log in own}
-    told, inputs = _inputs(application, replicas)
-    found: dict[Output, list[Found]] = defaultdict(list)
-    judged = Judged(len(inputs))
-    run = events[0].run if events else ""
-    for log, contents in (
-        pair for pairs in replicas.values() for pair in pairs if pair[0].topic in application.outputs
-    ):
-        for record, base_offset in records_of(log):
-            identity, which = _identity(record, application)
-            place = (record.topic, record.partition)
-            if identity is None:
-                continue
-            if identity not in inputs:
-                if record.offset not in contents.hidden:
-                    said = f"{record.value!r} appears, and there is no input of its identity {identity!r}"
-                    judged.findings.append(_finding(OUTPUT_OF_NOTHING, place, record.offset, run, said))
-                continue
-            output = record.topic, _text(identity, which)
-            name, offset = inputs[identity]
-            attempt = requests.batches.get((place, base_offset), _NOBODY)
-            told.inputs[name][offset].outputs[output].setdefault(output, []).append(attempt)
-            told.owners[output].add((name, offset))
-            if record.offset not in contents.hidden:
-                found[output].append((place, record.offset))
-    told.commits = requests.commits
-    offsets = Offsets([read_group_log(log) for log in logs if log.topic == OFFSETS_TOPIC and any(log.segments)])
-    _judge(told, Joined(replicas, found), offsets, run, application, judged)
-    return judged
+    found = Identified()
+    for log in logs:
+        if log.topic in application.inputs:
+            _identify_inputs(log, application, found)
+        elif log.topic in application.outputs:
+            for record in records_of(log):
+                found.records[OUTPUT] = record
+                identity, which = _identity(record, application)
+                if identity is not None:
+                    found.outputs.setdefault(identity, record)
+                    found.rows.append(_row(application, record, found.text(identity), which))
+    if INPUT in found.records:
+        _check_identities(application, found)
+    if application.identity is by_value:
+        found.rows.clear()  # whoever judges sees the values
+    return found
 
 
-def _inputs(application: Application, replicas: Replicas) -> tuple[Told, dict[Hashable, tuple[Name, int]]]:
-    """The inputs, also by their identity."""
-    told = Told()
-    inputs: dict[Hashable, tuple[Name, int]] = {}
-    for place, pairs in replicas.items():
-        if place[0] not in application.inputs:
+def _identify_inputs(log: PartitionLog, application: Application, found: Identified) -> None:
+    hidden = read_contents(log).hidden
+    for record in records_of(log):
+        if record.offset in hidden:
             continue
-        for log, contents in pairs:
-            for record, _ in records_of(log):
-                identity, _ = _identity(record, application)
-                if identity is None or record.offset in contents.hidden:
-                    continue
-                if identity in inputs:
-                    (_, (topic, partition)), offset = inputs[identity]
-                    raise AmbiguousRecords(
-                        f"the inputs at {topic}-{partition} offset {offset} and at {record.topic}-{record.partition} "
-                        f"offset {record.offset} have the same identity {identity!r}; write others, or give identity="
-                    )
-                name = (application.group, place)
-                inputs[identity] = name, record.offset
-                told.inputs[name][record.offset] = Processed(given=True, has_outputs=True)
-    return told, inputs
+        found.records[INPUT] = record
+        identity, which = _identity(record, application)
+        if identity is None:
+            continue
+        if identity in found.inputs:
+            raise AmbiguousRecords(
+                f"the inputs at {found.inputs[identity]} and at {record} have the same identity {identity!r}; "
+                "write others, or give identity="
+            )
+        found.inputs[identity] = record
+        found.rows.append(_row(application, record, found.text(identity), which))
 
 
-def _judge(
-    told: Told, appearances: Joined, offsets: Offsets, run: str, application: Application, judged: Judged
-) -> None:
-    figures: dict[str, Figures] = {rule: {"checked": 0, UNKNOWN: 0} for rule in INPUT_RULES}
-    alone: set[Attempt] = set()
-    for name, inputs in told.inputs.items():
-        for offset, processed in sorted(inputs.items()):
-            one = Input(run, name, offset, processed, told)
-            violations = list(one.judge(appearances, offsets, figures, alone))
-            judged.findings += violations
-            appears = any(appearances.of(output) for values in processed.outputs.values() for output in values)
-            if application.everything and not appears and offsets.covering(name, offset) is None:
-                said = f"no output of {one} appears, and no committed offset is behind it"
-                judged.findings.append(_finding(NOT_PROCESSED, name[1], offset, run, said))
-    judged.unknown = sum(int(each[UNKNOWN]) for each in figures.values())
+def _check_identities(application: Application, found: Identified) -> None:
+    """Refuse identities that join nothing: every input would look as if it had not been processed."""
+    for role, identified in ((INPUT, found.inputs), (OUTPUT, found.outputs)):
+        if role in found.records and not identified:
+            what = "identity gives None for" if application.identity is not by_value else "there is no value in"
+            raise WrongQuestion(f"{what} every {role}, for example {found.records[role]}: none is looked at")
+    if found.outputs and not found.inputs.keys() & found.outputs.keys():
+        one, other = (next(iter(each.items())) for each in (found.inputs, found.outputs))
+        names = "the same value as" if application.identity is by_value else "the same identity as"
+        raise WrongQuestion(
+            f"no output has {names} an input: {one[1]} has {one[0]!r}, and {other[1]} has {other[0]!r}; "
+            "give identity=, a function of a record that returns the same for an input and its outputs"
+        )
+
+
+def _row(application: Application, record: StoredRecord, identity: str, which: Hashable) -> dict[str, Any]:
+    place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+    detail = {"identity": identity} | ({"output": str(which)} if which else {})
+    return {"action": RECORD, "group": application.group, **place, "detail": detail}
 
 
 def _identity(record: StoredRecord, application: Application) -> tuple[Hashable, Hashable]:
@@ -276,85 +279,89 @@ def _identity(record: StoredRecord, application: Application) -> tuple[Hashable,
             return found, 0
 
 
-def _text(identity: Hashable, which: Hashable) -> str:
-    """An output in words."""
-    text = identity.decode(errors="replace") if isinstance(identity, bytes) else str(identity)
-    return f"{text}/{which}" if which else text
-
-
-def _finding(rule: str, place: Place, offset: int, run: str, evidence: str) -> Finding:
-    return Finding(rule=rule, topic=place[0], partition=place[1], offset=offset, run=run, evidence=evidence)
-
-
-def _commits_behind(finding: Finding, events: Sequence[Event], group: str | None) -> Iterator[Event]:
-    """The events with which a group's offset came to be behind an input: a commit, or the end of its transaction."""
-    pending: set[str] = set()
-    for event in events:
-        name = event.transactional_id
-        if (event.action, event.phase) == ("EndTxn", "ok") and name in pending:
-            pending.discard(name)
-            if event.detail["committed"]:
-                yield event
-        here = (event.group, event.topic, event.partition) == (group, finding.topic, finding.partition)
-        if event.phase != "ok" or event.action not in COMMITS or not here:
-            continue
-        if int(event.detail["committed_offset"]) > (finding.offset or 0):
-            if name is None:
-                yield event
-            else:
-                pending.add(name)
-
-
-def moment(finding: Finding, events: Sequence[Event], group: str | None) -> Moment | None:
-    """What a diagram of a finding shows: of an input how it was left behind; None if nothing can be drawn."""
-    says = f"{finding.rule}: {finding.evidence}"
-    behind = next(_commits_behind(finding, events, group), None)
-    if behind is not None:
-        name = behind.transactional_id
-        return cut_out(
-            events, Wanted(transactional_id=name) if name else Wanted(process=behind.process), behind.order, says
-        )
-    try:
-        found = of_finding(finding, {finding.run: list(events)})
-    except NothingToDraw:
-        return None
-    at = found.violation.step if found.violation is not None else 0
-    name = found.events[at].transactional_id
-    return cut_out(events, Wanted(transactional_id=name), found.events[at].order, says) if name else found
-
-
 # --- a report --------------------------------------------------------------------------------------------------------
 
 
-def examine(data: Path, history: Path, application: Application | None) -> str:
+def declaration(application: Application, identified: Identified) -> Iterator[dict[str, Any]]:
+    """The question as columns of events, with which anybody can ask it again."""
+    group = {"group": application.group}
+    yield {"action": APPLICATION, **group, "detail": {"everything": application.everything}}
+    for role, topics in ((INPUT, application.inputs), (OUTPUT, application.outputs)):
+        for topic in topics:
+            yield {"action": TOPIC, **group, "topic": topic, "detail": {"role": role}}
+    yield from identified.rows
+
+
+def examine(folder: Path, cluster: Cluster, application: Application | None, declare: Declare) -> str:
     """What an audit finds, and where it has drawn the requests that led up to it; "" for nothing.
 
     Args:
-        data: the log directory of a broker.
-        history: what it saw; diagrams are written beside it.
+        folder: with the history and the log directory of a broker; diagrams are written there.
+        cluster: whose they are.
         application: what is to be judged; None: the rules over logs and histories only.
+        declare: adds events to the history.
 
     Raises:
-        AmbiguousRecords: two inputs have the same identity.
+        WrongQuestion: the question about the application has no answer.
     """
-    events = list(read_history(history))
-    findings = list(audit.run([data], histories=[history] if events else []).findings)
+    known = Known.of(cluster)
     if application is not None:
-        judged = judge(find_logs(data), events, application)
-        if not judged.inputs:
+        check(application, known)
+        identified = identify(find_logs(folder / DATA), application)
+        if INPUT not in identified.records:
             return f"no input in {', '.join(application.inputs)}: nothing was tested"
-        findings = judged.findings + findings
-    if not findings:
-        return ""
-    lines = [f"not exactly once: {len(findings)} finding(s)"]
-    lines += [f"  {finding.in_words()}" for finding in findings[:SHOWN_FINDINGS]]
-    if len(findings) > SHOWN_FINDINGS:
-        lines.append(f"  … and {len(findings) - SHOWN_FINDINGS} more")
-    group = application.group if application is not None else None
-    drawn = next(filter(None, (moment(finding, events, group) for finding in findings)), None)
-    if drawn is not None:
-        svg, html = history.parent / "exactly-once.svg", history.parent / "exactly-once.html"
-        svg.write_text(from_events(drawn.events, drawn.violation) + "\n", encoding="utf-8")
-        html.write_text(page("not exactly once", drawn), encoding="utf-8")
-        lines.append(f"diagram:  {html} and {svg.name}")
-    return "\n".join([*lines, f"requests: {history}", f"logs:     {data}"])
+        if not (application.everything or identified.outputs or known.groups.get(application.group)):
+            return f"no output in {', '.join(application.outputs)}, and no offset committed: nothing was tested"
+        declare(list(declaration(application, identified)))
+    events = list(read_history(folder / HISTORY))
+    result = audit.run([folder if events else folder / DATA], one_moment=True)
+    if not result.findings:
+        return _not_judged(result) if application is not None else ""
+    lines = [f"not exactly once: {len(result.findings)} finding(s)", *_by_rule(result.findings)]
+    if application is not None and not known.groups:
+        lines.append(f"note:     no group has joined or committed an offset; is {application.group!r} its name?")
+    lines += _diagram(folder, result.findings, events)
+    return "\n".join(
+        [*lines, f"audit:    kafka-eos audit {folder}", f"requests: {folder / HISTORY}", f"logs:     {folder / DATA}"]
+    )
+
+
+def _not_judged(result: audit.Audit) -> str:
+    """Name the rules over inputs that could not be judged; "" if all could."""
+    own = [verdict for verdict in result.verdicts if verdict.name in INPUT_RULES and verdict.figures["unknown"]]
+    said = ", ".join(f"{verdict.name!r} of {verdict.figures['unknown']} input(s)" for verdict in own)
+    return f"could not be judged: {said}" if own else ""
+
+
+def _diagram(folder: Path, findings: Sequence[Finding], events: list[Event]) -> list[str]:
+    """Draw the first finding that the history tells of, and say where."""
+    for number, finding in _in_order(findings):
+        try:
+            moment = of_finding(finding, {finding.run: events})
+        except NothingToDraw:
+            continue
+        svg, html = folder / "exactly-once.svg", folder / "exactly-once.html"
+        svg.write_text(drawn(moment) + "\n", encoding="utf-8")
+        html.write_text(page("not exactly once", moment), encoding="utf-8")
+        return [f"diagram:  {html} and {svg.name}", f"again:    kafka-eos explain {folder} --finding {number}"]
+    return []
+
+
+def _in_order(findings: Sequence[Finding]) -> list[tuple[int, Finding]]:
+    """The findings with their numbers in the audit; those about the application come first."""
+    numbered = list(enumerate(findings, start=1))
+    return sorted(numbered, key=lambda pair: pair[1].rule not in APPLICATION_RULES)
+
+
+def _by_rule(findings: Sequence[Finding]) -> Iterator[str]:
+    """The findings of each rule, what they mean, and what to do next."""
+    own: dict[str, list[Finding]] = defaultdict(list)
+    for _, finding in _in_order(findings):
+        own[finding.rule].append(finding)
+    for rule, some in own.items():
+        yield from (f"  {finding.in_words()}" for finding in some[:SHOWN_FINDINGS])
+        if len(some) > SHOWN_FINDINGS:
+            yield f"  … and {len(some) - SHOWN_FINDINGS} more"
+        book = rule_of(rule)
+        yield f"    means: {book.means}"
+        yield f"    next:  {book.next_step(some[0], in_test=True)}"

@@ -1,6 +1,6 @@
 """The history of a served cluster: what was asked and answered, in the events that the recorder's proxy writes too."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, TextIO
 
@@ -60,9 +60,14 @@ class HistoryFile:
         rows = self._interpreter.answer(request, frame)
         self._write(request, None, rows, **({} if delivered else {"delivered": False}))
 
-    def happened(self, action: str, node: int) -> None:
-        """A broker is gone, or back."""
-        self._put(process=f"broker-{node}", action=action, phase="ok")
+    def happened(self, action: str, node: int, **columns: Any) -> None:
+        """Something that no client asked for has happened."""
+        self._put(process=f"broker-{node}" if node else "cluster", action=action, phase="ok", **columns)
+
+    def declare(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write down how a test describes its application."""
+        for columns in rows:
+            self._put(process="test", phase="ok", **columns)
 
     def _write(self, request: Request, phase: str | None, subjects: list[Columns], **more: Any) -> None:
         for subject in subjects:

@@ -53,13 +53,14 @@ class InProcessBroker(ServedCluster):
         rules = read_plan(faults.read_text(encoding="utf-8"), str(faults)) if faults is not None else []
         self._history = (folder / HISTORY).open("w", buffering=1, encoding="utf-8")
         clock = MovableClock()
+        self._seen = HistoryFile(self._history, "test", clock)
         super().__init__(
             brokers,
             settings=Settings(transactions=TransactionSettings(version=transaction_version)),
             machines=Machines(leaders=LeaderRules(verification=verification)),
             data=folder / DATA,
             faults=Faults(rules, seed),
-            observer=HistoryFile(self._history, "test", clock),
+            observer=self._seen,
             clock=clock,
         )
 
@@ -100,11 +101,14 @@ class InProcessBroker(ServedCluster):
                 one it is, where an input has several in a topic. None: the record is not looked at.
             everything: every input has to be processed; if not, only those that the group's offset is behind.
 
+        The question is written into the history, so that ``kafka-eos audit`` of the folder judges the same.
+
         Raises:
-            NotExactlyOnce: something was found. The message names a diagram of the requests that led up to it.
-            ValueError: the call cannot be used.
+            NotExactlyOnce: something was found. The message says what it means and what to do, and names a diagram of
+                the requests that led up to it.
+            ValueError: the question has no answer: there is no such topic or group, or the identities join nothing.
         """
-        from kafka_eos_checks.served.exactly_once import Application, by_value, examine  # noqa: PLC0415 - numpy is slow to start
+        from kafka_eos_checks.served.exactly_once import Application, WrongQuestion, by_value, examine  # noqa: PLC0415 - numpy is slow to start
 
         __tracebackhide__ = True  # pytest shows the line of the test
         topics = [[each] if isinstance(each, str) else list(each) for each in (inputs, outputs)]
@@ -121,7 +125,10 @@ class InProcessBroker(ServedCluster):
                 everything=everything,
             )
         # in the server's thread: between two requests no log is half-written
-        found = self.call(lambda _: examine(self.folder / DATA, self.folder / HISTORY, application))
+        try:
+            found = self.call(lambda server: examine(self.folder, server.cluster, application, self._seen.declare))
+        except WrongQuestion as error:
+            raise error.with_traceback(None) from None
         if found:
             faults = [f"fault:    {tally.in_words()}" for tally in self.faults.tallies]
             raise NotExactlyOnce("\n".join([found, *faults]))

@@ -355,7 +355,7 @@ def first_step(text: str) -> int:
     if text == EVERY_STEP:
         return 0
     if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no step; write {EVERY_STEP}, or a number from 1")
+        raise argparse.ArgumentTypeError(f"expected {EVERY_STEP}, or a number from 1")
     return int(text)
 
 

@@ -14,8 +14,7 @@ from kafka_eos.simulator import Simulation
 from kafka_eos.transaction_history import TOPIC, ReadCommitted, TransactionRecorder, possible_arguments
 from kafka_eos.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.transactions import Constants, Transactions
-from kafka_eos_checks.drawing.sequence_diagram import from_events
-from kafka_eos_checks.explain import Moment, of_finding, story
+from kafka_eos_checks.explain import Moment, drawn, of_finding, story
 from kafka_eos_checks.models import Registry
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.replay import audit
@@ -212,7 +211,7 @@ def _scenario(name: str, simulated: SimulatedTransactions, expected: frozenset[s
         seconds=monotonic() - started,
         figures={"events": len(simulated.events), "findings": len(findings)},
         evidence="\n".join([*(finding.in_words() for finding in findings), "", story(moment)]),
-        diagram=from_events(moment.events, moment.violation),
+        diagram=drawn(moment),
         title=(NAMED_FAILURES[name].script.__doc__ or "").strip() + known,
     )
 

@@ -8,6 +8,7 @@ from time import process_time
 from kafka_eos.machine import Instance, dump
 from kafka_eos_checks.drawing import story_diagram
 from kafka_eos_checks.drawing.story import Step, tell
+from kafka_eos_checks.drawing.story_words import words_of
 from kafka_eos_checks.graph import instance_text
 from kafka_eos_checks.models import Model, Registry
 from kafka_eos_checks.soak.corpus import Corpus
@@ -16,7 +17,7 @@ from kafka_eos_checks.soak.properties import Wrong
 from kafka_eos_checks.soak.shrink import shrunk
 from kafka_eos_checks.soak.walk import Run, Walker
 from kafka_eos_checks.verdict import Verdict
-from kafka_eos_checks.workers import worker_pool
+from kafka_eos_checks.workers import each_done
 
 STEPS_TO_BEGIN = 5  # that a walk costs before its first
 FOUND = "found"
@@ -28,7 +29,9 @@ def told(walker: Walker, wrong: Wrong, schedule: Sequence[Instance], at_rest: bo
     _, taken, states = walker.replay(schedule, seed=seed if at_rest else None)
     labels = ["Init", *map(instance_text, taken)]
     steps = [Step(label, dump(state)) for label, state in zip(labels, states, strict=True)]
-    return tell(steps, f"      {wrong.how}"), story_diagram.diagram(walker.layer.model.module, steps, wrong.name)
+    model = walker.layer.model
+    text = tell(steps, f"      {wrong.how}", words=words_of(model.spec, model.module))
+    return text, story_diagram.diagram(model.module, steps, wrong.name)
 
 
 def explained(walker: Walker, run: Run) -> tuple[str, str, int]:
@@ -142,8 +145,4 @@ def find_all(models: Sequence[Model], limit: float, jobs: int) -> Iterator[Verdi
     """The same of many of the project's registry, as they are done."""
     names = [model.name for model in models]
     find = partial(_find, limit=limit)
-    if jobs == 1 or not names:
-        yield from map(find, names)
-        return
-    with worker_pool(jobs) as pool:
-        yield from pool.imap_unordered(find, names)
+    return each_done(find, names, jobs)

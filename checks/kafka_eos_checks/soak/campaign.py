@@ -11,7 +11,7 @@ from time import process_time
 from kafka_eos_checks.models import Registry
 from kafka_eos_checks.soak.layers import Layer, layers
 from kafka_eos_checks.soak.walk import Coverage, Run, Walker
-from kafka_eos_checks.workers import worker_pool
+from kafka_eos_checks.workers import each_done
 
 SAMPLE = 40  # one run of so many is judged a second time, with every property evaluated at every step
 
@@ -181,8 +181,4 @@ def _run_chunk(chunk: tuple[int, int]) -> tuple[tuple[int, int], Tally]:
 
 def run_chunks(waiting: Sequence[tuple[int, int]], jobs: int) -> Iterator[tuple[tuple[int, int], Tally]]:
     """What became of each chunk, as it is done: in this process for one job, else in workers."""
-    if jobs == 1:
-        yield from map(_run_chunk, waiting)
-        return
-    with worker_pool(jobs) as pool:
-        yield from pool.imap_unordered(_run_chunk, waiting)
+    return each_done(_run_chunk, waiting, jobs)

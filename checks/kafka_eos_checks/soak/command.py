@@ -15,6 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.graph import instance_text
 from kafka_eos_checks.models import MalformedRegistry, Registry
@@ -47,7 +48,7 @@ def seed_range(text: str) -> tuple[int, int]:
     """
     found = re.fullmatch(r"(\d+)\.\.(\d+)", text)
     if found is None or int(found[1]) > int(found[2]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no range of seeds; write 0..2000")
+        raise argparse.ArgumentTypeError("expected a range of seeds, such as 0..2000")
     return int(found[1]), int(found[2])
 
 
@@ -215,7 +216,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--replay", type=int, metavar="SEED", help="run one seed again and tell what it does")
     parser.add_argument("--mutant", metavar="NAME", help="find a mutant or a model that must fail; or all")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of CPU for a mutant (default: 60)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

@@ -387,7 +387,9 @@ def broken_layer(registry: Registry, name: str, larger: bool = True) -> Layer:
     """
     model = registry.get(name)
     if not model.expect.violates or model.module not in WALKS:
-        raise MalformedRegistry(f"{registry.path}: {name!r} need not fail, or its module {model.module} is not walked")
+        raise MalformedRegistry(
+            f"{registry.folder}: {name!r} need not fail, or its module {model.module} is not walked"
+        )
     base = registry.get(model.model) if model.model else model
     walk = WALKS[model.module]
     wanted: Iterable[str] = (*base.invariants, *base.properties) if base is not model else ()

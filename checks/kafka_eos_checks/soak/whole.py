@@ -29,7 +29,7 @@ from kafka_eos_checks.soak.served_application import GROUP, INPUT, OUTPUT, Appli
 from kafka_eos_checks.soak.served_invariants import Fate, Invariants
 from kafka_eos_checks.soak.system_story import READER, TIME, Silence, Story
 from kafka_eos_checks.verdict import Verdict
-from kafka_eos_checks.workers import worker_pool
+from kafka_eos_checks.workers import each_done
 
 CLEAN = "every input found once, every invariant kept"
 NOW = 1_700_000_000_000
@@ -392,11 +392,7 @@ def run_whole(seed: int, machines: Machines = AS_IT_IS) -> Outcome:
 
 def run_all(seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
     """The runs of many seeds, as they are done."""
-    if jobs == 1:
-        yield from map(run_whole, seeds)
-        return
-    with worker_pool(jobs) as pool:
-        yield from pool.imap_unordered(run_whole, seeds, chunksize=10)
+    return each_done(run_whole, seeds, jobs, chunksize=10)
 
 
 def possible_pairs(title: str) -> set[frozenset[str]]:

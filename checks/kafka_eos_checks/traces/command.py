@@ -25,6 +25,8 @@ from kafka_eos.machine import instances
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.simulator import Simulation
 from kafka_eos.transaction_coordinator import TransactionCoordinator
+from kafka_eos_checks.arguments import add_json
+from kafka_eos_checks.missing import need_clone
 from kafka_eos_checks.models import MalformedRegistry, Model, Registry
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.record.recording import kept_recording, unpacked
@@ -302,7 +304,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "paths", nargs="*", type=Path, metavar="PATH", help="a log directory, or a .jsonl history of wire events"
     )
     parser.add_argument("--only", choices=tuple(PARTS), help="one kind of the kept traces")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
@@ -313,6 +315,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.paths:
             verdicts = list(given(registry, arguments.paths))
         else:
+            if arguments.only not in {"simulated", "told"}:
+                need_clone("the kept recordings")
             verdicts = list(PARTS[arguments.only](registry) if arguments.only else check(registry))
     except (
         MalformedRegistry,

@@ -1,6 +1,6 @@
 """What a watcher asks a cluster: where partitions are led, what is in them, and what coordinators know.
 
-Kafka: Fetcher, FetchRequest; TransactionsCommand.FindHangingTransactionsCommand
+Kafka: Fetcher, FetchRequest; TransactionsCommand.FindHangingTransactionsCommand, AbortTransactionCommand
 """
 
 from collections import defaultdict
@@ -85,6 +85,11 @@ class Transaction:
         epochs = {self.epoch} if self.state == "Ongoing" else {self.epoch, self.epoch - 1}
         return place in self.partitions and epoch in epochs
 
+    @property
+    def times_out_ms(self) -> int | None:
+        """When the coordinator aborts it, in milliseconds since the epoch; None where it is not open."""
+        return self.start_ms + self.timeout_ms if self.state == "Ongoing" and self.start_ms > 0 else None
+
     def in_words(self) -> str:
         """Transactional id, state, producer."""
         return f"{self.name!r} {self.state} with producer {self.producer_id} epoch {self.epoch}"
@@ -131,7 +136,7 @@ class Cluster:
 
     def _ask_anyone(self, api: str, row: Message) -> Message:
         failures = []
-        for address in dict.fromkeys((*self._nodes.values(), *self._bootstrap)):
+        for address in dict.fromkeys((self._wire.bootstrap, *self._nodes.values(), *self._bootstrap)):
             self._wire.bootstrap = address
             try:
                 self._wire.connect()
@@ -216,6 +221,26 @@ class Cluster:
         except (*FAILURES, Unsupported):  # KIP-664: brokers before 3.0 do not tell
             return None
         return found
+
+    def open_transactions(self, node: int, place: Place) -> dict[int, int] | None:
+        """The first offset of the transaction that each producer has open in a partition; None for no answer.
+
+        Raises:
+            NoAnswer, Unreachable: as :meth:`Wire.ask` does.
+        """
+        topics = [{"Name": place[0], "PartitionIndexes": [place[1]]}]
+        try:
+            answer = self._ask(node, "DescribeProducers", {"Topics": topics})
+        except Unsupported:  # KIP-664: brokers before 2.8 do not tell
+            return None
+        [part] = answer["Topics"][0]["Partitions"]
+        if part["ErrorCode"] != ErrorCode.NONE:
+            return None
+        return {
+            each["ProducerId"]: each["CurrentTxnStartOffset"]
+            for each in part["ActiveProducers"]
+            if each["CurrentTxnStartOffset"] >= 0
+        }
 
     def _ask(self, node: int, api: str, row: Message) -> Message:
         address = self._nodes.get(node)

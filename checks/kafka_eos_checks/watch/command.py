@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ EPILOG = """examples:
   kafka-eos watch --bootstrap localhost:9092
   kafka-eos watch --bootstrap broker-1:9093 --command-config client.properties --checkpoint /var/lib/kafka-eos
   kafka-eos watch --bootstrap localhost:9092 --once --from-start
+  kafka-eos watch --bootstrap localhost:9092 --once --jsonl
 
 reports:
   duplicate, gap, stale epoch, order   as `kafka-eos audit` has them; a stale epoch is what a fenced producer wrote late
@@ -26,18 +27,23 @@ reports:
   last stable offset lags              readers of committed data wait, and for whom
   log was cut                          offsets that were read are not there any more
   corrupt batch                        a CRC that is wrong
+  resolved                             a transaction that was reported has ended, or readers wait for it no longer
 
 Only reads. Fetch gives everything below the high watermark, markers and aborted data included; of each batch the header
 is looked at, and of a marker whether it commits; keys and values of data are not. The client needs Read on topics and
 Describe on transactional ids: one that it may not describe looks as if no coordinator knew it.
 
-Reports are one line each. With --checkpoint they are also in DIR/reports.jsonl, each once however often the watcher is
-killed and started again.
+A report is a line and, indented below it: since when; which offsets readers of committed data cannot see; who; whether
+it ends by itself; what to do next, with the command of Kafka's tools. With --jsonl it is one JSON object a line. With
+--checkpoint reports are also in DIR/reports.jsonl, each once however often the watcher is killed and started again.
 
-exit codes: 0 ended without a report, 1 there were reports, 2 the cluster or the call cannot be used
+A broker that does not answer is asked again after 1 s, 2 s, 4 s, … and then every 30 s; standard error says so, and
+says when it answers again.
+
+exit codes: 0 ended without a report, 1 there were reports of something wrong, 2 the cluster or the call cannot be used
 """
 COMMIT_SECONDS = 1.0  # between checkpoints without a report
-PATIENCE_SECONDS = 1.0  # before a cluster that does not answer is asked again
+PATIENCE_SECONDS = 1.0  # before brokers are asked again that had nothing to say
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
@@ -53,6 +59,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties of a client: TLS, SASL")
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="keep state and reports in this folder")
     parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="only this one; several")
+    parser.add_argument(
+        "--jsonl", action="store_true", help="print reports as JSON, one object a line, as they are in reports.jsonl"
+    )
     parser.add_argument(
         "--from-start", action="store_true", help="read what is there already (default: from the last stable offset)"
     )
@@ -81,6 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kafka_eos.protocol import MalformedMessage  # noqa: PLC0415 - `--help` needs no numpy
     from kafka_eos_checks.conform import security  # noqa: PLC0415
     from kafka_eos_checks.conform.wire import Unsupported, address_of  # noqa: PLC0415
+    from kafka_eos_checks.watch.advice import Tools  # noqa: PLC0415
     from kafka_eos_checks.watch.cluster import Cluster, ClusterFailed  # noqa: PLC0415
     from kafka_eos_checks.watch.journal import Journal, UnusableFolder  # noqa: PLC0415
     from kafka_eos_checks.watch.watcher import CHECK_MS, AnotherCluster, Options, Watcher  # noqa: PLC0415
@@ -97,6 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         hanging_after_ms=round(hanging_after * 1000),
         lag_after_ms=round(arguments.lag_after * 1000),
         check_ms=0 if arguments.once else CHECK_MS,
+        tools=Tools(bootstrap=arguments.bootstrap, command_config=str(arguments.command_config or "")),
     )
     try:
         config = arguments.command_config
@@ -108,10 +119,11 @@ def run(arguments: argparse.Namespace) -> int:
         tell(str(error))
         return 2
     watcher = Watcher(cluster, options, tell)
+    show = print_json if arguments.jsonl else print_report
     stopped = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        reports = follow(watcher, journal, stopped, once=arguments.once)
+        told = follow(watcher, journal, stopped, once=arguments.once, show=show)
     except (ClusterFailed, Unsupported, AnotherCluster, UnusableFolder, MalformedMessage, OSError) as error:
         tell(str(error))
         return 2
@@ -122,10 +134,12 @@ def run(arguments: argparse.Namespace) -> int:
         if journal is not None:
             journal.close()
     read = f"{len(watcher.partitions)} partitions, {watcher.batches:,} batches"
-    tell(f"{read}, {reports} report{'' if reports == 1 else 's'}")
+    tell(f"{read}, {told.wrong} report{'' if told.wrong == 1 else 's'}, {told.resolved} resolved")
+    if watcher.unresolved:
+        tell(f"reports of transactions that are not over: {watcher.unresolved}")
     if watcher.unread:
         tell(f"not read: {', '.join(f'{topic}-{number}' for topic, number in sorted(watcher.unread))}")
-    return 1 if reports else 2 if watcher.unread else 0
+    return 1 if told.wrong else 2 if watcher.unread else 0
 
 
 def now_ms() -> int:
@@ -134,12 +148,35 @@ def now_ms() -> int:
 
 
 def print_report(row: dict[str, Any]) -> None:
-    """One line: when, what, where, who, why."""
-    when = datetime.fromtimestamp(row["seen_ms"] / 1000, UTC).isoformat(timespec="seconds")
-    producer, epoch = row.get("producer_id"), row.get("producer_epoch")
-    who = "" if producer is None else f" (producer {producer} epoch {epoch})"
-    where = f"{row['topic']}-{row['partition']} offset {row['offset']}"
-    print(f"{when} {row['rule']}: {where}{who}: {row['evidence']}", flush=True)
+    """Print a report for people."""
+    from kafka_eos_checks.watch.reports import lines_of  # noqa: PLC0415 - `--help` needs no numpy
+
+    print("\n".join(lines_of(row)), flush=True)
+
+
+def print_json(row: dict[str, Any]) -> None:
+    """Print a report as it is in ``reports.jsonl``."""
+    from kafka_eos_checks.watch.reports import line_of  # noqa: PLC0415 - `--help` needs no numpy
+
+    print(line_of(row), flush=True)
+
+
+@dataclass(slots=True)
+class Told:
+    """How many reports there were.
+
+    Attributes:
+        wrong: of something that is wrong.
+        resolved: of something that is over.
+    """
+
+    wrong: int = 0
+    resolved: int = 0
+
+    @property
+    def rows(self) -> int:
+        """All of them."""
+        return self.wrong + self.resolved
 
 
 def follow(
@@ -149,42 +186,47 @@ def follow(
     *,
     once: bool = False,
     show: Callable[[dict[str, Any]], None] = print_report,
-) -> int:
+) -> Told:
     """Poll, commit and print until somebody says stop; how many reports there were.
 
-    A cluster that does not answer is waited for, but for the first time.
+    A cluster that does not answer is waited for, except at the beginning.
     """
-    from kafka_eos_checks.watch.cluster import ClusterFailed  # noqa: PLC0415 - `--help` needs no numpy
-    from kafka_eos_checks.watch.journal import report_row  # noqa: PLC0415
+    from kafka_eos_checks.watch.backoff import BackOff  # noqa: PLC0415 - `--help` needs no numpy
+    from kafka_eos_checks.watch.cluster import ClusterFailed  # noqa: PLC0415
+    from kafka_eos_checks.watch.reports import duration, report_row  # noqa: PLC0415
 
-    count, committed, position = 0, 0.0, 0
-    quiet = 0
+    told, back_off = Told(), BackOff()
+    committed, position = 0.0, 0
+    reached, quiet = False, 0
 
     def report(rows: Sequence[dict[str, Any]]) -> None:
-        nonlocal count
         for row in rows:
             show(row)
-            count += 1
+            told.resolved += "resolves" in row
+            told.wrong += "resolves" not in row
 
     if journal is not None:
         if journal.state is not None:
             watcher.resume(journal.state)
         report(journal.recovered)
-    reached = False
     while not stopped.is_set() and quiet < 3:
         moment = now_ms()
         try:
             found = watcher.poll(moment)
-            reached = True
         except ClusterFailed as error:
             if not reached or once:
                 raise
-            watcher.tell(f"{error}; asked again every {PATIENCE_SECONDS:.0f} s")
-            stopped.wait(PATIENCE_SECONDS)
+            if back_off.failed(moment, ""):
+                watcher.tell(f"no broker answers: {error}; asked again {back_off.in_words()}")
+            stopped.wait(back_off.wait_ms / 1000)
             continue
+        if back_off.wait_ms:
+            watcher.tell(f"a broker answers again, after {duration(moment - back_off.since_ms)}")
+            back_off = BackOff()
+        reached = True
         due = watcher.batches != position and time.monotonic() - committed >= COMMIT_SECONDS
         if journal is None:
-            report([report_row(count + 1 + i, moment, finding) for i, finding in enumerate(found)])
+            report([report_row(told.rows + 1 + i, moment, one) for i, one in enumerate(found)])
         elif found or due:
             report(journal.commit(watcher.to_json(), moment, found))
             committed, position = time.monotonic(), watcher.batches
@@ -194,4 +236,4 @@ def follow(
         quiet = quiet + 1 if once and watcher.drained and not found else 0
     if journal is not None:
         journal.commit(watcher.to_json(), now_ms(), [])
-    return count
+    return told

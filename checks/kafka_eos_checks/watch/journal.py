@@ -14,31 +14,17 @@ import fcntl
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from kafka_eos_checks.replay.findings import Finding
+from kafka_eos_checks.watch.reports import Report, Row, line_of, report_row
 
 CHECKPOINT, REPORTS, LOCK = "checkpoint.json", "reports.jsonl", "lock"
-FORMAT = 2
-Row = dict[str, Any]
+FORMAT = 3  # 2 knew neither when transactions began nor which reports were not over
 
 
 class UnusableFolder(ValueError):  # noqa: N818 - named for the folder
     """A folder that holds no checkpoint of ours, one that does not fit its reports, or one that somebody uses."""
-
-
-def identity(finding: Finding) -> str:
-    """Names a report: the same violation has the same name, whoever finds it."""
-    who = "" if finding.producer_id is None else f"/producer {finding.producer_id} epoch {finding.producer_epoch}"
-    return f"{finding.rule}/{finding.topic}-{finding.partition}/{finding.offset}{who}"
-
-
-def report_row(number: int, seen_ms: int, finding: Finding) -> Row:
-    """A report as it is written: its number and name, when it was seen, and what the finding says."""
-    said = {name: value for name, value in asdict(finding).items() if value not in {None, ""}}
-    return {"number": number, "id": identity(finding), "seen_ms": seen_ms, **said}
 
 
 class Journal:
@@ -83,9 +69,9 @@ class Journal:
         """Let others use the folder."""
         self._lock.close()
 
-    def commit(self, state: Row, seen_ms: int, findings: Sequence[Finding]) -> list[Row]:
-        """Keep what is known now, with the reports that belong to it, and return these."""
-        rows = [report_row(self._written + 1 + i, seen_ms, finding) for i, finding in enumerate(findings)]
+    def commit(self, state: Row, seen_ms: int, reports: Sequence[Report]) -> list[Row]:
+        """Keep what is known now, with the reports that belong to it, and return these as they are written."""
+        rows = [report_row(self._written + 1 + i, seen_ms, report) for i, report in enumerate(reports)]
         total = self._written + len(rows)
         whole = {"format": FORMAT, "reports": total, "latest": rows, "state": state}
         self._replace(json.dumps(whole, separators=(",", ":")))
@@ -106,7 +92,7 @@ class Journal:
         if not rows:
             return
         with (self._folder / REPORTS).open("a", encoding="utf-8") as out:
-            out.write("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+            out.write("".join(line_of(row) + "\n" for row in rows))
             out.flush()
             os.fsync(out.fileno())
         self._sync_folder()
@@ -132,7 +118,7 @@ class Journal:
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
             raise UnusableFolder(f"{checkpoint} is no checkpoint: {error}") from None
         if known != FORMAT:
-            raise UnusableFolder(f"{checkpoint} has format {known}, and known is {FORMAT}")
+            raise UnusableFolder(f"{checkpoint} has format {known}, and known is {FORMAT}; give another folder")
         missing = total - count
         if not 0 <= missing <= len(latest):
             raise UnusableFolder(f"{self._folder}: {CHECKPOINT} knows {total} reports, and {REPORTS} has {count}")

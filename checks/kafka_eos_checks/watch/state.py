@@ -1,21 +1,21 @@
 """What a watcher knows of a partition, and what the next batches make of it.
 
 The rules over logs are those of the audit, folded chunk by chunk (:class:`kafka_eos_checks.replay.summary.Fold`).
-Beside them stand the transactions that are open. Nothing is read of a batch but its header, and of a marker whether
-it commits; of data no key and no value.
+Next to them stand the transactions that are open, and those that were reported and are not over yet. Of a batch only
+the header is read, and of a marker whether it commits; of data no key and no value.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kafka_eos.record_batch import LOG_OVERHEAD_BYTES, ControlType
-from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.headers import (
     CONTROL_MASK,
     SMALLEST_LENGTH,
+    TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     Block,
     Headers,
@@ -24,9 +24,10 @@ from kafka_eos_checks.replay.headers import (
 )
 from kafka_eos_checks.replay.marks import decision_of
 from kafka_eos_checks.replay.records import decode_block
-from kafka_eos_checks.replay.rules import Batch, Log, Producer
+from kafka_eos_checks.replay.rules import Batch, Kind, Log, Producer
 from kafka_eos_checks.replay.summary import Fold, Summary, columns_of, local
 from kafka_eos_checks.replay.transactions import HANGING
+from kafka_eos_checks.watch.reports import RESOLVED, Clock, Report, Since, duration, identity, transaction_of
 
 CORRUPT, LAGS, CUT = "corrupt batch", "last stable offset lags", "log was cut"
 _NO_LANES = np.empty(0, np.int64)
@@ -40,6 +41,7 @@ class OpenTransaction:
         offset: of its first batch.
         epoch: of its first batch.
         seen_ms: when the watcher read it, in milliseconds since the epoch.
+        since: when it began, as its first batch tells.
         hangs: whether it was reported to hang.
         lags: whether it was reported to hold the last stable offset back.
     """
@@ -47,8 +49,14 @@ class OpenTransaction:
     offset: int
     epoch: int
     seen_ms: int
+    since: Since
     hangs: bool = False
     lags: bool = False
+
+    @property
+    def began_ms(self) -> int:
+        """The earliest time at which it was certainly open; a producer's clock proves nothing."""
+        return min(self.since.ms, self.seen_ms) if self.since.clock is Clock.BROKER else self.seen_ms
 
 
 class Ending(NamedTuple):
@@ -58,6 +66,32 @@ class Ending(NamedTuple):
     producer_id: int
     epoch: int
     decision: ControlType
+    since: Since
+
+
+class Reported(NamedTuple):
+    """A transaction that was reported, and is not over yet."""
+
+    rule: str
+    offset: int
+    producer_id: int
+    epoch: int
+    reported_ms: int
+
+
+@dataclass(slots=True)
+class Taken:
+    """The outcome of reading some batches.
+
+    Attributes:
+        batches: how many they are.
+        reports: the violations in them, and the ends of what was reported.
+        endings: the markers that name one transaction.
+    """
+
+    batches: int = 0
+    reports: list[Report] = field(default_factory=list)
+    endings: list[Ending] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,6 +105,7 @@ class PartitionState:
         position: the next offset to read.
         fold: what the rules over logs know.
         open: by producer id, the transactions that are open.
+        reported: the reports of transactions that are not over yet.
         high_watermark: as the leader told it last; -1 before.
         last_stable_offset: as the leader told it last; -1 before.
     """
@@ -81,6 +116,7 @@ class PartitionState:
     position: int = 0
     fold: Fold = field(default_factory=Fold)
     open: dict[int, OpenTransaction] = field(default_factory=dict)
+    reported: list[Reported] = field(default_factory=list)
     high_watermark: int = -1
     last_stable_offset: int = -1
 
@@ -89,8 +125,8 @@ class PartitionState:
         """Whether everything was read that the leader had to give."""
         return 0 <= self.high_watermark <= self.position
 
-    def take(self, records: bytes, now_ms: int) -> tuple[int, list[Finding], list[Ending]]:
-        """Fold what a leader gave from :attr:`position` on: how many batches, the violations in them, what was ended.
+    def take(self, records: bytes, now_ms: int) -> Taken:
+        """Fold what a leader gave from :attr:`position` on.
 
         The last batch may be cut off, as Fetch does it. One that is corrupt, or of a format before Kafka 0.11, is
         reported, and what follows it up to the high watermark is not read.
@@ -98,26 +134,29 @@ class PartitionState:
         positions, raw, stop, sound = sound_batches(records, _NO_LANES)
         sound = sound and _is_cut_off(records, stop)
         headers = Headers(positions, raw, stop)
-        endings: list[Ending] = []
-        found = [*self._logs(headers), *self._transactions(Block(headers, records, 0), now_ms, endings)]
+        taken = Taken(batches=len(headers))
+        since = _stamps(headers, now_ms)
+        taken.reports += self._logs(headers, since)
+        self._transactions(Block(headers, records, 0), now_ms, since, taken)
         if len(headers):
             ends = headers.column("base_offset") + headers.column("last_offset_delta") + 1
             self.position = max(self.position, int(ends.max()))
         if not sound:
             evidence = f"no sound batch at byte {stop} of what the leader gave from there; offsets up to "
             evidence += f"{self.high_watermark} are not read"
-            found.append(self.finding(CORRUPT, self.position, evidence))
+            taken.reports.append(self.report(CORRUPT, self.position, evidence, Since(ms=now_ms, clock=Clock.WATCHER)))
             self.skip_to(max(self.high_watermark, self.position + 1))
-        return len(headers), found, endings
+        return taken
 
-    def _logs(self, headers: Headers) -> Iterator[Finding]:
+    def _logs(self, headers: Headers, since: "Stamps") -> Iterator[Report]:
         columns = columns_of(headers, self.topic)
         first, end, holes, disordered, boundary = local(columns)
         chunk = Summary(0, 0, 0, len(columns), 0, 0, first, end, holes, disordered, boundary)
         for batch, violation in self.fold.add(chunk, lambda: columns):
-            yield self._of_batch(violation.rule, batch, violation.evidence)
+            if violation.kind is Kind.VIOLATION:
+                yield self._of_batch(violation.rule, batch, violation.evidence, since)
 
-    def _transactions(self, block: Block, now_ms: int, endings: list[Ending]) -> Iterator[Finding]:
+    def _transactions(self, block: Block, now_ms: int, since: "Stamps", taken: Taken) -> None:
         headers = block.headers
         transactional, control = is_set(headers, TRANSACTIONAL_MASK), is_set(headers, CONTROL_MASK)
         markers = decode_block(block, transactional & control)
@@ -130,13 +169,46 @@ class PartitionState:
             if is_marker:
                 self.open.pop(pid, None)
                 decision = decisions.get(number)
+                taken.reports += self._ended(pid, offset, decision, now_ms)
                 if decision is not None and opened is not None and opened.epoch == epoch - 1:
-                    endings.append(Ending(offset, pid, epoch, decision))
+                    marked = Since(ms=since(offset).ms, clock=Clock.BROKER)
+                    taken.endings.append(Ending(offset, pid, epoch, decision, marked))
             elif opened is None or opened.epoch < epoch:
-                if opened is not None:
+                if opened is not None and not opened.hangs:
                     evidence = f"still open when data of epoch {epoch} came"
-                    yield self.finding(HANGING, opened.offset, evidence, (pid, opened.epoch))
-                self.open[pid] = OpenTransaction(offset=offset, epoch=epoch, seen_ms=now_ms)
+                    found = self.report(HANGING, opened.offset, evidence, opened.since, (pid, opened.epoch))
+                    taken.reports.append(found)
+                    self.note(found, now_ms)
+                self.open[pid] = OpenTransaction(offset=offset, epoch=epoch, seen_ms=now_ms, since=since(offset))
+
+    # --- what was reported, until it is over ------------------------------------------------------------------------
+
+    def note(self, report: Report, now_ms: int) -> None:
+        """Remember a report of a transaction until that is over."""
+        self.reported.append(Reported(report.rule, *transaction_of(report), now_ms))
+
+    def _ended(self, producer_id: int, offset: int, decision: ControlType | None, now_ms: int) -> Iterator[Report]:
+        """A marker has ended what a producer had open."""
+        what = {ControlType.COMMIT: "committed", ControlType.ABORT: "aborted"}.get(decision, "ended")  # type: ignore[arg-type]
+        given = "; readers of committed data are given its records" if decision is ControlType.COMMIT else ""
+        evidence = f"{what} by the marker at offset {offset}{given}"
+        yield from self.resolve(lambda one: one.producer_id == producer_id and one.offset < offset, evidence, now_ms)
+
+    def moved_on(self, now_ms: int) -> Iterator[Report]:
+        """Reports that are over because the last stable offset is behind them, now that everything was read."""
+        if self.drained:
+            stable = self.last_stable_offset
+            evidence = f"the last stable offset is {stable} now; the marker was not read"
+            yield from self.resolve(lambda one: one.offset < stable, evidence, now_ms)
+
+    def resolve(self, is_over: Callable[[Reported], bool], evidence: str, now_ms: int) -> Iterator[Report]:
+        """Say of reports that they are over, each once."""
+        over = [one for one in self.reported if is_over(one)]
+        self.reported = [one for one in self.reported if one not in over]
+        for one in over:
+            about = self.report(one.rule, one.offset, "", None, (one.producer_id, one.epoch))
+            said = f"{one.rule}, reported {duration(now_ms - one.reported_ms)} ago: {evidence}"
+            yield replace(about, rule=RESOLVED, evidence=said, resolves=identity(about))
 
     def skip_to(self, offset: int) -> None:
         """Go on at a later offset; what lies between is unknown, and with it how open transactions ended."""
@@ -148,10 +220,12 @@ class PartitionState:
         self.skip_to(offset)
         self.fold = Fold()
 
-    def finding(self, rule: str, offset: int, evidence: str, producer: tuple[int, int] | None = None) -> Finding:
+    def report(
+        self, rule: str, offset: int, evidence: str, since: Since | None, producer: tuple[int, int] | None = None
+    ) -> Report:
         """A violation at an offset, by a producer id and epoch if one is concerned."""
         pid, epoch = producer or (None, None)
-        return Finding(
+        return Report(
             rule=rule,
             topic=self.topic,
             partition=self.partition,
@@ -159,10 +233,11 @@ class PartitionState:
             producer_id=pid,
             producer_epoch=epoch,
             evidence=evidence,
+            since=since,
         )
 
-    def _of_batch(self, rule: str, batch: Batch, evidence: str) -> Finding:
-        return Finding(
+    def _of_batch(self, rule: str, batch: Batch, evidence: str, since: "Stamps") -> Report:
+        return Report(
             rule=rule,
             topic=self.topic,
             partition=self.partition,
@@ -171,6 +246,7 @@ class PartitionState:
             producer_epoch=batch.producer_epoch,
             base_sequence=batch.base_sequence,
             evidence=evidence,
+            since=since(batch.base_offset),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -185,8 +261,31 @@ class PartitionState:
             "end": log.end,
             "holes": log.holes,
             "producers": [[pid, p.epoch, p.last_sequence, p.holes] for pid, p in log.producers.items()],
-            "open": [[pid, o.offset, o.epoch, o.seen_ms, o.hangs, o.lags] for pid, o in self.open.items()],
+            "open": [
+                [pid, o.offset, o.epoch, o.seen_ms, o.since.ms, o.since.clock, o.hangs, o.lags]
+                for pid, o in self.open.items()
+            ],
+            "reported": [list(one) for one in self.reported],
         }
+
+
+Stamps = Callable[[int], Since]
+"""When the batch at an offset was stored, by its time stamp."""
+
+
+def _stamps(headers: Headers, now_ms: int) -> Stamps:
+    """The time stamps of batches; one that lies in the future, or says nothing, is no time."""
+    base = headers.column("base_offset")
+    by_broker = is_set(headers, TIMESTAMP_TYPE_MASK) | is_set(headers, CONTROL_MASK)
+    times = headers.column("max_timestamp")
+
+    def since(offset: int) -> Since:
+        place = int(np.searchsorted(base, offset))
+        if place == len(base) or int(base[place]) != offset or not 0 < int(times[place]) <= now_ms:
+            return Since(ms=now_ms, clock=Clock.WATCHER)
+        return Since(ms=int(times[place]), clock=Clock.BROKER if by_broker[place] else Clock.PRODUCER)
+
+    return since
 
 
 def _is_cut_off(records: bytes, position: int) -> bool:
@@ -207,7 +306,15 @@ def partition_from_json(row: dict[str, Any]) -> PartitionState:
         position=row["position"],
         fold=Fold(Log(whole=row["whole"], end=row["end"], holes=row["holes"], producers=producers)),
         open={
-            pid: OpenTransaction(offset=offset, epoch=epoch, seen_ms=seen_ms, hangs=hangs, lags=lags)
-            for pid, offset, epoch, seen_ms, hangs, lags in row["open"]
+            pid: OpenTransaction(
+                offset=offset,
+                epoch=epoch,
+                seen_ms=seen_ms,
+                since=Since(ms=since_ms, clock=Clock(clock)),
+                hangs=hangs,
+                lags=lags,
+            )
+            for pid, offset, epoch, seen_ms, since_ms, clock, hangs, lags in row["open"]
         },
+        reported=[Reported(*one) for one in row["reported"]],
     )

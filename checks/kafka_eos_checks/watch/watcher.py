@@ -15,20 +15,24 @@ where each transaction has an epoch of its own, one below its markers' (transact
 names many transactions, and nothing is said of them. A producer's last transactions are remembered, so partitions may
 be read that far apart.
 
+A report of a transaction is *resolved* when its marker is read, or when everything was read and the last stable offset
+is behind it. What cannot be read is asked for again after a wait that doubles up to half a minute.
+
 KIP:   KIP-664, KIP-890
 Kafka: TransactionsCommand.FindHangingTransactionsCommand
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.record_batch import ControlType
 from kafka_eos.transaction_log import TOPIC as COORDINATOR_TOPIC
-from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.transactions import HANGING, TORN
+from kafka_eos_checks.watch.advice import WORDS, Tools, hangs, nobody_tells, will_end
+from kafka_eos_checks.watch.backoff import BackOff
 from kafka_eos_checks.watch.cluster import (
     EARLIEST,
     FAILURES,
@@ -41,14 +45,24 @@ from kafka_eos_checks.watch.cluster import (
     Topics,
     Transaction,
 )
+from kafka_eos_checks.watch.reports import (
+    RESOLVED,
+    Blocked,
+    Clock,
+    OfTransaction,
+    Report,
+    Since,
+    duration,
+    transaction_of,
+)
 from kafka_eos_checks.watch.state import CUT, LAGS, Ending, OpenTransaction, PartitionState, partition_from_json
 
 WAIT_MS = 500  # for anything new, all brokers together
 REFRESH_MS = 10_000  # between looks for new topics and leaders
 CHECK_MS = 2_000  # between questions to the coordinators
-RETRY_MS = 1_000  # before a partition is asked for again that could not be read
 LAST_TRANSACTIONS = 3  # of a producer, whose decisions are remembered
-MOST_PRODUCERS = 10_000  # of which decisions are remembered: those that ended a transaction last
+MOST_PRODUCERS = 10_000  # of which decisions are remembered: those that ended a transaction last; and names
+NAMED = 3  # partitions in a line about many
 
 Tell = Callable[[str], None]
 Decisions = dict[int, dict[ControlType, tuple[Place, int]]]  # by marker epoch and decision, a partition and offset
@@ -68,6 +82,7 @@ class Options:
         hanging_after_ms: how old an open transaction is before the coordinators are asked about it.
         lag_after_ms: how long a transaction may hold the last stable offset back.
         check_ms: between questions to the coordinators.
+        tools: how Kafka's tools are called, for what is to be done.
     """
 
     topics: frozenset[str] = frozenset()
@@ -75,13 +90,15 @@ class Options:
     hanging_after_ms: int = 10_000
     lag_after_ms: int = 60_000
     check_ms: int = CHECK_MS
+    tools: Tools = field(default=Tools())
 
 
 @dataclass(frozen=True, slots=True)
 class _Suspect:
-    """An open transaction, why no coordinator will end it, how often they said so, and how often they have to."""
+    """An open transaction that no coordinator will end: why, how often they said so, and how often they have to."""
 
     opened: OpenTransaction
+    transaction: Transaction | None
     why: str
     answers: int
     needed: int
@@ -98,7 +115,7 @@ class Watcher:
         cluster_id: of the cluster, once it is known.
         partitions: what is known of each.
         batches: how many were read.
-        unread: partitions that could not be read, and when they are asked for again.
+        unread: partitions that could not be read when they were asked for last, and when they are again.
         heard: whether any broker answered in the last poll.
         decided: by producer id, how its last transactions ended, as far as their epochs name them.
     """
@@ -109,7 +126,7 @@ class Watcher:
     cluster_id: str = ""
     partitions: dict[Place, PartitionState] = field(default_factory=dict)
     batches: int = 0
-    unread: dict[Place, int] = field(default_factory=dict)
+    unread: dict[Place, BackOff] = field(default_factory=dict)
     heard: bool = False
     decided: dict[int, Decisions] = field(default_factory=dict)
     _initial: set[Place] = field(default_factory=set)
@@ -120,7 +137,10 @@ class Watcher:
     _all_led: bool = True  # every partition of __transaction_state has a leader
     _busy: bool = True
     _starved: set[Place] = field(default_factory=set)
-    _troubles: set[str] = field(default_factory=set)
+    _failed: dict[str, list[Place]] = field(default_factory=lambda: defaultdict(list))  # in this poll, by the reason
+    _asking: BackOff = field(default_factory=BackOff)  # of coordinators that do not tell
+    _names: dict[int, str] = field(default_factory=dict)  # by producer id, the transactional id or ""
+    _missing: frozenset[str] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
         """What a restart has to know."""
@@ -147,11 +167,19 @@ class Watcher:
         """Whether everything was read that there is, and can be read."""
         return all(self.partitions[place].drained for place in self._leaders if self._is_read(place))
 
+    @property
+    def unresolved(self) -> int:
+        """How many transactions were reported that are not over."""
+        return sum(len(state.reported) for state in self.partitions.values())
+
     def _is_read(self, place: Place) -> bool:
         return place in self.partitions and place not in self.unread
 
-    def poll(self, now_ms: int) -> list[Finding]:
-        """Read once from every broker and judge; what was found, in order of partition and offset.
+    def _is_due(self, place: Place, now_ms: int) -> bool:
+        return place not in self.unread or self.unread[place].until_ms <= now_ms
+
+    def poll(self, now_ms: int) -> list[Report]:
+        """Read once from every broker and judge; the reports, in order of partition and offset.
 
         Args:
             now_ms: the time, in milliseconds since the epoch.
@@ -161,52 +189,66 @@ class Watcher:
             AnotherCluster: the cluster is not the one of the checkpoint.
             Unsupported: the brokers are too old.
         """
-        if self._refreshed_ms is None or now_ms - self._refreshed_ms >= REFRESH_MS:
-            self._refresh(now_ms)
+        found: list[Report] = []
+        again = any(back_off.until_ms <= now_ms for back_off in self.unread.values())
+        if again or self._refreshed_ms is None or now_ms - self._refreshed_ms >= REFRESH_MS:
+            found += self._refresh(now_ms)
         by_node: dict[int, dict[Place, int]] = defaultdict(dict)
-        self.unread = {place: until_ms for place, until_ms in self.unread.items() if until_ms > now_ms}
-        unled = [place for place, node in self._leaders.items() if node < 0]
-        self._unreadable(unled, "no leader", now_ms)
         for place in sorted(self._leaders, key=lambda place: place not in self._starved):
-            if self._is_read(place):
-                by_node[self._leaders[place]][place] = self.partitions[place].position
+            node = self._leaders[place]
+            if not self._is_due(place, now_ms):
+                continue
+            if node < 0:
+                self._failed["no leader"].append(place)
+            elif place in self.partitions:
+                by_node[node][place] = self.partitions[place].position
         wait_ms = 0 if self._busy else WAIT_MS // max(len(by_node), 1)
         self._busy = self.heard = False
-        found: list[Finding] = []
         read: set[Place] = set()
         for node, positions in by_node.items():
             try:
                 answers = self.cluster.fetch(node, positions, wait_ms)
             except FAILURES as error:
-                self._unreadable(positions, str(error), now_ms)
+                self._failed[str(error)] += positions
                 continue
             self.heard = True
             for place, answer in answers.items():
                 if place in positions:
                     found += self._take(node, place, answer, now_ms)
                     read.add(place)
-        found += self._hanging(read)
+        self._tell_of_failures(read, now_ms)
+        found += self._hanging(read, now_ms)
         if self._checked_ms is None or now_ms - self._checked_ms >= self.options.check_ms:
             found += self._check(now_ms)
-        return sorted(found, key=Finding.sort_key)
+        return sorted(self._completed(found, now_ms), key=Report.sort_key)
 
     # --- partitions --------------------------------------------------------------------------------------------------
 
-    def _refresh(self, now_ms: int) -> None:
+    def _refresh(self, now_ms: int) -> Iterator[Report]:
+        """Look where partitions are led, and which there are."""
         topics = self.cluster.topics()
         if self.cluster_id and topics.cluster_id != self.cluster_id:
             raise AnotherCluster(f"the checkpoint is of cluster {self.cluster_id}, and this is {topics.cluster_id}")
         self.cluster_id, self._refreshed_ms = topics.cluster_id, now_ms
         self._all_led = all(node >= 0 for (topic, _), node in topics.leaders.items() if topic == COORDINATOR_TOPIC)
         wanted = self.options.topics
+        before = self._leaders
         self._leaders = {place: node for place, node in topics.leaders.items() if not wanted or place[0] in wanted}
-        for missing in sorted(wanted - topics.ids.keys()):
-            self._trouble(f"topic {missing} is not there, or may not be described")
+        for place in list(self.unread):
+            if self._leaders.get(place, -1) not in {-1, before.get(place)}:
+                self.unread[place].until_ms = now_ms  # another broker leads it
+            elif place not in self._leaders and place[0] not in topics.unsure:
+                del self.unread[place]
+        missing = frozenset(wanted - topics.ids.keys())
+        for topic in sorted(missing - self._missing):
+            self.tell(f"topic {topic} is not there, or may not be described")
+        self._missing = missing
         for place in [place for place in self.partitions if self._is_gone(place, topics)]:
-            del self.partitions[place]
+            yield from self.partitions.pop(place).resolve(lambda _: True, "its topic was deleted", now_ms)
         if not self.partitions:
             self._initial |= self._leaders.keys()
-        self._begin([place for place in self._leaders if place not in self.partitions], topics, now_ms)
+        new = [place for place in self._leaders if place not in self.partitions and self._is_due(place, now_ms)]
+        self._begin([place for place in new if self._leaders[place] >= 0], topics)
 
     def _is_gone(self, place: Place, topics: Topics) -> bool:
         """Whether a topic was deleted; one that is only not led at the moment is still there."""
@@ -214,7 +256,7 @@ class Watcher:
             return False
         return place not in topics.leaders or topics.ids[place[0]] != self.partitions[place].topic_id
 
-    def _begin(self, places: Collection[Place], topics: Topics, now_ms: int) -> None:
+    def _begin(self, places: Collection[Place], topics: Topics) -> None:
         """Begin to watch partitions: those that came since the watcher began, from their start."""
         by_node: dict[tuple[int, bool], list[Place]] = defaultdict(list)
         for place in places:
@@ -224,40 +266,41 @@ class Watcher:
             try:
                 offsets = self.cluster.offsets(node, own, *where)
             except FAILURES as error:
-                self._unreadable(own, str(error), now_ms)
+                self._failed[str(error)] += own
                 continue
             for (topic, number), offset in offsets.items():
                 self.partitions[topic, number] = PartitionState(
                     topic=topic, partition=number, topic_id=topics.ids[topic], position=offset
                 )
 
-    def _take(self, node: int, place: Place, answer: Fetched, now_ms: int) -> list[Finding]:
+    def _take(self, node: int, place: Place, answer: Fetched, now_ms: int) -> list[Report]:
         state = self.partitions[place]
         if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            return list(self._relocate(node, state))
+            return list(self._relocate(node, state, now_ms))
         if answer.error:
             known = answer.error in list(ErrorCode)
-            self._unreadable([place], ErrorCode(answer.error).name if known else f"error {answer.error}", now_ms)
+            self._failed[ErrorCode(answer.error).name if known else f"error {answer.error}"].append(place)
             return []
         state.high_watermark, state.last_stable_offset = answer.high_watermark, answer.last_stable_offset
-        count, found, endings = state.take(answer.records, now_ms)
-        found += (torn for ending in endings for torn in self._torn(state, ending))
-        self.batches += count
-        self._busy = self._busy or (count > 0 and not state.drained)
-        if not count and not state.drained:  # its next batch had no room behind those of other partitions
+        taken = state.take(answer.records, now_ms)
+        found = [*taken.reports, *state.moved_on(now_ms)]
+        found += (torn for ending in taken.endings for torn in self._torn(state, ending))
+        self.batches += taken.batches
+        self._busy = self._busy or (taken.batches > 0 and not state.drained)
+        if not taken.batches and not state.drained:  # its next batch had no room behind those of other partitions
             self._starved.add(place)
         else:
             self._starved.discard(place)
         return found
 
-    def _relocate(self, node: int, state: PartitionState) -> Iterator[Finding]:
+    def _relocate(self, node: int, state: PartitionState, now_ms: int) -> Iterator[Report]:
         """The offset to read next is not there: it was deleted, or the log is shorter than what was read of it."""
         place = state.topic, state.partition
         try:
             first = self.cluster.offsets(node, [place], EARLIEST, READ_UNCOMMITTED).get(place)
             last = self.cluster.offsets(node, [place], LATEST, READ_UNCOMMITTED).get(place)
         except FAILURES as error:
-            self._trouble(f"broker {node} is not read: {error}")
+            self._failed[str(error)].append(place)
             return
         if first is None or last is None:
             return
@@ -266,12 +309,27 @@ class Watcher:
             self.tell(f"{place[0]}-{place[1]}: {gone} were deleted before they were read")
             state.skip_to(first)
         elif state.position > last:
-            yield state.finding(CUT, last, f"offset {state.position - 1} was read before, and now the log ends here")
+            evidence = f"offset {state.position - 1} was read before, and now the log ends here"
+            yield state.report(CUT, last, evidence, Since(ms=now_ms, clock=Clock.WATCHER))
             state.restart_at(last)
+            yield from state.resolve(lambda one: one.offset >= last, "the log was cut before it", now_ms)
+
+    def _tell_of_failures(self, read: set[Place], now_ms: int) -> None:
+        """Leave alone for a while what could not be read, and say so; and of what can be read again."""
+        failed, self._failed = self._failed, defaultdict(list)
+        for why, places in failed.items():
+            back_offs = [self.unread.setdefault(place, BackOff()) for place in places]
+            if sum(back_off.failed(now_ms, why) for back_off in back_offs):
+                self.tell(f"{_named(places)} not read: {why}; asked again {back_offs[0].in_words()}")
+            read.difference_update(places)
+        again = [place for place in self.unread if place in read]
+        if again:
+            since = duration(now_ms - min(self.unread.pop(place).since_ms for place in again))
+            self.tell(f"{_named(again)} read again, after {since}")
 
     # --- transactions ------------------------------------------------------------------------------------------------
 
-    def _hanging(self, read: Collection[Place]) -> Iterator[Finding]:
+    def _hanging(self, read: Collection[Place], now_ms: int) -> Iterator[Report]:
         """Those of which a coordinator had said that it will not end them, and which a later read does not end."""
         for (place, pid), suspect in list(self._suspects.items()):
             state, opened = self.partitions.get(place), suspect.opened
@@ -281,9 +339,11 @@ class Watcher:
                 del self._suspects[place, pid]
                 if state.last_stable_offset <= opened.offset:
                     opened.hangs = True
-                    yield state.finding(HANGING, opened.offset, suspect.why, (pid, opened.epoch))
+                    report = state.report(HANGING, opened.offset, suspect.why, opened.since, (pid, opened.epoch))
+                    state.note(report, now_ms)
+                    yield self._advised(report, suspect.transaction)
 
-    def _torn(self, state: PartitionState, ending: Ending) -> Iterator[Finding]:
+    def _torn(self, state: PartitionState, ending: Ending) -> Iterator[Report]:
         """Remember how a transaction ended on a partition, and see whether it ended otherwise on another one."""
         epochs = self.decided.pop(ending.producer_id, {})
         own = epochs.setdefault(ending.epoch, {})
@@ -292,7 +352,7 @@ class Watcher:
             [other] = own
             evidence = "the transaction of this epoch: "
             evidence += f"{ending.decision.name} here, {other.name} at {topic}-{number} offset {offset}"
-            yield state.finding(TORN, ending.offset, evidence, (ending.producer_id, ending.epoch))
+            yield state.report(TORN, ending.offset, evidence, ending.since, (ending.producer_id, ending.epoch))
         own.setdefault(ending.decision, ((state.topic, state.partition), ending.offset))
         if len(epochs) > LAST_TRANSACTIONS:
             del epochs[min(epochs)]
@@ -300,7 +360,7 @@ class Watcher:
         if len(self.decided) > MOST_PRODUCERS:
             del self.decided[next(iter(self.decided))]
 
-    def _check(self, now_ms: int) -> Iterator[Finding]:
+    def _check(self, now_ms: int) -> Iterator[Report]:
         """Ask the coordinators about transactions that are open for long, and judge the last stable offsets."""
         asked = [
             (place, pid, opened)
@@ -312,9 +372,7 @@ class Watcher:
         if not asked:
             return
         self._checked_ms = now_ms
-        known = self.cluster.transactions_of({pid for _, pid, _ in asked}) if self._all_led else None
-        if known is None:
-            self._trouble("the coordinators do not tell of transactions now")
+        known = self._transactions_of({pid for _, pid, _ in asked}, now_ms)
         for place, pid, opened in asked:
             transaction = None if known is None else known.get(pid)
             why = "" if known is None else _why_hanging(transaction, place, opened.epoch)
@@ -324,8 +382,26 @@ class Watcher:
                 before = self._suspects.get((place, pid))
                 answers = 1 + (before.answers if before is not None and before.opened is opened else 0)
                 needed = 2 if transaction is None else 1
-                self._suspects[place, pid] = _Suspect(opened, why, answers, needed)
-            yield from self._lag(self.partitions[place], pid, opened, transaction, now_ms)
+                self._suspects[place, pid] = _Suspect(opened, transaction, why, answers, needed)
+            yield from self._lag(self.partitions[place], pid, opened, transaction, now_ms, told=known is not None)
+
+    def _transactions_of(self, producer_ids: Collection[int], now_ms: int) -> dict[int, Transaction] | None:
+        """Ask the coordinators about producers; None if they do not answer, or did not just before."""
+        if now_ms < self._asking.until_ms:
+            return None
+        known = self.cluster.transactions_of(producer_ids) if self._all_led else None
+        if known is None:
+            if self._asking.failed(now_ms, ""):
+                self.tell(f"the coordinators do not tell of transactions now; asked again {self._asking.in_words()}")
+            return None
+        if self._asking.wait_ms:
+            self.tell(f"the coordinators tell of transactions again, after {duration(now_ms - self._asking.since_ms)}")
+            self._asking = BackOff()
+        for pid in producer_ids:
+            self._names[pid] = known[pid].name if pid in known else ""
+        while len(self._names) > MOST_PRODUCERS:
+            del self._names[next(iter(self._names))]
+        return known
 
     def _is_old(self, state: PartitionState, opened: OpenTransaction, now_ms: int) -> bool:
         if now_ms - opened.seen_ms < self.options.hanging_after_ms:
@@ -333,11 +409,18 @@ class Watcher:
         return not opened.hangs or (not opened.lags and _holds(state, opened))
 
     def _lag(
-        self, state: PartitionState, pid: int, opened: OpenTransaction, transaction: Transaction | None, now_ms: int
-    ) -> Iterator[Finding]:
+        self,
+        state: PartitionState,
+        pid: int,
+        opened: OpenTransaction,
+        transaction: Transaction | None,
+        now_ms: int,
+        *,
+        told: bool,
+    ) -> Iterator[Report]:
         place = state.topic, state.partition
         own = transaction is not None and transaction.will_end(place, opened.epoch) and transaction.start_ms > 0
-        began_ms = min(opened.seen_ms, transaction.start_ms) if own and transaction else opened.seen_ms
+        began_ms = min(opened.began_ms, transaction.start_ms) if own and transaction else opened.began_ms
         held_ms = now_ms - began_ms
         if opened.lags or not _holds(state, opened) or held_ms < self.options.lag_after_ms:
             return
@@ -345,22 +428,80 @@ class Watcher:
         behind = state.high_watermark - opened.offset
         holder = transaction.in_words() if transaction is not None else "one that no coordinator tells of"
         evidence = f"{behind} offsets up to {state.high_watermark} are held back for {held_ms // 1000} s by {holder}"
+        since = opened.since
         if own and transaction:
             evidence += f", timeout {transaction.timeout_ms} ms"
-        yield state.finding(LAGS, opened.offset, evidence, (pid, opened.epoch))
+            since = Since(ms=transaction.start_ms, clock=Clock.COORDINATOR)
+        report = state.report(LAGS, opened.offset, evidence, since, (pid, opened.epoch))
+        state.note(report, now_ms)
+        yield self._advised(report, transaction, told=told)
 
-    def _unreadable(self, places: Collection[Place], why: str, now_ms: int) -> None:
-        """Leave partitions alone for a moment, and see whether their leaders have moved."""
-        for topic, number in places:
-            self.unread[topic, number] = now_ms + RETRY_MS
-            self._refreshed_ms = None
-            self._trouble(f"{topic}-{number} is not read: {why}")
+    # --- what an operator needs -------------------------------------------------------------------------------------
 
-    def _trouble(self, line: str) -> None:
-        """Tell of something once."""
-        if line not in self._troubles:
-            self._troubles.add(line)
-            self.tell(line)
+    def _completed(self, found: Collection[Report], now_ms: int) -> Iterator[Report]:
+        """Reports that the logs alone have told of, with what the coordinators know."""
+        bare = [report for report in found if not report.next and report.rule != RESOLVED]
+        producers = {pid for report in bare if (pid := report.producer_id) is not None and pid >= 0}
+        asked = {report.producer_id for report in bare if report.rule == HANGING} | (producers - self._names.keys())
+        known = self._transactions_of({pid for pid in asked if pid is not None}, now_ms) if asked else {}
+        for report in found:
+            pid = report.producer_id
+            if report.rule not in {HANGING, *WORDS} or report.next:
+                yield report
+            elif report.rule == HANGING:
+                transaction = known.get(pid) if known is not None and pid is not None else None
+                yield self._advised(report, transaction, told=known is not None)
+            else:
+                yield replace(
+                    report,
+                    transactional_id="" if pid is None else self._names.get(pid, ""),
+                    next=WORDS[report.rule],
+                    command=self.options.tools.about(report.rule, report.topic, report.partition),
+                )
+
+    def _advised(self, report: Report, transaction: Transaction | None, *, told: bool = True) -> Report:
+        """A report of an open transaction, with what it blocks, how it ends and what to do.
+
+        Args:
+            report: without these.
+            transaction: as its coordinator has it; None for one that no coordinator tells of.
+            told: whether the coordinators have told at all.
+        """
+        one = transaction_of(report)
+        place = report.topic, report.partition
+        report = replace(report, blocked=self._blocked(one, place))
+        if not told:
+            return nobody_tells(report, self.options.tools)
+        if transaction is None or not transaction.will_end(place, one.epoch):
+            return hangs(report, transaction, self._start_offset(one, place), self.options.tools)
+        return will_end(report, transaction, self.options.tools)
+
+    def _blocked(self, one: OfTransaction, place: Place) -> tuple[Blocked, ...]:
+        """The offsets that the open transaction of a producer hides, in all partitions."""
+        pid = one.producer_id
+        begins = {own: state.open[pid].offset for own, state in self.partitions.items() if pid in state.open}
+        begins[place] = min(one.offset, begins.get(place, one.offset))
+        return tuple(
+            Blocked(topic=topic, partition=number, first=first, end=end)
+            for (topic, number), first in sorted(begins.items())
+            if (end := self.partitions[topic, number].high_watermark) > first
+        )
+
+    def _start_offset(self, one: OfTransaction, place: Place) -> int:
+        """The first offset of a producer's transaction as its leader has it: by this `kafka-transactions` finds it."""
+        try:
+            started = self.cluster.open_transactions(self._leaders.get(place, -1), place)
+        except FAILURES:
+            started = None
+        return one.offset if started is None else started.get(one.producer_id, one.offset)
+
+
+def _named(places: Collection[Place]) -> str:
+    """The first partitions of some, how many more there are, and the verb."""
+    names = [f"{topic}-{number}" for topic, number in sorted(places)]
+    rest = len(names) - NAMED
+    words = ", ".join(names[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    return f"{words} {'is' if len(names) == 1 else 'are'}"
 
 
 def _holds(state: PartitionState, opened: OpenTransaction) -> bool:

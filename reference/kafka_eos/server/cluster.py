@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from random import Random
+from typing import Any
 from uuid import UUID
 
 from kafka_eos.consumer_group import ConsumerGroup
@@ -32,6 +33,14 @@ TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 TIMEOUT_CHECK_MS, EXPIRY_CHECK_MS = 500, 10_000
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+Happened = Callable[..., None]
+"""Takes what no client asked for: its action, the broker, and columns of an event of the history."""
+
+
+def unheard(action: str, node: int, **columns: Any) -> None:
+    """Nobody listens."""
 
 
 class NothingStored(RuntimeError):  # noqa: N818 - named for what is missing
@@ -139,6 +148,9 @@ class Cluster:
         machines: what decides.
         now: milliseconds since the epoch.
         seed: of the names that are made up: topic ids and member ids.
+
+    Attributes:
+        happened: takes markers, timeouts, sessions that end, and leaders and coordinators that move.
     """
 
     def __init__(
@@ -152,6 +164,7 @@ class Cluster:
         seed: int | str | None = None,
     ) -> None:
         self.brokers = brokers
+        self.happened: Happened = unheard
         self.settings = settings
         self.now = self._until = now
         self.storage = storage or Memory()
@@ -338,8 +351,14 @@ class Cluster:
         """
         leader = self.topics[topic].partitions[number]
         leader.lead(node)
+        self.happened("LeaderChange", node, topic=topic, partition=number, leader_epoch=leader.leader_epoch)
         if topic == TRANSACTION_STATE:
-            self.transactions.fail_over(lambda name: self.state_partition(name) is leader)
+            for name in self.transactions.fail_over(lambda name: self.state_partition(name) is leader):
+                self.happened("Failover", node, transactional_id=name, coordinator_epoch=leader.leader_epoch)
+        elif topic == CONSUMER_OFFSETS:
+            for name in self.groups.known:
+                if self.offsets_partition(name) is leader:
+                    self.happened("Failover", node, group=name, coordinator_epoch=leader.leader_epoch)
         self.wake(leader)
 
     def next_broker(self, node: int) -> int:
@@ -394,15 +413,46 @@ class Cluster:
         return self._partition_for(CONSUMER_OFFSETS, group)
 
     def write_marker(
-        self, partition: str, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, version: int
+        self,
+        partition: str,
+        producer_id: int,
+        epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        version: int,
+        transactional_id: str | None = None,
     ) -> ErrorCode:
-        """Write a marker to a partition, by its name; one that is gone needs none."""
+        """Write a marker to a partition, by its name; one that is gone needs none.
+
+        Args:
+            partition: topic and number.
+            producer_id: whose transaction ends.
+            epoch: of the marker.
+            commit: the decision.
+            coordinator_epoch: of the coordinator that sends it.
+            version: of the transaction.
+            transactional_id: whose coordinator sends it; None for an operator who aborts by hand.
+        """
         topic, _, number = partition.rpartition("-")
         found = self.find(topic, int(number))
         if isinstance(found, ErrorCode):
             return ErrorCode.NONE
         error = found.append_marker(producer_id, epoch, commit, coordinator_epoch, version, self.now)
         if error is ErrorCode.NONE:
+            sender = found if transactional_id is None else self.state_partition(transactional_id)
+            self.happened(
+                "WriteTxnMarkers",
+                sender.node,
+                topic=topic,
+                partition=int(number),
+                offset=found.log_end_offset - 1,
+                transactional_id=transactional_id,
+                producer_id=producer_id,
+                coordinator_epoch=coordinator_epoch,
+                # Not in the column: there it would say which epoch a client was given.
+                detail={"committed": commit, "epoch": epoch}
+                | ({} if transactional_id is not None else {"by_hand": True}),
+            )
             if topic == CONSUMER_OFFSETS:
                 self.groups.end_transaction(found, producer_id, commit)
             self.wake(found)

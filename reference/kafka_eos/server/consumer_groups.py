@@ -342,6 +342,7 @@ class ConsumerGroups:
             if group.followers.get(follower.member_id) is not follower:
                 return
             if follower.expires <= now or (follower.gives_up_by is not None and follower.gives_up_by <= now):
+                self.groups.expired(group, follower.member_id)
                 group.leave(follower.member_id, partitions)
             else:
                 self.groups.cluster.at(now + self.heartbeat_ms, look)

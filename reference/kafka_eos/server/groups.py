@@ -178,6 +178,7 @@ class Surroundings(Protocol):
     """What groups need of the cluster."""
 
     now: int
+    happened: Callable[..., None]
 
     def offsets_partition(self, group: str) -> Leader:
         """The partition of ``__consumer_offsets`` that a group belongs to."""
@@ -420,9 +421,15 @@ class Groups:
             if member.expires > self.cluster.now:
                 self.cluster.at(member.expires, look)
             else:
+                self.expired(group, member.member_id)
                 self._remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
 
         self.cluster.at(member.expires, look)
+
+    def expired(self, group: ServedGroup[Any], member_id: str) -> None:
+        """Say that a member was not heard of for too long.    Spec: ConsumeTransformProduce!ExpireSession."""
+        node = self.cluster.offsets_partition(group.name).node
+        self.cluster.happened("ExpireSession", node, group=group.name, detail={"member": member_id})
 
     def _expire_expected(self, group: ClassicGroup, member_id: str) -> None:
         if group.expected.pop(member_id, None) is not None:

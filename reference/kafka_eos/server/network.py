@@ -77,8 +77,14 @@ class Observer(Protocol):
     def answered(self, request: Any, frame: bytes, *, delivered: bool = True) -> None:
         """The answer to a request for which ``asked`` has returned something else than None."""
 
-    def happened(self, action: str, node: int) -> None:
-        """A broker is gone (``Crash``), or back (``Restart``)."""
+    def happened(self, action: str, node: int, **columns: Any) -> None:
+        """Something that no client asked for: a crash, a marker, a timeout, a leader or a clock that moves.
+
+        Args:
+            action: its name.
+            node: the broker where it happens; 0 for all of them.
+            columns: of the event in the history.
+        """
 
 
 @dataclass(slots=True)
@@ -386,7 +392,7 @@ class Server:
             Broker(node, advertised_host or each.getsockname()[0], each.getsockname()[1])
             for node, each in enumerate(sockets, start=1)
         ]
-        self.cluster = make_cluster(brokers, clock())
+        self._adopt(make_cluster(brokers, clock()))
         self.connections: set[Connection] = set()
         self.waiting_bytes = 0
         self.errors = ErrorCounters()
@@ -521,15 +527,15 @@ class Server:
     def kill(self, node: int, seconds: float, to: int | None = None) -> None:
         """A broker is gone for a while, with its connections and without finishing anything."""
         self.cluster.advance(self.clock())
-        self.cluster.crash(node, self.cluster.now + round(seconds * 1000), to)
         self._happened("Crash", node)
+        self.cluster.crash(node, self.cluster.now + round(seconds * 1000), to)
         self._hang_up(node)
         self.cluster.at(self.cluster.now + round(seconds * 1000), partial(self._happened, "Restart", node))
         self._wind()
 
     def restart(self) -> None:
         """All brokers are gone, and come back with what is in their files."""
-        self.cluster = self.cluster.restarted()
+        self._adopt(self.cluster.restarted())
         for broker in self.cluster.brokers:
             self._happened("Crash", broker.node)
             self._hang_up(broker.node)
@@ -540,6 +546,7 @@ class Server:
     def advance(self, seconds: float) -> None:
         """Put the clock forward, and do what is due then."""
         assert isinstance(self.clock, MovableClock), "a clock that cannot be moved"
+        self._happened("AdvanceClock", 0, detail={"seconds": seconds})
         self.clock.advance(seconds)
         self.soon(self._ring)
 
@@ -548,9 +555,14 @@ class Server:
             if connection.node == node:
                 connection.close("the broker is gone")
 
-    def _happened(self, action: str, node: int) -> None:
+    def _adopt(self, cluster: Cluster) -> None:
+        """Serve a cluster, and hear of what it does by itself."""
+        self.cluster = cluster
+        cluster.happened = self._happened
+
+    def _happened(self, action: str, node: int, **columns: Any) -> None:
         if self.observer is not None:
-            self.observer.happened(action, node)
+            self.observer.happened(action, node, **columns)
 
     # --- time --------------------------------------------------------------------------------------------------------
 

@@ -76,11 +76,20 @@ class TransactionSettings(NamedTuple):
 class Partitions(Protocol):
     """Where coordinators write."""
 
+    happened: Callable[..., None]
+
     def state_partition(self, transactional_id: str) -> Leader:
         """The partition of ``__transaction_state`` that a transactional.id belongs to."""
 
     def write_marker(
-        self, partition: str, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, version: int
+        self,
+        partition: str,
+        producer_id: int,
+        epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        version: int,
+        transactional_id: str | None = None,
     ) -> ErrorCode:
         """Write a marker to a partition, by its name."""
 
@@ -239,6 +248,9 @@ class Coordinators:
 
     def time_out_now(self, transactional: TransactionalId, now: int) -> None:
         """Begin to abort an open transaction.    Spec: TransactionCoordinator!TimeOut."""
+        name, producer_id = transactional.name, transactional.machine.metadata.producer_id
+        node = self.partitions.state_partition(name).node
+        self.partitions.happened("TimeOut", node, transactional_id=name, producer_id=producer_id)
         self._take(transactional, transactional.machine.time_out(), now)
 
     def expire(self, now: int) -> None:
@@ -250,12 +262,17 @@ class Coordinators:
                 self._take(transactional, transactional.machine.expire_transactional_id(), now)
                 del self.known[transactional.name]
 
-    def fail_over(self, leads: Callable[[str], bool]) -> None:
-        """New coordinators load the transactional.ids that belong to them.    Spec: TransactionCoordinator!Failover."""
-        for transactional in self.known.values():
-            if leads(transactional.name):
-                transactional.machine = transactional.machine.failover(0)
-                self._sort(transactional)
+    def fail_over(self, leads: Callable[[str], bool]) -> list[str]:
+        """New coordinators load the transactional.ids that belong to them.    Spec: TransactionCoordinator!Failover.
+
+        Returns:
+            These transactional.ids.
+        """
+        moved = [transactional for transactional in self.known.values() if leads(transactional.name)]
+        for transactional in moved:
+            transactional.machine = transactional.machine.failover(0)
+            self._sort(transactional)
+        return [transactional.name for transactional in moved]
 
     def work(self, now: int) -> None:
         """Go on with what clients do not wait for: fences, markers, completions."""
@@ -279,6 +296,7 @@ class Coordinators:
                 machine.marker_commits(partition),
                 self.partitions.state_partition(transactional.name).leader_epoch,
                 metadata.version,
+                transactional.name,
             )
             if error is ErrorCode.NONE:
                 machine = machine.write_marker(partition)

@@ -172,7 +172,7 @@ def test_more_batches_than_memory_has_room_for_are_refused(tmp_path: Path, capsy
         next(replay.run(tmp_path, quick=True, batches=300_000_001))
     with pytest.raises(SystemExit):
         cli.main(["bench", "--only", "replay", "--batches", "999999"])
-    assert "--batches: 999,999 batches; give at least 1,000,000" in capsys.readouterr().err
+    assert "--batches 999999: expected a number of batches, at least 1,000,000" in capsys.readouterr().err
 
 
 def test_only_the_replay_is_given_a_number_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:

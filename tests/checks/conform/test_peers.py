@@ -74,7 +74,7 @@ def test_a_kafka_whose_jars_are_missing_is_skipped_by_name_with_the_reason(
 ) -> None:
     monkeypatch.setattr(jars, "build_folder", lambda: tmp_path)
     assert main(["peers", "--only", f"Apache Kafka {release}", "--out", str(tmp_path / "p.html")]) == 0
-    why = f"the jars of Kafka {release} are not there; `make peers` fetches them"
+    why = f"the jars of Kafka {release} are not there; `make peers` in a clone fetches them"
     assert f"Apache Kafka {release}: skipped: {why}" in capsys.readouterr().err
     assert f"skipped: {why}" in (tmp_path / "p.html").read_text(encoding="utf-8")
 

@@ -29,4 +29,4 @@ def registry(counter: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     text = module.read_text(encoding="utf-8")
     assert RESET in text
     module.write_text(text.replace(RESET, PLANTED), encoding="utf-8")
-    return Registry(specs / "models.toml")
+    return Registry(specs / "models")

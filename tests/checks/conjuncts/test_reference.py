@@ -95,7 +95,7 @@ def imported(name: str, path: Path) -> ModuleType:
 @pytest.fixture
 def planted(registry: Registry, tmp_path: Path) -> Iterator[Registry]:
     """The counter's registry with a machine that has one conjunct too many."""
-    text = (registry.path.parent / "counter.py").read_text(encoding="utf-8")
+    text = (registry.folder.parent / "counter.py").read_text(encoding="utf-8")
     assert READ in text
     (tmp_path / "planted_counter.py").write_text(text.replace(READ, PLANTED), encoding="utf-8")
     imported("planted_counter", tmp_path / "planted_counter.py")

@@ -56,8 +56,8 @@ def test_a_guard_that_gives_the_next_one_its_value_is_killed_by_an_evaluation_er
 ) -> None:
     outcome = judged(registry, search, "Reset", "total = Limit -> TRUE")
     assert outcome.means is Means.GRAPH  # the log is looked at first
-    text = (registry.path.parent / "Counter.tla").read_text(encoding="utf-8")
-    (registry.path.parent / "Counter.tla").write_text(text.replace("    /\\ total = Limit\n", ""), encoding="utf-8")
+    text = (registry.folder.parent / "Counter.tla").read_text(encoding="utf-8")
+    (registry.folder.parent / "Counter.tla").write_text(text.replace("    /\\ total = Limit\n", ""), encoding="utf-8")
     outcome = judged(registry, search, "Reset", "log # <<>> -> TRUE")
     assert outcome.means is Means.EVALUATION
     assert "Head" in outcome.by

@@ -16,6 +16,7 @@ from kafka_eos_checks.drawing.sequence_diagram import (
     from_events,
     from_story,
     sequence_diagram,
+    steps_of,
 )
 from kafka_eos_checks.drawing.svg import NAMESPACE, inert
 
@@ -254,3 +255,101 @@ def test_a_crash_takes_place_when_it_is_over_and_not_when_it_begins() -> None:
     assert step_kinds(drawn) == ["event", "crash", "event", "restart"]
     assert classes(drawn).count("down") == 1
     assert {"Crash …", "Crash", "Restart …", "Restart"} <= set(texts(drawn))
+
+
+# --- causes ----------------------------------------------------------------------------------------------------------
+
+
+def steps(*events: Event) -> list[str]:
+    return [step.in_words() for step in steps_of(events)[0]]
+
+
+def test_requests_about_offsets_go_to_the_group_and_about_a_transaction_to_its_coordinator() -> None:
+    about = {"topic": "in", "partition": 0, "group": "g", "transactional_id": "x"}
+    assert steps(
+        event("p", "TxnOffsetCommit", "invoke", **about),
+        event("p", "OffsetCommit", "invoke", topic="in", partition=0, group="g"),
+        event("p", "AddOffsetsToTxn", "invoke", transactional_id="x", group="g"),
+        event("p", "AddPartitionsToTxn", "invoke", topic="out", partition=1, transactional_id="x"),
+        event("p", "Assign", "ok", topic="in", group="g"),
+    ) == [
+        "p -> group g: TxnOffsetCommit  (in-0)",
+        "p -> group g: OffsetCommit  (in-0)",
+        "p -> coordinator of x: AddOffsetsToTxn  (group g)",
+        "p -> coordinator of x: AddPartitionsToTxn  (out-1)",
+        "p -> group g: Assign",
+    ]
+
+
+def test_a_marker_comes_from_the_coordinator_or_from_the_operator_by_hand() -> None:
+    about = {"topic": "out", "partition": 0, "offset": 5}
+    by_hand = {"committed": False, "by_hand": True}
+    assert steps(
+        event("broker-1", "WriteTxnMarkers", "ok", transactional_id="x", detail={"committed": True}, **about),
+        event("operator", "WriteTxnMarkers", "ok", detail=by_hand, **about),
+        event("broker-1", "WriteTxnMarkers", "fail", transactional_id="x", detail={"committed": True}, topic="out"),
+    ) == [
+        "coordinator of x -> out-0: marker: commit @ 5",
+        "operator -> out-0: marker: abort, by hand @ 5",
+        "out-? -> broker-1: marker: commit: failed",
+    ]
+
+
+def test_what_a_coordinator_does_by_itself_takes_place_at_it() -> None:
+    events = [
+        event("broker-1", "TimeOut", "ok", transactional_id="x"),
+        event("broker-2", "Failover", "ok", transactional_id="x", coordinator_epoch=3),
+        event("broker-1", "ExpireSession", "ok", group="g", detail={"member": "m"}),
+    ]
+    assert steps(*events) == [
+        "coordinator of x: TimeOut",
+        "coordinator of x: Failover  (now at broker-2)",
+        "group g: ExpireSession  (member=m)",
+    ]
+    assert step_kinds(from_events(events)) == ["event"] * 3
+    assert steps_of(events)[1] == {"coordinator of x": Role.COORDINATOR, "group g": Role.COORDINATOR}
+
+
+def test_a_decision_a_copy_and_an_injected_fault_are_told_in_the_label() -> None:
+    about = {"transactional_id": "x"}
+    assert [step.label for step in steps_of([
+        event("p", "EndTxn", "invoke", detail={"request": 3, "committed": True, "fault": "drop-answer"}, **about),
+        event("p", "EndTxn", "ok", detail={"request": 3, "committed": True, "delivered": False}, **about),
+        event("p", "EndTxn", "invoke", detail={"request": 4, "committed": True, "repeats": 3}, **about),
+        event("p", "EndTxn", "fail", error=48, detail={"request": 5, "committed": False}, **about),
+    ])[0]] == [
+        "EndTxn (commit) [injected: drop-answer]",
+        "EndTxn (commit)",
+        "copy of request 3: EndTxn (commit)",
+        "EndTxn (abort): INVALID_TXN_STATE",
+    ]  # fmt: skip
+
+
+def test_what_a_fault_has_hit_is_drawn_as_a_thick_line() -> None:
+    def widths(**detail: object) -> list[str]:
+        drawn = from_events([event("p", "Produce", "invoke", topic="t", partition=0, detail=detail)])
+        return [
+            node.get("stroke-width", "1") for node in parsed(drawn).iter(f"{SVG}line") if node.get("class") == "arrow"
+        ]
+
+    assert widths() == ["1"]
+    assert widths(fault="delay") == widths(repeats=3) == ["3.0"]
+
+
+@pytest.mark.parametrize(("fault", "kind"), [("close", "lost"), ("overtake", "lost"), ("delay", "message")])
+def test_a_request_that_a_fault_keeps_away_does_not_arrive(fault: str, kind: str) -> None:
+    ask = event("p", "Produce", "invoke", topic="t", partition=0, detail={"fault": fault})
+    assert step_kinds(from_events([ask])) == [kind]
+
+
+def test_what_the_caller_left_out_is_told_where_it_was() -> None:
+    events = [event("p", "Append", "ok", topic="t", partition=0) for _ in range(3)]
+    drawn = texts(from_events(events, left_out={0: 5, 2: 1, 3: 20}))
+    rows = [text for text in drawn if text in {"1", "2", "3"} or "left out" in text]
+    assert rows == ["… 5 steps left out …", "1", "2", "… 1 step left out …", "3", "… 20 steps left out …"]
+
+
+def test_what_the_caller_left_out_counts_with_what_there_is_no_room_for() -> None:
+    events = [event("p", "Append", "ok", topic="t", partition=0) for _ in range(MAX_STEPS + 10)]
+    [middle] = [text for text in texts(from_events(events, left_out={FIRST_STEPS + 3: 7})) if "left out" in text]
+    assert middle == "… 17 steps left out …"

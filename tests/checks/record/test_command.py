@@ -57,7 +57,7 @@ def test_missing_jars_that_maven_cannot_fetch_are_told_with_the_remedy(
     monkeypatch.setenv("PATH", str(tmp_path))
     pytest.importorskip("confluent_kafka")
     assert cli.main(["record", "one-broker", "--out", str(tmp_path / "out")]) == 2
-    assert "run in a clone: mvn" in capsys.readouterr().err
+    assert "install Maven and a JDK, and run: mvn" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

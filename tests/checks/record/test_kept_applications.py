@@ -12,7 +12,7 @@ from kafka_eos.history import Event, read_history
 from kafka_eos_checks.record.application import ACCOUNTS
 from kafka_eos_checks.record.application_scenarios import COMMITTING, STEPS
 from kafka_eos_checks.record.recording import kept_recordings, unpack
-from kafka_eos_checks.replay.applications import APPLICATION_RULES, INPUT_RULES, OFFSET_ALONE, OUTPUT_ALONE, SKIPPED
+from kafka_eos_checks.replay.applications import FENCED_GENERATION, INPUT_RULES, OFFSET_ALONE, OUTPUT_ALONE, SKIPPED
 from kafka_eos_checks.replay.audit import Audit, run
 from kafka_eos_checks.replay.contents import read_contents
 from kafka_eos_checks.replay.offsets import WENT_BACK
@@ -67,7 +67,7 @@ def without_input(value: str) -> str:
 
 def test_every_input_offset_and_output_can_be_judged_and_is_exact(kept: Kept) -> None:
     figures = {verdict.name: verdict.figures for verdict in kept.audit.verdicts}
-    for rule in (*APPLICATION_RULES, WENT_BACK):
+    for rule in (*INPUT_RULES, FENCED_GENERATION, WENT_BACK):
         assert int(figures[rule]["checked"]) >= 40, rule
         assert figures[rule]["unknown"] == 0, rule
     assert int(figures[INPUT_RULES[0]]["checked"]) == sum(

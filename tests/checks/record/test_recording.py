@@ -1,3 +1,4 @@
+import argparse
 import io
 import lzma
 import os
@@ -7,8 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks import paths
+from kafka_eos_checks.missing import MissingClone
 from kafka_eos_checks.record import recording
-from kafka_eos_checks.record.recording import UnsafeArchive, kept_recordings, pack, unpack
+from kafka_eos_checks.record.recording import (
+    UnsafeArchive,
+    given_path,
+    kept_recording,
+    kept_recordings,
+    pack,
+    unpack,
+)
 
 
 def a_recording(folder: Path) -> Path:
@@ -211,6 +221,32 @@ def test_nothing_is_unpacked_over_other_files(tmp_path: Path) -> None:
     with pytest.raises(UnsafeArchive, match="not empty"):
         unpack(tmp_path / "r.tar.xz", tmp_path / "out")
     assert files_of(tmp_path / "out") == {"mine": b"kept"}
+
+
+def test_an_example_is_the_kept_recording_of_its_name_and_any_other_path_stays_as_it_is() -> None:
+    assert given_path("example:violations") == str(kept_recording("violations"))
+    assert kept_recording("violations").is_file()
+    for path in ("violations", "logs/example:violations", "hdfs://name/copies", "../r.tar.xz"):
+        assert given_path(path) == path
+
+
+def test_an_unknown_example_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"; did you mean violations\?$"):
+        given_path("example:violation")
+    with pytest.raises(argparse.ArgumentTypeError, match=r"^expected one of example:application-mistakes, [^;]*$"):
+        given_path("example:nothing-like-it")
+
+
+def test_a_recording_that_the_wheel_leaves_out_is_in_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "recordings").mkdir()
+    (tmp_path / "recordings" / "violations.tar.xz").touch()
+    monkeypatch.setattr(paths, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(paths, "CLONE", tmp_path / "no-clone")
+    assert [path.name for path in kept_recordings()] == ["violations.tar.xz"]
+    with pytest.raises(MissingClone, match="needs the recording one-broker"):
+        kept_recording("one-broker")
+    with pytest.raises(argparse.ArgumentTypeError, match="a clone of the repository has more"):
+        given_path("example:one-broker")
 
 
 def test_the_kept_recordings_are_small_and_whole(tmp_path: Path) -> None:

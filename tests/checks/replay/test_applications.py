@@ -9,19 +9,26 @@ import pytest
 
 from kafka_eos.application_history import GROUP, INPUTS, OUTPUTS
 from kafka_eos.consumer_offsets import TOPIC as OFFSETS
+from kafka_eos.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 from kafka_eos.history import Event
+from kafka_eos.record_batch import ControlRecord, ControlType, Record, RecordBatch, build_batch, build_control_batch
 from kafka_eos_checks.models import Registry
 from kafka_eos_checks.replay.applications import (
     APPLICATION_RULES,
     FENCED_GENERATION,
     INPUT_RULES,
+    NOT_PROCESSED,
     OFFSET_ALONE,
     OUTPUT_ALONE,
+    OUTPUT_OF_NOTHING,
     SKIPPED,
     TWICE,
+    declarations,
     judge_generations,
     listen,
+    read_requests,
 )
+from kafka_eos_checks.replay.contents import Figures
 from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.histories import join
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs
@@ -235,3 +242,231 @@ def test_a_generation_is_fenced_only_if_the_next_had_begun_when_the_request_was_
     events = [generation(*step, order=order) for order, step in enumerate(steps)]
     assert len(list(judge_generations(events, figures))) == found
     assert figures["unknown"] == unknown
+
+
+# --- applications that are declared ----------------------------------------------------------------------------------
+
+G = "g"
+ROLES = (("in", "input"), ("out", "output"))
+
+
+def declare(everything: bool = True, identities: dict[tuple[str, int], str] | None = None) -> list[Event]:
+    """The declaration of an application that copies ``in`` to ``out``."""
+
+    def event(action: str, **columns: Any) -> Event:
+        return Event(run="r", process="test", action=action, phase="ok", group=G, **columns)
+
+    topics = [event("DeclareTopic", topic=topic, detail={"role": role}) for topic, role in ROLES]
+    records = [
+        event("DeclareRecord", topic=topic, partition=0, offset=offset, detail={"identity": identity})
+        for (topic, offset), identity in (identities or {}).items()
+    ]
+    return [event("DeclareApplication", detail={"everything": everything}), *topics, *records]
+
+
+class Copier:
+    """An application that copies ``in`` to ``out``, and its broker's logs, batch by batch."""
+
+    def __init__(self, inputs: int = 3) -> None:
+        self.events: list[Event] = []
+        self.logs: dict[str, list[RecordBatch]] = {"in": [], "out": [], OFFSETS: []}
+        self.requests = 0
+        for number in range(inputs):
+            self.append("in", f"v{number}".encode())
+
+    def append(self, topic: str, value: bytes, key: bytes | None = None, epoch: int = -1) -> int:
+        log = self.logs[topic]
+        offset = log[-1].last_offset + 1 if log else 0
+        log.append(
+            build_batch(
+                [Record(key=key, value=value)],
+                base_offset=offset,
+                producer_id=7 if epoch >= 0 else -1,
+                producer_epoch=epoch,
+                base_sequence=-1,
+                is_transactional=epoch >= 0,
+            )
+        )
+        return offset
+
+    def ask(self, action: str, **columns: Any) -> None:
+        self.requests += 1
+        detail = {"request": self.requests} | columns.pop("detail", {})
+        for phase in ("invoke", "ok"):
+            self.events.append(Event(run="r", process="p", action=action, phase=phase, detail=detail, **columns))
+
+    def write(self, value: str, name: str | None = "x") -> None:
+        offset = self.append("out", value.encode(), epoch=0 if name else -1)
+        self.ask("Produce", topic="out", partition=0, offset=offset, transactional_id=name)
+
+    def send_offset(self, offset: int, name: str | None = "x") -> None:
+        key = OffsetCommitKey(group=G, topic="in", partition=0).encode()
+        self.append(OFFSETS, OffsetCommitValue(offset=offset, commit_timestamp_ms=0).encode(), key, 0 if name else -1)
+        where = {"topic": "in", "partition": 0, "group": G, "transactional_id": name}
+        self.ask("TxnOffsetCommit" if name else "OffsetCommit", detail={"committed_offset": offset}, **where)
+
+    def end(self, decision: ControlType = ControlType.COMMIT, *topics: str) -> None:
+        record = ControlRecord(control_type=decision, coordinator_epoch=0)
+        for topic in topics or ("out", OFFSETS):
+            offset = self.logs[topic][-1].last_offset + 1
+            marker = build_control_batch(record, producer_id=7, producer_epoch=0, base_offset=offset)
+            self.logs[topic].append(marker)
+        self.ask("EndTxn", transactional_id="x")
+
+    def copy(self, number: int, decision: ControlType = ControlType.COMMIT) -> None:
+        self.write(f"v{number}")
+        self.send_offset(number + 1)
+        self.end(decision)
+
+    def judged(self, folder: Path, declaration: list[Event] | None = None) -> tuple[list[str], dict[str, Figures]]:
+        """The rules that are violated, each with its place, and the figures."""
+        for topic, batches in self.logs.items():
+            partition = folder / f"{topic}-0"
+            partition.mkdir(parents=True, exist_ok=True)
+            (partition / f"{0:020d}.log").write_bytes(b"".join(batch.encode() for batch in batches))
+        result = join([*self.events, *(declare() if declaration is None else declaration)], find_logs(folder))
+        return [f"{each.rule} {each.topic} {each.offset}" for each in result.findings], result.figures
+
+
+@pytest.fixture
+def copier() -> Copier:
+    return Copier()
+
+
+def test_a_declared_application_that_copies_every_input_once_violates_no_rule(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0)
+    copier.copy(1, ControlType.ABORT)
+    copier.copy(1)
+    copier.copy(2)
+    found, figures = copier.judged(tmp_path)
+    assert found == []
+    assert {figures[rule]["checked"] for rule in (*INPUT_RULES, NOT_PROCESSED, OUTPUT_OF_NOTHING)} == {3}
+    assert {figures[rule]["unknown"] for rule in APPLICATION_RULES} == {0}
+
+
+def test_each_mistake_of_a_declared_application_is_found_by_its_rule(copier: Copier, tmp_path: Path) -> None:
+    copier.write("v0")
+    copier.send_offset(1, name=None)
+    copier.end(ControlType.COMMIT, "out")  # v0: its offset outside of its transaction
+    copier.write("v0", name=None)  # and once more
+    copier.write("z", name=None)
+    found, _ = copier.judged(tmp_path)
+    assert found == [
+        f"{OUTPUT_OF_NOTHING} out 3",
+        f"{TWICE} out 2",
+        f"{OUTPUT_ALONE} out 0",
+        f"{NOT_PROCESSED} in 1",
+        f"{NOT_PROCESSED} in 2",
+    ]
+
+
+def test_an_aborted_output_of_no_input_is_no_finding(copier: Copier, tmp_path: Path) -> None:
+    copier.write("z")
+    copier.end(ControlType.ABORT, "out")
+    for number in range(3):
+        copier.copy(number)
+    assert copier.judged(tmp_path)[0] == []
+
+
+def test_an_input_that_was_aborted_and_left_behind_is_skipped(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0, ControlType.ABORT)
+    copier.copy(1)
+    copier.copy(2)
+    assert copier.judged(tmp_path)[0] == [f"{SKIPPED} in 0"]
+
+
+def test_inputs_that_nobody_came_to_are_no_finding_where_not_everything_has_to_be_processed(
+    copier: Copier, tmp_path: Path
+) -> None:
+    copier.copy(0)
+    found, figures = copier.judged(tmp_path, declare(everything=False))
+    assert (found, figures[NOT_PROCESSED]["checked"]) == ([], 0)
+
+
+def test_declared_identities_join_what_has_other_values_and_hide_what_has_none(copier: Copier, tmp_path: Path) -> None:
+    for number in range(3):
+        copier.write(f"shipped {number}")
+        copier.send_offset(number + 1)
+        copier.end()
+    copier.write("heartbeat", name=None)
+    assert f"{OUTPUT_OF_NOTHING} out 0" in copier.judged(tmp_path)[0]
+    identities = {(topic, number * step): str(number) for topic, step in (("in", 1), ("out", 2)) for number in range(3)}
+    assert copier.judged(tmp_path, declare(identities=identities))[0] == []
+
+
+def test_the_last_declaration_of_a_group_counts() -> None:
+    [declared] = declarations([*declare(identities={("in", 0): "a"}), *declare(everything=False)])
+    assert (declared.everything, declared.identities, declared.inputs) == (False, {}, {"in"})
+
+
+def test_without_offsets_or_whole_logs_a_declared_application_is_not_judged(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0)
+    del copier.logs[OFFSETS]
+    found, figures = copier.judged(tmp_path / "no offsets")
+    assert found == []
+    assert figures[SKIPPED]["unknown"] == figures[NOT_PROCESSED]["unknown"] == 3
+    copier = Copier()
+    copier.copy(0)
+    copier.logs["out"] = copier.logs["out"][1:]
+    found, figures = copier.judged(tmp_path / "a hole")
+    assert found == []
+    assert figures[TWICE]["unknown"] == 3
+
+
+def test_an_aborted_output_may_be_there_again_in_a_hole(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0, ControlType.ABORT)
+    copier.copy(1)
+    for number in range(2):
+        copier.write(f"w{number}", name=None)
+    del copier.logs["out"][-2]
+    found, figures = copier.judged(tmp_path)
+    assert found == [f"{OUTPUT_OF_NOTHING} out 5"]
+    assert figures[SKIPPED]["unknown"] == 2  # of the first input and the last one
+
+
+def test_aborted_inputs_and_records_without_a_value_are_not_looked_at(copier: Copier, tmp_path: Path) -> None:
+    copier.append("in", b"aborted", epoch=0)
+    marker = ControlRecord(control_type=ControlType.ABORT, coordinator_epoch=0)
+    copier.logs["in"].append(build_control_batch(marker, producer_id=7, producer_epoch=0, base_offset=4))
+    copier.logs["in"].append(build_batch([Record(key=b"k", value=None)], base_offset=5))
+    for number in range(3):
+        copier.copy(number)
+    found, figures = copier.judged(tmp_path)
+    assert (found, figures[NOT_PROCESSED]["checked"]) == ([], 3)
+
+
+def test_inputs_with_one_identity_are_not_told_apart(tmp_path: Path) -> None:
+    copier = Copier(inputs=1)
+    copier.append("in", b"v0")
+    copier.copy(0)
+    found, figures = copier.judged(tmp_path)
+    assert found == []
+    assert figures[TWICE]["unknown"] == 2
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"action": "DeclareRecord", "topic": "in", "partition": 0},
+        {"action": "DeclareRecord", "topic": "in", "offset": 0},
+        {"action": "DeclareRecord", "topic": "in", "partition": 0, "offset": 0, "detail": {"identity": [1]}},
+        {"action": "DeclareTopic", "detail": {"role": "input"}},
+        {"action": "DeclareTopic", "topic": "in", "detail": {"role": ["x"]}},
+        {"action": "DeclareApplication", "detail": {"everything": "perhaps"}},
+    ],
+    ids=str,
+)
+def test_a_declaration_that_lacks_something_breaks_nothing(columns: dict[str, Any], tmp_path: Path) -> None:
+    copier = Copier()
+    copier.copy(0)
+    one = Event(run="r", process="test", phase="ok", group=G, **columns)
+    alone = Event(run="r", process="test", action="DeclareTopic", phase="ok", topic="in")
+    assert copier.judged(tmp_path, [one, alone])[0] == []
+
+
+def test_a_request_whose_detail_is_odd_is_nobodys(copier: Copier) -> None:
+    copier.copy(0)
+    odd = [replace(event, detail={"request": [1], "committed_offset": "1"}) for event in copier.events]
+    requests = read_requests(odd)
+    assert requests.attempt((("out", 5), 0)) == requests.attempt((("out", 0), 1)) == ("nobody", None)
+    assert requests.commits == {}

@@ -13,7 +13,7 @@ from kafka_eos.record_batch import CHECKED_FROM
 from kafka_eos.segment import StoredBatch, read_segment
 from kafka_eos_checks import cli
 from kafka_eos_checks.record.recording import kept_recordings, unpack
-from kafka_eos_checks.replay import local
+from kafka_eos_checks.replay import inputs, local
 from kafka_eos_checks.replay import spark as engine
 from kafka_eos_checks.replay.audit import of_inputs, run
 from kafka_eos_checks.replay.inputs import Inputs, UnusableInput
@@ -200,3 +200,24 @@ def test_a_history_alone_is_judged_by_what_clients_and_readers_tell(tmp_path: Pa
 def test_nothing_at_all_is_no_input() -> None:
     with pytest.raises(UnusableInput, match="nothing to audit"):
         of_inputs(Inputs((), ()))
+
+
+def test_a_segment_that_a_running_broker_deletes_meanwhile_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "orders-0", clean(100), segment_batches=25)
+    first = min((tmp_path / "orders-0").glob("*.log"))
+    listed, deleted = inputs.find_logs, []
+
+    def find(*paths: Path) -> list[PartitionLog]:
+        logs = listed(*paths)
+        if not deleted:
+            first.unlink()
+            deleted.append(first)
+        return logs
+
+    monkeypatch.setattr(inputs, "find_logs", find)
+    result = run([tmp_path])
+    assert first.name not in result.logs[0].log.segments
+    assert result.findings == ()
+    assert "beginning anew" in capsys.readouterr().err

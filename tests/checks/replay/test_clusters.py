@@ -15,7 +15,6 @@ import pyspark
 import pytest
 
 from kafka_eos_checks import cli
-from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.replay.audit import run
 from kafka_eos_checks.replay.inputs import UnusableInput
 from kafka_eos_checks.replay.remote import copied
@@ -77,13 +76,10 @@ def expected(logs: Path) -> dict[str, Any]:
     return {"verdicts": verdicts, "findings": [asdict(finding) for finding in result.findings]}
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    build = ("wheel", "-q", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "-w", str(folder))
-    subprocess.run([sys.executable, "-m", "pip", *build, str(CLONE)], check=True, timeout=300)
-    [made] = folder.glob("kafka_eos-*.whl")
-    return made.rename(folder / "kafka_eos.zip")  # Spark puts zip files on the workers' path, and no wheel by its name
+@pytest.fixture
+def zipped(wheel: Path, tmp_path: Path) -> Path:
+    """The wheel under another name: Spark puts zip files on the workers' path, and no wheel by its own."""
+    return Path(shutil.copyfile(wheel, tmp_path / "kafka_eos.zip"))
 
 
 def run_program(command: list[str], folder: Path, **more: str) -> None:
@@ -96,12 +92,12 @@ def run_program(command: list[str], folder: Path, **more: str) -> None:
 
 @pytest.mark.thorough
 def test_spark_submit_with_the_wheel_on_two_executors_gives_the_same_verdicts(
-    logs: Path, expected: dict[str, Any], wheel: Path, tmp_path: Path
+    logs: Path, expected: dict[str, Any], zipped: Path, tmp_path: Path
 ) -> None:
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     program, out = tmp_path / "program.py", tmp_path / "found.json"
     program.write_text(PROGRAM)
-    options = ["--master", "local-cluster[2,1,1024]", "--py-files", str(wheel), "--conf", "spark.ui.enabled=false"]
+    options = ["--master", "local-cluster[2,1,1024]", "--py-files", str(zipped), "--conf", "spark.ui.enabled=false"]
     run_program([submit, *options, str(program), str(logs), str(out)], tmp_path)
     found = json.loads(out.read_text())
     assert {name: found[name] for name in expected} == expected

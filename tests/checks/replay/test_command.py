@@ -14,6 +14,8 @@ import pytest
 from kafka_eos.history import Event, write_history
 from kafka_eos_checks import cli
 from kafka_eos_checks.paths import CLONE
+from kafka_eos_checks.record.recording import unpack
+from kafka_eos_checks.replay import headers
 from kafka_eos_checks.replay.audit import audit, run
 from kafka_eos_checks.replay.beside import BESIDE_RULES
 from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES
@@ -24,7 +26,7 @@ from kafka_eos_checks.replay.offsets import OFFSET_RULES
 from kafka_eos_checks.replay.rules import LOG_RULES, Batch
 from kafka_eos_checks.replay.synthetic import write_log
 from kafka_eos_checks.replay.transactions import TRANSACTION_RULES
-from kafka_eos_checks.verdict import read_verdicts
+from kafka_eos_checks.verdict import Standing, read_verdicts
 
 RECORDING = CLONE / "checks" / "recordings" / "one-broker.tar.xz"
 
@@ -117,8 +119,23 @@ def test_a_history_is_joined_with_the_logs(tmp_path: Path) -> None:
         run="r", process="p", action="Send", phase="ok", topic="orders", partition=0, offset=99, detail={"value": "x"}
     )
     write_history(tmp_path / "h.jsonl", [sent])
-    assert cli.main(["audit", str(tmp_path / "logs"), "--history", str(tmp_path / "h.jsonl")]) == 1
-    assert [f.rule for f in run([tmp_path / "logs", tmp_path / "h.jsonl"]).findings] == ["acknowledged but lost"]
+    given = [str(tmp_path / "logs"), "--history", str(tmp_path / "h.jsonl")]
+    assert cli.main(["audit", *given, "--snapshot"]) == 1
+    found = run([tmp_path / "logs", tmp_path / "h.jsonl"], one_moment=True).findings
+    assert [f.rule for f in found] == ["acknowledged but lost"]
+
+
+def test_what_a_log_may_lack_because_it_is_the_older_copy_is_not_judged_and_exits_with_3(tmp_path: Path) -> None:
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    sent = Event(
+        run="r", process="p", action="Send", phase="ok", topic="orders", partition=0, offset=99, detail={"value": "x"}
+    )
+    write_history(tmp_path / "h.jsonl", [sent])
+    given = ["audit", str(tmp_path / "logs"), "--history", str(tmp_path / "h.jsonl")]
+    assert cli.main(given) == 3
+    assert cli.main([*given, "--allow-unjudged"]) == 0
+    lost = {verdict.name: verdict for verdict in run([tmp_path / "logs", tmp_path / "h.jsonl"]).verdicts}
+    assert (lost["acknowledged but lost"].standing, lost["acknowledged but lost"].unknown) == (Standing.NOT_JUDGED, 1)
 
 
 def test_the_recording_of_a_real_broker_has_no_violation_but_the_retries_that_it_refuses_after_a_crash() -> None:
@@ -183,3 +200,14 @@ def test_the_schema_of_findings_names_every_field() -> None:
     assert {name for name, kind in COLUMNS.items() if kind == "bigint"} == {
         "partition", "position", "offset", "producer_id", "producer_epoch", "base_sequence",
     }  # fmt: skip
+
+
+def test_without_crcs_no_look_at_a_log_compares_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transactions, coordinators, offsets and histories look at the logs again."""
+    unpack(RECORDING, tmp_path / "recording")
+    compared: list[int] = []
+    monkeypatch.setattr(headers, "have_their_crcs", lambda *_: compared.append(1) is None)
+    assert run([tmp_path / "recording"], check_crc=False).findings
+    assert compared == []
+    run([tmp_path / "recording"])
+    assert compared

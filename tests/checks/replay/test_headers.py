@@ -1,5 +1,6 @@
 """The vectorised header reader against the readable decoder, on whole and on damaged segments."""
 
+import os
 import random
 import struct
 from pathlib import Path
@@ -14,7 +15,15 @@ from kafka_eos.compression import CompressionType
 from kafka_eos.record_batch import CHECKED_FROM, Record, build_batch
 from kafka_eos.segment import CorruptRegion, StoredBatch, read_segment
 from kafka_eos_checks.replay import headers
-from kafka_eos_checks.replay.headers import Headers, Ints, gather, have_their_crcs, read_index, sound_batches
+from kafka_eos_checks.replay.headers import (
+    Headers,
+    Ints,
+    gather,
+    have_their_crcs,
+    read_blocks,
+    read_index,
+    sound_batches,
+)
 from kafka_eos_checks.replay.reading import read_headers
 from kafka_eos_checks.replay.synthetic import write_segment
 
@@ -177,3 +186,32 @@ def test_a_batch_larger_than_a_block_is_read(tmp_path: Path, monkeypatch: pytest
     write_segment(path, [build_batch([Record(value=bytes(10_000))]).encode()] * 3)
     parts: list[Headers] = list(read_headers(path))
     assert (len(parts), sum(map(len, parts))) == (3, 3)
+
+
+def test_a_batch_that_is_being_written_while_it_is_read_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look at the block meets a half-written batch; the next one meets it whole."""
+    batch = build_batch([Record(value=b"v" * 50)]).encode()
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(batch)
+    read, looks = os.pread, []
+
+    def pread(fd: int, count: int, offset: int) -> bytes:
+        looks.append(offset)
+        return read(fd, count, offset)[:-20] + bytes(20) if len(looks) == 1 else read(fd, count, offset)
+
+    monkeypatch.setattr(headers.os, "pread", pread)
+    [block] = read_blocks(path)
+    assert (len(block.headers), block.headers.damage) == (1, ())
+    assert len(looks) == 3
+
+
+def test_a_segment_that_changes_at_every_look_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(build_batch([Record(value=b"v")]).encode())
+    monkeypatch.setattr(headers, "find_damage", lambda *_: None)
+    monkeypatch.setattr(headers, "have_their_crcs", lambda *_: False)
+    monkeypatch.setattr(headers, "crcs", lambda *_: np.zeros(1, np.uint32))
+    with pytest.raises(OSError, match="changed while it was read"):
+        list(read_blocks(path))

@@ -97,5 +97,5 @@ def test_a_history_of_lines_and_one_of_rows_are_given_together(tmp_path: Path) -
     write_log(tmp_path / "logs" / "t-0", [Batch(0, 0, 0, 7, 0, 0, 0, unsequenced=False)])
     write_history(tmp_path / "h.jsonl", EVENTS[1:])
     pq.write_table(pa.Table.from_pylist(rows(EVENTS[:1], "text")), tmp_path / "h.parquet")
-    found = run([tmp_path / "logs", tmp_path / "h.jsonl"], histories=[tmp_path / "h.parquet"]).findings
+    found = run([tmp_path / "logs", tmp_path / "h.jsonl"], histories=[tmp_path / "h.parquet"], one_moment=True).findings
     assert [finding.rule for finding in found] == ["acknowledged but lost"]

@@ -140,7 +140,9 @@ def test_recorded_transactions_are_clean_and_an_aborted_record_that_was_delivere
 def test_the_command_writes_it_and_refuses_several_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     events = [*sent("a", 0), poll(0, "a")]
     write_history(tmp_path / "h.jsonl", events)
-    assert cli.main(["audit", str(tmp_path / "h.jsonl"), "--as-jepsen", str(tmp_path / "h.edn")]) == 0
+    assert cli.main(["audit", str(tmp_path / "h.jsonl"), "--as-jepsen", str(tmp_path / "h.edn")]) == 3, (
+        "no log is given"
+    )
     assert (tmp_path / "h.edn").read_text().count("\n") == 2
     write_history(tmp_path / "h.jsonl", [*events, replace(events[0], run="s")])
     assert cli.main(["audit", str(tmp_path / "h.jsonl"), "--as-jepsen", str(tmp_path / "h.edn")]) == 2

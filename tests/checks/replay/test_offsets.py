@@ -9,6 +9,7 @@ from kafka_eos.consumer_offsets import TOPIC, OffsetCommitKey, OffsetCommitValue
 from kafka_eos.record_batch import ControlRecord, ControlType, Record, RecordBatch, build_batch, build_control_batch
 from kafka_eos_checks.replay.audit import run
 from kafka_eos_checks.replay.offsets import WENT_BACK, GroupLog, longest_logs, read_group_log, went_back
+from kafka_eos_checks.replay.rules import Kind
 from kafka_eos_checks.replay.splits import PartitionLog, find_logs
 from kafka_eos_checks.replay.synthetic import write_segment
 
@@ -72,15 +73,23 @@ def judged(folder: Path, *steps: Step) -> tuple[list[tuple[int | None, int | Non
     """Record and position of what is found, and how much is unknown."""
     figures: dict[str, int | float | str] = {"checked": 0, "unknown": 0}
     found = list(went_back([read_group_log(log_of(folder, *steps))], figures))
-    assert {finding.rule for finding in found} <= {WENT_BACK}
+    assert {(finding.rule, finding.kind) for finding in found} <= {(WENT_BACK, Kind.VIOLATION)}
     return [(finding.offset, finding.position) for finding in found], int(figures["unknown"])
 
 
-def test_an_offset_below_the_one_before_is_found_at_its_record(tmp_path: Path) -> None:
+def test_an_offset_in_a_transaction_below_the_one_before_is_found_at_its_record(tmp_path: Path) -> None:
     first = len(batch(5, 0).encode())
-    assert judged(tmp_path / "back", 5, 3, 4) == ([(1, first)], 0)
+    assert judged(tmp_path / "back", 5, (1, 3), (1, COMMIT), 4) == ([(1, first)], 0)
     assert judged(tmp_path / "same", 5, 5, 6) == ([], 0)
     assert judged(tmp_path / "aborted", 5, (1, 3), (1, ABORT)) == ([], 0)
+    assert judged(tmp_path / "after", 5, (1, 7), (1, COMMIT), (1, 6), (1, COMMIT))[0] != []
+
+
+def test_an_offset_that_is_set_back_outside_of_a_transaction_is_told(tmp_path: Path) -> None:
+    figures: dict[str, int | float | str] = {"checked": 0, "unknown": 0}
+    steps: tuple[Step, ...] = ((1, 5), (1, COMMIT), 3, (1, 4), (1, COMMIT))
+    [note] = went_back([read_group_log(log_of(tmp_path, *steps))], figures)
+    assert (note.kind, note.offset) == (Kind.TOLD, 2), "and the transaction behind it goes on from there"
 
 
 def test_after_a_tombstone_a_group_begins_anew_and_over_a_hole_there_may_have_been_one(tmp_path: Path) -> None:
@@ -106,6 +115,7 @@ def test_of_several_replicas_the_longest_is_read(tmp_path: Path) -> None:
 def test_the_audit_judges_offsets_without_any_history(tmp_path: Path) -> None:
     log_of(tmp_path, 5, 3)
     found = run([tmp_path])
-    assert [(finding.rule, finding.topic, finding.offset) for finding in found.findings] == [(WENT_BACK, TOPIC, 1)]
+    assert found.findings == ()
+    assert [(note.rule, note.kind, note.offset) for note in found.notes] == [(WENT_BACK, Kind.TOLD, 1)]
     [verdict] = [verdict for verdict in found.verdicts if verdict.name == WENT_BACK]
     assert verdict.figures == {"checked": 2, "unknown": 0}

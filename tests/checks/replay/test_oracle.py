@@ -71,7 +71,7 @@ def test_the_command_adds_a_verdict_and_fails_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_log(tmp_path / "orders-0", [batch for batch in faulty_log(4, 80, 0.0) if batch.producer_id >= 0])
-    arguments = ["audit", str(tmp_path), "--oracle", "--json", str(tmp_path / "v.json")]
+    arguments = ["audit", str(tmp_path), "--oracle", "--allow-unjudged", "--json", str(tmp_path / "v.json")]
     assert cli.main(arguments) == 0
     assert read_verdicts(tmp_path / "v.json")[-1].found == "0 differences"
     monkeypatch.setattr(local, "fold", lambda log, *_: LogAudit(log=log, batches=1))

@@ -1,5 +1,9 @@
 """The data source ``kafka_log`` against the readable decoder, and the rules in SQL against the readable rules."""
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +94,20 @@ def test_several_paths_are_read_in_small_splits(tmp_path: Path, spark: Any) -> N
     assert found.rdd.getNumPartitions() > 4
 
 
+def test_the_broker_is_the_name_of_the_log_directory(tmp_path: Path, spark: Any) -> None:
+    for broker in ("east/broker-1", "east/broker-2", "west/broker-1"):
+        write_log(tmp_path / broker / "orders-0", faulty_log(1, 50))
+
+    def brokers(*paths: str) -> list[str]:
+        frame = spark.read.format("kafka_log").load([str(tmp_path / path) for path in paths])
+        return sorted(row[0] for row in frame.select("broker").distinct().collect())
+
+    assert brokers("east") == ["broker-1", "broker-2"]
+    assert brokers("east/broker-1", "east/broker-2") == ["broker-1", "broker-2"]
+    assert brokers("east/broker-2") == brokers("east/broker-2/orders-0") == ["broker-2"]
+    assert brokers("east/broker-1", "west/broker-1") == [str(tmp_path / name / "broker-1") for name in ("east", "west")]
+
+
 def test_nothing_to_read_is_no_row(tmp_path: Path, spark: Any) -> None:
     mixed_segment(tmp_path)
     for option in ({"topic": "another"}, {"partition": "1"}):
@@ -99,6 +117,62 @@ def test_nothing_to_read_is_no_row(tmp_path: Path, spark: Any) -> None:
 def test_an_unknown_granularity_is_refused_with_the_known_ones(tmp_path: Path, spark: Any) -> None:
     with pytest.raises(Exception, match="none of batches, records, corrupt"):
         spark.read.format("kafka_log").option("granularity", "bytes").load(str(tmp_path)).collect()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("startingofset", "5", "unknown option startingofset; did you mean startingOffset?"),
+        ("bootstrap", "h:9092", "unknown option bootstrap; there are path, granularity, topic"),
+        ("crc", "no", "option crc is 'no', neither true nor false"),
+        ("pushdown", "1", "option pushdown is '1', neither true nor false"),
+        ("splitBytes", "4k", "option splitbytes is '4k', not a number of bytes"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_refused(
+    option: str, value: str, said: str, tmp_path: Path, spark: Any
+) -> None:
+    mixed_segment(tmp_path)
+    with pytest.raises(Exception, match=re.escape(f"kafka_log: {said}")):
+        spark.read.format("kafka_log").option(option, value).load(str(tmp_path)).collect()
+
+
+def test_every_option_is_one_that_the_module_documents() -> None:
+    documented = str(source.__doc__).split("=====\n")[1].splitlines()
+    assert ["path", *(line.split()[0] for line in documented if line[0] not in " =")] == list(source.OPTIONS)
+
+
+# What a person runs as /path/to/venv/bin/python program.py, with another python3 on the path.
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+from pyspark_kafkalog import register
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+before = spark.sparkContext.pythonExec
+register(spark)
+assert spark.sparkContext.pythonExec == before
+print("batches:", spark.read.format("kafka_log").load(sys.argv[1]).count())
+query = spark.readStream.format("kafka_log").load(sys.argv[1]).writeStream.format("noop")
+query = query.option("checkpointLocation", sys.argv[2]).trigger(availableNow=True).start()
+print("stream:", query.awaitTermination(60) and query.lastProgress["numInputRows"])
+"""
+
+
+def test_a_registered_source_is_read_by_the_python_of_a_program_in_no_activated_environment(tmp_path: Path) -> None:
+    write_log(tmp_path / "data" / "orders-0", faulty_log(1, 50, 0.0))
+    other = tmp_path / "bin" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho 'the wrong python3' >&2\nexit 1\n")
+    other.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    environment["PATH"] = f"{other.parent}:{os.environ['PATH']}"
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "data"), str(tmp_path / "checkpoint")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "batches: 50\n" in done.stdout
+    assert "stream: 50\n" in done.stdout
 
 
 def test_tables_of_headers_are_for_sparks_own_reader(tmp_path: Path, spark: Any) -> None:
@@ -119,6 +193,7 @@ def test_the_rules_in_sql_find_what_the_readable_rules_find(tmp_path: Path, spar
         (f.rule, f.partition, f.position, f.offset, f.producer_id, f.producer_epoch, f.base_sequence)
         for audit in audits
         for f in audit.findings
+        if f.is_violation
     )
     assert {row[0] for row in expected} == {"order", "stale epoch", "duplicate", "gap"}
     found = sql.violations(spark.read.format("kafka_log").load(str(tmp_path))).collect()

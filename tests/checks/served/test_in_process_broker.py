@@ -1,10 +1,12 @@
 """The broker of tests: applications that are right pass, and each mistake is found; without a client library."""
 
 import html
+import json
 import re
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,11 @@ from kafka_eos.protocol import Message
 from kafka_eos.record_batch import Record, build_batch
 from kafka_eos.server.network import Server
 from kafka_eos.server.schemas import served_codec
-from kafka_eos_checks.served.exactly_once import AmbiguousRecords, StoredRecord, read_requests
+from kafka_eos_checks.replay import audit
+from kafka_eos_checks.replay.applications import INPUT_RULES, NOT_PROCESSED, TWICE, read_requests
+from kafka_eos_checks.served.exactly_once import AmbiguousRecords, StoredRecord, WrongQuestion, _not_judged
 from kafka_eos_checks.served.in_process_broker import HISTORY, InProcessBroker, NotExactlyOnce
+from kafka_eos_checks.verdict import Verdict
 
 EXACTLY_ONCE: dict[str, Any] = {"inputs": "in", "outputs": "out", "group": "g"}
 
@@ -191,7 +196,6 @@ def test_an_identity_joins_outputs_that_are_no_copies(broker: InProcessBroker, a
     for offset, value in enumerate("abc"):
         app.copy(f"shipped {value}", offset)
     broker.assert_exactly_once(**EXACTLY_ONCE, identity=number)
-    assert "output of no input" in found(broker)
 
 
 def test_an_input_may_have_several_outputs_with_names(broker: InProcessBroker, app: Application) -> None:
@@ -272,8 +276,8 @@ def test_a_failure_names_diagram_requests_logs_and_faults(broker: InProcessBroke
     assert picture.startswith("<svg")
     story = html.unescape(re.sub("<[^>]+>", "", page[page.rindex("<pre") :])).splitlines()
     place = next(number for number, line in enumerate(story) if "^  input skipped" in line)
-    assert re.search(r"EndTxn .*committed=True", story[place - 1])  # the commit that is behind it, not the abort
-    assert any(re.search(r"EndTxn .*committed=False", line) for line in story[:place])
+    assert "EndTxn (commit)" in story[place - 1]  # the commit that is behind it, not the abort
+    assert any("EndTxn (abort)" in line for line in story[:place])
 
 
 def test_a_diagram_of_an_output_shows_its_transaction(broker: InProcessBroker, app: Application) -> None:
@@ -285,10 +289,301 @@ def test_a_diagram_of_an_output_shows_its_transaction(broker: InProcessBroker, a
     assert "coordinator of app" in page
 
 
+def test_a_diagram_shows_the_commit_outside_of_the_transaction(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a", "b", "c")
+    app.commit_offset(3)
+    app.end()
+    said = found(broker)
+    assert "offset 3 was committed outside of its transaction" in said
+    story = (broker.folder / "exactly-once.html").read_text().rpartition("<pre")[2]
+    lines = [line for line in story.splitlines() if "->" in html.unescape(line)]
+    names = [re.search(r": ([\w:]+( \w+)?)", html.unescape(line)) for line in lines]
+    told = [name[1] for name in names if name is not None]
+    assert told.index("Produce") < told.index("OffsetCommit") < told.index("EndTxn") < told.index("marker: commit")
+
+
+def test_each_finding_says_what_it_means_and_what_to_do_next(broker: InProcessBroker, app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("b", 1, commit=False)
+    app.copy("c", 2)
+    lines = found(broker).splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith("  input skipped"))
+    assert lines[place + 1].startswith("    means: The input is lost")
+    assert lines[place + 2].startswith("    next:  after an abort, seek back")
+
+
+# --- one judge, two callers ------------------------------------------------------------------------------------------
+
+
+def audited(broker: InProcessBroker) -> list[str]:
+    """The findings of `kafka-eos audit` in the folder, in words."""
+    return [finding.in_words() for finding in audit.run([broker.folder], one_moment=True).findings]
+
+
+def twice(app: Application) -> None:
+    copy_all(app)
+    app.copy("b", 2)
+
+
+def skipped(app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("c", 2)
+
+
+def without_offsets(app: Application) -> None:
+    app.produce("out", "a", "b", "c")
+    app.end()
+
+
+def of_nothing(app: Application) -> None:
+    copy_all(app)
+    app.produce("out", "z")
+    app.end()
+
+
+def aborted(app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("b", 1, commit=False)
+    app.copy("c", 2)
+
+
+@pytest.mark.parametrize("mistake", [twice, skipped, without_offsets, of_nothing, aborted])
+@pytest.mark.parametrize("given", [False, True], ids=["by value", "by identity"])
+def test_the_audit_of_the_artefacts_finds_what_the_test_found(
+    mistake: Callable[[Application], None], given: bool, broker: InProcessBroker, app: Application
+) -> None:
+    mistake(app)
+    options = {"identity": lambda record: (record.value or b"").decode()} if given else {}
+    said = found(broker, **options)
+    listed = [line.strip() for line in said.splitlines() if re.match(r"  \w.*: (in|out)-0 offset", line)]
+    assert sorted(audited(broker)) == sorted(listed)
+    assert said.startswith(f"not exactly once: {len(listed)} finding(s)")
+    assert listed
+
+
+def test_the_audit_of_the_artefacts_of_a_right_application_finds_nothing(
+    broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+    verdicts = {verdict.name: verdict for verdict in audit.audit([broker.folder])}
+    assert [name for name, verdict in verdicts.items() if not verdict.ok] == []
+    assert verdicts[TWICE].figures["checked"] == 3
+    assert verdicts[NOT_PROCESSED].figures["checked"] == 3
+
+
+def test_the_history_has_the_question_and_the_identities_that_a_function_gave(
+    broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+    assert len(told(broker, "DeclareApplication")) == 1
+    assert told(broker, "DeclareRecord") == []
+    broker.assert_exactly_once(**EXACTLY_ONCE, identity=lambda record: record.value)
+    records = told(broker, "DeclareRecord")
+    assert [event.detail["identity"] for event in records if event.topic == "in"] == ["a", "b", "c"]
+    assert [event.offset for event in records if event.topic == "out"] == [0, 2, 4]
+
+
+def test_identities_that_differ_only_in_their_type_are_told_apart(broker: InProcessBroker, app: Application) -> None:
+    identities: dict[bytes | None, object] = {b"a": b"1", b"b": "1", b"c": 1}
+    copy_all(app)
+    broker.assert_exactly_once(**EXACTLY_ONCE, identity=lambda record: identities[record.value])
+    assert audited(broker) == []
+
+
+def test_what_could_not_be_judged_is_no_success() -> None:
+    said = {
+        "check": "replay",
+        "expected": "0 findings",
+        "found": "0 findings",
+        "ok": True,
+        "seconds": 0.0,
+        "evidence": "",
+    }
+    verdicts = [Verdict(name=rule, figures={"unknown": 2 * (rule == TWICE)}, **said) for rule in INPUT_RULES]
+    judged = audit.Audit(verdicts=tuple(verdicts), findings=())
+    assert _not_judged(judged) == "could not be judged: 'input processed twice' of 2 input(s)"
+    assert _not_judged(replace(judged, verdicts=tuple(verdicts[1:]))) == ""
+
+
+def test_a_history_that_is_given_twice_is_read_once(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+    verdicts = audit.audit([broker.folder], histories=[broker.folder / HISTORY])
+    [once] = [verdict for verdict in verdicts if verdict.name == TWICE]
+    assert (once.ok, once.figures["checked"]) == (True, 3)
+    assert once.figures["events"] == len(list(read_history(broker.folder / HISTORY)))
+
+
+def test_a_declaration_that_is_written_by_hand_is_judged_as_well(
+    broker: InProcessBroker, app: Application, tmp_path: Path
+) -> None:
+    twice(app)
+    by_hand = tmp_path / "declared.jsonl"
+    about = {"run": "test", "process": "me", "phase": "ok", "group": "g"}
+    roles = [{"topic": "in", "detail": {"role": "input"}}, {"topic": "out", "detail": {"role": "output"}}]
+    rows = [{"action": "DeclareApplication"}, *({"action": "DeclareTopic", **role} for role in roles)]
+    by_hand.write_text("".join(json.dumps(about | row) + "\n" for row in rows))
+    broker.call(lambda _: None)
+    found = audit.run([broker.folder, by_hand]).findings
+    assert [finding.rule for finding in found] == [TWICE]
+
+
+def test_the_last_question_about_a_group_is_the_one_that_the_audit_asks(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.copy("a", 0)
+    assert "input not processed" in found(broker)
+    broker.assert_exactly_once(**EXACTLY_ONCE, everything=False)
+    assert audited(broker) == []
+
+
+# --- questions without an answer -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"group": "gg"}, "no group 'gg'; there is 'g'."),
+        ({"group": "enricher"}, "no group 'enricher'; there is 'g'."),
+        ({"inputs": "inn"}, "no topic 'inn'; there is 'in'"),
+        ({"outputs": ["out", "shipments"]}, "no topic 'shipments'; there are 'in', 'out'"),
+        ({"inputs": "out", "outputs": "in"}, "group 'g' has committed no offset of 'out', but of 'in'"),
+        ({"outputs": "in"}, "'in' is given as an input and as an output"),
+        ({"identity": lambda _: None}, "identity gives None for every input, for example in-0 offset 2"),
+        (
+            {"identity": lambda record: record.value if record.topic == "in" else None},
+            "identity gives None for every output, for example out-0 offset",
+        ),
+        (
+            {"identity": lambda record: f"{record.topic} {record.offset}"},
+            "no output has the same identity as an input: in-0 offset 0 has 'in 0', and out-0 offset 0 has 'out 0'",
+        ),
+    ],
+)
+def test_a_question_about_something_else_is_refused_and_says_what_is_there(
+    wrong: dict[str, Any], said: str, broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    with pytest.raises(WrongQuestion, match=re.escape(said)) as caught:
+        broker.assert_exactly_once(**{**EXACTLY_ONCE, **wrong})
+    assert not isinstance(caught.value, AssertionError)
+
+
+def test_outputs_with_other_values_need_an_identity(broker: InProcessBroker, app: Application) -> None:
+    for offset, value in enumerate("abc"):
+        app.copy(f"shipped {value}", offset)
+    said = "no output has the same value as an input: in-0 offset 0 has b'a', and out-0 offset 0 has b'shipped a'"
+    with pytest.raises(WrongQuestion, match=f"{re.escape(said)}; give identity="):
+        broker.assert_exactly_once(**EXACTLY_ONCE)
+
+
+def test_a_group_that_nobody_has_named_is_told_with_what_was_found(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a", "b", "c")
+    app.end()
+    assert "note:     no group has joined or committed an offset; is 'g' its name?" in found(broker)
+
+
+def test_a_test_in_which_nothing_was_processed_has_tested_nothing(broker: InProcessBroker, app: Application) -> None:
+    said = "no output in out, and no offset committed: nothing was tested"
+    assert found(broker, everything=False) == said
+
+
+def test_an_input_without_an_output_in_one_of_the_topics_is_found(broker: InProcessBroker, app: Application) -> None:
+    broker.create_topic("also")
+    copy_all(app)
+    app.produce("also", "a", "b", transactional=False)
+    said = found(broker, outputs=["out", "also"])
+    assert "offset without its output: in-0 offset 2: group 'g' committed offset 3" in said
+    assert "and no output of it appears in also" in said
+    assert "not exactly once: 1 finding(s)" in said
+
+
 def test_long_lists_are_cut(broker: InProcessBroker) -> None:
     app = Application(broker)
     app.produce("in", *(str(number) for number in range(30)), transactional=False)
-    assert "… and 20 more" in found(broker)
+    said = found(broker)
+    assert "… and 25 more" in said
+    assert said.count("input not processed: ") == 5
+
+
+# --- what no client has asked for -------------------------------------------------------------------------------------
+
+
+def told(broker: InProcessBroker, action: str) -> list[Event]:
+    broker.call(lambda _: None)  # what the last request has left to do is done
+    return [event for event in read_history(broker.folder / HISTORY) if event.action == action]
+
+
+def test_markers_are_told_of_with_the_transactional_id(broker: InProcessBroker, app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("b", 1, commit=False)
+    markers = [event for event in told(broker, "WriteTxnMarkers") if event.topic == "out"]
+    assert [(event.transactional_id, event.offset, event.detail["committed"]) for event in markers] == [
+        ("app", 1, True),
+        ("app", 3, False),
+    ]
+    assert {event.process for event in markers} == {"broker-1"}
+
+
+def test_a_marker_by_hand_is_told_of_as_such(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a")
+    topics = [{"Name": "out", "PartitionIndexes": [0]}]
+    marker = {
+        "ProducerId": app.producer[0],
+        "ProducerEpoch": app.producer[1],
+        "TransactionResult": False,
+        "Topics": topics,
+    }
+    app.ask("WriteTxnMarkers", 1, Markers=[marker | {"CoordinatorEpoch": 0}])
+    [event] = told(broker, "WriteTxnMarkers")
+    assert (event.transactional_id, event.detail["by_hand"]) == (None, True)
+
+
+def test_a_timeout_is_told_of(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a")
+    broker.advance(61)
+    [event] = told(broker, "TimeOut")
+    assert (event.transactional_id, event.producer_id) == ("app", app.producer[0])
+    assert [event.detail for event in told(broker, "AdvanceClock")] == [{"seconds": 61}]
+
+
+def test_leaders_and_coordinators_that_move_are_told_of(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path / "two", brokers=2) as broker:
+        broker.create_topic("in")
+        app = Application(broker)
+        app.commit_offset(0)
+        place = broker.call(lambda server: server.cluster.state_partition("app").node)
+        broker.move_coordinator(transactional_id="app")
+        broker.move_coordinator(group="g")
+        broker.move_leader("in", 0, 2)
+        [moved, group] = told(broker, "Failover")
+        assert (moved.transactional_id, moved.process) == ("app", f"broker-{3 - place}")
+        assert group.group == "g"
+        assert [event.leader_epoch for event in told(broker, "LeaderChange") if event.topic == "in"] == [1]
+
+
+def test_a_broker_is_killed_before_others_lead_what_it_led(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path / "two", brokers=2) as broker:
+        broker.create_topic("in")
+        broker.kill_broker(1, 0.01)
+        actions = [event.action for event in read_history(broker.folder / HISTORY)]
+        assert actions.index("Crash") < actions.index("LeaderChange")
+
+
+def test_a_session_that_is_over_is_told_of(broker: InProcessBroker, app: Application) -> None:
+    row = {"GroupId": "g", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 10_000, "ProtocolType": "consumer"}
+    answer = app.ask("JoinGroup", 3, MemberId="", Protocols=[{"Name": "range", "Metadata": b""}], **row)
+    broker.advance(11)
+    [event] = told(broker, "ExpireSession")
+    assert (event.group, event.detail) == ("g", {"member": answer["MemberId"]})
+
+
+def test_a_cluster_that_was_restarted_tells_on(broker: InProcessBroker, app: Application) -> None:
+    broker.restart()
+    app.copy("a", 0)
+    assert any(event.topic == "out" for event in told(broker, "WriteTxnMarkers"))
 
 
 # --- transactions as the broker sees them ----------------------------------------------------------------------------
@@ -300,7 +595,8 @@ def test_a_repeated_commit_is_no_further_transaction(broker: InProcessBroker, ap
     app.copy("b", 1)
     app.copy("c", 2)
     events = list(read_history(broker.folder / HISTORY))
-    numbers = {attempt[1] for attempt in read_requests(events).batches.values() if attempt[0] == "app"}
+    requests = read_requests(events)
+    numbers = {attempt[1] for batches in requests.batches.values() for _, _, attempt in batches if attempt[0] == "app"}
     assert numbers == {0, 1, 2}
     broker.assert_exactly_once(**EXACTLY_ONCE)
 
@@ -328,4 +624,5 @@ def test_a_transaction_that_was_never_ended_is_over_with_the_next_instance() -> 
         event(4, "Produce", "invoke"),
         event(5, "Produce", "ok", 2),
     ]
-    assert read_requests(events).batches == {(("t", 0), 0): ("x", 0), (("t", 0), 2): ("x", 1)}
+    requests = read_requests(events)
+    assert [requests.attempt((("t", 0), offset)) for offset in range(3)] == [("x", 0), ("nobody", None), ("x", 1)]

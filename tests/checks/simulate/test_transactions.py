@@ -84,6 +84,8 @@ def test_a_script_brings_about_what_its_name_says(name: str) -> None:
         assert [simulated.state.clients[instance].state for instance in "AB"] == ["failed", "ready"]
     elif name == "coordinator-failover":
         assert "LeaderChange" in taken
+        refused = [e for e in simulated.events if (e.action, e.phase) == ("WriteTxnMarkers", "fail")]
+        assert [(event.coordinator_epoch, event.offset) for event in refused] == [(0, None)]
         assert "committed" in outcome
     elif name == "timeout":
         assert simulated.state.clients["A"].state == "failed"

@@ -299,7 +299,8 @@ def test_a_mutant_is_found_and_no_step_of_its_schedule_can_be_left_out(registry:
 
 def test_a_mutant_is_told_as_a_story_and_a_diagram(registry: Registry) -> None:
     verdict = find_broken(registry, "NoEndBump", limit=60)
-    assert "1  Init" in verdict.evidence
+    assert "   0  At the start" in verdict.evidence
+    assert "   1  An instance initializes its transactions" in verdict.evidence
     assert verdict.evidence.rstrip().endswith(verdict.evidence.splitlines()[0])
     assert verdict.diagram.startswith("<svg")
 
@@ -442,10 +443,10 @@ def test_a_campaign_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pyte
     [
         ("conjuncts.toml", "", "# another reason\n", True),
         ("proofs/ConsumerInduction.tla", "", "\n", True),
-        ("models.toml", "OffsetsIn = '\"target\"'", "OffsetsIn = '\"source\"'", False),
-        ("models.toml", 'BatchSize = "2"', 'BatchSize = "3"', True),
-        ("models.toml", "states = 3190", "states = 3191", True),
-        ("models.toml", "exactly once", "never twice", True),
+        ("models/Mirror.toml", "OffsetsIn = '\"target\"'", "OffsetsIn = '\"source\"'", False),
+        ("models/Mirror.toml", 'BatchSize = "2"', 'BatchSize = "3"', True),
+        ("models/Mirror.toml", "states = 3190", "states = 3191", True),
+        ("models/Mirror.toml", "exactly once", "never twice", True),
         ("Mirror.tla", "", "\n", False),
         ("mutants/TransactionsMutants.tla", "", "\n", False),
         ("ReplicatedLog.tla", "", "\n", False),
@@ -469,7 +470,7 @@ def test_what_is_kept_depends_on_the_layers_and_their_modules_alone(
     changed = (folder / name).read_text(encoding="utf-8")
     assert before in changed
     (folder / name).write_text(changed.replace(before, after) if before else changed + after, encoding="utf-8")
-    found = list(kept.specs(layers(Registry(folder / "models.toml"))))
+    found = list(kept.specs(layers(Registry(folder / "models"))))
     assert (found == list(kept.specs(campaign.all_layers()))) == same
 
 

@@ -72,7 +72,7 @@ def test_what_is_outside_of_the_subset_is_refused_with_its_line() -> None:
 
 
 def test_every_module_of_the_project_that_is_walked_is_inside_of_the_subset(registry: Registry) -> None:
-    for path in sorted(registry.path.parent.rglob("*.tla")):
+    for path in sorted(registry.folder.parent.rglob("*.tla")):
         if path.parent.name != "proofs":  # they quantify over what TLC alone enumerates
             assert parse_module(path.stem, path.read_text(encoding="utf-8")).definitions, path.name
 

@@ -55,6 +55,7 @@ Next ==
 
 Spec == Init /\ [][Next]_vars
 
+(* The total stays within the limit. *)
 NotAboveLimit == total <= Limit
 NeverFull == response # "FULL"
 Drained == <>(total = Limit)

@@ -6,14 +6,15 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.record_batch import ControlRecord, ControlType, build_control_batch
+from kafka_eos.record_batch import ControlRecord, ControlType, Record, TimestampType, build_batch, build_control_batch
 from kafka_eos_checks.conform.wire import Unreachable
 from kafka_eos_checks.replay.rules import Batch
-from kafka_eos_checks.replay.synthetic import data_batch, stored
+from kafka_eos_checks.replay.synthetic import stored
 from kafka_eos_checks.watch.cluster import READ_COMMITTED, Fetched, Place, Topics, Transaction
 from kafka_eos_checks.watch.watcher import Options, Watcher
 
 PLACE = ("orders", 0)
+STAMP_MS = 1_600_000_000_000  # by the clock of producers
 
 
 @dataclass
@@ -25,16 +26,26 @@ class Log:
     end: int = 0
     stable: int | None = None
 
-    def append(self, batch: Batch, *, transactional: bool = False) -> int:
-        encoded = data_batch(batch, transactional=True) if transactional else stored(batch)
-        self.batches.append((batch.base_offset, encoded.encode()))
+    def append(self, batch: Batch) -> int:
+        self.batches.append((batch.base_offset, stored(batch).encode()))
         self.end = max(self.end, batch.last_offset + 1)
         return batch.base_offset
 
-    def data(self, pid: int, epoch: int, sequence: int) -> int:
+    def data(self, pid: int, epoch: int, sequence: int, stamp_ms: int = STAMP_MS, *, by_broker: bool = False) -> int:
         """A transactional batch of one record; its offset."""
-        batch = Batch(0, self.end, self.end, pid, epoch, sequence, sequence, unsequenced=False)
-        return self.append(batch, transactional=True)
+        made = build_batch(
+            [Record(value=b"v")],
+            base_offset=self.end,
+            base_timestamp=stamp_ms,
+            producer_id=pid,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+            timestamp_type=TimestampType.LOG_APPEND_TIME if by_broker else TimestampType.CREATE_TIME,
+        )
+        self.batches.append((self.end, made.encode()))
+        self.end += 1
+        return made.base_offset
 
     def marker(self, pid: int, epoch: int, decision: ControlType = ControlType.ABORT) -> None:
         record = ControlRecord(control_type=decision, coordinator_epoch=0)
@@ -55,6 +66,9 @@ class Written:
         errors: what is answered of a partition instead.
         unled: partitions without a leader.
         gone: whether the broker does not answer.
+        fetched: how often it was asked for data.
+        leader: of all partitions.
+        started: by producer id, where the leader says that its transaction begins; None for what the log says.
     """
 
     logs: dict[Place, Log] = field(default_factory=lambda: {PLACE: Log()})
@@ -66,11 +80,14 @@ class Written:
     errors: dict[Place, ErrorCode] = field(default_factory=dict)
     unled: set[Place] = field(default_factory=set)
     gone: bool = False
+    fetched: int = 0
+    leader: int = 1
+    started: Mapping[int, int] | None = None
 
     def topics(self) -> Topics:
         return Topics(
             cluster_id=self.cluster_id,
-            leaders={place: -1 if place in self.unled else 1 for place in self.logs},
+            leaders={place: -1 if place in self.unled else self.leader for place in self.logs},
             ids={topic: self.topic_id for topic, _ in self.logs},
         )
 
@@ -83,6 +100,7 @@ class Written:
         return {place: offset(self.logs[place]) for place in places}
 
     def fetch(self, node: int, positions: dict[Place, int], wait_ms: int) -> dict[Place, Fetched]:  # noqa: ARG002
+        self.fetched += 1
         if self.gone:
             raise Unreachable("nobody there")
         return {place: self._fetch(place, position) for place, position in positions.items()}
@@ -108,7 +126,10 @@ class Written:
             return None
         return {pid: self.known[pid] for pid in producer_ids if pid in self.known}
 
-    def watcher(self, told: list[str] | None = None, **options: int | bool | frozenset[str]) -> Watcher:
+    def open_transactions(self, node: int, place: Place) -> Mapping[int, int] | None:  # noqa: ARG002
+        return self.started
+
+    def watcher(self, told: list[str] | None = None, **options: object) -> Watcher:
         given = Options(**{"from_start": True, "check_ms": 0, "hanging_after_ms": 0, **options})  # type: ignore[arg-type]
         tell = (lambda _: None) if told is None else told.append
         return Watcher(self, given, tell)  # type: ignore[arg-type]

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from kafka_eos_checks.replay.findings import Finding
 from kafka_eos_checks.replay.rules import Batch
+from kafka_eos_checks.replay.transactions import HANGING
 from kafka_eos_checks.watch import journal as journals
-from kafka_eos_checks.watch.journal import CHECKPOINT, REPORTS, Journal, Row, UnusableFolder, report_row
+from kafka_eos_checks.watch.journal import CHECKPOINT, REPORTS, Journal, UnusableFolder
+from kafka_eos_checks.watch.reports import RESOLVED, Clock, Report, Row, Since, report_row
 
 from .conftest import PLACE, Written
 
@@ -32,8 +33,9 @@ def reports(folder: Path) -> list[Row]:
     return [json.loads(line) for line in (folder / REPORTS).read_text().splitlines()]
 
 
-def finding(offset: int) -> Finding:
-    return Finding(rule="duplicate", topic="orders", partition=0, offset=offset, evidence="again")
+def finding(offset: int) -> Report:
+    since = Since(ms=NOW - 5_000, clock=Clock.BROKER)
+    return Report(rule="duplicate", topic="orders", partition=0, offset=offset, evidence="again", since=since)
 
 
 def with_duplicates(written: Written, count: int) -> None:
@@ -123,14 +125,37 @@ def test_a_watcher_that_is_killed_at_any_step_reports_everything_once(written: W
     assert kills > 80
 
 
-def reports_first(self: Journal, state: Row, seen_ms: int, findings: Sequence[Finding]) -> list[Row]:
+def with_hanging(written: Written, count: int) -> None:
+    """Transactions that hang one after the other, until a marker ends each; the last one stays open."""
+    log = written.logs[PLACE]
+    for number in range(count):
+        log.stable = log.data(100 + number, 0, 0)
+        log.data(100 + number, 1, 0)  # while the first is open
+        if number < count - 1:
+            log.marker(100 + number, 1)
+
+
+def test_a_watcher_that_is_killed_at_any_step_resolves_everything_once(written: Written, tmp_path: Path) -> None:
+    with_hanging(written, 12)
+    written.known = None  # so that only the log tells
+    for seed in range(25):
+        killed_often(written, tmp_path / str(seed), seed)
+        rows = reports(tmp_path / str(seed))
+        hanging = [row["id"] for row in rows if row["rule"] == HANGING]
+        resolved = [row["resolves"] for row in rows if row["rule"] == RESOLVED]
+        assert (len(hanging), resolved) == (12, hanging[:-1]), f"seed {seed}"
+        assert [row["number"] for row in rows] == list(range(1, 24)), f"seed {seed}"
+        assert len({row["id"] for row in rows}) == 23, f"seed {seed}"
+
+
+def reports_first(self: Journal, state: Row, seen_ms: int, findings: Sequence[Report]) -> list[Row]:
     rows = [report_row(1, seen_ms, one) for one in findings]
     self._append(rows)
     self._replace(json.dumps({"format": 1, "reports": 0, "latest": [], "state": state}))
     return rows
 
 
-def checkpoint_alone(self: Journal, state: Row, seen_ms: int, findings: Sequence[Finding]) -> list[Row]:
+def checkpoint_alone(self: Journal, state: Row, seen_ms: int, findings: Sequence[Report]) -> list[Row]:
     self._replace(json.dumps({"format": 1, "reports": 0, "latest": [], "state": state}))
     self._append([report_row(1, seen_ms, one) for one in findings])
     return []
@@ -175,7 +200,8 @@ def test_a_report_says_who_where_and_when_and_the_same_one_has_the_same_id(tmp_p
         [row] = journal.commit({}, NOW, [finding(5)])
     assert row == {
         "number": 1, "id": "duplicate/orders-0/5", "seen_ms": NOW, "rule": "duplicate", "topic": "orders",
-        "partition": 0, "offset": 5, "evidence": "again",
+        "partition": 0, "offset": 5, "evidence": "again", "since_ms": NOW - 5_000, "since_clock": "broker",
+        "ends": "never",
     }  # fmt: skip
     assert reports(tmp_path) == [row]
 
@@ -208,6 +234,6 @@ def test_a_folder_that_somebody_changed_is_refused(damage: Callable[[Path], Any]
 def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Journal(tmp_path) as journal:
         journal.commit({}, NOW, [])
-    monkeypatch.setattr(journals, "FORMAT", 3)
-    with pytest.raises(UnusableFolder, match="has format 2, and known is 3"):
+    monkeypatch.setattr(journals, "FORMAT", 4)
+    with pytest.raises(UnusableFolder, match="has format 3, and known is 4; give another folder"):
         Journal(tmp_path)

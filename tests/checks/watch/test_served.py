@@ -1,6 +1,7 @@
 """A watcher on sockets: plain, behind TLS and SASL PLAIN, and killed with kill -9."""
 
 import json
+import shlex
 import signal
 import socket
 import ssl
@@ -19,6 +20,8 @@ from kafka_eos.record_batch import Record, build_batch
 from kafka_eos_checks.cli import main
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Wire, address_of
+from kafka_eos_checks.record.brokers import HOST, Cluster, free_ports, java_command
+from kafka_eos_checks.record.jars import have_jars
 from kafka_eos_checks.served.process import ServedProcess
 from kafka_eos_checks.watch.journal import REPORTS
 
@@ -49,9 +52,13 @@ class Client:
 
     def init(self, name: str | None) -> tuple[int, int]:
         asked = {"TransactionalId": name, "TransactionTimeoutMs": 60_000}
-        rows = [self.wire.ask("InitProducerId", asked, at=node, version=4) for node in self.leaders.values()]
-        [row] = [row for row in rows if not row["ErrorCode"]][:1]  # one of the brokers is the coordinator
-        return row["ProducerId"], row["ProducerEpoch"]
+        while True:
+            rows = [self.wire.ask("InitProducerId", asked, at=at, version=4) for at in set(self.leaders.values())]
+            done = [row for row in rows if not row["ErrorCode"]]  # one of the brokers is the coordinator
+            if done:
+                return done[0]["ProducerId"], done[0]["ProducerEpoch"]
+            assert {row["ErrorCode"] for row in rows} & {14, 51}, "it is not only busy"
+            time.sleep(0.1)
 
     def produce(self, partition: int, producer: tuple[int, int], sequence: int, name: str | None = None) -> int:
         batch = build_batch(
@@ -93,10 +100,88 @@ def test_late_data_of_a_fenced_producer_hang_and_hold_readers_back(capsys: pytes
         client.produce(0, zombie, 0, "x")  # nobody has asked the coordinator to add the partition
         client.produce(0, client.init(None), 0)
         assert main(["watch", "--bootstrap", bootstrap, "--once", "--lag-after", "0"]) == 1
-    lines = capsys.readouterr().out.splitlines()
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
     assert [line.split(" ", 1)[1].split(":")[0] for line in lines] == ["last stable offset lags", "hanging transaction"]
     assert "epoch 0 is fenced, its data came late" in lines[1]
     assert "2 offsets up to 2 are held back" in lines[0]
+
+
+def hang(client: Client, name: str) -> None:
+    """Write late data of a producer that was fenced, which nobody has asked the coordinator to add."""
+    zombie = client.init(name)
+    client.init(name)
+    client.produce(0, zombie, 0, name)
+
+
+def rows(capsys: pytest.CaptureFixture[str], bootstrap: str, folder: Path, code: int) -> list[dict[str, Any]]:
+    """The watcher's reports of one look at a cluster; the next look goes on from there."""
+    options = ["--once", "--jsonl", "--hanging-after", "0", "--lag-after", "1e6", "--checkpoint", str(folder)]
+    assert main(["watch", "--bootstrap", bootstrap, *options]) == code
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.java
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `make setup` fetches them")
+def test_the_command_of_a_report_ends_the_transaction_and_the_report_is_resolved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served() as bootstrap, Client(bootstrap) as client:
+        hang(client, "it's x")
+        run_the_command_and_look_again(bootstrap, tmp_path, capsys)
+
+
+@pytest.mark.broker
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `make setup` fetches them")
+def test_so_does_that_of_a_report_about_a_real_broker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {"transaction.partition.verification.enable": "false"}
+    with Cluster(tmp_path / "c", features={"transaction.version": 1}, settings=settings) as cluster:
+        cluster.create_topic("orders", partitions=2)
+        cluster.coordinator("x")
+        bootstrap = f"{HOST}:{cluster.any_port()}"
+        with Client(bootstrap) as client:
+            hang(client, "x")
+            run_the_command_and_look_again(bootstrap, tmp_path / "w", capsys)
+
+
+def run_the_command_and_look_again(bootstrap: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    [report] = rows(capsys, bootstrap, folder, 1)
+    tool, *arguments = shlex.split(report["command"])
+    assert (report["rule"], report["ends"], tool) == ("hanging transaction", "never", "kafka-transactions")
+    assert rows(capsys, bootstrap, folder, 0) == []
+    called = java_command("org.apache.kafka.tools.TransactionsCommand", *arguments)
+    subprocess.run(called, check=True, capture_output=True, timeout=60)
+    [over] = rows(capsys, bootstrap, folder, 0)
+    assert (over["resolves"], over["number"]) == (report["id"], 2)
+    assert "aborted by the marker" in over["evidence"]
+
+
+def test_a_broker_that_comes_back_is_read_again(tmp_path: Path) -> None:
+    data, [port] = ("--data", str(tmp_path / "data")), free_ports(1)
+    fixed = ("--port", str(port), "--verification", "off", "--transaction-version", "1", *data)
+    command = [sys.executable, "-m", "kafka_eos_checks.cli", "watch", "--bootstrap", f"127.0.0.1:{port}", "--jsonl"]
+    options = ["--hanging-after", "0", "--lag-after", "1e6"]
+    with ServedProcess(*fixed) as server:
+        wire = Wire(address_of(server.bootstrap))
+        wire.connect()
+        wire.ask("Metadata", {"Topics": [{"Name": "orders"}], "AllowAutoTopicCreation": True})
+        wire.close()
+        watcher = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert watcher.stdout is not None
+        assert watcher.stderr is not None
+        try:
+            with Client(server.bootstrap) as client:
+                hang(client, "x")
+            assert json.loads(watcher.stdout.readline())["transactional_id"] == "x"
+            server.end(signal.SIGKILL)
+            assert "asked again in 1 s" in watcher.stderr.readline()
+            with ServedProcess(*fixed) as again, Client(again.bootstrap) as client:
+                hang(client, "y")
+                assert json.loads(watcher.stdout.readline())["transactional_id"] == "y"
+        finally:
+            watcher.terminate()
+            _, told = watcher.communicate(timeout=20)
+    assert "again, after" in told
+    assert watcher.returncode == 1
 
 
 def test_a_clean_cluster_has_no_report(capsys: pytest.CaptureFixture[str]) -> None:

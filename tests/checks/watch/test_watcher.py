@@ -10,15 +10,17 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.record_batch import ControlType
-from kafka_eos_checks.replay.findings import Finding
-from kafka_eos_checks.replay.rules import LOG_RULES, ORDER, Batch, audit_log
+from kafka_eos_checks.replay.rules import LOG_RULES, ORDER, Batch, Kind, audit_log
 from kafka_eos_checks.replay.synthetic import faulty_log
 from kafka_eos_checks.replay.transactions import HANGING, TORN
+from kafka_eos_checks.watch.advice import WORDS, Tools
+from kafka_eos_checks.watch.backoff import FIRST_MS
 from kafka_eos_checks.watch.cluster import Transaction
+from kafka_eos_checks.watch.reports import RESOLVED, Clock, Ends, Report, Since, identity
 from kafka_eos_checks.watch.state import CORRUPT, CUT, LAGS
-from kafka_eos_checks.watch.watcher import RETRY_MS, AnotherCluster, Watcher
+from kafka_eos_checks.watch.watcher import AnotherCluster, Watcher
 
-from .conftest import PLACE, Log, Written
+from .conftest import PLACE, STAMP_MS, Log, Written
 
 NOW = 1_700_000_000_000
 PID, EPOCH = 7, 3
@@ -39,7 +41,7 @@ def ongoing(**changes: object) -> Transaction:
     return replace(known, **changes)  # type: ignore[arg-type]
 
 
-def looks(watcher: Watcher, times: int = 4, at: int = NOW) -> list[Finding]:
+def looks(watcher: Watcher, times: int = 4, at: int = NOW) -> list[Report]:
     return [finding for _ in range(times) for finding in watcher.poll(at)]
 
 
@@ -67,7 +69,11 @@ def test_the_rules_over_logs_find_what_the_readable_rule_finds_however_the_log_c
         for batch in batches:
             log.append(batch)
         written.logs, written.batches_a_fetch = {PLACE: log}, partial(rng.randint, 1, 9)
-        expected = [(batch.base_offset, violation.rule, violation.evidence) for batch, violation in audit_log(batches)]
+        expected = [
+            (batch.base_offset, violation.rule, violation.evidence)
+            for batch, violation in audit_log(batches)
+            if violation.kind is Kind.VIOLATION
+        ]
         reports = looks(written.watcher(), times=80)
         assert [(report.offset, report.rule, report.evidence) for report in reports] == expected, f"seed {seed}"
         rules |= {rule for _, rule, _ in expected}
@@ -79,7 +85,7 @@ def test_a_watcher_that_goes_on_from_json_finds_the_rest(written: Written) -> No
         written.logs[PLACE].append(batch)
     written.batches_a_fetch = lambda: 7
     whole = looks(written.watcher(), times=30)
-    parts: list[Finding] = []
+    parts: list[Report] = []
     state = None
     for _ in range(30):
         watcher = written.watcher()
@@ -224,7 +230,7 @@ def test_who_holds_the_last_stable_offset_back_is_told_once_and_by_name(written:
     assert report.evidence == said
     log.marker(PID, EPOCH)
     log.stable = 1
-    assert found(watcher, at=NOW + 120_000) == [(LAGS, 1)], "the next one holds it now"
+    assert found(watcher, at=NOW + 120_000) == [(RESOLVED, 0), (LAGS, 1)], "the next one holds it now"
 
 
 def test_a_restart_does_not_repeat_what_was_told_of_an_open_transaction(written: Written) -> None:
@@ -299,6 +305,255 @@ def test_what_is_remembered_of_producers_and_their_transactions_is_bounded(
     assert kept == {1: [3, 4, 5], 3: [3, 4, 5]}
 
 
+# --- what a report says -----------------------------------------------------------------------------------------------
+
+
+def test_a_hanging_transaction_says_since_when_what_it_hides_who_and_the_command_that_ends_it(
+    written: Written,
+) -> None:
+    log, other = written.logs[PLACE], written.logs.setdefault(("orders", 1), Log())
+    log.data(9, 0, 0)
+    log.marker(9, 0)
+    log.stable = log.data(PID, EPOCH, 0)
+    log.data(8, 0, 0)
+    other.stable = other.data(PID, EPOCH, 0)
+    written.known = {
+        PID: ongoing(partitions=frozenset({("orders", 1)})),
+        8: ongoing(name="y", producer_id=8, epoch=0),
+    }
+    tools = Tools(bootstrap="broker-1:9092,broker-2:9092", command_config="my client.properties")
+    [report] = looks(written.watcher(tools=tools, lag_after_ms=3_600_000))
+    assert (report.rule, report.partition, report.offset) == (HANGING, 0, 2)
+    assert report.since == Since(ms=STAMP_MS, clock=Clock.PRODUCER)
+    assert [each.in_words() for each in report.blocked] == [
+        "2 offsets of orders-0 (2 to 3)",
+        "1 offset of orders-1 (0 to 0)",
+    ]
+    assert (report.transactional_id, report.state, report.ends, report.ends_ms) == ("x", "Ongoing", Ends.NEVER, None)
+    assert report.command == (
+        "kafka-transactions --bootstrap-server broker-1:9092,broker-2:9092 --command-config 'my client.properties' "
+        "abort --topic orders --partition 0 --start-offset 2"
+    )
+
+
+def test_the_start_offset_is_the_one_that_the_leader_has_for_the_producer(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.data(PID, EPOCH, 0)
+    log.stable = log.data(PID, EPOCH + 1, 0) - 1
+    written.started = {PID: 0}
+    first, second = (
+        looks(written.watcher(lag_after_ms=3_600_000), times=1) + looks(written.watcher(lag_after_ms=0))[-1:]
+    )
+    assert (first.offset, first.command[-16:]) == (0, "--start-offset 0")
+    assert (second.rule, second.command[-16:]) == (HANGING, "--start-offset 0")
+
+
+def test_a_producer_that_no_coordinator_knows_may_be_one_that_the_client_may_not_describe(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    [report] = looks(written.watcher())
+    assert report.next.startswith("Make sure that this client may describe all transactional ids")
+    assert " abort " in report.command
+    assert report.transactional_id == ""
+
+
+@pytest.mark.parametrize(
+    ("known", "ends", "ends_ms", "command"),
+    [
+        (
+            ongoing(name="it's"),
+            Ends.BY_ITSELF,
+            NOW + 60_000,
+            """forceTerminateTransaction --transactionalId 'it'"'"'s'""",
+        ),
+        (ongoing(state="PrepareCommit"), Ends.BY_ITSELF, None, "--describe --unavailable-partitions"),
+        (None, Ends.UNKNOWN, None, "describe-producers --topic orders --partition 0"),
+    ],
+    ids=["open", "decided", "no answer"],
+)
+def test_who_holds_readers_back_says_whether_it_ends_by_itself_and_when(
+    known: Transaction | None, ends: Ends, ends_ms: int | None, command: str, written: Written
+) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    written.known = None if known is None else {PID: known}
+    watcher = written.watcher(lag_after_ms=30_000)
+    assert found(watcher) == []
+    [report] = looks(watcher, at=NOW + 30_000)
+    assert (report.rule, report.ends, report.ends_ms) == (LAGS, ends, ends_ms)
+    assert report.command.endswith(command)
+    assert [(each.first, each.end) for each in report.blocked] == [(0, 1)]
+
+
+def test_a_transaction_began_when_its_coordinator_says_or_when_it_was_seen(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0, stamp_ms=-1)
+    written.known = {PID: ongoing(start_ms=NOW - 90_000, timeout_ms=600_000)}
+    [lag] = looks(written.watcher())
+    assert lag.since == Since(ms=NOW - 90_000, clock=Clock.COORDINATOR)
+    written.known = {}
+    reports = looks(written.watcher(lag_after_ms=0))
+    assert [report.since for report in reports] == [Since(ms=NOW, clock=Clock.WATCHER)] * 2
+
+
+def test_a_producers_clock_makes_no_transaction_old_and_the_brokers_does(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0, stamp_ms=NOW - 3_600_000)
+    written.known = {PID: ongoing(start_ms=-1)}
+    assert found(written.watcher()) == []
+    log.batches.clear()
+    log.end = 0
+    log.stable = log.data(PID, EPOCH, 0, stamp_ms=NOW - 3_600_000, by_broker=True)
+    [report] = looks(written.watcher())
+    assert report.since == Since(ms=NOW - 3_600_000, clock=Clock.BROKER)
+
+
+def test_a_violation_in_a_log_names_its_producers_transactional_id_and_what_to_do(written: Written) -> None:
+    log = written.logs[PLACE]
+    for _ in range(2):
+        log.data(PID, EPOCH, 0)
+    log.marker(PID, EPOCH)
+    written.known = {PID: ongoing(state="Empty", partitions=frozenset())}
+    watcher = written.watcher()
+    [report] = looks(watcher)
+    assert (report.rule, report.transactional_id, report.blocked) == ("duplicate", "x", ())
+    assert report.since == Since(ms=STAMP_MS, clock=Clock.PRODUCER)
+    assert report.command.endswith("describe-producers --topic orders --partition 0")
+    log.data(PID, EPOCH, 0)
+    log.marker(PID, EPOCH)
+    assert found(watcher) == [("duplicate", 3)]
+    assert written.asked == 1, "the name is remembered"
+
+
+def test_there_is_something_to_do_about_every_rule() -> None:
+    assert set(WORDS) == {*LOG_RULES, TORN, CUT, CORRUPT}
+    assert all(len(words) > 60 for words in WORDS.values())
+
+
+# --- what is over -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("decision", "said"),
+    [
+        (COMMIT, "committed by the marker at offset 1; readers of committed data are given its records"),
+        (ABORT, "aborted by the marker at offset 1"),
+    ],
+)
+def test_a_hanging_transaction_that_has_ended_is_resolved_once(
+    decision: ControlType, said: str, written: Written
+) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    watcher = written.watcher(lag_after_ms=0)
+    reports = looks(watcher)
+    assert watcher.unresolved == 2
+    log.marker(PID, EPOCH, decision)
+    log.stable = None
+    over = looks(watcher, at=NOW + 65_000)
+    assert [report.rule for report in over] == [RESOLVED, RESOLVED]
+    assert {report.resolves for report in over} == {identity(report) for report in reports}
+    assert {report.evidence for report in over} == {
+        f"{rule}, reported 1 min 5 s ago: {said}" for rule in (HANGING, LAGS)
+    }
+    assert watcher.unresolved == 0
+    assert found(watcher, at=NOW + 70_000) == []
+
+
+def test_what_was_not_reported_is_not_resolved(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing()}
+    watcher = written.watcher()
+    assert found(watcher) == []
+    log.marker(PID, EPOCH)
+    log.stable = None
+    assert found(watcher) == []
+
+
+def test_a_report_that_was_told_before_a_restart_is_resolved_after_it(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    first = written.watcher()
+    assert found(first) == [(HANGING, 0)]
+    log.marker(PID, EPOCH)
+    log.stable = None
+    second = written.watcher()
+    second.resume(json.loads(json.dumps(first.to_json())))
+    assert found(second) == [(RESOLVED, 0)]
+    third = written.watcher()
+    third.resume(json.loads(json.dumps(second.to_json())))
+    assert found(third) == []
+
+
+def test_a_transaction_whose_marker_nobody_read_is_resolved_by_the_last_stable_offset(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    watcher = written.watcher()
+    assert found(watcher) == [(HANGING, 0)]
+    log.batches, log.start, log.end, log.stable = [], 50, 50, None
+    [report] = looks(watcher)
+    assert report.rule == RESOLVED
+    assert report.evidence.endswith("the last stable offset is 50 now; the marker was not read")
+
+
+def test_a_marker_that_is_still_to_be_read_tells_how_it_ended(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    watcher = written.watcher()
+    assert found(watcher) == [(HANGING, 0)]
+    for sequence in range(3):
+        log.data(PID, EPOCH, sequence + 1)
+    log.marker(PID, EPOCH)
+    log.stable = None
+    written.batches_a_fetch = lambda: 1
+    [report] = looks(watcher, times=8)
+    assert report.evidence.endswith("aborted by the marker at offset 4")
+
+
+def test_a_batch_that_cannot_be_read_resolves_nothing(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    watcher = written.watcher()
+    assert found(watcher) == [(HANGING, 0)]
+    log.data(8, 0, 0)
+    offset, data = log.batches[1]
+    log.batches[1] = (offset, data[:-1] + bytes([data[-1] ^ 1]))
+    assert found(watcher) == [(CORRUPT, 1)]
+    assert watcher.unresolved == 1
+    log.marker(PID, EPOCH)
+    log.stable = None
+    assert found(watcher) == [(RESOLVED, 0)]
+
+
+@pytest.mark.parametrize(("cut", "said"), [(True, "the log was cut before it"), (False, "its topic was deleted")])
+def test_a_transaction_that_is_gone_with_its_log_or_topic_is_resolved(cut: bool, said: str, written: Written) -> None:
+    log = written.logs[PLACE]
+    log.append(Batch(0, 0, 0, 9, 0, 0, 0, unsequenced=False))
+    log.stable = log.data(PID, EPOCH, 0)
+    watcher = written.watcher()
+    assert found(watcher) == [(HANGING, 1)]
+    if cut:
+        log.batches, log.end, log.stable = log.batches[:1], 1, None
+    else:
+        del written.logs[PLACE]
+    over = [report for report in looks(watcher, at=NOW + 10_000) if report.rule == RESOLVED]
+    assert [(report.offset, report.evidence.rpartition(": ")[2]) for report in over] == [(1, said)]
+
+
+def test_a_hanging_transaction_is_not_reported_again_when_data_of_a_later_epoch_come(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    watcher = written.watcher()
+    assert found(watcher) == [(HANGING, 0)]
+    log.data(PID, EPOCH + 1, 0)
+    written.known = {PID: ongoing(epoch=EPOCH + 1)}
+    assert found(watcher) == []
+    log.marker(PID, EPOCH + 1)
+    log.stable = None
+    assert found(watcher) == [(RESOLVED, 0)]
+
+
 # --- what happens to partitions --------------------------------------------------------------------------------------
 
 
@@ -361,12 +616,13 @@ def test_a_partition_that_cannot_be_read_is_told_of_and_keeps_nobody_from_the_ot
     told: list[str] = []
     watcher = written.watcher(told)
     assert found(watcher) == [("duplicate", 1)]
-    assert told == ["orders-0 is not read: KAFKA_STORAGE_ERROR"]
+    assert told == ["orders-0 is not read: KAFKA_STORAGE_ERROR; asked again in 1 s"]
     assert watcher.drained
     assert set(watcher.unread) == {PLACE}
     written.errors.clear()
     written.logs[PLACE].stable = written.logs[PLACE].data(PID, EPOCH, 0)
-    assert found(watcher, at=NOW + RETRY_MS) == [(HANGING, 0)]
+    assert found(watcher, at=NOW + FIRST_MS) == [(HANGING, 0)]
+    assert told[1:] == ["orders-0 is read again, after 1 s"]
 
 
 def test_neither_a_partition_without_a_leader_nor_a_broker_that_is_gone_is_waited_for(written: Written) -> None:
@@ -374,14 +630,69 @@ def test_neither_a_partition_without_a_leader_nor_a_broker_that_is_gone_is_waite
     told: list[str] = []
     watcher = written.watcher(told)
     assert found(watcher) == []
-    assert (watcher.drained, set(watcher.unread), told) == (True, {PLACE}, ["orders-0 is not read: no leader"])
+    assert (watcher.drained, set(watcher.unread)) == (True, {PLACE})
     written.unled.clear()
     written.logs[PLACE].stable = written.logs[PLACE].data(PID, EPOCH, 0)
     written.gone = True
-    assert found(watcher, at=NOW + RETRY_MS) == []
-    assert (watcher.drained, set(watcher.unread), told[1:]) == (True, {PLACE}, ["orders-0 is not read: nobody there"])
+    assert found(watcher, at=NOW + FIRST_MS) == []
+    assert (watcher.drained, set(watcher.unread)) == (True, {PLACE})
     written.gone = False
-    assert found(watcher, at=NOW + 2 * RETRY_MS) == [(HANGING, 0)]
+    assert found(watcher, at=NOW + 3 * FIRST_MS) == [(HANGING, 0)]
+    assert told == [
+        "orders-0 is not read: no leader; asked again in 1 s",
+        "orders-0 is not read: nobody there; asked again in 2 s",
+        "orders-0 is read again, after 3 s",
+    ]
+
+
+def test_a_broker_that_stays_away_is_asked_ever_less_often_and_that_is_said_each_time(written: Written) -> None:
+    written.logs |= {("orders", number): Log() for number in range(1, 6)}
+    told: list[str] = []
+    watcher = written.watcher(told)
+    assert found(watcher) == []
+    written.gone = True
+    asked = []
+    for second in range(300):
+        before = written.fetched
+        watcher.poll(NOW + 1000 * second)
+        asked += [second] * (written.fetched - before)
+    assert asked == [0, 1, 3, 7, 15, *range(31, 300, 30)]
+    where = "orders-0, orders-1, orders-2 and 3 more are not read: nobody there; asked again"
+    assert told == [f"{where} {often}" for often in ("in 1 s", "in 2 s", "in 4 s", "in 8 s", "in 16 s", "every 30 s")]
+    written.gone = False
+    watcher.poll(NOW + 301_000)
+    assert told[6:] == ["orders-0, orders-1, orders-2 and 3 more are read again, after 5 min 1 s"]
+
+
+def test_a_partition_that_another_broker_leads_is_read_as_soon_as_that_is_known(written: Written) -> None:
+    watcher = written.watcher()
+    assert found(watcher) == []
+    written.errors[PLACE] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for second in range(20):
+        watcher.poll(NOW + 1000 * second)
+    assert watcher.unread[PLACE].until_ms == NOW + 31_000
+    written.errors.clear()
+    written.leader = 2
+    watcher.poll(NOW + 25_000)  # the leaders are looked up every ten seconds
+    assert watcher.unread == {}
+
+
+def test_coordinators_that_do_not_tell_are_asked_ever_less_often(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    written.known = None
+    told: list[str] = []
+    watcher = written.watcher(told, lag_after_ms=3_600_000)
+    for second in range(60):
+        watcher.poll(NOW + 1000 * second)
+    assert written.asked == 6  # at 0, 1, 3, 7, 15, 31
+    written.known = {}
+    assert found(watcher, at=NOW + 61_000, times=3) == [(HANGING, 0)]
+    line = "the coordinators do not tell of transactions now; asked again"
+    assert told == [
+        *(f"{line} {often}" for often in ("in 1 s", "in 2 s", "in 4 s", "in 8 s", "in 16 s", "every 30 s")),
+        "the coordinators tell of transactions again, after 1 min 1 s",
+    ]
 
 
 def test_only_the_topics_that_were_asked_for_are_read(written: Written) -> None:

@@ -1,0 +1,130 @@
+"""Advice about a report: a sentence, and where there is one the command of Kafka's own tools, ready to be pasted.
+
+Kafka: org.apache.kafka.tools.TransactionsCommand, org.apache.kafka.tools.TopicCommand
+KIP:   KIP-664, KIP-939
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kafka_eos_checks.replay.rules import DUPLICATE, GAP, ORDER, STALE_EPOCH
+from kafka_eos_checks.replay.transactions import TORN
+from kafka_eos_checks.watch.cluster import Transaction
+from kafka_eos_checks.watch.reports import Ends, Report, shell_word
+from kafka_eos_checks.watch.state import CORRUPT, CUT
+
+_IN_THE_LOG = "The command shows which producers have written to the partition last; `kafka-transactions … list` names "
+_IN_THE_LOG += "the transactional id of each."
+WORDS: Mapping[str, str] = {
+    DUPLICATE: "The records are in the log twice, and readers are given both: make the readers of this topic skip the "
+    f"second, and look for what the producer retried. {_IN_THE_LOG}",
+    GAP: f"Records between the two sequences are not in the log: look for them in the producer's log. {_IN_THE_LOG}",
+    STALE_EPOCH: "A producer that was fenced has written after the one that replaced it: find the old instance and end "
+    f"it. {_IN_THE_LOG}",
+    ORDER: "Offsets went back: compare the replicas of the partition, and audit the leader's log directory.",
+    TORN: "It cannot be undone. Stop the readers of both partitions, copy the log directories of both and of "
+    "__transaction_state, and let `kafka-eos audit` show the transaction; then write again what was aborted.",
+    CUT: "Records that readers may have been given are gone, as after an unclean election or with a replaced disk. "
+    "See who leads now, and copy the other replicas' directories before they are cut to the same length.",
+    CORRUPT: "Let another replica lead. Then stop the broker that gave this, keep the partition's directory for "
+    "`kafka-dump-log --deep-iteration`, and start it without: it copies the partition from the leader.",
+}
+"""The next step, by rule; that about a transaction depends on its coordinator's answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """How Kafka's tools are called for this cluster.
+
+    Attributes:
+        bootstrap: the value of ``--bootstrap-server``.
+        command_config: the value of ``--command-config``; "" for none.
+    """
+
+    bootstrap: str = "HOST:PORT"
+    command_config: str = ""
+
+    def transactions(self, command: str, *arguments: str) -> str:
+        """A call of ``kafka-transactions``."""
+        return _line(["kafka-transactions", *self._common(), command, *arguments])
+
+    def topics(self, *arguments: str) -> str:
+        """A call of ``kafka-topics``."""
+        return _line(["kafka-topics", *self._common(), *arguments])
+
+    def abort(self, topic: str, partition: int, start_offset: int) -> str:
+        """The call that ends a hanging transaction in one partition."""
+        where = ["--topic", topic, "--partition", str(partition), "--start-offset", str(start_offset)]
+        return self.transactions("abort", *where)
+
+    def terminate(self, transactional_id: str) -> str:
+        """The call that fences the producer of a transactional id, which aborts its transaction."""
+        return self.transactions("forceTerminateTransaction", "--transactionalId", transactional_id)
+
+    def producers(self, topic: str, partition: int) -> str:
+        """The call that lists the producers of a partition."""
+        return self.transactions("describe-producers", "--topic", topic, "--partition", str(partition))
+
+    def about(self, rule: str, topic: str, partition: int) -> str:
+        """The call that shows more about a violation of a rule over logs; "" for none."""
+        if rule in {DUPLICATE, GAP, STALE_EPOCH}:
+            return self.producers(topic, partition)
+        return self.topics("--describe", "--topic", topic) if rule in {ORDER, CUT, CORRUPT} else ""
+
+    def _common(self) -> list[str]:
+        config = ["--command-config", self.command_config] if self.command_config else []
+        return ["--bootstrap-server", self.bootstrap, *config]
+
+
+def nobody_tells(report: Report, tools: Tools) -> Report:
+    """Advise about a transaction while the coordinators do not tell of any."""
+    words = "The coordinators do not tell of it now, so it may be alive. See what the leader knows of its producer:"
+    command = tools.producers(report.topic, report.partition)
+    return replace(report, ends=Ends.UNKNOWN, next=words, command=command)
+
+
+def hangs(report: Report, transaction: Transaction | None, start_offset: int, tools: Tools) -> Report:
+    """Advise about data that no coordinator will end.
+
+    Args:
+        report: of the transaction.
+        transaction: as the coordinator has it; None for one that no coordinator tells of.
+        start_offset: of the transaction, as the partition's leader has it.
+        tools: how Kafka's tools are called.
+    """
+    words = "Abort it in this partition; readers of committed data then skip its records:"
+    if transaction is None:
+        words = "Make sure that this client may describe all transactional ids, for one that it may not describe looks "
+        words += "the same. Then abort it in this partition; readers of committed data skip its records:"
+    command = tools.abort(report.topic, report.partition, start_offset)
+    return replace(_named(report, transaction), ends=Ends.NEVER, next=words, command=command)
+
+
+def will_end(report: Report, transaction: Transaction, tools: Tools) -> Report:
+    """Advise about a transaction that its coordinator will end."""
+    if transaction.times_out_ms is None:
+        words = "It is decided, and its markers are being written. If that goes on, see which leaders are missing:"
+        command = tools.topics("--describe", "--unavailable-partitions")
+    else:
+        words = (
+            "Wait for its application, or for the timeout. If the application is gone and readers cannot wait, fence "
+        )
+        words += "its producer, which aborts the transaction (with the tools of Kafka 4.1 or later):"
+        command = tools.terminate(transaction.name)
+    return replace(
+        _named(report, transaction),
+        ends=Ends.BY_ITSELF,
+        ends_ms=transaction.times_out_ms,
+        next=words,
+        command=command,
+    )
+
+
+def _named(report: Report, transaction: Transaction | None) -> Report:
+    if transaction is None:
+        return report
+    return replace(report, transactional_id=transaction.name, state=transaction.state)
+
+
+def _line(words: Sequence[str]) -> str:
+    return " ".join(map(shell_word, words))

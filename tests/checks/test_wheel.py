@@ -1,0 +1,251 @@
+"""The wheel in an environment of its own, outside of any clone: what the documents show works, or says what it needs.
+
+The environment has what the wheel declares and nothing else. Its packages are links to those that run the tests, so
+nothing is fetched.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from kafka_eos_checks.paths import CLONE
+from kafka_eos_checks.tlc import JAR_VARIABLE, find_jar
+
+DOCUMENTS = ("README.md", "docs/operators.md")
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment with the wheel in it, and an empty folder to work in."""
+
+    environment: Path
+    folder: Path
+
+    @property
+    def python(self) -> str:
+        return str(self.environment / "bin" / "python")
+
+    @property
+    def command(self) -> str:
+        return str(self.environment / "bin" / "kafka-eos")
+
+    def run(self, command: Sequence[str], path: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+        """Run a command with nothing of the tests' own environment but its Java, where ``path`` has it."""
+        variables = {name: value for name, value in os.environ.items() if name in {"JAVA_HOME", "LANG", "LC_ALL"}}
+        variables |= {"PATH": path or str(self.environment / "no-programs"), "HOME": str(self.folder), **more}
+        return subprocess.run(
+            command, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=300, check=False
+        )
+
+    def kafka_eos(self, call: str) -> subprocess.CompletedProcess[str]:
+        """Run ``kafka-eos``, without Java, Maven or Go."""
+        return self.run([self.command, *shlex.split(call)])
+
+
+def install(wheel: Path, environment: Path, folder: Path, *extras: str) -> Installed:
+    """Install the wheel, and what it requires, into a new environment."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True, timeout=120)
+    python = environment / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "-q", "--no-deps", "--no-index", str(wheel)], check=True, timeout=120)
+    [site] = environment.glob("lib/python*/site-packages")
+    [own] = site.glob("kafka_eos-*.dist-info")
+    linked: set[tuple[str, str]] = set()
+    link(metadata.Distribution.at(own), extras, site, linked)
+    folder.mkdir()
+    return Installed(environment, folder)
+
+
+def link(distribution: metadata.Distribution, extras: Sequence[str], site: Path, linked: set[tuple[str, str]]) -> None:
+    """Link what a distribution requires, and what that requires in turn."""
+    for requirement in map(Requirement, distribution.requires or ()):
+        wanted = requirement.marker is None or any(requirement.marker.evaluate({"extra": e}) for e in ("", *extras))
+        key = (requirement.name, ",".join(sorted(requirement.extras)))
+        if not wanted or key in linked:
+            continue
+        linked.add(key)
+        found = metadata.distribution(requirement.name)
+        for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            if not (site / top).exists():
+                (site / top).symlink_to(Path(str(found.locate_file(top))))
+        link(found, sorted(requirement.extras), site, linked)
+
+
+@pytest.fixture(scope="module")
+def light(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel without extras, and a log directory ``copy/``."""
+    folder = tmp_path_factory.mktemp("light")
+    installed = install(wheel, folder / "environment", folder / "empty")
+    for broker in (1, 2):
+        made = installed.kafka_eos(f"generate copy/broker-{broker} --batches 2000 --faults 1")
+        assert made.returncode == 0, made.stderr
+    return installed
+
+
+# Calls as the documents show them, or with what a person puts in; the exit code, and what is printed.
+WORK = {
+    "kafka-eos --help": ("--help", 0, "usage: kafka-eos"),
+    "kafka-eos audit example:violations": ("", 1, "found 5 findings"),
+    "kafka-eos audit example:application-mistakes": ("", 1, "input skipped: "),
+    "kafka-eos audit PATH…": ("audit copy", 1, "duplicate: "),
+    "kafka-eos audit copy/ --html audit.html --findings findings.jsonl": ("", 1, "duplicate: "),
+    "kafka-eos claims [C15]": ("claims C15", 1, "C15  open"),
+    "kafka-eos audit FOLDER": ("audit copy", 1, "duplicate: "),
+    "kafka-eos explain": ("explain example:violations", 0, "Diagram: "),
+    "kafka-eos explain TRACE": ("explain example:violations", 0, "Diagram: "),
+    "kafka-eos findings": ("", 0, "aborted-records-delivered"),
+    "kafka-eos findings [ID]": (
+        "findings late-end-of-transaction",
+        0,
+        "kafka-eos audit example:violations",
+    ),
+    "kafka-eos findings lowest-sequence": ("", 0, "librdkafka"),
+    "kafka-eos generate FOLDER": ("generate made --batches 100", 0, "100 batches"),
+    "kafka-eos peers": ("peers --only 'kafka-eos serve, transaction.version 2'", 0, "conforms"),
+    "kafka-eos simulate": ("", 0, "audit it with: kafka-eos audit"),
+    "kafka-eos sinks": ("sinks outbox", 0, "the contents of the model"),
+    "kafka-eos soak --seeds 0..N": ("soak --seeds 0..3", 0, "nothing violated"),
+}
+# Calls that need more than the light package, with the remedy that their last line names.
+TLC, CLONES, EXTRA = (
+    "install Maven, which fetches it",
+    "which only a clone of the repository has",
+    "pip install 'kafka-eos[{}]'",
+)
+NEED = {
+    "kafka-eos audit --spark": ("audit copy --spark", EXTRA.format("spark")),
+    "kafka-eos audit hdfs://name/copies s3a://bucket/h.parquet": ("", EXTRA.format("spark")),
+    "kafka-eos conformance": ("", TLC),
+    "kafka-eos conjuncts": ("", "this needs Java 17 or later: install a JDK"),
+    "kafka-eos contracts": ("", EXTRA.format("prove")),
+    "kafka-eos costs": ("", EXTRA.format("record")),
+    "kafka-eos findings --check": ("", CLONES),
+    "kafka-eos headers PATH… --out DIR": ("headers copy --out headers", EXTRA.format("spark")),
+    "kafka-eos headers copy/ --out headers": ("", EXTRA.format("spark")),
+    "kafka-eos model-check": ("", TLC),
+    "kafka-eos model-check AppendedAtOnce": ("", TLC),
+    "kafka-eos model-check LateEndIsNotAtomic": ("", TLC),
+    "kafka-eos model-check LongTransactionDelays": ("", TLC),
+    "kafka-eos model-check SnapshotWindowJava": ("", TLC),
+    "kafka-eos mutants": ("", TLC),
+    "kafka-eos prove": ("", EXTRA.format("prove")),
+    "kafka-eos record": ("record one-broker --out recorded", EXTRA.format("record")),
+    "kafka-eos traces": ("", CLONES),
+    "kafka-eos traces --only transactions": ("", CLONES),
+    "kafka-eos traces [PATH…]": ("traces --only told", TLC),
+    "kafka-eos verify": ("", CLONES),
+}
+# Tried below with a server, or with Spark.
+ELSEWHERE = {
+    "kafka-eos audit",
+    "kafka-eos audit headers",
+    "kafka-eos conform --bootstrap HOST:PORT",
+    "kafka-eos generate",
+    "kafka-eos serve",
+    "kafka-eos serve --data DIR --record history.jsonl",
+    "kafka-eos watch",
+    "kafka-eos watch --bootstrap broker-1:9092 --checkpoint /var/lib/kafka-eos",
+    "kafka-eos watch --bootstrap broker-1:9092 --jsonl | jq -r 'select(.ends == \"never\") | .command'",
+    "kafka-eos watch --bootstrap broker-1:9093 --command-config client.properties --once",
+}
+
+
+def shown() -> Iterator[str]:
+    """The calls that the documents show, in lines of their own and in sentences."""
+    for document in DOCUMENTS:
+        text = (CLONE / document).read_text(encoding="utf-8")
+        yield from re.findall(r"`(kafka-eos [^`]*)`", text)
+        yield from re.findall(r"^(?:\$ )?(kafka-eos .*)$", text, re.MULTILINE)
+
+
+def test_every_call_that_the_documents_show_is_tried_here() -> None:
+    assert set(shown()) == {*WORK, *NEED, *ELSEWHERE}
+
+
+@pytest.mark.parametrize("call", WORK)
+def test_a_call_that_the_documents_show_works_from_the_wheel(call: str, light: Installed) -> None:
+    instead, code, said = WORK[call]
+    done = light.kafka_eos(instead or call.removeprefix("kafka-eos "))
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert said in done.stdout
+
+
+@pytest.mark.parametrize("call", NEED)
+def test_a_call_that_needs_more_than_the_light_package_says_what_and_how_to_get_it(call: str, light: Installed) -> None:
+    instead, remedy = NEED[call]
+    done = light.kafka_eos(instead or call.removeprefix("kafka-eos "))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+    assert remedy in done.stderr.splitlines()[-1]
+
+
+def test_the_first_example_of_the_readme_prints_what_the_readme_shows(light: Installed) -> None:
+    readme = (CLONE / "README.md").read_text(encoding="utf-8")
+    call, *lines = readme.split("```\n$ ", maxsplit=1)[1].split("\n```", maxsplit=1)[0].splitlines()
+    printed = light.kafka_eos(call.removeprefix("kafka-eos ")).stdout.splitlines()
+    expected = [line for line in lines if line != "…"]
+    assert len(expected) == 2
+    assert [line for line in expected if line not in printed] == []
+
+
+def test_the_wheel_carries_its_version_and_answers_a_program(light: Installed) -> None:
+    version = tomllib.loads((CLONE / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert light.kafka_eos("--version").stdout == f"kafka-eos {version}\n"
+    done = light.kafka_eos("audit example:violations --json -")
+    assert {verdict["name"] for verdict in json.loads(done.stdout) if not verdict["ok"]} >= {"duplicate value"}
+    assert "found 5 findings" in done.stderr
+
+
+def test_a_server_of_the_wheel_is_watched_and_conforms(light: Installed) -> None:
+    command = [light.command, "serve", "--port", "0"]
+    with subprocess.Popen(command, cwd=light.folder, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            bootstrap = server.stdout.readline().partition("bootstrap.servers=")[2].split()[0]
+            watched = light.kafka_eos(f"watch --bootstrap {bootstrap} --checkpoint state --once")
+            conforming = light.kafka_eos(f"conform --bootstrap {bootstrap}")
+        finally:
+            server.terminate()
+    assert (watched.returncode, "0 reports" in watched.stderr) == (0, True), watched.stderr
+    assert conforming.returncode == 0, conforming.stdout + conforming.stderr
+
+
+@pytest.mark.tlc
+def test_a_model_that_the_readme_names_is_checked_with_the_specs_of_the_wheel(light: Installed) -> None:
+    call = [light.command, "model-check", "SnapshotWindowJava"]
+    done = light.run(call, os.environ["PATH"], **{JAR_VARIABLE: str(find_jar())})
+    assert (done.returncode, "violates NoDuplicate" in done.stdout) == (0, True), done.stderr
+
+
+@pytest.mark.spark
+def test_the_extra_for_spark_audits_and_reads_logs_with_the_environments_own_python(
+    wheel: Path, light: Installed, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyspark")
+    installed = install(wheel, tmp_path / "environment", tmp_path / "empty", "spark")
+    (installed.folder / "copy").symlink_to(light.folder / "copy")
+    wrong = tmp_path / "bin" / "python3"  # the environment is not activated: Spark would start this one
+    wrong.parent.mkdir()
+    wrong.write_text("#!/bin/sh\nexit 1\n")
+    wrong.chmod(0o755)
+    path = f"{wrong.parent}:{os.environ['PATH']}"
+    [example] = re.findall(r"```python\n(.*?)```", (CLONE / "docs/operators.md").read_text(encoding="utf-8"), re.DOTALL)
+    read = installed.run([installed.python, "-c", example.replace("/mnt/copies", "copy")], path)
+    assert read.returncode == 0, read.stderr
+    assert "|broker|topic|partition|count|" in read.stdout
+    headers = installed.run([installed.command, "headers", "copy", "--out", "headers"])
+    assert headers.returncode == 0, headers.stderr
+    for call in (["audit", "headers"], ["audit", "copy", "--spark"]):
+        done = installed.run([installed.command, *call], path)
+        assert (done.returncode, "duplicate: " in done.stdout) == (1, True), done.stderr

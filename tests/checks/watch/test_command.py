@@ -1,0 +1,84 @@
+"""The command that watches: what it prints, and how it waits for a cluster that is gone."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.replay.rules import Batch
+from kafka_eos_checks.watch import command
+from kafka_eos_checks.watch.cluster import ClusterFailed, Topics
+from kafka_eos_checks.watch.command import follow, print_json
+from kafka_eos_checks.watch.journal import REPORTS, Journal
+
+from .conftest import PLACE, Written
+
+
+class Clock(threading.Event):
+    """Stands for the time and for the signal that ends the watcher: a wait takes no time and is written down."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.now, self.end, self.waits = 0.0, seconds, list[float]()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.waits.append(timeout)
+        self.now += timeout
+        if self.now >= self.end:
+            self.set()
+        return self.is_set()
+
+
+class Gone(Written):
+    """A cluster no broker of which answers for a while."""
+
+    def __init__(self, clock: Clock, since: float, until: float) -> None:
+        super().__init__()
+        self.clock, self.since, self.until = clock, since, until
+
+    def topics(self) -> Topics:
+        if self.since <= self.clock.now < self.until:
+            raise ClusterFailed("nobody there")
+        return super().topics()
+
+    def fetch(self, *_: object) -> dict[object, object]:  # type: ignore[override]
+        self.clock.wait(1)  # so that the time goes on
+        return {}
+
+
+def test_a_cluster_that_is_gone_is_asked_ever_less_often_and_is_watched_again_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(400)
+    monkeypatch.setattr(command, "now_ms", lambda: round(clock.now * 1000))
+    told: list[str] = []
+    follow(Gone(clock, 5, 200).watcher(told), None, clock)
+    waits = [wait for wait in clock.waits if wait != 1]
+    assert waits == [2, 4, 8, 16, *[30] * 6]
+    line = "no broker answers: nobody there; asked again"
+    assert told == [
+        *(f"{line} {often}" for often in ("in 1 s", "in 2 s", "in 4 s", "in 8 s", "in 16 s", "every 30 s")),
+        "a broker answers again, after 3 min 31 s",
+    ]
+
+
+def test_a_cluster_that_is_not_there_at_first_is_not_waited_for() -> None:
+    clock = Clock(100)
+    with pytest.raises(ClusterFailed):
+        follow(Gone(clock, 0, 50).watcher(), None, clock)
+
+
+def test_json_on_the_terminal_is_line_by_line_what_is_in_the_file(
+    written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = written.logs[PLACE]
+    for offset in range(6):
+        log.append(Batch(0, offset, offset, 7, 0, offset // 2, offset // 2, unsequenced=False))
+    with Journal(tmp_path) as journal:
+        told = follow(written.watcher(), journal, threading.Event(), once=True, show=print_json)
+    printed = capsys.readouterr().out
+    assert printed == (tmp_path / REPORTS).read_text()
+    assert [json.loads(line)["offset"] for line in printed.splitlines()] == [1, 3, 5]
+    assert (told.wrong, told.resolved) == (3, 0)
