@@ -85,7 +85,7 @@ class Wanted:
 
 
 def read_runs(paths: Sequence[Path]) -> tuple[dict[str, list[Event]], list[Finding]]:
-    """The runs of all histories by name, and what the audit finds in them where there are logs beside them.
+    """The runs of all histories by name, and what the audit finds.
 
     Raises:
         UnusableInput, NotALogDirectory, MalformedHistory, OSError: the input cannot be used.
@@ -95,9 +95,12 @@ def read_runs(paths: Sequence[Path]) -> tuple[dict[str, list[Event]], list[Findi
         for path in inputs.histories:
             for event in read_events(path):
                 runs.setdefault(event.run, []).append(event)
-        found = audit.of_inputs(inputs).findings if inputs.logs else ()
+        found = audit.of_inputs(inputs).findings if inputs.logs or inputs.histories else ()
     if not runs:
-        raise UnusableInput("no event in it, so nothing to draw; give a history, or a recording that has some")
+        raise UnusableInput(
+            "no history in it, so nothing to draw; give a history or a recording beside the logs. Without one, "
+            "`kafka-eos audit` tells what to look at in the logs"
+        )
     return runs, list(found)
 
 

@@ -30,7 +30,7 @@ from kafka_eos_checks.terminal import answer_console
 from kafka_eos_checks.verdict import Verdict, headline, read_verdicts
 
 MAX_EVIDENCE = 20_000  # characters of one verdict's evidence on the page; report.json has all of it
-SHORT = 40  # lines of evidence that the page shows without a click
+SHORT = 12  # lines of evidence that the page shows without a click
 
 MAX_SECONDS = 10_000_000  # four months
 

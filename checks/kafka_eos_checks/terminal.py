@@ -57,6 +57,7 @@ def print_verdicts(verdicts: Sequence[Verdict], title: str = "") -> None:
         _print_plain(f"{', '.join(verdict.name for verdict in own)}: {reason}")
         for verdict in own:
             _print_plain(verdict.evidence if verdict.ok else "")
+            _print_plain(verdict.advice if verdict.ok else "")
     nothing = [verdict.name for verdict in verdicts if verdict.standing is Standing.NOTHING]
     if nothing:
         answer_console.print("\n[yellow]nothing to judge[/] for:", end=" ")

@@ -14,6 +14,7 @@ from kafka_eos_checks.drawing.svg import NAMESPACE, visible
 from kafka_eos_checks.report import (
     KINDS,
     MAX_EVIDENCE,
+    SHORT,
     breakable,
     load_verdicts,
     render,
@@ -95,7 +96,8 @@ def test_all_as_expected_is_the_headline() -> None:
 
 
 def test_a_failing_verdict_is_in_the_headline_by_name_and_its_evidence_is_open() -> None:
-    page = page_of(HOLDS, replace(FAILS, evidence="the shortest path"), replace(HOLDS, name="x", evidence="fine"))
+    long = "fine\n" * (SHORT + 1)
+    page = page_of(HOLDS, replace(FAILS, evidence="the shortest path"), replace(HOLDS, name="x", evidence=long))
     assert page.words["h1"] == ["1 of 3 verdicts differs: PartitionLog"]
     assert page.text.index("graph PartitionLog") < page.text.index("date")
     assert sorted(page.opened_details) == [False, True]

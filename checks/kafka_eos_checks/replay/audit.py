@@ -1,6 +1,8 @@
 """The audit as other parts of the project call it: paths in, verdicts out."""
 
+import shlex
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +18,7 @@ from kafka_eos_checks.replay import local, moments
 from kafka_eos_checks.replay.beside import audit_beside
 from kafka_eos_checks.replay.contents import Figures
 from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES, read_coordinator_log
-from kafka_eos_checks.replay.findings import Finding
+from kafka_eos_checks.replay.findings import Finding, dated
 from kafka_eos_checks.replay.histories import HISTORY_RULES, join
 from kafka_eos_checks.replay.history_files import read_events
 from kafka_eos_checks.replay.inputs import Inputs, UnusableInput, open_inputs
@@ -28,10 +30,12 @@ from kafka_eos_checks.replay.offsets import OFFSET_RULES, longest_logs, read_gro
 from kafka_eos_checks.replay.oracle import judge
 from kafka_eos_checks.replay.progress import Advance, byte_progress
 from kafka_eos_checks.replay.quoting import redacted
-from kafka_eos_checks.replay.rule_book import READABLE, rule_of
-from kafka_eos_checks.replay.rules import GAP, LOG_RULES, Kind
+from kafka_eos_checks.replay.rule_book import READABLE, Place, rule_of
+from kafka_eos_checks.replay.rules import GAP, LOG_RULES, Kind, Reason
 from kafka_eos_checks.replay.splits import PartitionLog
 from kafka_eos_checks.replay.transactions import (
+    FENCED,
+    TORN,
     TRANSACTION_RULES,
     PartitionTransactions,
     audit_transactions,
@@ -46,6 +50,11 @@ if TYPE_CHECKING:
 ENGINES = ("local", "spark")
 SHOWN_FINDINGS = 20  # in a verdict's evidence; all of them are in the file of findings
 UNKNOWN, RECENT = "unknown", "recent"  # names of figures
+OF_THE_SAME_MARKERS = (TORN, FENCED)  # what is too recent for them is counted by NO_TRANSACTION
+WITHOUT_HISTORY = (
+    "without a history of the clients (--history): a record that was acknowledged and is lost, or was sent once and "
+    "stored twice by two producers, and what readers were given, cannot be seen"
+)
 TRIES = 3  # to audit logs of which a running broker deletes segments meanwhile
 
 Read = TypeVar("Read")
@@ -180,13 +189,30 @@ def of_inputs(
     if inputs.operations:
         judged.add(*jepsen_verdicts(inputs))
     said = sorted(judged.findings, key=Finding.sort_key)
+    findings = tuple(finding for finding in said if finding.is_violation)
+    notes = tuple(finding for finding in said if not finding.is_violation)
     return Audit(
-        verdicts=tuple(judged.verdicts),
-        findings=tuple(finding for finding in said if finding.is_violation),
-        notes=tuple(finding for finding in said if not finding.is_violation),
+        verdicts=tuple(_advised(verdict, findings, notes, inputs) for verdict in judged.verdicts),
+        findings=findings,
+        notes=notes,
         logs=tuple(audits),
         subject=subject_of(inputs, audits, known),
     )
+
+
+def _advised(verdict: Verdict, findings: Sequence[Finding], notes: Sequence[Finding], inputs: Inputs) -> Verdict:
+    """A verdict with what to do about its first violation, or about what it could not judge."""
+    numbered = [(number, finding) for number, finding in enumerate(findings, 1) if finding.rule == verdict.name]
+    numbered += [(0, note) for note in notes if note.rule == verdict.name and note.kind == Kind.NOT_JUDGED]
+    if not numbered:
+        return verdict
+    number, finding = numbered[0]
+    directories = {(log.broker, log.topic, log.partition): Path(log.folder).parent for log in inputs.logs}
+    directory = directories.get((finding.broker, finding.topic, finding.partition))
+    named = inputs.directories.get(directory) if directory is not None else None
+    paths = " ".join(map(shlex.quote, inputs.given)) or Place().paths
+    place = Place(paths=paths, number=number, directory=f"{named}/" if named else "")
+    return replace(verdict, advice=rule_of(verdict.name).advice(finding, place))
 
 
 def subject_of(inputs: Inputs, audits: Sequence[LogAudit], known: moments.Moments) -> str:
@@ -197,6 +223,8 @@ def subject_of(inputs: Inputs, audits: Sequence[LogAudit], known: moments.Moment
         lines.append(f"{len(audits)} logs with {batches:,} batches in {size:,} bytes:")
         lines += _shortened([f"  {name}{_identity(folder)}" for folder, name in inputs.directories.items()])
         lines.append(known.in_words())
+        if not inputs.histories and not inputs.operations:
+            lines.append(WITHOUT_HISTORY)
     lines += _shortened([f"history {path.name}" for path in (*inputs.histories, *inputs.operations)])
     return "\n".join(lines)
 
@@ -239,6 +267,7 @@ def _of_logs(
         audits = spark_engine.audit_logs(logs, spark=spark, check_crc=check_crc)
     else:
         raise ValueError(f"engine {engine!r} is none of {', '.join(ENGINES)}")
+    audits = [replace(each, findings=tuple(_dated(each.findings, audits))) for each in audits]
     findings = [finding for log in audits for finding in log.findings]
     judged.add(log_verdicts(audits, time.perf_counter() - started), findings)
     verdicts, findings, partitions, known = transaction_verdicts(audits, source, check_crc=check_crc)
@@ -270,6 +299,7 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
     tails: list[str] = []
     regions: list[str] = []
     old = 0
+    damaged: Finding | None = None
     for audit in audits:
         last = audit.log.segments[-1] if audit.log.segments else ""
         for file, region in audit.damage:
@@ -277,7 +307,12 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
             is_tail = file == last and region.kind is not RegionKind.CORRUPT
             is_old = region.kind is RegionKind.OLD_FORMAT
             old += (region.end - region.position) * is_old
-            (tails if is_tail or is_old else regions).append(words)
+            if is_tail or is_old:
+                tails.append(words if is_old else f"unfinished tail, as a crash leaves it: {words}")
+                continue
+            regions.append(words)
+            log = audit.log
+            damaged = damaged or Finding(rule=READABLE, topic=log.topic, partition=log.partition, file=file)
     found = f"{len(regions)} corrupt regions" if figures["batches"] or old else "no batch to read"
     return Verdict(
         check="replay",
@@ -288,6 +323,7 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
         seconds=seconds,
         figures={**figures, "unfinished_tails": len(tails)} | ({"old_format_bytes": old} if old else {}),
         evidence="\n".join(_shortened([*regions, *tails])),
+        advice="" if damaged is None else rule_of(READABLE).advice(damaged),
     )
 
 
@@ -315,8 +351,9 @@ def transaction_verdicts(
         # Of a running broker the coordinators last: their logs have what decided every marker that was read before.
         partitions = [_read(partial(read_transactions, check_crc=check_crc), audit, advance) for audit in others]
         states = [_read(partial(read_coordinator_log, check_crc=check_crc), audit, advance) for audit in coordinators]
-    result = audit_transactions(partitions, states, source)
-    findings = [finding for state in states for finding in state.findings] + result.findings
+    given = any(audit.log.topic == COORDINATOR_TOPIC for audit in audits)
+    result = audit_transactions(partitions, states, source, coordinators_given=given)
+    findings = _dated([*(finding for state in states for finding in state.findings), *result.findings], audits)
     figures: Figures = {
         "records": sum(state.records for state in states),
         "transactional_ids": sum(len(state.ids) for state in states),
@@ -341,10 +378,15 @@ def beside_verdicts(
     started = time.perf_counter()
     logs = [audit.log for audit in audits]
     result = audit_beside(logs, partitions, one_moment=one_moment, check_crc=check_crc)
+    findings = _dated(result.findings, audits)
     seconds = time.perf_counter() - started
     there = {rule: figures for rule, figures in result.figures.items() if any(figures.values())}
-    verdicts = [_verdict(rule, result.findings, figures) for rule, figures in there.items()]
-    return ([replace(verdicts[0], seconds=seconds), *verdicts[1:]] if verdicts else []), result.findings
+    verdicts = [_verdict(rule, findings, figures) for rule, figures in there.items()]
+    return ([replace(verdicts[0], seconds=seconds), *verdicts[1:]] if verdicts else []), findings
+
+
+def _dated(findings: Iterable[Finding], audits: Sequence[LogAudit]) -> list[Finding]:
+    return dated(findings, {(a.log.broker, a.log.topic, a.log.partition): a.log.folder for a in audits})
 
 
 def _read(read: Callable[[PartitionLog], Read], audit: LogAudit, advance: Advance) -> Read:
@@ -360,7 +402,8 @@ def offset_verdicts(audits: Sequence[LogAudit], *, check_crc: bool = True) -> tu
         return [], []
     started = time.perf_counter()
     figures: Figures = {"checked": 0, "unknown": 0}
-    findings = list(went_back(longest_logs(read_group_log(log, check_crc) for log in own), figures))
+    groups = longest_logs(read_group_log(log, check_crc) for log in own)
+    findings = _dated(went_back(groups, figures), audits)
     seconds = time.perf_counter() - started
     return [_verdict(rule, findings, figures, seconds) for rule in OFFSET_RULES], findings
 
@@ -422,7 +465,7 @@ def _verdict(
     findings: Sequence[Finding],
     figures: dict[str, int | float | str],
     seconds: float = 0.0,
-    reasons: Mapping[str, int] | None = None,
+    reasons: Mapping[Reason, int] | None = None,
 ) -> Verdict:
     """The verdict of a rule: violations, and what could not be judged.
 
@@ -436,8 +479,8 @@ def _verdict(
     own = [finding for finding in findings if finding.rule == rule]
     violations = [finding for finding in own if finding.is_violation]
     others = [finding for finding in own if not finding.is_violation]
-    advice = rule_of(rule).advice(violations[0]) if violations else ""
-    lines = _shortened([finding.in_words() for finding in violations])
+    unknown, recent = int(figures.get(UNKNOWN, 0)), int(figures.get(RECENT, 0))
+    why = _reasons(rule, unknown, reasons)
     return Verdict(
         check="replay",
         name=rule,
@@ -446,32 +489,45 @@ def _verdict(
         ok=not violations,
         seconds=seconds,
         figures={name: value for name, value in figures.items() if name != RECENT or value},
-        evidence="\n".join([*lines, *_shortened([finding.in_words() for finding in others])]),
-        unjudged=_unjudged(rule, figures, reasons),
-        unknown=int(figures.get(UNKNOWN, 0)),
-        advice=advice,
+        evidence="\n".join(
+            _shortened([finding.in_words() for finding in violations])
+            + _shortened([finding.in_words() for finding in others])
+        ),
+        unjudged=_unjudged(rule, figures, why),
+        unknown=unknown,
+        unjudged_for=_by_code(why),
+        recent=0 if rule in OF_THE_SAME_MARKERS else recent,
     )
 
 
-def _unjudged(rule: str, figures: Figures, reasons: Mapping[str, int] | None) -> str:
+def _reasons(rule: str, unknown: int, reasons: Mapping[Reason, int] | None) -> Mapping[Reason, int]:
+    """Why how many could not be judged; from the rule book where there is one reason only."""
+    if reasons is not None:
+        return {reason: count for reason, count in reasons.items() if count}
+    missing = rule_of(rule).missing
+    return {missing: unknown} if unknown and missing is not None else {}
+
+
+def _by_code(reasons: Mapping[Reason, int]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for reason, count in reasons.items():
+        counts[reason.code] += count
+    return dict(counts)
+
+
+def _unjudged(rule: str, figures: Figures, reasons: Mapping[Reason, int]) -> str:
     """Why a rule judged nothing, or not everything that is there; "" where it judged all but what is too recent."""
     book = rule_of(rule)
     subjects, unknown, recent = (int(figures.get(name, 0)) for name in (book.subject, UNKNOWN, RECENT))
     if unknown:
-        why = [f"{count:,}: {reason}" for reason, count in (reasons or {}).items() if count]
-        return (
-            f"{unknown:,} of {subjects:,} {book.noun}: {'; '.join(why) if len(why) > 1 else _only(why, book.missing)}"
-        )
+        counted = [f"{count:,}: {reason.words}" for reason, count in reasons.items()]
+        only = [reason.words for reason in reasons]
+        return f"{unknown:,} of {subjects:,} {book.noun}: {'; '.join(counted if len(counted) > 1 else only)}"
     if not subjects:
         return f"there are no {book.noun} to look at"
     if subjects == recent:
         return f"all {recent} are too recent: the logs that would tell are copies of an earlier moment"
     return ""
-
-
-def _only(why: Sequence[str], missing: str) -> str:
-    """The only reason, without its count."""
-    return why[0].partition(": ")[2] if why else missing
 
 
 def _shortened(lines: list[str]) -> list[str]:

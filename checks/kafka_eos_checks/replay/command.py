@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 SHOWN_NOTES = 10  # of a kind, on the terminal
 UNJUDGED_EXIT = 3
+UNJUDGED_REASONS = frozenset(  # the codes of all reasons that the rules give
+    {
+        *("ambiguous", "compacted", "damaged", "first-sequence", "history", "logs-missing", "made-again"),
+        *("no-coordinator-log", "other-moment", "unknown-producer"),
+    }
+)
+EVERY_REASON = frozenset({"*"})
 EPILOG = """examples:
   kafka-eos audit example:violations
   kafka-eos audit /var/lib/kafka/data
@@ -114,7 +121,14 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="the brokers' transaction.max.timeout.ms, in minutes (default 15): no transaction is open for longer",
     )
     parser.add_argument(
-        "--allow-unjudged", action="store_true", help="exit with 0 where nothing was found but not all could be judged"
+        "--allow-unjudged",
+        nargs="?",
+        type=_codes,
+        const=EVERY_REASON,
+        default=frozenset(),
+        metavar="REASON,…",
+        help="exit with 0 where nothing was found but not all could be judged, for any reason or only for these: "
+        + ", ".join(sorted(UNJUDGED_REASONS)),
     )
     parser.add_argument("--redact", action="store_true", help="evidence names no value, transactional id or group")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page")
@@ -138,6 +152,14 @@ def _share(text: str) -> float:
     if not 0 < share <= 1:
         raise argparse.ArgumentTypeError("expected a share above 0, at most 1")
     return share
+
+
+def _codes(text: str) -> frozenset[str]:
+    codes = frozenset(part.strip() for part in text.split(","))
+    unknown = sorted(codes - UNJUDGED_REASONS)
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no reason {unknown[0]!r}; there are {', '.join(sorted(UNJUDGED_REASONS))}")
+    return codes
 
 
 def _minutes(text: str) -> float:
@@ -177,7 +199,15 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     if not all(verdict.ok for verdict in result.verdicts):
         return 1
-    return UNJUDGED_EXIT if result.unknown and not arguments.allow_unjudged else 0
+    return UNJUDGED_EXIT if _is_unjudged(result, arguments.allow_unjudged) else 0
+
+
+def _is_unjudged(result: "Audit", allowed: frozenset[str]) -> bool:
+    """Whether something that is there was not judged for a reason that is not allowed; one without a reason is none."""
+    unjudged = [verdict for verdict in result.verdicts if verdict.unknown]
+    return allowed != EVERY_REASON and not all(
+        verdict.unjudged_for and set(verdict.unjudged_for) <= allowed for verdict in unjudged
+    )
 
 
 def _print_notes(result: "Audit") -> None:
@@ -188,13 +218,16 @@ def _print_notes(result: "Audit") -> None:
     shown = {verdict.name for verdict in result.verdicts if not verdict.ok or verdict.unknown}  # with its evidence
     for kind, title in ((Kind.TOLD, "told, no violation"), (Kind.TOO_RECENT, "too recent to judge")):
         own = [note for note in result.notes if note.kind == kind and note.rule not in shown]
-        counted = sum(int(v.figures.get("recent", 0)) for v in result.verdicts) if kind is Kind.TOO_RECENT else 0
+        counted = sum(verdict.recent for verdict in result.verdicts) if kind is Kind.TOO_RECENT else 0
         if own or counted:
             answer_console.print(f"\n[cyan]{title}[/]: {max(len(own), counted)}", highlight=False)
         for note in own[:SHOWN_NOTES]:
             answer_console.print(note.in_words(), markup=False, highlight=False, soft_wrap=True)
         if len(own) > SHOWN_NOTES:
             answer_console.print(f"… and {len(own) - SHOWN_NOTES} more, in the file of --findings", highlight=False)
+        if kind is Kind.TOO_RECENT and (own or counted):
+            words = "next: audit again in a minute; or, if the brokers stood still, with --snapshot"
+            answer_console.print(words, highlight=False)
 
 
 def _audit_and_write(arguments: argparse.Namespace) -> "Audit":

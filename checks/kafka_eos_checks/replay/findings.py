@@ -2,20 +2,23 @@
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import dropwhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import category, normalize
 
 from kafka_eos_checks.missing import need
+from kafka_eos_checks.replay.moments import in_words
 from kafka_eos_checks.replay.rules import Kind
 from kafka_eos_checks.replay.schemas import arrow_schema, ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+
+MAX_TIMESTAMP_AT = 35  # bytes from the beginning of a batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,7 @@ class Finding:
         evidence: what was expected and what was found, in words.
         run: the run of the history that it was joined with, "" for none.
         kind: whether it is a violation, see :class:`kafka_eos_checks.replay.rules.Kind`.
+        time_ms: the highest timestamp of the batch, in milliseconds since the epoch; None where there is no batch.
     """
 
     rule: str
@@ -51,6 +55,7 @@ class Finding:
     evidence: str = ""
     run: str = ""
     kind: str = Kind.VIOLATION.value
+    time_ms: int | None = None
 
     @property
     def is_violation(self) -> bool:
@@ -70,7 +75,30 @@ class Finding:
         where += "" if self.offset is None else f" offset {self.offset}"
         who = "" if self.producer_id is None else f" (producer {self.producer_id} epoch {self.producer_epoch})"
         kind = "" if self.is_violation else f" ({self.kind})"
-        return f"{self.rule}{kind}: {where}{who}: {self.evidence}"
+        when = "" if self.time_ms is None or self.time_ms < 0 else f" at {in_words(self.time_ms)}"
+        return f"{self.rule}{kind}: {where}{when}{who}: {self.evidence}"
+
+
+def dated(findings: Iterable[Finding], folders: Mapping[tuple[str, str, int], str]) -> list[Finding]:
+    """Findings with the times of their batches, as the segments have them.
+
+    Args:
+        findings: some or all of an audit.
+        folders: of the logs, by broker, topic and partition.
+    """
+    return [_dated(finding, folders.get((finding.broker, finding.topic, finding.partition))) for finding in findings]
+
+
+def _dated(finding: Finding, folder: str | None) -> Finding:
+    if folder is None or finding.position is None or not finding.file.endswith(".log") or finding.time_ms is not None:
+        return finding
+    try:
+        with Path(folder, finding.file).open("rb") as segment:
+            segment.seek(finding.position + MAX_TIMESTAMP_AT)
+            told = segment.read(8)
+    except OSError:  # tables of headers have no segments, and a running broker deletes them
+        return finding
+    return replace(finding, time_ms=int.from_bytes(told, "big", signed=True)) if len(told) == 8 else finding
 
 
 # The one schema of findings, see `schemas`.

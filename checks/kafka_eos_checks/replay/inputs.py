@@ -31,6 +31,7 @@ class Inputs:
         operations: histories of Jepsen's, see :mod:`jepsen`.
         one_moment: whether all logs are of recordings, or of a test that is over: their brokers were stopped.
         directories: the log directories, each with its name by the path that was given.
+        given: the paths as they were given.
     """
 
     logs: tuple[PartitionLog, ...]
@@ -38,6 +39,7 @@ class Inputs:
     operations: tuple[Path, ...] = ()
     one_moment: bool = False
     directories: Mapping[Path, str] = field(default_factory=dict)
+    given: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -97,6 +99,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             directories={
                 folder: _named(folder, folders) for folder in sorted({Path(log.folder).parent for log in logs})
             },
+            given=tuple(map(str, (*paths, *histories))),
         )
 
 

@@ -10,10 +10,14 @@ asked, which can only tell of replicas that are in sync, and they may lag behind
 
 - a broker that runs holds the lock of its directory (``.lock``): its logs are of the moment at which they are read;
 - ``replication-offset-checkpoint`` has the high watermarks of all logs at one moment, which is later than every time
-  that is stamped below them: a copy that reaches its own one is of that moment or later;
+  that is stamped below them: a copy that reaches its own one is of that moment or later. A copy that keeps the times of
+  files (``cp -a``) tells the moment itself, and so an idle cluster can be judged: the file's own time;
 - ``.kafka_cleanshutdown``: nothing was appended after the last time that is stamped in the directory.
 
 Logs of stopped brokers, of a recording or of a volume's snapshot are of one moment, and everything can be judged.
+
+What lies beyond that is *too recent* if the log was copied about then: a later audit judges it. Otherwise it is *not
+judged*: the log may be idle, or an older copy.
 
 Kafka: LogManager.lockLogDirs, CleanShutdownFileHandler, ReplicaManager.checkpointHighWatermarks
 """
@@ -27,7 +31,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from math import inf
+from math import inf, isinf
 from pathlib import Path
 from typing import Protocol
 
@@ -35,7 +39,8 @@ from kafka_eos_checks.replay.splits import PartitionLog
 
 SKEW_MS = 5_000  # by which the clocks of two brokers may differ
 LAG_MS = 45_000  # replica.lag.time.max.ms and half of it, the period of the check: who lags more is not in sync
-BUSY_MS = 60_000  # a log whose last time is so close to the last one of all was written to until it was copied
+KEPT_MS = 2_000  # from the last time that is stamped in a log to that of its file, where copying kept it
+CLOCK_TICK_MS = 1_000  # by which a file system may cut a time off
 LOCK, CLEAN_SHUTDOWN, HIGH_WATERMARKS = ".lock", ".kafka_cleanshutdown", "replication-offset-checkpoint"
 LONGEST_MS = 15 * 60_000  # Kafka's default of transaction.max.timeout.ms
 GRACE_MS = 5 * 60_000  # as TransactionsCommand find-hanging waits beyond it
@@ -63,11 +68,13 @@ class Directory:
         read_ms: when reading began, if its broker runs; None otherwise.
         stopped: whether its broker was shut down in good order.
         high_watermarks: by partition, at the last checkpoint.
+        checkpoint_ms: when the file of the checkpoint was written; ``-inf`` for none.
     """
 
     read_ms: int | None = None
     stopped: bool = False
     high_watermarks: Mapping[Place, int] = field(default_factory=dict)
+    checkpoint_ms: float = -inf
 
 
 def read_directory(folder: Path, now_ms: int) -> Directory:
@@ -76,6 +83,7 @@ def read_directory(folder: Path, now_ms: int) -> Directory:
         read_ms=now_ms if is_locked(folder / LOCK) else None,
         stopped=(folder / CLEAN_SHUTDOWN).is_file(),
         high_watermarks=_high_watermarks(folder / HIGH_WATERMARKS),
+        checkpoint_ms=_written_ms(folder / HIGH_WATERMARKS),
     )
 
 
@@ -91,6 +99,14 @@ def is_locked(path: Path) -> bool:
     except OSError:
         return False
     return bool(answer[0] != fcntl.F_UNLCK)
+
+
+def _written_ms(path: Path) -> float:
+    """When a file was written, in milliseconds since the epoch; ``-inf`` if it is not there."""
+    try:
+        return path.stat().st_mtime_ns / 1e6
+    except OSError:
+        return -inf
 
 
 def _high_watermarks(path: Path) -> dict[Place, int]:
@@ -123,7 +139,8 @@ def look_at(logs: Iterable[PartitionLog], *, one_moment: bool, longest_ms: int =
     now_ms = time.time_ns() // 1_000_000
     folders = {Path(log.folder).parent for log in logs}
     directories = {folder: read_directory(folder, now_ms) for folder in folders}
-    return Source(one_moment=one_moment, directories=directories, longest_ms=longest_ms)
+    stopped_alone = len(directories) == 1 and all(each.stopped for each in directories.values())
+    return Source(one_moment=one_moment or stopped_alone, directories=directories, longest_ms=longest_ms)
 
 
 class Moments:
@@ -145,11 +162,15 @@ class Moments:
             by_folder[Path(dated.log.folder).parent].append(dated)
         self._checkpoints: dict[Path, float] = {}
         self._stopped: dict[Path, float] = {}
+        self._timed: set[Path] = set()  # directories whose files have the times of the last appends
         for folder, own in by_folder.items():
             directory = source.directories.get(folder, Directory())
             marks = directory.high_watermarks
             below = (each.stamped_before(marks.get(_place(each.log), -1)) for each in own)
             self._checkpoints[folder] = max(below, default=-inf)
+            if any(_keeps_times(each) for each in own):
+                self._timed.add(folder)
+                self._checkpoints[folder] = max(self._checkpoints[folder], directory.checkpoint_ms)
             self._stopped[folder] = max(each.stamped_ms for each in own) if directory.stopped else -inf
         stamps = [float(dated.stamped_ms) for dated in self._logs.values() if dated.stamped_ms > 0]
         runs = [float(each.read_ms) for each in source.directories.values() if each.read_ms is not None]
@@ -188,18 +209,31 @@ class Moments:
         """Whether a log is known to have everything up to a moment of another broker's clock."""
         return moment_ms + SKEW_MS <= self.reach(dated)
 
-    def common_reach(self, logs: Iterable[Dated]) -> float:
-        """Up to which moment those of some logs go that were written to until they were copied; ``-inf`` for none.
+    def recent_after(self, dated: Dated) -> float:
+        """From which moment on that which a log lacks is too recent to judge; what is older is not judged.
 
-        It is a guess that tells what is too recent from what is missing, and decides no violation.
+        The time of a file is that of the copy, or of the last append before it. It is late where a copy was copied
+        again, so it decides no violation.
         """
-        reaches = [self.reach(dated) for dated in logs]
-        return min((each for each in reaches if each >= max(reaches) - BUSY_MS), default=-inf)
+        reach = self.reach(dated)
+        directory = self.source.directories.get(Path(dated.log.folder).parent, Directory())
+        if directory.read_ms is not None or not dated.log.segments:
+            return reach
+        if isinf(directory.checkpoint_ms):  # nothing but the folders of partitions: no copy of a directory
+            return inf
+        return max(reach, _written_ms(Path(dated.log.folder, dated.log.segments[-1])) - LAG_MS)
+
+    def common_recent_after(self, logs: Iterable[Dated]) -> float:
+        """As :meth:`recent_after`, for what may be missing in any of some logs."""
+        return min((self.recent_after(dated) for dated in logs), default=inf)
 
     def written_by(self, log: PartitionLog, file: str) -> float:
-        """The moment of the last append to a file, if its broker runs here, so that it can be trusted; else ``inf``."""
-        directory = self.source.directories.get(Path(log.folder).parent, Directory())
-        if directory.read_ms is None:
+        """The moment of the last append to a file, if its time can be trusted; else ``inf``.
+
+        That is so where its broker runs here, and where copying kept the times of files.
+        """
+        folder = Path(log.folder).parent
+        if self.source.directories.get(folder, Directory()).read_ms is None and folder not in self._timed:
             return inf
         try:
             return Path(log.folder, file).stat().st_mtime_ns / 1e6
@@ -227,6 +261,14 @@ def span(ms: float) -> str:
     if hours < 48:
         return f"{hours} h" + (f" {minutes} min" if minutes else "")
     return f"{hours // 24} days"
+
+
+def _keeps_times(dated: Dated) -> bool:
+    """Whether the last file of a log was written when a broker stamped its last time, so that copying kept its time."""
+    if not dated.log.segments or dated.stamped_ms <= 0:
+        return False
+    written = _written_ms(Path(dated.log.folder, dated.log.segments[-1]))
+    return 0 <= written + CLOCK_TICK_MS - dated.stamped_ms <= KEPT_MS
 
 
 def _place(log: PartitionLog) -> Place:

@@ -19,13 +19,14 @@ from kafka_eos.history import MalformedHistory
 from kafka_eos.log_directory import NotALogDirectory
 from kafka_eos_checks.missing import need
 from kafka_eos_checks.replay.inputs import UnusableInput
+from kafka_eos_checks.replay.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS
 from kafka_eos_checks.replay.progress import byte_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SUFFIXES = (".log", ".index", ".txnindex", ".snapshot", ".jsonl", ".parquet", ".edn", ".tar.xz")
-NAMES = ("meta.properties", "leader-epoch-checkpoint", "manifest.json")
+NAMES = ("meta.properties", "leader-epoch-checkpoint", "manifest.json", HIGH_WATERMARKS, CLEAN_SHUTDOWN)
 
 
 def is_uri(path: str) -> bool:
@@ -57,7 +58,7 @@ def copied(uris: list[str], spark: "SparkSession") -> Iterator[list[Path]]:
 def _copy(uri: str, folder: Path, spark: "SparkSession") -> Path:
     jvm: Any = spark._jvm
     context: Any = spark.sparkContext._jsc
-    failure = need("py4j.protocol", "spark").Py4JJavaError
+    java, python = need("py4j.protocol", "spark").Py4JJavaError, need("pyspark.errors", "spark").PySparkException
     try:
         root = jvm.org.apache.hadoop.fs.Path(uri)
         target = folder / (str(root.getName()) or "root")
@@ -71,12 +72,17 @@ def _copy(uri: str, folder: Path, spark: "SparkSession") -> Path:
                 local.parent.mkdir(parents=True, exist_ok=True)
                 system.copyToLocalFile(False, path, jvm.org.apache.hadoop.fs.Path(f"file://{local}"), True)
                 advance(size)
-    except failure as error:
-        reason = str(error.java_exception.toString())
-        raise UnusableInput(f"{uri}: {reason}") from None
+    except java as error:
+        raise UnusableInput(f"{uri}: {error.java_exception.toString()}") from None
+    except python as error:
+        raise UnusableInput(f"{uri}: {_first_line(error)}") from None
     if not files:
         raise UnusableInput(f"{uri}: no segment and no history below it")
     return target
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _files(system: Any, root: Any) -> Iterator[tuple[Any, int]]:

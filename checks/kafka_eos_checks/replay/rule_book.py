@@ -6,16 +6,27 @@ what is missing where it could not judge.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafka_eos_checks.replay import applications, beside, coordinator, histories, jepsen_anomalies, offsets, readers
 from kafka_eos_checks.replay import rules as log_rules
 from kafka_eos_checks.replay import transactions as t
 from kafka_eos_checks.replay.findings import Finding
+from kafka_eos_checks.replay.rules import Reason
 
 READABLE = "readable"
-_DUMP = "kafka-dump-log --deep-iteration --files {topic}-{partition}/{file}"
-_EXPLAIN = "kafka-eos explain PATH draws the history around it"
-_LOGS = "the logs, offsets or markers that would tell are not given, or have holes or damage"
+_DUMP = "kafka-dump-log --deep-iteration --files {directory}{topic}-{partition}/{file}"
+_EXPLAIN = "kafka-eos explain {paths} --finding {number} draws the history around it"
+_LOGS = Reason(
+    "logs-missing",
+    "the logs, offsets or markers that would tell are not given, have holes or damage, or are of a moment before the "
+    "history ends (--snapshot says that the brokers stood still)",
+)
+_STATES = Reason(
+    "compacted",
+    "the states before them are not in the log: it was compacted or is damaged; a copy from before that would tell",
+)
+_BEGINNING = Reason("compacted", "the log does not begin at offset 0 or has holes: what they follow from is not in it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +40,8 @@ class Rule:
         ends: whether it ends by itself.
         then: what to do next; fields of the finding stand in braces.
         in_test: what to do next where a test of an application finds it, "" for the same.
-        missing: why some of its subjects could not be judged, and what would be needed.
+        missing: why some of its subjects could not be judged, where that is always the same.
+        unjudged: what to do next about one that could not be judged; fields as in ``then``.
     """
 
     subject: str
@@ -38,16 +50,38 @@ class Rule:
     ends: str
     then: str
     in_test: str = ""
-    missing: str = ""
+    missing: Reason | None = None
+    unjudged: str = ""
 
-    def advice(self, finding: Finding) -> str:
-        """What a finding means and what to do, in three lines."""
-        return f"means: {self.means}\nends by itself: {self.ends}\nnext: {self.next_step(finding)}"
+    def advice(self, finding: Finding, place: "Place | None" = None) -> str:
+        """What a finding means and what to do, in three lines; of one that was not judged, what to do."""
+        place = place or Place()
+        if not finding.is_violation:
+            return f"next: {_filled(self.unjudged, finding, place)}" if self.unjudged else ""
+        return f"means: {self.means}\nends by itself: {self.ends}\nnext: {_filled(self.then, finding, place)}"
 
     def next_step(self, finding: Finding, *, in_test: bool = False) -> str:
         """What to do about a finding."""
-        row = {name: getattr(finding, name) for name in ("topic", "partition", "offset", "file", "producer_id")}
-        return (self.in_test if in_test and self.in_test else self.then).format(**row)
+        return _filled(self.in_test if in_test and self.in_test else self.then, finding, Place())
+
+
+class Place(NamedTuple):
+    """Where a finding stands for somebody who types the next command.
+
+    Attributes:
+        paths: what was audited.
+        number: of the finding, from 1.
+        directory: the log directory with the finding, with a slash behind it; "" if it is not known.
+    """
+
+    paths: str = "PATH"
+    number: int = 1
+    directory: str = ""
+
+
+def _filled(template: str, finding: Finding, place: Place) -> str:
+    names = ("topic", "partition", "offset", "file", "producer_id")
+    return template.format(**{name: getattr(finding, name) for name in names}, **place._asdict())
 
 
 _NEVER = "no: what is written stays"
@@ -74,8 +108,7 @@ _RULES: Mapping[str, Rule] = {
         means="A batch of an idempotent producer is missing before this one: records are lost.",
         ends=_NEVER,
         then=_DUMP + "; the producer's own log tells whether the batch was acknowledged",
-        missing="the first ones of a producer, with a sequence above 0: those before are lost, or went to a topic of "
-        "this name that was deleted; the history of the clients would tell",
+        missing=log_rules.FIRST_SEQUENCE,
     ),
     log_rules.STALE_EPOCH: Rule(
         subject="batches",
@@ -96,16 +129,16 @@ _RULES: Mapping[str, Rule] = {
         noun="records",
         means="The transaction coordinator went from one state to another in a way that the protocol does not allow.",
         ends="no; the transactional id goes on from the wrong state",
-        then="kafka-dump-log --transaction-log-decoder --files {topic}-{partition}/{file}",
-        missing="the states before them are not in the log: it was compacted or is damaged; a copy from before that",
+        then="kafka-dump-log --transaction-log-decoder --files {directory}{topic}-{partition}/{file}",
+        missing=_STATES,
     ),
     coordinator.DECISION_CHANGED: Rule(
         subject="records",
         noun="records",
         means="A transaction was prepared to commit and completed as aborted, or the other way round.",
         ends=_NEVER,
-        then="kafka-dump-log --transaction-log-decoder --files {topic}-{partition}/{file}",
-        missing="the states before them are not in the log: it was compacted or is damaged; a copy from before that",
+        then="kafka-dump-log --transaction-log-decoder --files {directory}{topic}-{partition}/{file}",
+        missing=_STATES,
     ),
     t.TORN: Rule(
         subject="markers",
@@ -127,9 +160,10 @@ _RULES: Mapping[str, Rule] = {
         "--start-offset {offset}",
         in_test="look in the diagram for a batch that came after the end of its transaction; verification and "
         "transaction version 2 refuse these",
-        missing="they are open, and these logs do not tell whether somebody will end them. Give all logs of "
-        "__transaction_state of the same moment, or ask the cluster (kafka-eos watch --bootstrap HOST:PORT --once "
-        "--from-start); what no coordinator knows kafka-transactions abort ends, at topic, partition and offset below",
+        unjudged="give all logs of __transaction_state of the same moment, or ask the cluster who knows of it: "
+        "kafka-eos watch --bootstrap HOST:PORT --once --from-start. If nobody does: "
+        "kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
+        "--start-offset {offset}",
     ),
     t.NO_TRANSACTION: Rule(
         subject="markers",
@@ -157,9 +191,9 @@ _RULES: Mapping[str, Rule] = {
         noun="committed offsets",
         means="A transaction committed an offset below the group's offset: inputs are processed again.",
         ends="no; the group goes on from the lower offset",
-        then="kafka-dump-log --offsets-decoder --files {topic}-{partition}/{file}",
+        then="kafka-dump-log --offsets-decoder --files {directory}{topic}-{partition}/{file}",
         in_test="commit the offsets of a partition in order, by one member at a time",
-        missing="a tombstone may have been in a hole of the log: it was compacted or is damaged",
+        missing=Reason("compacted", "a tombstone may have been in a hole of the log: it was compacted or is damaged"),
     ),
     beside.ABORTED_INDEX: Rule(
         subject="entries",
@@ -168,7 +202,7 @@ _RULES: Mapping[str, Rule] = {
         ends="when the segment is deleted by retention",
         then="let another replica lead, stop this one's broker, remove the partition's .index and .txnindex files, and "
         "start it: they are made anew; kafka-eos findings aborted-records-delivered",
-        missing="the log does not begin at offset 0 or has holes: what they follow from is not in it",
+        missing=_BEGINNING,
     ),
     beside.SNAPSHOT: Rule(
         subject="snapshots",
@@ -176,8 +210,8 @@ _RULES: Mapping[str, Rule] = {
         means="After a restart the leader takes another state of the producer for the last one: it may refuse what is "
         "right, or take what is wrong.",
         ends="when a later snapshot takes its place",
-        then="kafka-dump-log --files {topic}-{partition}/{file}",
-        missing="the log does not begin at offset 0 or has holes: what they follow from is not in it",
+        then="kafka-dump-log --files {directory}{topic}-{partition}/{file}",
+        missing=_BEGINNING,
     ),
     beside.REPLICAS: Rule(
         subject="batches",
@@ -207,7 +241,7 @@ _RULES: Mapping[str, Rule] = {
         means="A producer was refused for good although it did nothing wrong: its application stops.",
         ends="no; the application has to make a new producer",
         then=_EXPLAIN,
-        missing="the history does not show who gave the epoch, or what the leader had",
+        missing=Reason("history", "the history does not show who gave the epoch, or what the leader had"),
     ),
     histories.UNASKED: Rule(
         subject="checked",
@@ -275,7 +309,7 @@ _RULES: Mapping[str, Rule] = {
         noun="inputs",
         means="The output is there twice for those who read committed data.",
         ends=_NEVER,
-        then=f"{_EXPLAIN}; was the input's offset sent in the transaction of its output, and committed before the "
+        then=_EXPLAIN + "; was the input's offset sent in the transaction of its output, and committed before the "
         "restart or the rebalance?",
         missing=_LOGS,
     ),
@@ -284,7 +318,7 @@ _RULES: Mapping[str, Rule] = {
         noun="inputs",
         means="The input is lost: the group will not be given it again, and nothing of it was written.",
         ends="no; set the group's offset back to process it",
-        then=f"{_EXPLAIN}; after an abort an application has to seek back to the first offset of the transaction",
+        then=_EXPLAIN + "; after an abort an application has to seek back to the first offset of the transaction",
         in_test="after an abort, seek back to the first offset of the aborted transaction before the next poll; send "
         "only offsets whose outputs were sent in the same transaction",
         missing=_LOGS,
@@ -334,7 +368,7 @@ _RULES: Mapping[str, Rule] = {
         means="A member that the group had replaced could still commit offsets.",
         ends=_NEVER,
         then="pass consumer.consumer_group_metadata() to send_offsets_to_transaction, as it is at that moment",
-        missing="the history does not tell the members' generations",
+        missing=Reason("history", "the history does not tell the members' generations"),
     ),
 }
 

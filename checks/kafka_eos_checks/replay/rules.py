@@ -90,6 +90,25 @@ class Kind(StrEnum):
     TOLD = "told"
 
 
+class Reason(NamedTuple):
+    """Why something that is there could not be judged.
+
+    Attributes:
+        code: a short name that scripts may rely on.
+        words: what is missing, and what it would take.
+    """
+
+    code: str
+    words: str
+
+
+FIRST_SEQUENCE = Reason(
+    "first-sequence",
+    "the first ones of a producer, with a sequence above 0: those before are lost, or went to a topic of this name "
+    "that was deleted; the history of the clients would tell",
+)
+
+
 class Violation(NamedTuple):
     """A rule, why it does not hold, in words, and whether that is certain."""
 

@@ -235,6 +235,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
 
     Raises:
         MissingExtra: without pyspark or pyarrow.
+        UnusableInput: the cluster that is named gives no session.
     """
     need("pyarrow", "spark")
     sql = need("pyspark.sql", "spark")
@@ -243,8 +244,13 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         yield existing
         return
     if _CLUSTERS & os.environ.keys():
-        with _quiet_about_pandas():
-            made = sql.SparkSession.builder.appName("kafka-eos").getOrCreate()
+        try:
+            with _quiet_about_pandas():
+                made = sql.SparkSession.builder.appName("kafka-eos").getOrCreate()
+        except Exception as error:  # of Spark, of Java, of gRPC, or of a package that is missing
+            asked = ", ".join(f"{name}={os.environ[name]}" for name in sorted(_CLUSTERS & os.environ.keys()))
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise UnusableInput(f"no session of Spark with {asked}: {reason}") from error
         try:
             yield made
         finally:

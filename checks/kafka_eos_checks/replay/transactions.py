@@ -74,7 +74,7 @@ from kafka_eos_checks.replay.marks import Mark, Marks
 from kafka_eos_checks.replay.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Moments, Source, in_words, span
 from kafka_eos_checks.replay.quoting import quoted
 from kafka_eos_checks.replay.reading import read_marked
-from kafka_eos_checks.replay.rules import COORDINATOR_TOPICS, Kind
+from kafka_eos_checks.replay.rules import COORDINATOR_TOPICS, Kind, Reason
 from kafka_eos_checks.replay.splits import PartitionLog
 
 TORN, HANGING, NO_TRANSACTION = "torn transaction", "hanging transaction", "marker without transaction"
@@ -92,17 +92,43 @@ READ = (
     "producer_epoch",
 )
 UNKNOWN, RECENT = "unknown", "recent"  # names of figures
-# Why something cannot be judged, and what it would take.
-NO_STATE_LOG = "no log of __transaction_state was given"
-OWNER_UNKNOWN = (
-    "no given log of __transaction_state names their producer; give those of all brokers, or of a time before "
-)
-OWNER_UNKNOWN += "its transactional id expired or the log was lost"
-STATE_LOST = "their log of __transaction_state was compacted or is damaged; a copy from before that would tell"
-HOLES = "their partition was compacted or has holes, and before transaction version 2 an epoch names no transaction"
-MADE_AGAIN = "their partition may have been made again after the transactions that the coordinator has with it"
 MOST_WAYS = 64  # in which the markers of a partition may belong to transactions; with more of them it is unknown
-AMBIGUOUS = f"they have no data there, and may be of more than {MOST_WAYS} transactions"
+# Why something cannot be judged, and what it would take.
+NO_STATE_LOG = Reason("no-coordinator-log", "no log of __transaction_state was given")
+EMPTY_STATE_LOG = Reason(
+    "no-coordinator-log", "the logs of __transaction_state that were given are empty: lost, or of a time before"
+)
+OWNER_UNKNOWN = Reason(
+    "unknown-producer",
+    "no given log of __transaction_state names their producer; give those of all brokers, or of a time before its "
+    "transactional id expired or the log was lost",
+)
+STATE_COMPACTED = Reason("compacted", "their log of __transaction_state was compacted; a copy from before would tell")
+STATE_DAMAGED = Reason("damaged", "their log of __transaction_state is damaged; another replica of it would tell")
+HOLES = Reason(
+    "compacted",
+    "their partition was compacted or has holes, and before transaction version 2 an epoch names no transaction",
+)
+MADE_AGAIN = Reason(
+    "made-again", "their partition may have been made again after the transactions that the coordinator has with it"
+)
+AMBIGUOUS = Reason(
+    "ambiguous", f"they have no data there, and may be of more than {MOST_WAYS} transactions of their coordinator"
+)
+OPEN_BEHIND_HOLE = Reason(
+    "compacted", "a hole in their partition may have had their markers; another replica would tell"
+)
+OPEN_WITHOUT_LOG = Reason(
+    "no-coordinator-log", "they are open, and no log of __transaction_state tells who will end them"
+)
+OPEN_OF_NOBODY = Reason(
+    "unknown-producer", "they are open, and no given log of __transaction_state names their producer"
+)
+OTHER_MOMENT = Reason(
+    "other-moment",
+    "the log that would tell may be an older copy; audit the directory in place, or copy it with `cp -a`, which "
+    " keeps the times of files, or say --snapshot if the brokers stood still",
+)
 
 Figures = dict[str, int | float | str]
 
@@ -317,10 +343,16 @@ def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Mar
 
 
 class Coordinators:
-    """What the given logs of ``__transaction_state`` know, by producer id."""
+    """What the given logs of ``__transaction_state`` know, by producer id.
 
-    def __init__(self, logs: Iterable[CoordinatorLog]) -> None:
+    Args:
+        logs: those with records.
+        given: whether there are any, if only empty ones.
+    """
+
+    def __init__(self, logs: Iterable[CoordinatorLog], *, given: bool = False) -> None:
         self.logs = list(logs)
+        self.given = given or bool(self.logs)
         self._owners: dict[int, tuple[CoordinatorLog, TransactionalId]] = {}
         self._transactions: dict[tuple[int, int], list[Transaction]] = defaultdict(list)
         claimed: set[int] = set()
@@ -338,6 +370,13 @@ class Coordinators:
     def owner(self, producer_id: int) -> tuple[CoordinatorLog, TransactionalId] | None:
         """The transactional id with that producer id, and its log; None if no given log names it."""
         return self._owners.get(producer_id)
+
+    @property
+    def unknown_owner(self) -> Reason:
+        """Why a producer id has no transactional id here."""
+        if not self.logs:
+            return EMPTY_STATE_LOG if self.given else NO_STATE_LOG
+        return OWNER_UNKNOWN
 
     def transactions(self, producer_id: int, marker_epoch: int) -> list[Transaction]:
         """The transactions with these markers, in order."""
@@ -393,13 +432,23 @@ class Matching:
     seen: dict[Named, dict[ControlType, list[Placed]]] = field(default_factory=lambda: defaultdict(dict))
     unmatched: list[Unmatched] = field(default_factory=list)
     unknown: list[tuple[PartitionTransactions, Marker]] = field(default_factory=list)
-    reasons: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[Reason] = field(default_factory=Counter)
     recent: list[tuple[PartitionTransactions, Marker]] = field(default_factory=list)
 
-    def leave(self, partition: PartitionTransactions, markers: Sequence[Marker], reason: str) -> None:
+    def leave(self, partition: PartitionTransactions, markers: Sequence[Marker], reason: Reason) -> None:
         """Some markers cannot be judged."""
         self.unknown += [(partition, marker) for marker in markers]
         self.reasons[reason] += len(markers)
+
+    def postpone(
+        self, partition: PartitionTransactions, markers: Sequence[Marker], recent_after: float, reason: Reason
+    ) -> None:
+        """Some markers are too recent to judge if they are of a later moment; the others cannot be judged."""
+        for marker in markers:
+            if marker.stamped_ms + SKEW_MS > recent_after:
+                self.recent.append((partition, marker))
+            else:
+                self.leave(partition, [marker], reason)
 
     def saw(self, transaction: Transaction, partition: PartitionTransactions, marker: Marker) -> None:
         """A marker certainly belongs to a transaction."""
@@ -430,21 +479,17 @@ def match(partition: PartitionTransactions, coordinators: Coordinators, moments:
     groups: dict[tuple[int, int], list[Marker]] = defaultdict(list)
     for marker in partition.markers:
         groups[marker.producer_id, marker.epoch].append(marker)
-    reach = moments.common_reach(coordinators.logs)
+    recent_after = moments.common_recent_after(coordinators.logs)
     for (pid, epoch), markers in groups.items():
         owner = coordinators.owner(pid)
-        transactions = coordinators.transactions(pid, epoch)
         if owner is None:
-            if not coordinators.logs:
-                matching.leave(partition, markers, NO_STATE_LOG)
-                continue
-            old = [marker for marker in markers if marker.stamped_ms + SKEW_MS <= reach]
-            matching.leave(partition, old, OWNER_UNKNOWN)
-            matching.recent += [(partition, marker) for marker in markers[len(old) :]]
+            matching.postpone(partition, markers, recent_after, coordinators.unknown_owner)
             continue
-        group = _Group(partition, markers, transactions, moments.reach(owner[0]))
-        if not owner[0].whole:
-            matching.take(group.by_epoch(STATE_LOST))
+        log = owner[0]
+        transactions = coordinators.transactions(pid, epoch)
+        group = _Group(partition, markers, transactions, moments.reach(log), moments.recent_after(log))
+        if not log.whole:
+            matching.take(group.by_epoch(STATE_DAMAGED if log.damaged or log.unreadable else STATE_COMPACTED))
         else:
             matching.take(group.by_epoch(HOLES) if partition.holes else group.in_order())
 
@@ -455,14 +500,16 @@ class _Group:
 
     Attributes:
         reach: up to which moment the coordinator's log has everything, in milliseconds since the epoch.
+        recent_after: from which moment on what it lacks is too recent to judge.
     """
 
     partition: PartitionTransactions
     markers: list[Marker]
     transactions: list[Transaction]
     reach: float
+    recent_after: float
 
-    def _is_recent(self, marker: Marker) -> bool:
+    def _is_later(self, marker: Marker) -> bool:
         """Whether the decision may be behind the end of the coordinator's log."""
         return marker.stamped_ms + SKEW_MS > self.reach
 
@@ -505,11 +552,11 @@ class _Group:
             }
             if ways:
                 possible = ways
-                if len(ways) == 1 and not self._is_recent(marker):
+                if len(ways) == 1 and not self._is_later(marker):
                     matching.saw(own[min(ways) - 1], self.partition, marker)
                 continue
-            if self._is_recent(marker):
-                matching.recent += [(self.partition, each) for each in self.markers[number:]]
+            if self._is_later(marker):
+                matching.postpone(self.partition, self.markers[number:], self.recent_after, OTHER_MOMENT)
                 return matching
             meant = [own[n] for n in sorted(possible) if n < len(own)]
             if marker.ends is None:
@@ -523,7 +570,7 @@ class _Group:
             possible = {min(first + 1, len(own)), next(alike, len(own))}
         return matching
 
-    def by_epoch(self, why: str, first: int = 0) -> Matching:
+    def by_epoch(self, why: Reason, first: int = 0) -> Matching:
         """Match by epoch: without all of the coordinator's log only one that has a single transaction tells which.
 
         Args:
@@ -533,8 +580,8 @@ class _Group:
         matching = Matching()
         own = [transaction for transaction in self.transactions if transaction.version >= TRANSACTION_VERSION_2]
         for marker in self.markers[first:]:
-            if self._is_recent(marker):
-                matching.recent.append((self.partition, marker))
+            if self._is_later(marker):
+                matching.postpone(self.partition, [marker], self.recent_after, OTHER_MOMENT)
             elif len(own) != 1 or marker.ends is None or marker.ends.epoch != own[0].data_epoch or own[0].replaced:
                 matching.leave(self.partition, [marker], why)
             elif self.partition.place in own[0].partitions and not marker.contradicts(own[0].decision):
@@ -555,7 +602,7 @@ def _ways(marker: Marker, own: list[Transaction], before: int) -> Iterator[int]:
 
 
 def contradictions(matching: Matching) -> Iterator[Finding]:
-    """Torn transactions, each once, and markers without one."""
+    """Torn transactions, each once, markers without one, and those that are too recent to judge."""
     torn: set[Named] = set()
     for unmatched in matching.unmatched:
         partition, marker = unmatched.partition, unmatched.marker
@@ -571,6 +618,10 @@ def contradictions(matching: Matching) -> Iterator[Finding]:
             continue
         torn.add(name)
         yield _torn((partition, marker), matching.seen[name][other], str(name))
+    for partition, marker in matching.recent:
+        decision = "a marker" if marker.decision is None else marker.decision.name
+        evidence = f"{decision} of a later moment than the copy of the log of __transaction_state that would tell"
+        yield partition.finding(NO_TRANSACTION, marker, evidence, Kind.TOO_RECENT)
     for name, seen in matching.seen.items():
         if len(seen) > 1 and name not in torn:
             yield _torn(seen[ControlType.ABORT][0], seen[ControlType.COMMIT], str(name))
@@ -609,14 +660,19 @@ def _torn(here: Placed, there: Sequence[Placed], which: str) -> Finding:
 
 
 class Fate(NamedTuple):
-    """What becomes of an open transaction: whether it hangs, and why, in words."""
+    """What becomes of an open transaction: whether it hangs, why, in words, and for which reason it is not judged."""
 
     kind: Kind
     why: str
+    reason: Reason | None = None
 
 
 def hanging(
-    partition: PartitionTransactions, coordinators: Coordinators, moments: Moments, figures: Figures
+    partition: PartitionTransactions,
+    coordinators: Coordinators,
+    moments: Moments,
+    figures: Figures,
+    missing: Counter[Reason],
 ) -> Iterator[Finding]:
     """The open transactions of a partition, each with its fate: nobody ends it, somebody will, or that is not known."""
     for opened, epoch in partition.merged:
@@ -625,8 +681,9 @@ def hanging(
         fate = fate_of(partition, opened, coordinators, moments)
         evidence = f"{fate.why}; {_in_the_way(partition, opened, moments.last_ms)}"
         _count(figures, "open")
-        if fate.kind is Kind.NOT_JUDGED:
+        if fate.reason is not None:
             _count(figures, UNKNOWN)
+            missing[fate.reason] += 1
         elif fate.kind is Kind.TOO_RECENT:
             _count(figures, RECENT)
         yield partition.finding(HANGING, opened, evidence, fate.kind)
@@ -648,21 +705,27 @@ def fate_of(
         longest = f"no transaction may take more than {span(moments.source.longest_ms)} (transaction.max.timeout.ms)"
         return Fate(Kind.VIOLATION, f"open for at least {span(age_ms)}, and {longest}; {who}")
     if opened.holes < partition.holes:
-        return Fate(Kind.NOT_JUDGED, "a hole in the log behind it may have had its marker")
+        return Fate(Kind.NOT_JUDGED, "a hole in the log behind it may have had its marker", OPEN_BEHIND_HOLE)
     if owner is None:
-        begun = opened.timestamp + SKEW_MS > moments.common_reach(coordinators.logs)
-        is_recent = coordinators.logs and not moments.source.one_moment and begun
-        return Fate(Kind.TOO_RECENT if is_recent else Kind.NOT_JUDGED, who)
+        recent_after = moments.common_recent_after(coordinators.logs)
+        if opened.timestamp + SKEW_MS > recent_after:
+            return Fate(Kind.TOO_RECENT, who)
+        return Fate(Kind.NOT_JUDGED, who, OPEN_WITHOUT_LOG if not coordinators.logs else OPEN_OF_NOBODY)
     log, known = owner
     if log.damaged or log.unreadable:
-        return Fate(Kind.NOT_JUDGED, f"{log.log} is damaged and may not have the last state of {quoted(known.name)}")
+        why = f"{log.log} is damaged and may not have the last state of {quoted(known.name)}"
+        return Fate(Kind.NOT_JUDGED, why, STATE_DAMAGED)
     if _will_end(opened, partition.place, known):
         return _ending(known, min(moments.reach(log), moments.last_ms))
     if moments.covers(log, appended_by) and moments.covers(partition, known.last_ms):
         return Fate(Kind.VIOLATION, f"open at the end of the log, but {who}")
+    older_log = opened.timestamp + SKEW_MS > moments.recent_after(log)
+    older_partition = known.last_ms + SKEW_MS > moments.recent_after(partition)
     old = moments.last_ms - opened.timestamp > moments.source.longest_ms + GRACE_MS
     copies = f"{who}, but this log and {log.log} may be of different moments"
-    return Fate(Kind.NOT_JUDGED if old else Kind.TOO_RECENT, copies)
+    if (older_log or older_partition) and not old:
+        return Fate(Kind.TOO_RECENT, copies)
+    return Fate(Kind.NOT_JUDGED, copies, OTHER_MOMENT)
 
 
 def _will_end(opened: OpenTransaction, place: Place, known: TransactionalId) -> bool:
@@ -717,19 +780,19 @@ def fenced(
     coordinators: Coordinators,
     moments: Moments,
     figures: Figures,
-    missing: Counter[str],
+    missing: Counter[Reason],
 ) -> Iterator[Finding]:
     """Transactions that were committed although another instance had its epoch by then."""
-    reach = moments.common_reach(coordinators.logs)
+    recent_after = moments.common_recent_after(coordinators.logs)
     for marker in partition.markers:
         if marker.ends is None or marker.decision is not ControlType.COMMIT:
             continue
         _count(figures, "committed")
         owner = coordinators.owner(marker.producer_id)
         if owner is None:
-            is_recent = coordinators.logs and marker.stamped_ms + SKEW_MS > reach
+            is_recent = marker.stamped_ms + SKEW_MS > recent_after
             _count(figures, RECENT if is_recent else UNKNOWN)
-            missing[OWNER_UNKNOWN if coordinators.logs else NO_STATE_LOG] += not is_recent
+            missing[coordinators.unknown_owner] += not is_recent
             continue
         for pid, epoch in owner[1].grants:
             if pid == marker.producer_id and marker.ends.epoch < epoch <= marker.epoch:
@@ -765,33 +828,39 @@ class TransactionAudit:
     findings: list[Finding]
     figures: dict[str, Figures]
     moments: Moments
-    reasons: dict[str, Counter[str]]
+    reasons: dict[str, Counter[Reason]]
 
 
 def audit_transactions(
     replicas: Iterable[PartitionTransactions],
     coordinator_logs: Iterable[CoordinatorLog],
     source: Source = ONE_MOMENT,
+    *,
+    coordinators_given: bool = False,
 ) -> TransactionAudit:
     """Judge the transactions of partitions by the coordinators' logs.
 
     Args:
         replicas: of the partitions of one cluster.
-        coordinator_logs: the replicas of ``__transaction_state`` of the same cluster.
+        coordinator_logs: the replicas of ``__transaction_state`` of the same cluster that have records.
         source: what is known of their moments.
+        coordinators_given: whether there are logs of ``__transaction_state`` without records.
     """
     replicas, coordinator_logs = list(replicas), list(coordinator_logs)
     moments = Moments(source, [*replicas, *coordinator_logs])
     partitions = longest(replicas)
-    coordinators = Coordinators(longest(coordinator_logs))
+    coordinators = Coordinators(longest(coordinator_logs), given=coordinators_given)
     matching = Matching()
     for partition in partitions:
         match(partition, coordinators, moments, matching)
     open_figures: Figures = {"open": 0, UNKNOWN: 0, RECENT: 0}
-    findings = [each for partition in partitions for each in hanging(partition, coordinators, moments, open_figures)]
+    undecided: Counter[Reason] = Counter()
+    findings: list[Finding] = []
+    for partition in partitions:
+        findings += hanging(partition, coordinators, moments, open_figures, undecided)
     findings += [*contradictions(matching), *torn_by_epoch(matching)]
     fenced_figures: Figures = {"committed": 0, UNKNOWN: 0, RECENT: 0}
-    missing: Counter[str] = Counter()
+    missing: Counter[Reason] = Counter()
     for partition in partitions:
         findings += fenced(partition, coordinators, moments, fenced_figures, missing)
     findings += [finding for partition in partitions for finding in old_coordinators(partition)]
@@ -808,7 +877,7 @@ def audit_transactions(
             OLD_COORDINATOR: {"markers": markers},
         },
         moments,
-        {TORN: matching.reasons, NO_TRANSACTION: matching.reasons, FENCED: missing},
+        {TORN: matching.reasons, NO_TRANSACTION: matching.reasons, HANGING: undecided, FENCED: missing},
     )
 
 

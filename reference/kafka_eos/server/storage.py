@@ -29,6 +29,7 @@ SEGMENT_BYTES = 1 << 30
 PARTITION_METADATA = "partition.metadata"
 PRODUCER_IDS = "producer-ids"
 LOCK = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 START_OFFSETS = "log-start-offset-checkpoint"
 
 
@@ -308,8 +309,12 @@ class Directory:
         return proposed
 
     def close(self) -> None:
-        """Let another process have the directory."""
+        """End in good order: say so, and let another process have the directory.
+
+        Kafka: CleanShutdownFileHandler
+        """
         if self._lock is not None:
+            (self.path / CLEAN_SHUTDOWN).touch()
             os.close(self._lock)
             self._lock = None
 
@@ -321,6 +326,7 @@ class Directory:
         except OSError:
             os.close(self._lock)
             raise DamagedLog(f"{self.path}: another process serves it") from None
+        (self.path / CLEAN_SHUTDOWN).unlink(missing_ok=True)
 
     def create(self, topic: str, partition: int, topic_id: UUID) -> Store:
         """A new partition."""

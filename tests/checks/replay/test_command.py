@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -12,21 +13,28 @@ from pathlib import Path
 import pytest
 
 from kafka_eos.history import Event, write_history
+from kafka_eos.record_batch import ControlType
+from kafka_eos.transaction_log import TOPIC
 from kafka_eos_checks import cli
 from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.record.recording import unpack
-from kafka_eos_checks.replay import headers
+from kafka_eos_checks.replay import headers, transactions
 from kafka_eos_checks.replay.audit import audit, run
 from kafka_eos_checks.replay.beside import BESIDE_RULES
+from kafka_eos_checks.replay.command import UNJUDGED_REASONS
 from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.replay.findings import COLUMNS, Finding, write_findings
 from kafka_eos_checks.replay.histories import HISTORY_RULES
 from kafka_eos_checks.replay.jepsen_anomalies import ANOMALIES
 from kafka_eos_checks.replay.offsets import OFFSET_RULES
-from kafka_eos_checks.replay.rules import LOG_RULES, Batch
+from kafka_eos_checks.replay.rule_book import rule_of
+from kafka_eos_checks.replay.rules import LOG_RULES, Batch, Reason
 from kafka_eos_checks.replay.synthetic import write_log
 from kafka_eos_checks.replay.transactions import TRANSACTION_RULES
 from kafka_eos_checks.verdict import Standing, read_verdicts
+
+from .test_moments import NOW, data, marker, partition
+from .test_rule_book import RULES
 
 RECORDING = CLONE / "checks" / "recordings" / "one-broker.tar.xz"
 
@@ -138,6 +146,63 @@ def test_what_a_log_may_lack_because_it_is_the_older_copy_is_not_judged_and_exit
     assert (lost["acknowledged but lost"].standing, lost["acknowledged but lost"].unknown) == (Standing.NOT_JUDGED, 1)
 
 
+def test_what_is_not_judged_may_be_allowed_by_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    partition(tmp_path, data(0, NOW), marker(1, NOW + 1, ControlType.COMMIT))
+    given = ["audit", str(tmp_path), "--snapshot", "--json", str(tmp_path / "verdicts.json")]
+    assert cli.main(given) == 3
+    rows = {row["name"]: row for row in json.loads((tmp_path / "verdicts.json").read_text())}
+    row = rows["marker without transaction"]
+    assert (row["standing"], row["ok"], row["unjudged_for"]) == ("not judged", False, {"no-coordinator-log": 1})
+    assert [
+        cli.main([*given, "--allow-unjudged", codes]) for codes in ("compacted", "compacted,no-coordinator-log")
+    ] == [*(3, 0)]
+    with pytest.raises(SystemExit):
+        cli.main([*given, "--allow-unjudged", "compact"])
+    assert "no reason 'compact'; there are ambiguous, compacted" in capsys.readouterr().err
+
+
+def test_every_reason_that_a_rule_gives_can_be_allowed() -> None:
+    given = {value.code for value in vars(transactions).values() if isinstance(value, Reason)}
+    given |= {rule.missing.code for rule in map(rule_of, RULES) if rule.missing is not None}
+    assert given == UNJUDGED_REASONS
+
+
+def test_logs_of_the_coordinator_that_are_there_and_empty_are_named_so(tmp_path: Path) -> None:
+    partition(tmp_path, data(0, NOW), marker(1, NOW + 1, ControlType.COMMIT))
+    empty = tmp_path / f"{TOPIC}-0" / f"{0:020d}.log"
+    empty.parent.mkdir()
+    empty.touch()
+    judged = {verdict.name: verdict for verdict in run([tmp_path], one_moment=True).verdicts}
+    assert "that were given are empty" in judged["marker without transaction"].unjudged
+
+
+def test_each_finding_tells_its_time_and_the_next_command_has_the_paths_that_were_given(tmp_path: Path) -> None:
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+    result = run([tmp_path / "logs"])
+    [verdict] = [verdict for verdict in result.verdicts if not verdict.ok]
+    assert f"--files {tmp_path}/logs/orders-0/{0:020d}.log" in verdict.advice
+    assert "without a history" in result.subject
+    sent = Event(
+        run="r", process="p", action="Send", phase="ok", topic="orders", partition=0, offset=99, detail={"value": "x"}
+    )
+    write_history(tmp_path / "h.jsonl", [sent])
+    result = run([tmp_path / "logs", tmp_path / "h.jsonl"], one_moment=True)
+    advice = {verdict.name: verdict.advice for verdict in result.verdicts}["acknowledged but lost"]
+    number = next(n for n, finding in enumerate(result.findings, 1) if finding.rule == "acknowledged but lost")
+    assert f"kafka-eos explain {tmp_path}/logs {tmp_path}/h.jsonl --finding {number} " in advice
+    assert "without a history" not in result.subject
+
+
+def test_a_cluster_that_gives_no_session_of_spark_exits_with_2_and_one_line(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", clean())
+    command = [sys.executable, "-m", "kafka_eos_checks.cli", "audit", str(tmp_path), "--spark"]
+    environment = {**os.environ, "SPARK_REMOTE": "nothing"}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert said.returncode == 2
+    assert said.stderr.startswith("kafka-eos audit: no session of Spark with SPARK_REMOTE=")
+    assert "Traceback" not in said.stderr
+
+
 def test_the_recording_of_a_real_broker_has_no_violation_but_the_retries_that_it_refuses_after_a_crash() -> None:
     result = run([RECORDING])
     assert [verdict.name for verdict in result.verdicts if not verdict.ok] == ["refused without cause"]
@@ -198,7 +263,7 @@ def test_findings_in_an_unknown_format_are_refused_before_the_audit(
 def test_the_schema_of_findings_names_every_field() -> None:
     assert list(COLUMNS) == [field.name for field in fields(Finding)]
     assert {name for name, kind in COLUMNS.items() if kind == "bigint"} == {
-        "partition", "position", "offset", "producer_id", "producer_epoch", "base_sequence",
+        "partition", "position", "offset", "producer_id", "producer_epoch", "base_sequence", "time_ms",
     }  # fmt: skip
 
 

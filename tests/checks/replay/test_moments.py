@@ -1,6 +1,7 @@
 """A rule concludes from what a log lacks only where the log is known to go beyond the moment in question."""
 
 import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -82,6 +83,13 @@ def kinds(found: Audit, rule: str) -> list[str]:
     return [each.kind for each in (*found.findings, *found.notes) if each.rule == rule]
 
 
+def copied_at(folder: Path, at: int) -> None:
+    """Let a directory look as if it had been copied, with its checkpoint, at a moment."""
+    (folder / HIGH_WATERMARKS).write_text("0\n0\n")
+    for file in folder.rglob("*"):
+        os.utime(file, (at / 1000, at / 1000))
+
+
 FIRST = [("EMPTY", 0, NOW), ("ONGOING", 0, NOW + 10), ("PREPARE_COMMIT", 1, NOW + 20), ("COMPLETE_COMMIT", 1, NOW + 30)]
 SECOND = [("ONGOING", 1, NOW + 40), ("PREPARE_ABORT", 2, NOW + 50), ("COMPLETE_ABORT", 2, NOW + 60)]
 OVER = [data(0, NOW + 12), marker(1, NOW + 25, ControlType.COMMIT)]
@@ -96,12 +104,32 @@ def others(*moments: int, first: int = 2) -> list[RecordBatch]:
 def test_a_marker_that_is_younger_than_the_coordinators_copy_is_too_recent(tmp_path: Path) -> None:
     coordinator(tmp_path, *FIRST)
     partition(tmp_path, *OVER, data(2, NOW + 42, epoch=1), marker(3, NOW + 55, ControlType.ABORT, epoch=2))
+    copied_at(tmp_path, NOW + 60)
     found = run([tmp_path])
     assert found.findings == ()
-    torn = next(verdict for verdict in found.verdicts if verdict.name == NO_TRANSACTION)
-    assert torn.figures == {"markers": 2, "unknown": 0, "recent": 1}
-    assert torn.standing is Standing.OK
+    [note] = found.notes
+    assert (note.rule, note.kind, note.offset, note.time_ms) == (NO_TRANSACTION, Kind.TOO_RECENT, 3, NOW + 55)
+    judged = {verdict.name: verdict for verdict in found.verdicts}
+    assert judged[NO_TRANSACTION].figures == {"markers": 2, "unknown": 0, "recent": 1}
+    assert judged[NO_TRANSACTION].standing is Standing.OK
+    assert (judged[NO_TRANSACTION].recent, judged[TORN].recent) == (1, 0), "the same marker counts once"
     assert [finding.kind for finding in run([tmp_path], one_moment=True).notes] == [Kind.TOLD]
+
+
+def test_a_marker_that_a_copy_of_long_after_lacks_the_transaction_of_is_not_judged(tmp_path: Path) -> None:
+    """The file of the coordinator's log was written later, or nobody knows when: so it is no matter of waiting."""
+    coordinator(tmp_path, *FIRST)
+    partition(tmp_path, *OVER, data(2, NOW + 42, epoch=1), marker(3, NOW + 55, ControlType.ABORT, epoch=2))
+    for moment in (None, NOW + 55 + SKEW_MS + LAG_MS):
+        if moment is not None:
+            copied_at(tmp_path, moment)
+        found = run([tmp_path])
+        assert found.findings == ()
+        judged = {verdict.name: verdict for verdict in found.verdicts}[NO_TRANSACTION]
+        assert (judged.standing, judged.unjudged_for) == (Standing.NOT_JUDGED, {"other-moment": 1})
+        assert "cp -a" in judged.unjudged
+    copied_at(tmp_path, moment - 1)
+    assert kinds(run([tmp_path]), NO_TRANSACTION) == [Kind.TOO_RECENT]
 
 
 def test_a_commit_without_transaction_that_the_coordinators_copy_outlives_is_a_violation(tmp_path: Path) -> None:
@@ -116,8 +144,9 @@ def test_a_commit_without_transaction_that_the_coordinators_copy_outlives_is_a_v
 def test_data_that_are_open_in_the_older_copy_of_a_partition_are_too_recent(tmp_path: Path) -> None:
     coordinator(tmp_path, *FIRST)
     partition(tmp_path, data(0, NOW + 12))
-    found = run([tmp_path])
-    assert kinds(found, HANGING) == [Kind.TOO_RECENT]
+    assert kinds(run([tmp_path]), HANGING) == [Kind.NOT_JUDGED], "nobody knows when it was copied"
+    copied_at(tmp_path, NOW + 30)
+    assert kinds(run([tmp_path]), HANGING) == [Kind.TOO_RECENT]
     assert kinds(run([tmp_path], one_moment=True), HANGING) == [Kind.VIOLATION]
 
 
@@ -126,8 +155,10 @@ def test_data_that_a_later_marker_of_the_partition_outlives_hang(tmp_path: Path)
     partition(tmp_path, data(0, NOW + 12), *others(NOW + 15, NOW + 31 + SKEW_MS, first=1))
     coordinator(tmp_path, *FIRST)
     coordinator(tmp_path, ("EMPTY", 0, NOW + 16 + SKEW_MS), name="u", pid=8, number=1)
+    copied_at(tmp_path, NOW + 31)
     assert kinds(run([tmp_path]), HANGING) == [Kind.TOO_RECENT], "the log of the transactional id may be older"
     coordinator(tmp_path, *FIRST, ("EMPTY", 1, NOW + 16 + SKEW_MS))
+    copied_at(tmp_path, NOW + 31)
     assert kinds(run([tmp_path]), HANGING) == [Kind.TOO_RECENT], "its marker may have come after the partition's copy"
     partition(tmp_path, data(0, NOW + 12), *others(NOW + 15, NOW + 17 + 2 * SKEW_MS, first=1))
     assert kinds(run([tmp_path]), HANGING) == [Kind.VIOLATION]
@@ -152,8 +183,10 @@ def test_data_that_are_open_for_longer_than_any_transaction_may_take_hang_whoeve
 def test_data_of_an_unknown_producer_are_too_recent_only_behind_the_coordinators_last_record(tmp_path: Path) -> None:
     coordinator(tmp_path, *FIRST, name="u", pid=8)
     partition(tmp_path, data(0, NOW + 30 - SKEW_MS))
+    copied_at(tmp_path, NOW)
     assert kinds(run([tmp_path]), HANGING) == [Kind.NOT_JUDGED]
     partition(tmp_path, data(0, NOW + 31 - SKEW_MS))
+    copied_at(tmp_path, NOW)
     assert kinds(run([tmp_path]), HANGING) == [Kind.TOO_RECENT]
     assert kinds(run([tmp_path], one_moment=True), HANGING) == [Kind.NOT_JUDGED]
 
@@ -161,8 +194,9 @@ def test_data_of_an_unknown_producer_are_too_recent_only_behind_the_coordinators
 def test_an_open_transaction_that_will_end_is_told_with_when_and_what_it_holds_back(tmp_path: Path) -> None:
     coordinator(tmp_path, *FIRST, ("ONGOING", 1, NOW + 40))
     partition(tmp_path, *OVER, data(2, NOW + 42, epoch=1), *others(NOW + 50, first=3))
+    copied_at(tmp_path, NOW + 50)
     found = run([tmp_path])
-    [note] = found.notes
+    [note] = [note for note in found.notes if note.rule == HANGING]
     assert (note.rule, note.kind, note.offset) == (HANGING, Kind.TOLD, 2)
     assert "will end: the coordinator has 't' ONGOING" in note.evidence
     assert "aborts it at 2023-11-14 22:14:20 UTC (timeout 1 min) at the latest" in note.evidence
@@ -232,10 +266,41 @@ def test_an_idle_log_goes_as_far_as_the_checkpoint_of_high_watermarks_that_it_re
     assert reaches(tmp_path, busy, idle, short) == [LATER, NOW, NOW]
 
 
-def test_the_logs_of_a_broker_that_was_shut_down_in_good_order_go_almost_to_its_last_time(tmp_path: Path) -> None:
-    busy, idle = log_in(tmp_path, "a-0", 9, LATER), log_in(tmp_path, "b-0", 4, NOW)
-    (tmp_path / CLEAN_SHUTDOWN).touch()
-    assert reaches(tmp_path, busy, idle) == [LATER, LATER - LAG_MS]
+def test_a_checkpoint_whose_file_kept_its_time_tells_of_an_idle_directory(tmp_path: Path) -> None:
+    """The file of a log was written when its last time was stamped, so the checkpoint's own time can be trusted."""
+    coordinator(tmp_path, *FIRST)
+    [segment] = tmp_path.rglob("*.log")
+    idle = log_in(tmp_path, f"{TOPIC}-0", 4, NOW + 30)
+    idle.log = replace(idle.log, segments=(segment.name,))
+    (tmp_path / HIGH_WATERMARKS).write_text(f"0\n1\n{TOPIC} 0 4\n")
+    os.utime(tmp_path / HIGH_WATERMARKS, (LATER / 1000, LATER / 1000))
+    os.utime(segment, ((NOW + 31) / 1000,) * 2)
+    assert reaches(tmp_path, idle) == [LATER - LAG_MS]
+    os.utime(segment, (LATER / 1000,) * 2)
+    assert reaches(tmp_path, idle) == [NOW + 30], "a copy without times"
+
+
+def test_a_hanging_transaction_of_an_idle_cluster_is_found_in_a_copy_that_kept_the_times_of_files(
+    tmp_path: Path,
+) -> None:
+    coordinator(tmp_path, *FIRST)
+    partition(tmp_path, *OVER, data(2, NOW + 42, epoch=1))
+    (tmp_path / HIGH_WATERMARKS).write_text(f"0\n2\n{TOPIC} 0 4\norders 0 3\n")
+    for file in tmp_path.rglob("*.log"):
+        os.utime(file, ((NOW + 45) / 1000,) * 2)
+    os.utime(tmp_path / HIGH_WATERMARKS, ((NOW + 30 * MINUTE) / 1000,) * 2)
+    [finding] = run([tmp_path]).findings
+    assert (finding.rule, finding.offset) == (HANGING, 2)
+
+
+def test_the_logs_of_brokers_that_were_shut_down_in_good_order_go_almost_to_their_last_time(tmp_path: Path) -> None:
+    busy, idle = log_in(tmp_path / "1", "a-0", 9, LATER), log_in(tmp_path / "1", "b-0", 4, NOW)
+    other = log_in(tmp_path / "2", "b-0", 4, NOW)
+    for log in (busy, other):
+        Path(log.log.folder).parent.mkdir()
+        (Path(log.log.folder).parent / CLEAN_SHUTDOWN).touch()
+    assert reaches(tmp_path, busy, idle, other) == [LATER, LATER - LAG_MS, NOW]
+    assert reaches(tmp_path, busy, idle) == [inf, inf], "the logs of one stopped broker are of one moment"
 
 
 @pytest.fixture
