@@ -86,10 +86,10 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
             yield broker
 
 
-def copy_of(broker: Broker, folder: Path) -> Path:
+def copy_of(broker: Broker, folder: Path, how: str = "-r") -> Path:
     """A copy as ``cp -r`` makes it, file after file, while the broker writes; files may vanish under it."""
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run(["cp", "-r", str(broker.data), str(folder)], check=False, capture_output=True)
+    subprocess.run(["cp", how, str(broker.data), str(folder)], check=False, capture_output=True)
     return folder
 
 
@@ -98,7 +98,7 @@ def test_a_healthy_broker_under_load_has_no_finding_in_place_or_copied(
 ) -> None:
     recent = 0
     for _ in range(TIMES):
-        for folder in (loaded.data, copy_of(loaded, tmp_path / "copy")):
+        for folder in (loaded.data, *(copy_of(loaded, tmp_path / how, how) for how in ("-r", "-a"))):
             code, said = cli.main(["audit", str(folder)]), capsys.readouterr().out
             assert code == 0, said
             recent += "too recent to judge" in said
@@ -165,3 +165,5 @@ def test_what_hangs_and_what_is_torn_is_found_under_load(loaded: Broker, tmp_pat
         # Nothing was written to the idle partition later, so its copy may be of before the end of the transaction.
         told = {(note.topic, note.offset) for note in copied.notes if note.kind != Kind.TOLD}
         assert ("idle", late["idle"]) in told or idle in found(copied)
+        timed = run([copy_of(loaded, tmp_path / "copy", "-a")])
+        assert found(timed) == {torn, busy, idle}, "it kept the times of files"
