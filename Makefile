@@ -12,7 +12,7 @@ VERDICTS := build/verdicts
 MAVEN := mvn -q -B --no-transfer-progress
 
 all: setup ## set up, then the main job: small models, graph equality, audit of the recording, report
-	$(KAFKA_EOS) verify
+	$(KAFKA_EOS) check all
 
 setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages into .venv and fetch the TLA+ tools
 
@@ -29,61 +29,61 @@ lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
 	$(BIN)/lint-imports
 
 model-check: setup ## check every model of the small and full tiers with TLC
-	$(KAFKA_EOS) model-check --tier full --json $(VERDICTS)/models.json
+	$(KAFKA_EOS) check models --tier full --json $(VERDICTS)/models.json
 
 model-check-deep: setup ## the deep tier too: larger constants, more than an hour
-	$(KAFKA_EOS) model-check --tier deep --json $(VERDICTS)/model-check-deep.json
+	$(KAFKA_EOS) check models --tier deep --json $(VERDICTS)/model-check-deep.json
 
 proofs: setup ## prove invariants of the reference without bounds, with z3; contracts, with CrossHair
-	$(KAFKA_EOS) prove --json $(VERDICTS)/proofs.json
-	$(KAFKA_EOS) prove --minimal --json $(VERDICTS)/proofs-minimal.json
-	$(KAFKA_EOS) contracts --json $(VERDICTS)/contracts.json
-	$(KAFKA_EOS) report
+	$(KAFKA_EOS) check proofs --json $(VERDICTS)/proofs.json
+	$(KAFKA_EOS) check proofs --minimal --json $(VERDICTS)/proofs-minimal.json
+	$(KAFKA_EOS) check contracts --json $(VERDICTS)/contracts.json
+	$(KAFKA_EOS) ledger report
 
 mutants: setup ## every mutant as a matrix, then every conjunct of every guard taken away
-	$(KAFKA_EOS) mutants --json $(VERDICTS)/matrix.json
-	$(KAFKA_EOS) conjuncts --json $(VERDICTS)/conjuncts.json
-	$(KAFKA_EOS) report
+	$(KAFKA_EOS) check mutants --json $(VERDICTS)/matrix.json
+	$(KAFKA_EOS) check conjuncts --json $(VERDICTS)/conjuncts.json
+	$(KAFKA_EOS) ledger report
 
 conformance: setup ## compare the reference's state graphs with TLC's, and validate traces
-	$(KAFKA_EOS) conformance --json $(VERDICTS)/graphs.json
-	$(KAFKA_EOS) traces --json $(VERDICTS)/traces.json
+	$(KAFKA_EOS) check graphs --json $(VERDICTS)/graphs.json
+	$(KAFKA_EOS) check traces --json $(VERDICTS)/traces.json
 
 findings: setup $(JARS)/kafka/.copied ## what checking found in Kafka: run the models, audit the recordings and ask the broker behind it
-	$(KAFKA_EOS) findings --check
+	$(KAFKA_EOS) ledger findings --check
 
 sinks: setup ## effects outside of Kafka, on SQLite, killed at every step
-	$(KAFKA_EOS) sinks --json $(VERDICTS)/sinks.json
+	$(KAFKA_EOS) lab sinks --json $(VERDICTS)/sinks.json
 
 replay: setup ## audit the kept recordings with local Spark
-	$(KAFKA_EOS) verify --only recordings
+	$(KAFKA_EOS) check all --only recordings
 
 report: setup ## write build/report.html and build/report.json from the verdicts of earlier commands
-	$(KAFKA_EOS) report
+	$(KAFKA_EOS) ledger report
 
 record: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## record real Kafkas under faults, on loopback (a quarter of an hour)
-	$(KAFKA_EOS) record one-broker three-brokers violations operator-mistakes replicated-violations transactions applications application-mistakes --out build/recording --seed 1
-	$(KAFKA_EOS) record transactions --kafka 3.9.1 --out build/recording --seed 1
+	$(KAFKA_EOS) lab record one-broker three-brokers violations operator-mistakes replicated-violations transactions applications application-mistakes --out build/recording --seed 1
+	$(KAFKA_EOS) lab record transactions --kafka 3.9.1 --out build/recording --seed 1
 
 peers: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied ## compare the reference, Kafka 4.3, 3.9 and 2.8, kfake and librdkafka's mock with the spec; build/peers.html
-	$(KAFKA_EOS) peers --json build/peers.json
+	$(KAFKA_EOS) conform --peers --json build/peers.json
 
 costs: setup $(JARS)/kafka/.copied ## measure anew what exactly-once costs, and keep it (a quarter of an hour)
-	$(KAFKA_EOS) costs --measured checks/kafka_eos_checks/costs/measured.json --json $(VERDICTS)/costs.json
+	$(KAFKA_EOS) lab costs --measured checks/kafka_eos_checks/costs/measured.json --json $(VERDICTS)/costs.json
 
 bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, replay, graph comparison and server against their peers
-	$(KAFKA_EOS) bench --json $(VERDICTS)/bench.json
+	$(KAFKA_EOS) lab bench --json $(VERDICTS)/bench.json
 
 soak: setup ## a million steps of every machine under faults, then each mutant and known failure found
-	$(KAFKA_EOS) soak --seeds 0..18719 --jobs 2 --json $(VERDICTS)/soak.json
-	$(KAFKA_EOS) soak --system --seeds 0..499 --jobs 2 --json $(VERDICTS)/soak-system.json
-	$(KAFKA_EOS) soak --mutant all --jobs 2 --json $(VERDICTS)/soak-mutants.json
-	$(KAFKA_EOS) report
+	$(KAFKA_EOS) check walks --seeds 0..18719 --jobs 2 --json $(VERDICTS)/soak.json
+	$(KAFKA_EOS) check walks --system --seeds 0..499 --jobs 2 --json $(VERDICTS)/soak-system.json
+	$(KAFKA_EOS) check walks --mutant all --jobs 2 --json $(VERDICTS)/soak-mutants.json
+	$(KAFKA_EOS) ledger report
 
 fuzz: setup ## a million mutated record batches through the codec, random logs through the audit, mutated frames to the server
-	$(KAFKA_EOS) fuzz --count 1000000 --jobs 2
-	$(KAFKA_EOS) fuzz --logs 20000
-	$(KAFKA_EOS) fuzz --frames 200000
+	$(KAFKA_EOS) lab fuzz --count 1000000 --jobs 2
+	$(KAFKA_EOS) lab fuzz --logs 20000
+	$(KAFKA_EOS) lab fuzz --frames 200000
 
 schemas: setup $(JARS)/kafka/.copied ## write the message schemas that the server carries anew, out of Kafka's jars
 	$(BIN)/python -m kafka_eos_checks.vendored_schemas

@@ -1,4 +1,4 @@
-"""``kafka-eos claims``: what is said about exactly-once semantics, and what the checks found.
+"""``kafka-eos ledger claims``: what is said about exactly-once semantics, and what the checks found.
 
 The verdicts are those of earlier commands, or of the models that ``--check`` runs and of the kept costs. With ids each
 claim is shown with its evidence: the properties that hold, the counterexample as a story, or the figures, and a diagram
@@ -35,9 +35,9 @@ COLOURS = {
 }
 
 EPILOG = """examples:
-  kafka-eos claims                 the ledger, from the verdicts in build/verdicts
-  kafka-eos claims C15             one claim with its counterexample as a story
-  kafka-eos claims C15 --check     check the models behind it first
+  kafka-eos ledger claims                 the ledger, from the verdicts in build/verdicts
+  kafka-eos ledger claims C15             one claim with its counterexample as a story
+  kafka-eos ledger claims C15 --check     check the models behind it first
 
 exit codes: 0 every claim asked for is settled, 1 one is open or differs, 2 the call or the input cannot be used
 """
@@ -178,7 +178,7 @@ def run(arguments: argparse.Namespace) -> int:
         files = arguments.verdicts or sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime)
         shown = answer(arguments.ids, load_verdicts(files))
     except (UnknownClaim, MalformedClaims, MalformedRegistry, UnusableEvidence, UnusableVerdicts) as error:
-        print(f"kafka-eos claims: {error}", file=sys.stderr)
+        print(f"kafka-eos ledger claims: {error}", file=sys.stderr)
         return 2
     if arguments.ids:
         show(shown, paths.build_folder() / "claims")
@@ -188,7 +188,7 @@ def run(arguments: argparse.Namespace) -> int:
     counts = ", ".join(f"{standings.count(kind)} {kind.value}" for kind in Standing if kind in standings)
     answer_console.print(f"{len(standings)} claims: {counts}")
     if not shown.verdicts:
-        print(f"no verdicts in {folder}: run kafka-eos claims --check, or make in a clone", file=sys.stderr)
+        print(f"no verdicts in {folder}: run kafka-eos ledger claims --check, or make in a clone", file=sys.stderr)
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(shown.to_json(), indent=1) + "\n", encoding="utf-8")

@@ -1,109 +1,26 @@
-"""The command ``kafka-eos``: one subcommand a capability.
+"""The command ``kafka-eos``: finds what is called in the table of ``doors.py``, parses the call and runs it.
 
-Each subsystem has a module ``command.py`` (or a module of its own name) with ``add_parser(subparsers)``, which
-sets ``run``: a function from the parsed arguments to the exit code. Modules are imported only when their
-subcommand is asked for, so that the light install needs no JVM and no Spark.
+A module is imported only when its command is called, so that the light install needs no JVM and no Spark.
 """
 
 import argparse
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kafka_eos_checks import doors
 from kafka_eos_checks.arguments import Parser, standard_output
+from kafka_eos_checks.doors import Command, Group
 from kafka_eos_checks.missing import Missing
-
-# subcommand -> (module that has add_parser, one line for --help)
-SUBCOMMANDS = {
-    "verify": (
-        "kafka_eos_checks.verify",
-        "the main job: small models, graph equality, audit of the recording, report",
-    ),
-    "model-check": (
-        "kafka_eos_checks.model_check",
-        "check the TLA+ models with TLC, expected failures included",
-    ),
-    "conformance": (
-        "kafka_eos_checks.conformance",
-        "compare the reference's state graphs with TLC's, refusals included",
-    ),
-    "prove": (
-        "kafka_eos_checks.proofs.command",
-        "prove invariants of the reference without bounds, with z3",
-    ),
-    "contracts": ("kafka_eos_checks.contracts.command", "try to break contracts of the reference, with CrossHair"),
-    "mutants": (
-        "kafka_eos_checks.mutant_matrix",
-        "every mutant against TLC, graph equality and replay",
-    ),
-    "conjuncts": (
-        "kafka_eos_checks.conjuncts.command",
-        "take away every conjunct of every guard, in the spec and in the reference",
-    ),
-    "traces": (
-        "kafka_eos_checks.traces.command",
-        "validate recorded and simulated runs against the spec, with two judges",
-    ),
-    "audit": (
-        "kafka_eos_checks.replay.command",
-        "audit Kafka log directories and histories, with or without Spark",
-    ),
-    "headers": (
-        "kafka_eos_checks.replay.headers_command",
-        "write the batch headers of log directories as Parquet, to audit them elsewhere",
-    ),
-    "watch": (
-        "kafka_eos_checks.watch.command",
-        "watch a running cluster: hanging transactions, who holds readers back, duplicates, late data",
-    ),
-    "explain": ("kafka_eos_checks.explain", "draw a history around what an audit found in it"),
-    "simulate": ("kafka_eos_checks.simulate.command", "run the reference under seeded faults and write the history"),
-    "soak": (
-        "kafka_eos_checks.soak.command",
-        "walk every machine under swarms of faults, judged by the spec's own properties",
-    ),
-    "generate": ("kafka_eos_checks.generate", "write logs of any size with planted violations at known places"),
-    "sinks": ("kafka_eos_checks.sinks", "kill a consumer at every step of its updates of a real database"),
-    "serve": ("kafka_eos_checks.served.command", "a Kafka cluster for tests: real clients run on the reference"),
-    "conform": (
-        "kafka_eos_checks.conform.command",
-        "the spec's behaviours as raw requests against any broker: conforms, diverges, and why",
-    ),
-    "peers": (
-        "kafka_eos_checks.conform.peers_command",
-        "conform against the reference, Apache Kafka and its imitations, on one page",
-    ),
-    "costs": ("kafka_eos_checks.costs.command", "what exactly-once costs: bytes, requests, throughput, latency"),
-    "record": ("kafka_eos_checks.record.command", "record a real Kafka under faults"),
-    "claims": ("kafka_eos_checks.claims_command", "what is said about exactly-once semantics, and what was found"),
-    "findings": (
-        "kafka_eos_checks.findings_command",
-        "what checking found in Apache Kafka: what shows it, what it means, what mends it",
-    ),
-    "report": ("kafka_eos_checks.report", "write the HTML report from the verdicts of earlier commands"),
-    "bench": (
-        "kafka_eos_checks.bench.command",
-        "measure codec, replay, graph comparison and server against their peers",
-    ),
-    "fuzz": ("kafka_eos_checks.fuzz.command", "feed mutated record batches to the codec"),
-}
+from kafka_eos_checks.nearest import did_you_mean
 
 DESCRIPTION = "An executable, machine-checked reference of Apache Kafka's exactly-once semantics."
-EPILOG = """examples:
-  kafka-eos findings
-  kafka-eos audit example:violations
-  kafka-eos audit /var/lib/kafka/data --json -
-  kafka-eos serve
-  kafka-eos simulate --seed 7
-  kafka-eos model-check LateEndIsNotAtomic
-  kafka-eos model-check --tier small
-  kafka-eos conformance PartitionLog
-
-Each command has a --help of its own, with examples.
+EPILOG = """Each command has a --help of its own, with examples.
 
 exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 the input or the call cannot be used
 """
+PROGRAM = "kafka-eos"
 
 
 class _Version(argparse.Action):
@@ -112,45 +29,109 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from importlib import metadata  # noqa: PLC0415
 
-        print(f"kafka-eos {metadata.version('kafka-eos')}")
+        print(f"{PROGRAM} {metadata.version('kafka-eos')}")
         parser.exit()
 
 
-def parser_for(subcommand: str | None) -> Parser:
-    """The parser, with the arguments of one subcommand filled in."""
-    parser = Parser(
-        prog="kafka-eos",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    subparsers = parser.add_subparsers(title="commands", dest="subcommand", metavar="COMMAND", required=True)
-    for name, (module, help_line) in SUBCOMMANDS.items():
-        if name == subcommand:
-            importlib.import_module(module).add_parser(subparsers, help_line)
-        else:
-            subparsers.add_parser(name, help=help_line)
-    return parser
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return its exit code; without one, show what there is."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    subcommand = next((word for word in given if word in SUBCOMMANDS), None)
+    """Run a command and return its exit code; without one, show what there is."""
+    words = _spelled_anew(list(sys.argv[1:] if arguments is None else arguments))
     try:
-        parser = parser_for(subcommand)
-        if not given:
+        parser, left = parser_of(words)
+        if parser.get_default("run") is None and not left:
             parser.print_help()
             return 2  # nothing was checked, so this is no success
-        parsed = parser.parse_args(given)
+        parsed = parser.parse_args(left)
         with standard_output(parsed):
             return int(parsed.run(parsed))
     except Missing as missing:
-        print(f"kafka-eos: {missing}", file=sys.stderr)
+        print(f"{PROGRAM}: {missing}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def parser_of(words: Sequence[str]) -> tuple[Parser, list[str]]:
+    """The parser of the command that the first words call, and the words that are left for it to parse.
+
+    Words that call no command get the parser of the level they end at, which has only help, and no ``run``.
+    A word that names no command is refused here: the process ends with exit code 2.
+    """
+    first, *left = [*words] or [""]
+    if not first or first.startswith("-"):
+        return _overview(), [*words]
+    entry = doors.COMMANDS.get(first)
+    if entry is None:
+        _overview().error(f"unknown command {first}{_nearest(first, doors.COMMANDS)}")
+    if isinstance(entry, Command):
+        return _loaded(entry, PROGRAM, first), left
+    if not left or left[0].startswith("-"):
+        return _commands_of(first, entry), left
+    command = entry.commands.get(left[0])
+    if command is None:
+        _commands_of(first, entry).error(f"unknown command {left[0]}{_nearest(left[0], entry.commands)}")
+    return _loaded(command, f"{PROGRAM} {first}", left[0]), left[1:]
+
+
+def _spelled_anew(words: list[str]) -> list[str]:
+    """The words in today's spelling; a former spelling is answered with today's on standard error."""
+    now = doors.FORMER.get(words[0]) if words else None
+    if now is None:
+        return words
+    print(f"{PROGRAM} {words[0]} is now {PROGRAM} {now}", file=sys.stderr)
+    return [*now.split(), *words[1:]]
+
+
+def _nearest(word: str, here: Mapping[str, Command | Group]) -> str:
+    """The question for a command of this level that is near to a word, else for one of another level."""
+    elsewhere = doors.FORMER | {call[-1]: " ".join(call) for call in doors.calls() if call[-1] not in here}
+    if near := did_you_mean(word, here):
+        return near
+    near = did_you_mean(word, elsewhere)
+    return next((f"; did you mean {PROGRAM} {call}?" for name, call in elsewhere.items() if f" {name}?" in near), "")
+
+
+def _loaded(command: Command, prefix: str, name: str) -> Parser:
+    """The parser of one command."""
+    subparsers = Parser(prog=prefix).add_subparsers(prog=prefix)
+    importlib.import_module(command.module).add_parser(subparsers, command.line)
+    parser = subparsers.choices[name]
+    assert isinstance(parser, Parser)
+    return parser
+
+
+def _overview() -> Parser:
+    """The parser of a call without a command."""
+    text = [DESCRIPTION]
+    for door in doors.DOORS:
+        text += ["", f"{door.reader}: {door.line}", *_listing(door.commands), f"  example: {door.example}"]
+    parser = _help_only(PROGRAM, "\n".join(text), EPILOG)
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    return parser
+
+
+def _commands_of(name: str, group: Group) -> Parser:
+    """The parser of a group's first word alone."""
+    text = [f"{group.line[0].upper()}{group.line[1:]}.", "", "commands:", *_listing(group.commands)]
+    examples = "\n  ".join(["examples:", *group.examples])
+    return _help_only(f"{PROGRAM} {name}", "\n".join(text), f"{examples}\n\n{EPILOG}")
+
+
+def _help_only(prog: str, description: str, epilog: str) -> Parser:
+    return Parser(
+        prog=prog,
+        usage=f"{prog} COMMAND …",
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _listing(commands: Mapping[str, Command | Group]) -> Iterator[str]:
+    for name, entry in commands.items():
+        yield f"  {name:<10} {entry.line}"
+        if isinstance(entry, Group):
+            yield f"  {'':<10} {', '.join(entry.commands)}"
 
 
 if __name__ == "__main__":

@@ -446,17 +446,17 @@ def mutant_verdict(mutant: Model, comparison: Comparison) -> Verdict:
 
 
 EPILOG = """examples:
-  kafka-eos conformance                        every graph of the small tier
-  kafka-eos conformance PartitionLog --json build/conformance.json
-  kafka-eos conformance --mutant NoDuplicateCache
-  kafka-eos conformance --mutant all
+  kafka-eos check graphs                        every graph of the small tier
+  kafka-eos check graphs PartitionLog --json build/conformance.json
+  kafka-eos check graphs --mutant NoDuplicateCache
+  kafka-eos check graphs --mutant all
 """
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
-    """Add ``conformance``."""
+    """Add ``graphs``."""
     parser = subparsers.add_parser(
-        "conformance",
+        "graphs",
         help=help_line,
         description=__doc__,
         epilog=EPILOG,
@@ -485,7 +485,7 @@ def _mutants(registry: Registry, names: Sequence[str], models: Sequence[Model]) 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run ``conformance``."""
+    """Run ``graphs``."""
     try:
         registry = Registry()
         named = [registry.get(name) for name in arguments.models]
@@ -495,10 +495,10 @@ def run(arguments: argparse.Namespace) -> int:
         models = named or ([] if arguments.mutant else every)
         verdicts = list(check(registry, models, mutants, arguments.jobs))
     except (MalformedRegistry, GraphUnusable, UnknownRule) as error:
-        print(f"kafka-eos conformance: {error}", file=sys.stderr)
+        print(f"kafka-eos check graphs: {error}", file=sys.stderr)
         return 2
     if not verdicts:
-        print("kafka-eos conformance: no model to compare; name one, or give one a graph", file=sys.stderr)
+        print("kafka-eos check graphs: no model to compare; name one, or give one a graph", file=sys.stderr)
         return 2
     print_verdicts(verdicts, "graph equality")
     if arguments.json:

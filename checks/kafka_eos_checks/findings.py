@@ -140,7 +140,7 @@ class KafkaFinding:
 
     def evidence(self) -> Iterator[Evidence]:
         """What has to show it, the strongest first."""
-        check = f"kafka-eos findings {self.id} --check"
+        check = f"kafka-eos ledger findings {self.id} --check"
         if self.recording:
             yield Evidence(
                 shown=Shown.REAL,
@@ -174,24 +174,24 @@ class KafkaFinding:
                 check="",
                 name=name,
                 words=f"TLC: {name} {words}",
-                command=f"kafka-eos model-check {name}",
+                command=f"kafka-eos check models {name}",
             )
 
     def commands(self) -> Iterator[str]:
         """What reproduces it."""
         if self.recording:
             yield f"kafka-eos audit {EXAMPLE}{self.recording}"
-            yield f"kafka-eos record {self.recording} --out build/recording"
+            yield f"kafka-eos lab record {self.recording} --out build/recording"
             yield f"kafka-eos audit build/recording/{self.recording}"
         if self.scenario:
-            yield f"kafka-eos findings {self.id} --check"
+            yield f"kafka-eos ledger findings {self.id} --check"
             yield (
                 f"kafka-eos conform --bootstrap HOST:PORT --transaction-version {self.version} --repeat {self.scenario}"
             )
         if self.test:
             yield f"pytest {self.test}"
         if self.models:
-            yield f"kafka-eos model-check {' '.join((*self.models, *self.mended))}"
+            yield f"kafka-eos check models {' '.join((*self.models, *self.mended))}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""``kafka-eos findings``: what checking found in Apache Kafka, what shows it, what it means and what mends it.
+"""``kafka-eos ledger findings``: what checking found in Apache Kafka, what shows it, what it means and what mends it.
 
 A finding is shown *on a real broker* when the audit finds it in a kept recording, or a broker that is started for it
 answers a scenario of ``kafka-eos conform`` so; *on Kafka's own client* when a test brings that client's classes to it;
@@ -56,10 +56,10 @@ HEADINGS = {
     Shown.MODEL: "Only in the model of Kafka's rules: no broker and no client has shown it",
 }
 EPILOG = """examples:
-  kafka-eos findings                                        all, and how much of each is checked here
-  kafka-eos findings --check                                check all: models, recordings, Kafka's client, brokers
-  kafka-eos findings aborted-records-delivered              one, with its run, what mends it and how to reproduce it
-  kafka-eos findings aborted-records-delivered --check      the same, after checking it
+  kafka-eos ledger findings                                      all, and how much of each is checked here
+  kafka-eos ledger findings --check                              check all: models, recordings, Kafka's client, brokers
+  kafka-eos ledger findings aborted-records-delivered            one, with its run, its cure and how to reproduce it
+  kafka-eos ledger findings aborted-records-delivered --check    the same, after checking it
 
 exit codes: 0 nothing that was checked differs, 1 something does, or could not be checked with --check, 2 the call or
 the input cannot be used
@@ -258,7 +258,7 @@ def tell(entry: Entry, times: Times) -> Iterator[str]:
     if entry.run is not None and entry.run.verdict is not None:
         yield f"\nthe run: {entry.run.evidence.words}\n\n{entry.run.verdict.evidence}"
     else:
-        yield f"\nThere is no run to show yet: `kafka-eos findings {finding.id} --check` takes one"
+        yield f"\nThere is no run to show yet: `kafka-eos ledger findings {finding.id} --check` takes one"
 
 
 def _mark(part: Part, times: Times) -> str:
@@ -276,10 +276,10 @@ def summary(shown: Sequence[Entry]) -> str:
     text = f"{len(shown)} findings, {new} of them new: {counts} here."
     if {State.PARTLY, State.OPEN} & set(states):
         text += (
-            "\n`make` checks the small models. `make findings` (kafka-eos findings --check) checks everything, "
+            "\n`make` checks the small models. `make findings` (kafka-eos ledger findings --check) checks everything, "
             "with TLC, Kafka's own client and a broker on loopback: it needs Java and takes some minutes."
         )
-    return f"{text}\n`kafka-eos findings ID` tells one: what it means, what mends it, how to reproduce it."
+    return f"{text}\n`kafka-eos ledger findings ID` tells one: what it means, what mends it, how to reproduce it."
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def run(arguments: argparse.Namespace) -> int:
         kept = kept_verdicts(folder)
         shown = entries(findings, [verdict for verdict, _ in kept.values()])
     except (MalformedFindings, MalformedRegistry, UnusableVerdicts, OSError) as error:
-        print(f"kafka-eos findings: {error}", file=sys.stderr)
+        print(f"kafka-eos ledger findings: {error}", file=sys.stderr)
         return 2
     times = {key: written for key, (_, written) in kept.items()}
     if arguments.ids:

@@ -1,4 +1,4 @@
-"""``kafka-eos generate``: logs of any size in Kafka's format, with planted violations at known places."""
+"""``kafka-eos lab generate``: logs of any size in Kafka's format, with planted violations at known places."""
 
 import argparse
 import json
@@ -11,9 +11,9 @@ from typing import Any
 PLANTED = "planted.jsonl"
 EPOCHS, MOST_OF_AN_EPOCH = 4, 500  # of a producer in a small log; batches of an epoch in a large one
 EPILOG = """examples:
-  kafka-eos generate /tmp/made --batches 1000000 --partitions 8
-  kafka-eos generate /tmp/made --faults 3 --seed 7
-  kafka-eos generate /tmp/made --records 50 100 --value-bytes 1000
+  kafka-eos lab generate /tmp/made --batches 1000000 --partitions 8
+  kafka-eos lab generate /tmp/made --faults 3 --seed 7
+  kafka-eos lab generate /tmp/made --records 50 100 --value-bytes 1000
 
 Each partition gets as many duplicates, gaps and batches of a stale epoch as --faults says; planted.jsonl names each
 rule with topic, partition and offset, which is what the audit has to find, and nothing else. The same seed gives the
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         started = time.perf_counter()
         size, planted = _write(arguments)
     except (ValueError, OSError) as error:
-        print(f"kafka-eos generate: {error}", file=sys.stderr)
+        print(f"kafka-eos lab generate: {error}", file=sys.stderr)
         return 2
     seconds = time.perf_counter() - started
     counts = ", ".join(f"{count} {rule}" for rule, count in sorted(planted.items())) or "nothing"

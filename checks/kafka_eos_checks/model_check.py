@@ -331,19 +331,19 @@ def _listing(models: Iterable[Model]) -> Table:
 
 
 EPILOG = """examples:
-  kafka-eos model-check                        the small models
-  kafka-eos model-check LateEndIsNotAtomic     a known failure, told step by step, with a diagram
-  kafka-eos model-check --tier full --json build/models.json
-  kafka-eos model-check PartitionLog --update  write the numbers it finds into spec/models/<Module>.toml
-  kafka-eos model-check --mutants              each mutant must violate the property it names
-  kafka-eos model-check --list --tier deep
+  kafka-eos check models                        the small models
+  kafka-eos check models LateEndIsNotAtomic     a known failure, told step by step, with a diagram
+  kafka-eos check models --tier full --json build/models.json
+  kafka-eos check models PartitionLog --update  write the numbers it finds into spec/models/<Module>.toml
+  kafka-eos check models --mutants              each mutant must violate the property it names
+  kafka-eos check models --list --tier deep
 """
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
-    """Add ``model-check``."""
+    """Add ``models``."""
     parser = subparsers.add_parser(
-        "model-check",
+        "models",
         help=help_line,
         description=__doc__,
         epilog=EPILOG,
@@ -381,7 +381,7 @@ def shown(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], *, named: bo
     untold = [verdict.name for verdict in failing if verdict.ok and not tell_all]
     if untold:
         several = f"{len(untold)} counterexamples are" if len(untold) > 1 else "1 counterexample is"
-        yield f"{several} as expected and not shown; `kafka-eos model-check {untold[0]}` tells one as a story"
+        yield f"{several} as expected and not shown; `kafka-eos check models {untold[0]}` tells one as a story"
 
 
 def _write_diagram(verdict: Verdict) -> Path:
@@ -393,7 +393,7 @@ def _write_diagram(verdict: Verdict) -> Path:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run ``model-check``."""
+    """Run ``models``."""
     try:
         registry = Registry()
         models = select(registry, arguments.models, arguments.tier, mutants=arguments.mutants)
@@ -401,7 +401,7 @@ def run(arguments: argparse.Namespace) -> int:
             answer_console.print(_listing(models))
             return 0
         if not models:
-            print("kafka-eos model-check: nothing to run; name a model or another --tier", file=sys.stderr)
+            print("kafka-eos check models: nothing to run; name a model or another --tier", file=sys.stderr)
             return 2
         outcomes = check_models(models, jobs=arguments.jobs, workers=arguments.workers, timeout=arguments.timeout)
         by_name = {}
@@ -412,7 +412,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.update:
             _update(registry, in_order)
     except MalformedRegistry as error:
-        print(f"kafka-eos model-check: {error}", file=sys.stderr)
+        print(f"kafka-eos check models: {error}", file=sys.stderr)
         return 2
     verdicts = [to_verdict(outcome) for outcome in in_order]
     print_verdicts(verdicts, "mutants" if arguments.mutants else "models")

@@ -1,4 +1,4 @@
-"""``kafka-eos mutants``: every mutant, and every model that must fail, against every means that is to kill it.
+"""``kafka-eos check mutants``: every mutant, and every model that must fail, against every means that is to kill it.
 
 ===========  ====================================================================================
 means        how it kills
@@ -46,8 +46,8 @@ NOT_VISIBLE = "not visible"
 FEWEST_MEANS = 2
 
 EPILOG = """examples:
-  kafka-eos mutants
-  kafka-eos mutants --only replay --json build/replay-mutants.json
+  kafka-eos check mutants
+  kafka-eos check mutants --only replay --json build/replay-mutants.json
 
 With all means, --json writes one verdict a row of the matrix; with --only, the verdicts of these means.
 """
@@ -172,7 +172,7 @@ def rows(registry: Registry) -> list[Model]:
 
 
 def verdicts_of(means: str, registry: Registry, mutants: Sequence[Model], cache: Cache, jobs: int) -> list[Verdict]:
-    """The verdicts of a means, kept or found now; what ``kafka-eos soak`` has found counts as simulation."""
+    """The verdicts of a means, kept or found now; what ``kafka-eos check walks`` has found counts as simulation."""
     kept = Kept(means=means, registry=registry, cache=cache, limit=MOST_SECONDS)
 
     def find(waiting: Sequence[Model]) -> Iterator[Verdict]:
@@ -262,7 +262,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run ``mutants``."""
     if arguments.jobs < 1:
-        print("kafka-eos mutants: --jobs is at least 1", file=sys.stderr)
+        print("kafka-eos check mutants: --jobs is at least 1", file=sys.stderr)
         return 2
     try:
         registry = Registry()
@@ -271,7 +271,7 @@ def run(arguments: argparse.Namespace) -> int:
         for means in arguments.only or MEANS:
             verdicts[means] = verdicts_of(means, registry, every, Cache(arguments.cache), arguments.jobs)
     except MalformedRegistry as error:
-        print(f"kafka-eos mutants: {error}", file=sys.stderr)
+        print(f"kafka-eos check mutants: {error}", file=sys.stderr)
         return 2
     answer_console.print(matrix(registry, verdicts))
     of_means = [verdict for own in verdicts.values() for verdict in own]

@@ -453,15 +453,15 @@ def write_page(verdicts: Sequence[Verdict], page: Path, now: datetime | None = N
 
 
 EPILOG = """examples:
-  kafka-eos report
-  kafka-eos report --verdicts build/verdicts/model-check.json --out /tmp/report.html
+  kafka-eos ledger report
+  kafka-eos ledger report --verdicts build/verdicts/model-check.json --out /tmp/report.html
 
 exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 the verdicts cannot be used
 """
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", help_line: str) -> None:
-    """Add ``kafka-eos report``."""
+    """Add ``kafka-eos ledger report``."""
     parser = subparsers.add_parser(
         "report",
         help=help_line,
@@ -485,16 +485,16 @@ def run(arguments: argparse.Namespace) -> int:
     folder = paths.build_folder() / "verdicts"
     page: Path = arguments.out or paths.build_folder() / "report.html"
     if page.suffix != ".html":
-        print(f"kafka-eos report: --out {page}: expected a name that ends in .html", file=sys.stderr)
+        print(f"kafka-eos ledger report: --out {page}: expected a name that ends in .html", file=sys.stderr)
         return 2
     try:
         verdicts = load_verdicts(arguments.verdicts) if arguments.verdicts else latest_verdicts(folder)
         if not verdicts:
-            print(f"kafka-eos report: no verdicts in {folder}; run a check with --json first", file=sys.stderr)
+            print(f"kafka-eos ledger report: no verdicts in {folder}; run a check with --json first", file=sys.stderr)
             return 2
         report = write_report(verdicts, page)
     except (UnusableVerdicts, MalformedClaims, MalformedFindings) as error:
-        print(f"kafka-eos report: {error}", file=sys.stderr)
+        print(f"kafka-eos ledger report: {error}", file=sys.stderr)
         return 2
     answer_console.print(f"{report.headline}: {page}", markup=False, soft_wrap=True)
     for verdict in report.differing:

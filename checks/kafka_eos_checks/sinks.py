@@ -28,9 +28,9 @@ from kafka_eos_checks.terminal import print_verdicts, progress_console
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
 EPILOG = """examples:
-  kafka-eos sinks                       every strategy, two inputs, two faults
-  kafka-eos sinks outbox --faults 3     one of them
-  kafka-eos sinks --json build/sinks.json
+  kafka-eos lab sinks                       every strategy, two inputs, two faults
+  kafka-eos lab sinks outbox --faults 3     one of them
+  kafka-eos lab sinks --json build/sinks.json
 
 exit codes: 0 all as the model says, 1 a content differs, 2 the call cannot be used
 """

@@ -1,4 +1,4 @@
-"""``kafka-eos verify``, the main job: small models, mutants, graph equality, traces, proofs, recordings, report."""
+"""``kafka-eos check all``: small models, mutants, graph equality, traces, proofs, recordings; then the report."""
 
 import argparse
 import sys
@@ -30,9 +30,9 @@ from kafka_eos_checks.verdict import Standing, Verdict, headline, write_verdicts
 PARTS = ("models", "mutants", "graphs", "traces", "proofs", "contracts", "simulations", "costs", "recordings")
 CONTRACT_SECONDS = 2.0  # of CPU time for each contract; those that this confirms take less than one
 EPILOG = """examples:
-  kafka-eos verify                  what `make` runs
-  kafka-eos verify --engine local   without Spark
-  kafka-eos verify --only graphs
+  kafka-eos check all                  what `make` runs
+  kafka-eos check all --engine local   without Spark
+  kafka-eos check all --only graphs
 
 exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 something cannot be run
 """
@@ -108,9 +108,9 @@ def _of_recording(verdict: Verdict, recording: str, findings: int) -> Verdict:
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
-    """Add ``verify``."""
+    """Add ``all``."""
     parser = subparsers.add_parser(
-        "verify",
+        "all",
         help=help_line,
         description=__doc__,
         epilog=EPILOG,
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         registry = Registry()
     except MalformedRegistry as error:
-        print(f"kafka-eos verify: {error}", file=sys.stderr)
+        print(f"kafka-eos check all: {error}", file=sys.stderr)
         return 2
     parts: dict[str, Callable[[], Iterator[Verdict]]] = {
         "models": lambda: models(registry),

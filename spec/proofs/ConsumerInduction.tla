@@ -1,6 +1,6 @@
 --------------------------- MODULE ConsumerInduction ---------------------------
 (***************************************************************************)
-(* The invariant that kafka-eos prove reading shows to be inductive, for   *)
+(* The invariant that kafka-eos check proofs reading shows to be inductive, for   *)
 (* TLC: the search begins with every state of some small logs that has it, *)
 (* reached or not, and may leave it by no action.                          *)
 (*                                                                         *)

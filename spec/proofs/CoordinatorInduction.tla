@@ -1,6 +1,6 @@
 -------------------------- MODULE CoordinatorInduction --------------------------
 (***************************************************************************)
-(* The invariant that kafka-eos prove coordinator shows to be inductive,   *)
+(* The invariant that kafka-eos check proofs coordinator shows to be inductive,   *)
 (* for TLC: the search begins with states that have it, reached or not,    *)
 (* and takes one step from each, with any action.                          *)
 (*                                                                         *)

@@ -1,6 +1,6 @@
 ---------------------------- MODULE FencingInduction ----------------------------
 (***************************************************************************)
-(* The invariant that kafka-eos prove fencing shows to be inductive, for   *)
+(* The invariant that kafka-eos check proofs fencing shows to be inductive, for   *)
 (* TLC: the search begins with states that have it and the coordinator's,  *)
 (* reached or not, and takes one step from each, with any action.          *)
 (*                                                                         *)

@@ -1,6 +1,6 @@
 ---------------------------- MODULE OffsetsInduction ----------------------------
 (***************************************************************************)
-(* The invariant that kafka-eos prove offsets shows to be inductive, for   *)
+(* The invariant that kafka-eos check proofs offsets shows to be inductive, for   *)
 (* TLC: the search begins with every state that has it, reached or not, of *)
 (* a group in its first generation, and may leave it by no action.         *)
 (***************************************************************************)

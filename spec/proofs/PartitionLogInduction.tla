@@ -1,6 +1,6 @@
 ------------------------ MODULE PartitionLogInduction -------------------------
 (***************************************************************************)
-(* The invariant that kafka-eos prove shows to be inductive, for TLC: the  *)
+(* The invariant that kafka-eos check proofs shows to be inductive, for TLC: the  *)
 (* search begins with every state of some small logs that has it, reached  *)
 (* or not, and may leave it by no action.                                  *)
 (*                                                                         *)

@@ -1,4 +1,4 @@
-"""``kafka-eos claims``: the ledger on the terminal."""
+"""``kafka-eos ledger claims``: the ledger on the terminal."""
 
 import json
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_the_command_shows_a_claim_with_its_story_and_writes_its_diagram(
     monkeypatch.setattr("kafka_eos_checks.paths.build_folder", lambda: tmp_path)
     verdicts = tmp_path / "verdicts" / "models.json"
     write_verdicts(verdicts, [verdict()])
-    assert main(["claims", "C15", "--json", str(tmp_path / "claims.json")]) == 0
+    assert main(["ledger", "claims", "C15", "--json", str(tmp_path / "claims.json")]) == 0
     shown = capsys.readouterr().out
     assert "C15  settled" in shown
     assert "2  Initialize" in shown
@@ -82,12 +82,12 @@ def test_the_ledger_exits_with_one_as_long_as_a_claim_is_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("kafka_eos_checks.paths.build_folder", lambda: tmp_path)
-    assert main(["claims"]) == 1
+    assert main(["ledger", "claims"]) == 1
     captured = capsys.readouterr()
     assert "open" in captured.out
-    assert "kafka-eos claims --check" in captured.err
+    assert "kafka-eos ledger claims --check" in captured.err
 
 
 def test_a_misspelt_id_exits_with_two_before_anything_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["claims", "C99", "--check"]) == 2
+    assert main(["ledger", "claims", "C99", "--check"]) == 2
     assert "no claim C99" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 import argparse
-import shlex
+import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
@@ -9,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kafka_eos_checks import cli
-from kafka_eos_checks.cli import SUBCOMMANDS, main, parser_for
+from kafka_eos_checks.cli import main, parser_of
+from kafka_eos_checks.doors import COMMANDS, DOORS, FORMER, Command, Group, calls
 from kafka_eos_checks.missing import MissingExtra, need
 from kafka_eos_checks.paths import CLONE
 
@@ -23,55 +24,101 @@ def exit_code(*arguments: str) -> int:
         return left.code if isinstance(left.code, int) else 1
 
 
-def test_help_lists_every_subcommand_with_its_line_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+CALLS = {" ".join(words): command for words, command in calls().items()}
+GROUPS = [name for name, entry in COMMANDS.items() if isinstance(entry, Group)]
+
+
+def test_the_overview_has_a_line_and_an_example_for_each_reader(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("--help") == 0
-    said = " ".join(capsys.readouterr().out.split())
-    for name, (_, line) in SUBCOMMANDS.items():
-        assert f"{name} " in said
-        assert " ".join(line.split()) in said
+    said = capsys.readouterr().out
+    assert [door.reader for door in DOORS] == ["I run Kafka", "I build on Kafka", "I implement Kafka", "I read specs"]
+    for door in DOORS:
+        shown = said.split(f"{door.reader}: {door.line}\n", maxsplit=1)[1].split("\n\n", maxsplit=1)[0]
+        listed = [line.split()[0] for line in shown.splitlines() if re.match(r"  \w", line)]
+        assert listed == [*door.commands, "example:"]
+        assert f"example: {door.example}" in shown
     assert "exit codes: 0 all verdicts as expected" in said
 
 
-@pytest.mark.parametrize("subcommand", sorted(SUBCOMMANDS))
-def test_the_help_of_a_subcommand_shows_examples_that_it_takes(
-    subcommand: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_help_of_a_group_lists_its_commands_with_their_lines(
+    group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code(subcommand, "--help") == 0
+    assert exit_code(group, "--help") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    entry = COMMANDS[group]
+    assert isinstance(entry, Group)
+    for name, command in entry.commands.items():
+        assert f" {name} {command.line} " in said
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_the_help_of_a_command_shows_examples_of_it(call: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(*call.split(), "--help") == 0
     said = capsys.readouterr().out
-    assert f"usage: kafka-eos {subcommand}" in said
-    assert f"kafka-eos {subcommand}" in said.split("examples:", maxsplit=1)[1]
+    assert f"usage: kafka-eos {call}" in said
+    assert f"kafka-eos {call}" in said.split("examples:", maxsplit=1)[1]
 
 
-def parser_of(subcommand: str) -> argparse.ArgumentParser:
-    """The parser of a subcommand, with its arguments."""
-    [action] = [a for a in parser_for(subcommand)._actions if isinstance(a, argparse._SubParsersAction)]
-    parser = action.choices[subcommand]
-    assert isinstance(parser, argparse.ArgumentParser)
-    return parser
-
-
-def examples(help_text: str) -> list[list[str]]:
-    """The calls that a help shows, as arguments; what follows two spaces is a remark."""
-    shown = [line.strip() for line in help_text.split("examples:", maxsplit=1)[1].splitlines()]
-    return [shlex.split(line.split("  ")[0])[1:] for line in shown if line.startswith("kafka-eos ")]
-
-
-@pytest.mark.parametrize("subcommand", ["", *sorted(SUBCOMMANDS)])
-def test_every_example_of_a_help_can_be_parsed(subcommand: str) -> None:
-    shown = examples((parser_of(subcommand) if subcommand else parser_for(None)).format_help())
-    assert shown
-    for arguments in shown:
-        assert callable(parser_for(arguments[0]).parse_args(arguments).run)
-
-
-def test_without_a_subcommand_the_overview_is_shown_and_the_call_is_no_success(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize("words", [(), *((group,) for group in GROUPS if (group,) not in calls())])
+def test_a_call_without_a_command_shows_the_help_and_is_no_success(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code() == 2
+    assert exit_code(*words) == 2
     shown = capsys.readouterr()
-    assert exit_code("--help") == 0
+    assert exit_code(*words, "--help") == 0
     assert shown.out == capsys.readouterr().out
     assert shown.err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("audi", "kafka-eos: unknown command audi; did you mean audit? (see kafka-eos --help)"),
+        ("check modls", "kafka-eos check: unknown command modls; did you mean models? (see kafka-eos check --help)"),
+        ("model", "kafka-eos: unknown command model; did you mean kafka-eos check models? (see kafka-eos --help)"),
+        ("veriffy", "kafka-eos: unknown command veriffy; did you mean kafka-eos check all? (see kafka-eos --help)"),
+        (
+            "check findngs",
+            "kafka-eos check: unknown command findngs; did you mean kafka-eos ledger findings? "
+            "(see kafka-eos check --help)",
+        ),
+        ("lab --quikc", "kafka-eos lab: unknown option --quikc (see kafka-eos lab --help)"),
+        ("nothing-like-it", "kafka-eos: unknown command nothing-like-it (see kafka-eos --help)"),
+    ],
+)
+def test_an_unknown_word_is_told_the_nearest_command_of_its_level_or_of_another(
+    words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(*words.split()) == 2
+    assert capsys.readouterr() == ("", f"{said}\n")
+
+
+@pytest.mark.parametrize(("former", "now"), FORMER.items())
+def test_a_former_spelling_names_the_new_one_and_runs_it(
+    former: str, now: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(former, "--help") == 0
+    old = capsys.readouterr()
+    assert old.err == f"kafka-eos {former} is now kafka-eos {now}\n"
+    assert exit_code(*now.split(), "--help") == 0
+    assert old.out == capsys.readouterr().out
+    assert former not in COMMANDS
+
+
+def test_a_command_imports_neither_spark_nor_the_modules_of_other_commands() -> None:
+    program = (
+        "import sys; from kafka_eos_checks.cli import parser_of; parser_of(sys.argv[1:])\n"
+        "print(*(name for name in sys.modules if name.startswith('kafka_eos_checks') or name == 'pyspark'))"
+    )
+    asked = [sys.executable, "-c", program]
+    overview = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    assert {name.rpartition(".")[2] for name in overview} == {
+        "kafka_eos_checks", "arguments", "cli", "doors", "missing", "nearest", "paths"
+    }  # fmt: skip
+    audit = subprocess.run([*asked, "audit"], capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    assert {"pyspark", "kafka_eos_checks.model_check", "kafka_eos_checks.tlc"} & {*audit} == set()
+    assert "kafka_eos_checks.replay.command" in audit
 
 
 def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,28 +127,26 @@ def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == f"kafka-eos {project['version']}\n"
 
 
-@pytest.mark.parametrize("subcommand", sorted(SUBCOMMANDS))
-def test_every_subcommand_refuses_an_unknown_option_in_one_line(
-    subcommand: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(subcommand, "--wrong") == 2
+@pytest.mark.parametrize("call", CALLS)
+def test_every_command_refuses_an_unknown_option_in_one_line(call: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(*call.split(), "--wrong") == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.startswith(f"kafka-eos {subcommand}: unknown option --wrong")
-    assert said.err.endswith(f" (see kafka-eos {subcommand} --help)\n")
+    assert said.err.startswith(f"kafka-eos {call}: unknown option --wrong")
+    assert said.err.endswith(f" (see kafka-eos {call} --help)\n")
     assert said.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("subcommand", sorted(SUBCOMMANDS))
-def test_every_json_option_takes_a_dash_for_standard_output(subcommand: str) -> None:
-    for action in parser_of(subcommand)._actions:
+@pytest.mark.parametrize("call", CALLS)
+def test_every_json_option_takes_a_dash_for_standard_output(call: str) -> None:
+    for action in parser_of(call.split())[0]._actions:
         if "--json" in action.option_strings:
             assert action.type is Path
             assert "- writes them to standard output" in str(action.help)
 
 
 def command(run: Callable[[argparse.Namespace], int]) -> ModuleType:
-    """A module with a subcommand that does this."""
+    """A module with a command that does this."""
     module = ModuleType("command")
 
     def add_parser(subparsers: Any, help_line: str) -> None:
@@ -115,7 +160,7 @@ def command(run: Callable[[argparse.Namespace], int]) -> ModuleType:
 def probe(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[argparse.Namespace], int]], int]:
     def run(action: Callable[[argparse.Namespace], int]) -> int:
         monkeypatch.setitem(sys.modules, "kafka_eos_checks.probe", command(action))
-        monkeypatch.setattr(cli, "SUBCOMMANDS", {"probe": ("kafka_eos_checks.probe", "does what the test says")})
+        monkeypatch.setitem(COMMANDS, "probe", Command("kafka_eos_checks.probe", "does what the test says"))
         return main(["probe"])
 
     return run
@@ -125,7 +170,7 @@ Probe = Callable[[Callable[[argparse.Namespace], int]], int]
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])
-def test_the_exit_code_is_the_subcommands(probe: Probe, code: int) -> None:
+def test_the_exit_code_is_the_commands(probe: Probe, code: int) -> None:
     assert probe(lambda _: code) == code
 
 

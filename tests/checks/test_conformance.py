@@ -197,16 +197,16 @@ def test_the_command_compares_and_tells_an_unusable_call(
     monkeypatch.setattr(conformance, "bounds_predicate", lambda _: partial(counter.within_bounds, max_log=2))
     parser = argparse.ArgumentParser()
     conformance.add_parser(parser.add_subparsers(), "help")
-    assert conformance.run(parser.parse_args(["conformance"])) == 0
+    assert conformance.run(parser.parse_args(["graphs"])) == 0
     assert "Counter" in capsys.readouterr().out
-    assert conformance.run(parser.parse_args(["conformance", "Conter"])) == 2
+    assert conformance.run(parser.parse_args(["graphs", "Conter"])) == 2
     assert "no entry 'Conter'" in capsys.readouterr().err
     guard_missing, _ = mutants(counter)["GuardMissing"]
     monkeypatch.setattr(conformance, "mutated", lambda *_: guard_missing)
-    assert conformance.run(parser.parse_args(["conformance", "--mutant", "NoLimit"])) == 0
+    assert conformance.run(parser.parse_args(["graphs", "--mutant", "NoLimit"])) == 0
     assert "told apart" in capsys.readouterr().out
     monkeypatch.setattr(conformance, "mutated", lambda *_: counter.Counter)
-    assert conformance.run(parser.parse_args(["conformance", "--mutant", "NoLimit"])) == 1
+    assert conformance.run(parser.parse_args(["graphs", "--mutant", "NoLimit"])) == 1
 
 
 def test_several_graphs_are_compared_at_a_time(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

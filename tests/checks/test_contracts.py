@@ -92,11 +92,11 @@ def test_the_command_writes_its_verdicts_and_fails_with_a_contract(
         )
 
     monkeypatch.setattr(command, "check", check)
-    assert cli.main(["contracts", "epochs", "--json", str(tmp_path / "contracts.json")]) == code
+    assert cli.main(["check", "contracts", "epochs", "--json", str(tmp_path / "contracts.json")]) == code
     assert [verdict.found for verdict in read_verdicts(tmp_path / "contracts.json")] == [answer]
     assert ("why" in capsys.readouterr().out) == (code == 1)
 
 
 def test_contracts_of_an_unknown_module_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["contracts", "varnit"]) == 2
+    assert cli.main(["check", "contracts", "varnit"]) == 2
     assert "no contracts of 'varnit'; there are sequences" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``kafka-eos findings``: the list, one finding, and what ``--check`` runs."""
+"""``kafka-eos ledger findings``: the list, one finding, and what ``--check`` runs."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -59,14 +59,14 @@ def paragraph(shown: str, finding: str) -> str:
 def test_a_fresh_clone_shows_the_kept_recordings_and_says_that_the_rest_is_not_checked(
     build: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["findings"]) == 0
+    assert main(["ledger", "findings"]) == 0
     shown = capsys.readouterr().out
     assert "checked now: the audit of the kept recording; not checked here: TLC on AppendedAtOnce" in paragraph(
         shown, RECORDED.id
     )
     assert "not checked here: Kafka's own client and TLC on BumpsNotWhileEnding" in paragraph(shown, OF_A_CLIENT.id)
     assert "3 checked in part, 12 not checked here." in shown
-    assert "kafka-eos findings --check" in shown
+    assert "kafka-eos ledger findings --check" in shown
     assert shown.index("Shown on a real broker (4)") < shown.index("Shown on Kafka's own client, without a broker (4)")
 
 
@@ -75,7 +75,7 @@ def test_verdicts_of_earlier_commands_are_used_with_their_time(build: Path, caps
     mended = replace(of_model("AppendedAtOnceMended"), check="model")
     taken(build, "mutants.json", monday, of_model("AppendedAtOnce"))
     taken(build, "models.json", tuesday, mended, of_model("ActsOnLoaded", ok=False))
-    assert main(["findings"]) == 1  # a verdict differs
+    assert main(["ledger", "findings"]) == 1  # a verdict differs
     shown = capsys.readouterr().out
     when = monday.astimezone().strftime("%Y-%m-%d %H:%M")  # the oldest
     wanted = (
@@ -91,15 +91,15 @@ def test_verdicts_of_earlier_commands_are_used_with_their_time(build: Path, caps
 def test_one_finding_is_told_with_its_meaning_its_commands_and_its_run(
     build: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["findings", RECORDED.id, "--json", str(build / "own.json")]) == 0
+    assert main(["ledger", "findings", RECORDED.id, "--json", str(build / "own.json")]) == 0
     shown = capsys.readouterr().out
     flat = " ".join(shown.split())
     for text in (RECORDED.title, RECORDED.consequence, RECORDED.cause, RECORDED.cure, RECORDED.reported):
         assert text in flat
     assert "checked now: the audit finds 'aborted record delivered' in the kept recording" in flat
     assert "not checked here: TLC: AppendedAtOnce violates its property" in flat
-    assert "\n    kafka-eos record replicated-violations --out build/recording\n" in shown
-    assert "\n    kafka-eos model-check AppendedAtOnce AppendedAtOnceMended\n" in shown
+    assert "\n    kafka-eos lab record replicated-violations --out build/recording\n" in shown
+    assert "\n    kafka-eos check models AppendedAtOnce AppendedAtOnceMended\n" in shown
     assert "Poll @ 2" in shown
     assert f"Diagram: {build}/findings/{RECORDED.id}.svg" in shown
     assert (build / "findings" / f"{RECORDED.id}.svg").read_text(encoding="utf-8").startswith("<svg")
@@ -107,18 +107,18 @@ def test_one_finding_is_told_with_its_meaning_its_commands_and_its_run(
 
 
 def test_a_finding_that_nothing_has_checked_says_what_does(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["findings", "decision-lost"]) == 0
+    assert main(["ledger", "findings", "decision-lost"]) == 0
     shown = capsys.readouterr().out
-    assert "There is no run to show yet: `kafka-eos findings decision-lost --check` takes one" in shown
+    assert "There is no run to show yet: `kafka-eos ledger findings decision-lost --check` takes one" in shown
     assert not (build / "findings").exists()
 
 
 def test_an_unknown_finding_and_spoiled_verdicts_are_errors(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["findings", "nothing"]) == 2
+    assert main(["ledger", "findings", "nothing"]) == 2
     assert "no finding 'nothing'; there are aborted-records-delivered" in capsys.readouterr().err
     (build / "verdicts").mkdir()
     (build / "verdicts" / "models.json").write_text("{", encoding="utf-8")
-    assert main(["findings"]) == 2
+    assert main(["ledger", "findings"]) == 2
     assert "models.json: no list of verdicts" in capsys.readouterr().err
 
 
@@ -175,14 +175,14 @@ def test_a_check_takes_each_model_once_and_keeps_the_verdicts_of_each_finding(
     ids = ["client-keeps-epoch", "client-ready-without-id"]
     own = [replace(BY_ID[name], test="test_it.py::test_good") for name in ids]
     monkeypatch.setattr(findings_command, "chosen", lambda _: own)
-    assert main(["findings", *ids, "--check"]) == 0
+    assert main(["ledger", "findings", *ids, "--check"]) == 0
     assert asked == ["BumpsNotWhileEnding", "TransactionalProducerGraph", "AbortsUnauthorized"]
     kept = read_verdicts(build / "verdicts" / "finding-client-ready-without-id.json")
     names = {"TransactionalProducerGraph", "AbortsUnauthorized", "client-ready-without-id: client"}
     assert {verdict.name for verdict in kept} == names
     capsys.readouterr()
     monkeypatch.setattr(findings_command, "chosen", lambda _: [replace(own[0], test="test_it.py::test_left_out")])
-    assert main(["findings", ids[0], "--check"]) == 1  # its client could not be checked
+    assert main(["ledger", "findings", ids[0], "--check"]) == 1  # its client could not be checked
     assert "not checked here: the test test_it.py brings clients to it" in capsys.readouterr().out
 
 
@@ -232,7 +232,7 @@ def test_a_finding_of_a_scenario_is_shown_when_a_broker_answers_so_and_is_drawn(
     assert "7. Produce(again): NONE (offset 0)\n  8. Produce(next): OUT_OF_ORDER_SEQUENCE_NUMBER" in verdict.evidence
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER, where the spec says NONE" in verdict.diagram
     commands = list(finding.commands())
-    assert "kafka-eos findings lowest-sequence --check" in commands
+    assert "kafka-eos ledger findings lowest-sequence --check" in commands
     assert any(each.endswith("--transaction-version 1 --repeat transaction-7909f3") for each in commands)
 
 

@@ -10,7 +10,7 @@ from kafka_eos_checks.replay.audit import run
 
 
 def generate(folder: Path, *arguments: str) -> int:
-    return main(["generate", str(folder), "--batches", "6000", "--producers", "7", *arguments])
+    return main(["lab", "generate", str(folder), "--batches", "6000", "--producers", "7", *arguments])
 
 
 def test_the_audit_finds_what_was_planted_where_it_was_planted_and_nothing_else(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_model_that_is_named_is_told_with_the_path_of_its_diagram(
 
 def test_counterexamples_of_a_tier_or_of_many_models_are_not_told_but_named(registry: Registry) -> None:
     many = [failing(registry, name) for name in ("One", "Two", "Three", "Four")]
-    wanted = "4 counterexamples are as expected and not shown; `kafka-eos model-check One` tells one as a story"
+    wanted = "4 counterexamples are as expected and not shown; `kafka-eos check models One` tells one as a story"
     assert printed(many, named=True) == wanted
     assert printed(many[:1], named=False).startswith("1 counterexample is as expected and not shown")
 
@@ -177,14 +177,14 @@ def test_the_command_writes_its_numbers_and_then_agrees_with_them(
     monkeypatch.setattr(model_check, "Registry", lambda: Registry(registry.folder))
     parser = argparse.ArgumentParser()
     model_check.add_parser(parser.add_subparsers(), "help")
-    assert model_check.run(parser.parse_args(["model-check", "Counter", "--update"])) == 1
+    assert model_check.run(parser.parse_args(["models", "Counter", "--update"])) == 1
     json_file = tmp_path / "verdicts.json"
-    assert model_check.run(parser.parse_args(["model-check", "Counter", "--json", str(json_file)])) == 0
+    assert model_check.run(parser.parse_args(["models", "Counter", "--json", str(json_file)])) == 0
     (verdict,) = json.loads(json_file.read_text(encoding="utf-8"))
     assert verdict["ok"]
     assert verdict["claims"] == ["C99"]
     assert verdict["figures"]["states"] == Registry(registry.folder).get("Counter").expect.states
-    assert model_check.run(parser.parse_args(["model-check", "None"])) == 2
+    assert model_check.run(parser.parse_args(["models", "None"])) == 2
     assert "no entry 'None'; there are 3, such as Counter" in capsys.readouterr().err
 
 

@@ -238,7 +238,7 @@ def test_the_whole_matrix_is_written_as_its_rows(
     for name in mutant_matrix.MEANS:
         monkeypatch.setitem(mutant_matrix.MEANS, name, means)
     target = tmp_path / "matrix.json"
-    assert cli.main(["mutants", "--jobs", "1", "--cache", str(tmp_path / "kept"), "--json", str(target)]) == 1
+    assert cli.main(["check", "mutants", "--jobs", "1", "--cache", str(tmp_path / "kept"), "--json", str(target)]) == 1
     verdicts = {verdict.name: verdict for verdict in read_verdicts(target)}
     assert list(verdicts) == [row.name for row in rows(REGISTRY)]
     assert [name for name, verdict in verdicts.items() if not verdict.ok] == ["NoEndBump"]
@@ -290,7 +290,7 @@ def test_an_ended_call_goes_on_where_it_was(
                 raise KeyboardInterrupt
 
     monkeypatch.setitem(mutant_matrix.MEANS, "graph", means)
-    arguments = ["mutants", "--only", "graph", "--jobs", "1", "--cache", str(tmp_path)]
+    arguments = ["check", "mutants", "--only", "graph", "--jobs", "1", "--cache", str(tmp_path)]
     assert cli.main(arguments) != 0
     assert cli.main(arguments) == 0
     assert "3 known" in capsys.readouterr().err

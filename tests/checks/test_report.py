@@ -184,7 +184,7 @@ def test_the_findings_stand_first_with_what_shows_them_and_how_much_is_checked()
     assert '<td data-label="checked here" class="standing">checked in part</td>' in recorded
     assert "✓ checked:</span> the audit finds &#39;aborted record delivered&#39;" in recorded
     assert "· not checked here:</span> TLC: AppendedAtOnce violates its property" in recorded
-    assert "<code>kafka-eos model-check AppendedAtOnce AppendedAtOnceMended</code>" in recorded
+    assert "<code>kafka-eos check models AppendedAtOnce AppendedAtOnceMended</code>" in recorded
 
 
 def test_a_finding_holds_its_run_and_diagram_folded() -> None:
@@ -227,7 +227,7 @@ def test_report_json_has_the_findings_with_their_evidence() -> None:
     ]
     assert (lost["evidence"][0]["found"], lost["evidence"][0]["command"]) == (
         "violates P",
-        "kafka-eos model-check ActsOnLoaded",
+        "kafka-eos check models ActsOnLoaded",
     )
 
 
@@ -355,8 +355,8 @@ def test_the_command_says_by_its_exit_code_whether_a_verdict_differs(
     good, bad, out = tmp_path / "good.json", tmp_path / "bad.json", tmp_path / "report.html"
     write_verdicts(good, [HOLDS])
     write_verdicts(bad, [FAILS])
-    assert cli.main(["report", "--verdicts", str(good), "--out", str(out)]) == 0
-    assert cli.main(["report", "--verdicts", str(good), str(bad), "--out", str(out)]) == 1
+    assert cli.main(["ledger", "report", "--verdicts", str(good), "--out", str(out)]) == 0
+    assert cli.main(["ledger", "report", "--verdicts", str(good), str(bad), "--out", str(out)]) == 1
     assert "differs: graph PartitionLog: expected 0 differences, found 3 differences" in capsys.readouterr().out
     assert "1 of 2 verdicts differs" in out.read_text(encoding="utf-8")
 
@@ -365,7 +365,7 @@ def test_the_command_reads_all_of_build_verdicts_by_default(tmp_path: Path, monk
     monkeypatch.setattr(paths, "build_folder", lambda: tmp_path)
     write_verdicts(tmp_path / "verdicts" / "a.json", [HOLDS])
     write_verdicts(tmp_path / "verdicts" / "b.json", [FAILS])
-    assert cli.main(["report"]) == 1
+    assert cli.main(["ledger", "report"]) == 1
     assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["count"] == 2
 
 
@@ -377,9 +377,9 @@ def test_of_verdicts_of_the_same_check_and_name_in_build_verdicts_the_newest_cou
     write_verdicts(older, [FAILS])
     write_verdicts(newer, [replace(FAILS, ok=True)])
     os.utime(older, (1, 1))
-    assert cli.main(["report"]) == 0
+    assert cli.main(["ledger", "report"]) == 0
     os.utime(newer, (0, 0))
-    assert cli.main(["report"]) == 1
+    assert cli.main(["ledger", "report"]) == 1
     assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["count"] == 1
 
 
@@ -387,7 +387,7 @@ def test_no_verdict_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(paths, "build_folder", lambda: tmp_path)
-    assert cli.main(["report"]) == 2
+    assert cli.main(["ledger", "report"]) == 2
     assert "no verdicts in" in capsys.readouterr().err
     assert not (tmp_path / "report.html").exists()
 
@@ -419,14 +419,17 @@ def test_a_file_that_holds_no_verdicts_is_named_with_the_reason(
 ) -> None:
     file = tmp_path / "verdicts.json"
     file.write_text(content, encoding="utf-8")
-    assert cli.main(["report", "--verdicts", str(file), "--out", str(tmp_path / "report.html")]) == 2
+    assert cli.main(["ledger", "report", "--verdicts", str(file), "--out", str(tmp_path / "report.html")]) == 2
     with pytest.raises(ValueError, match=f"verdicts.json: .*{reason}"):
         load_verdicts([file])
     assert "verdicts.json: " in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["report", "--verdicts", str(tmp_path / "none.json"), "--out", str(tmp_path / "r.html")]) == 2
+    assert (
+        cli.main(["ledger", "report", "--verdicts", str(tmp_path / "none.json"), "--out", str(tmp_path / "r.html")])
+        == 2
+    )
     assert "none.json: No such file" in capsys.readouterr().err
 
 
@@ -435,5 +438,5 @@ def test_a_page_that_would_overwrite_its_own_json_is_refused(
 ) -> None:
     file = tmp_path / "verdicts.json"
     write_verdicts(file, [HOLDS])
-    assert cli.main(["report", "--verdicts", str(file), "--out", str(tmp_path / "report.json")]) == 2
+    assert cli.main(["ledger", "report", "--verdicts", str(file), "--out", str(tmp_path / "report.json")]) == 2
     assert "ends in .html" in capsys.readouterr().err

@@ -63,7 +63,7 @@ def test_a_process_that_fails_by_itself_is_not_taken_for_one_that_was_killed(
 
 def test_the_command_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "sinks.json"
-    assert main(["sinks", "side effect", "--inputs", "1", "--faults", "1", "--json", str(file)]) == 0
+    assert main(["lab", "sinks", "side effect", "--inputs", "1", "--faults", "1", "--json", str(file)]) == 0
     assert "side effect" in capsys.readouterr().out
     (verdict,) = json.loads(file.read_text(encoding="utf-8"))
     assert (verdict["check"], verdict["claims"], verdict["ok"]) == ("sink", ["C37"], True)
@@ -76,4 +76,4 @@ def test_the_command_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_call_that_cannot_be_used_says_so(wrong: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(wrong)
-    assert capsys.readouterr().err.startswith(f"kafka-eos sinks: {said}")
+    assert capsys.readouterr().err.startswith(f"kafka-eos lab sinks: {said}")

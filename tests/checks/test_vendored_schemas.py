@@ -10,7 +10,7 @@ from kafka_eos.server import schemas
 from kafka_eos_checks import vendored_schemas
 from kafka_eos_checks.record.jars import clients_jar, have_jars
 
-JARS = pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
+JARS = pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
 
 
 @JARS

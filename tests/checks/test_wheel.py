@@ -88,7 +88,7 @@ def light(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     folder = tmp_path_factory.mktemp("light")
     installed = install(wheel, folder / "environment", folder / "empty")
     for broker in (1, 2):
-        made = installed.kafka_eos(f"generate copy/broker-{broker} --batches 2000 --faults 1")
+        made = installed.kafka_eos(f"lab generate copy/broker-{broker} --batches 2000 --faults 1")
         assert made.returncode == 0, made.stderr
     return installed
 
@@ -100,22 +100,22 @@ WORK = {
     "kafka-eos audit example:application-mistakes": ("", 1, "input skipped: "),
     "kafka-eos audit PATH…": ("audit copy", 1, "duplicate: "),
     "kafka-eos audit copy/ --html audit.html --findings findings.jsonl": ("", 1, "duplicate: "),
-    "kafka-eos claims [C15]": ("claims C15", 1, "C15  open"),
+    "kafka-eos ledger claims [C15]": ("ledger claims C15", 1, "C15  open"),
     "kafka-eos audit FOLDER": ("audit copy", 1, "duplicate: "),
     "kafka-eos explain": ("explain example:violations", 0, "Diagram: "),
     "kafka-eos explain TRACE": ("explain example:violations", 0, "Diagram: "),
-    "kafka-eos findings": ("", 0, "aborted-records-delivered"),
-    "kafka-eos findings [ID]": (
-        "findings late-end-of-transaction",
+    "kafka-eos ledger findings": ("", 0, "aborted-records-delivered"),
+    "kafka-eos ledger findings [ID]": (
+        "ledger findings late-end-of-transaction",
         0,
         "kafka-eos audit example:violations",
     ),
-    "kafka-eos findings lowest-sequence": ("", 0, "librdkafka"),
-    "kafka-eos generate FOLDER": ("generate made --batches 100", 0, "100 batches"),
-    "kafka-eos peers": ("peers --only 'kafka-eos serve, transaction.version 2'", 0, "conforms"),
+    "kafka-eos ledger findings lowest-sequence": ("", 0, "librdkafka"),
+    "kafka-eos lab generate FOLDER": ("lab generate made --batches 100", 0, "100 batches"),
+    "kafka-eos conform --peers": ("conform --peers --only 'kafka-eos serve, transaction.version 2'", 0, "conforms"),
     "kafka-eos simulate": ("", 0, "audit it with: kafka-eos audit"),
-    "kafka-eos sinks": ("sinks outbox", 0, "the contents of the model"),
-    "kafka-eos soak --seeds 0..N": ("soak --seeds 0..3", 0, "nothing violated"),
+    "kafka-eos lab sinks": ("lab sinks outbox", 0, "the contents of the model"),
+    "kafka-eos check walks --seeds 0..N": ("check walks --seeds 0..3", 0, "nothing violated"),
 }
 # Calls that need more than the light package, with the remedy that their last line names.
 TLC, CLONES, EXTRA = (
@@ -126,32 +126,32 @@ TLC, CLONES, EXTRA = (
 NEED = {
     "kafka-eos audit --spark": ("audit copy --spark", EXTRA.format("spark")),
     "kafka-eos audit hdfs://name/copies s3a://bucket/h.parquet": ("", EXTRA.format("spark")),
-    "kafka-eos conformance": ("", TLC),
-    "kafka-eos conjuncts": ("", "this needs Java 17 or later: install a JDK"),
-    "kafka-eos contracts": ("", EXTRA.format("prove")),
-    "kafka-eos costs": ("", EXTRA.format("record")),
-    "kafka-eos findings --check": ("", CLONES),
+    "kafka-eos check graphs": ("", TLC),
+    "kafka-eos check conjuncts": ("", "this needs Java 17 or later: install a JDK"),
+    "kafka-eos check contracts": ("", EXTRA.format("prove")),
+    "kafka-eos lab costs": ("", EXTRA.format("record")),
+    "kafka-eos ledger findings --check": ("", CLONES),
     "kafka-eos headers PATH… --out DIR": ("headers copy --out headers", EXTRA.format("spark")),
     "kafka-eos headers copy/ --out headers": ("", EXTRA.format("spark")),
-    "kafka-eos model-check": ("", TLC),
-    "kafka-eos model-check AppendedAtOnce": ("", TLC),
-    "kafka-eos model-check LateEndIsNotAtomic": ("", TLC),
-    "kafka-eos model-check LongTransactionDelays": ("", TLC),
-    "kafka-eos model-check SnapshotWindowJava": ("", TLC),
-    "kafka-eos mutants": ("", TLC),
-    "kafka-eos prove": ("", EXTRA.format("prove")),
-    "kafka-eos record": ("record one-broker --out recorded", EXTRA.format("record")),
-    "kafka-eos traces": ("", CLONES),
-    "kafka-eos traces --only transactions": ("", CLONES),
-    "kafka-eos traces [PATH…]": ("traces --only told", TLC),
-    "kafka-eos verify": ("", CLONES),
+    "kafka-eos check models": ("", TLC),
+    "kafka-eos check models AppendedAtOnce": ("", TLC),
+    "kafka-eos check models LateEndIsNotAtomic": ("", TLC),
+    "kafka-eos check models LongTransactionDelays": ("", TLC),
+    "kafka-eos check models SnapshotWindowJava": ("", TLC),
+    "kafka-eos check mutants": ("", TLC),
+    "kafka-eos check proofs": ("", EXTRA.format("prove")),
+    "kafka-eos lab record": ("lab record one-broker --out recorded", EXTRA.format("record")),
+    "kafka-eos check traces": ("", CLONES),
+    "kafka-eos check traces --only transactions": ("", CLONES),
+    "kafka-eos check traces [PATH…]": ("check traces --only told", TLC),
+    "kafka-eos check all": ("", CLONES),
 }
 # Tried below with a server, or with Spark.
 ELSEWHERE = {
     "kafka-eos audit",
     "kafka-eos audit headers",
     "kafka-eos conform --bootstrap HOST:PORT",
-    "kafka-eos generate",
+    "kafka-eos lab generate",
     "kafka-eos serve",
     "kafka-eos serve --data DIR --record history.jsonl",
     "kafka-eos watch",
@@ -223,7 +223,7 @@ def test_a_server_of_the_wheel_is_watched_and_conforms(light: Installed) -> None
 
 @pytest.mark.tlc
 def test_a_model_that_the_readme_names_is_checked_with_the_specs_of_the_wheel(light: Installed) -> None:
-    call = [light.command, "model-check", "SnapshotWindowJava"]
+    call = [light.command, "check", "models", "SnapshotWindowJava"]
     done = light.run(call, os.environ["PATH"], **{JAR_VARIABLE: str(find_jar())})
     assert (done.returncode, "violates NoDuplicate" in done.stdout) == (0, True), done.stderr
 

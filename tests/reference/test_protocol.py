@@ -106,7 +106,7 @@ def test_random_bytes_are_read_or_refused_and_nothing_else(codec: Codec) -> None
     assert refused > 100
 
 
-@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
 def test_every_version_of_every_message_of_kafka_survives_a_round_trip() -> None:
     codec = load_codec(clients_jar())
     pairs = [(name, version) for name in codec.messages() for version in codec.versions(name)]

@@ -1,4 +1,4 @@
-"""``kafka-eos bench``: how fast it is, beside others that do the same work. Not a test: no figure makes it fail."""
+"""``kafka-eos lab bench``: how fast it is, beside others that do the same work. Not a test: no figure makes it fail."""
 
 import argparse
 import sys
@@ -32,9 +32,9 @@ PARTS: dict[str, Part] = {
 }
 
 EPILOG = """examples:
-  kafka-eos bench --quick
-  kafka-eos bench --only codec replay --json bench.json
-  kafka-eos bench --only replay --batches 100000000
+  kafka-eos lab bench --quick
+  kafka-eos lab bench --only codec replay --json bench.json
+  kafka-eos lab bench --only replay --batches 100000000
 
 Every figure is the median of several rounds, with the smallest and the largest. A ratio is that of two sides which
 took turns in the same run: how many times as long the other side took. A peer that is not installed is named with the
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             found = run_part(part, quick=arguments.quick)
         except (OSError, SubprocessError, BrokerFailed, MalformedRegistry, UnusableInput) as error:
-            print(f"kafka-eos bench: {name}: {error}", file=sys.stderr)
+            print(f"kafka-eos lab bench: {name}: {error}", file=sys.stderr)
             return 2
         for made in tables(found, name):
             answer_console.print(made)

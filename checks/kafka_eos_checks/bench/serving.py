@@ -184,7 +184,7 @@ def produce_by_librdkafka(cluster: AnyCluster, records: int) -> Answer:
 
 def run(folder: Path, *, quick: bool) -> Iterator[Verdict]:
     """Transactions, then plain records, by turns on both."""
-    missing = "" if have_jars() else "the Kafka jars are not there; `kafka-eos record` fetches them"
+    missing = "" if have_jars() else "the Kafka jars are not there; `kafka-eos lab record` fetches them"
     missing = missing or module_or_reason("confluent_kafka")[1]
     if missing:
         yield Verdict(check="bench", name="serve", expected="equal results", found=f"skipped: {missing}", ok=True)

@@ -13,7 +13,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,8 @@ EPILOG = """examples:
   kafka-eos conform --bootstrap 127.0.0.1:9092 --transaction-version 1 --only 'transaction: *EndTxn*'
   kafka-eos conform --bootstrap broker:9093 --command-config client.properties --dry-run
   kafka-eos conform --bootstrap 127.0.0.1:9092 --repeat transaction-179c44
+  kafka-eos conform --peers                           the reference, Kafka and its imitations; build/peers.html
+  kafka-eos conform --peers --only 'kafka-eos*' --only kfake
 
 It makes topics, groups and transactional.ids whose names begin with --prefix and a random word, and deletes topics and
 groups when it is done; transactional.ids cannot be deleted, they expire (transactional.id.expiration.ms). ACLs, for
@@ -46,7 +48,8 @@ Describe on TransactionalId; and IdempotentWrite on Cluster for brokers before 3
 sasl.password or sasl.jaas.config, ssl.ca.location or ssl.truststore.location (PEM), ssl.certificate.location,
 ssl.key.location, ssl.key.password, ssl.endpoint.identification.algorithm.
 
-exit codes: 0 it conforms, 1 something diverges or could not be told, 2 the call or the broker cannot be used
+exit codes: 0 it conforms, 1 something diverges or could not be told, 2 the call or the broker cannot be used; with
+--peers: 0 the reference and Apache Kafka 4.3 conform, 1 they do not, 2 the call cannot be used
 """
 CAPS = {
     "Fetch": 12,
@@ -81,7 +84,27 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="of a broker")
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--bootstrap", metavar="HOST:PORT", help="of a broker")
+    asked.add_argument(
+        "--peers", action="store_true", help="start the reference, Apache Kafka and its imitations, and ask each"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="PATTERN",
+        help="edges whose name or id matches, as a shell does: 'reading: *'; with --peers, names of peers; several",
+    )
+    add_json(parser, "everything as JSON")
+    _add_options_of_one(parser.add_argument_group("with --bootstrap"))
+    parser.add_argument_group("with --peers").add_argument(
+        "--out", type=Path, metavar="FILE", help="the page (default build/peers.html)"
+    )
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _add_options_of_one(parser: argparse._ArgumentGroup) -> None:
+    """Add the options that say how one broker is asked."""
     parser.add_argument(
         "--transaction-version",
         type=int,
@@ -94,9 +117,6 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         default="on",
         help="whether leaders ask coordinators about transactions of version 1, as Kafka does since 3.6 (default on)",
     )
-    parser.add_argument(
-        "--only", metavar="PATTERN", help="edges whose name or id matches, as a shell does: 'reading: *'"
-    )
     parser.add_argument("--repeat", metavar="SCENARIO", help="play the shortest scenario of one edge, by id or name")
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be made and asked, and send nothing that writes"
@@ -108,10 +128,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--prefix", default=PREFIX, help=f"of all names that are made (default {PREFIX})")
     parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="for any answer (default 10)")
     parser.add_argument("--yes", action="store_true", help="do not ask before writing to what is not loopback")
-    add_json(parser, "everything as JSON")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
     parser.add_argument("--diagrams", type=Path, metavar="FOLDER", help="write a diagram of each divergence as SVG")
-    parser.set_defaults(run=run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,9 +282,14 @@ def report_of(session: Session) -> Report:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run ``conform``."""
+    _refuse_what_does_not_apply(arguments)
+    if arguments.peers:
+        from kafka_eos_checks.conform import peers_command  # noqa: PLC0415 - it needs this module
+
+        return peers_command.run(arguments)
     try:
         target = _target(arguments)
-        session = open_session(target, _mechanisms(arguments.repeat or arguments.only))
+        session = open_session(target, _mechanisms([arguments.repeat] if arguments.repeat else arguments.only))
     except (UnusableProperties, Unusable, Unreachable, ValueError) as error:
         return _refuse(str(error))
     try:
@@ -275,6 +298,16 @@ def run(arguments: argparse.Namespace) -> int:
         return _refuse(str(error))
     finally:
         session.wire.close()
+
+
+def _refuse_what_does_not_apply(arguments: argparse.Namespace) -> None:
+    """Refuse an option of ``--bootstrap`` next to ``--peers``, and the other way round."""
+    given = "--peers" if arguments.peers else "--bootstrap"
+    for group in arguments.parser._action_groups:
+        if group.title in {"with --bootstrap", "with --peers"} and not str(group.title).endswith(given):
+            for action in group._group_actions:
+                if getattr(arguments, action.dest) != action.default:
+                    arguments.parser.error(f"{action.option_strings[0]}: not with {given}")
 
 
 def _refuse(why: str) -> int:
@@ -302,7 +335,7 @@ def _with(session: Session, arguments: argparse.Namespace) -> int:
     edges = session.edges()
     wanted = {name for name, edge in edges.items() if _matches(edge, arguments.only)}
     if not wanted:
-        raise Unusable(f"no edge matches --only {arguments.only!r}; --dry-run --list names them all")
+        raise Unusable(f"no edge matches --only {' or '.join(arguments.only)}; --dry-run --list names them all")
     if arguments.dry_run:
         _dry_run(session, wanted, arguments.list)
         return 0
@@ -329,14 +362,16 @@ def _with(session: Session, arguments: argparse.Namespace) -> int:
     return 0 if report.conforms else 1
 
 
-def _mechanisms(pattern: str | None) -> list[Mechanism]:
+def _mechanisms(patterns: Sequence[str] | None) -> list[Mechanism]:
     """Those whose edges a pattern can match: names begin with the mechanism and a colon, ids with it and a dash."""
-    begins = re.split("[:-]", pattern or "*")[0]
-    return [each for each in MECHANISMS if fnmatch.fnmatchcase(each.name, begins)] or list(MECHANISMS)
+    begins = [re.split("[:-]", pattern)[0] for pattern in patterns or ["*"]]
+    chosen = [each for each in MECHANISMS if any(fnmatch.fnmatchcase(each.name, begin) for begin in begins)]
+    return chosen or list(MECHANISMS)
 
 
-def _matches(edge: Edge, pattern: str | None) -> bool:
-    return pattern is None or fnmatch.fnmatchcase(edge.name, pattern) or fnmatch.fnmatchcase(edge.id, pattern)
+def _matches(edge: Edge, patterns: Sequence[str] | None) -> bool:
+    names = (edge.name, edge.id)
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns or ["*"] for name in names)
 
 
 def is_loopback(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""``kafka-eos peers``: `kafka-eos conform` against the reference, Apache Kafka and its imitations, on one page.
+"""``kafka-eos conform --peers``: the reference, Apache Kafka and its imitations against the spec, on one page.
 
 Each broker is started on the loopback interface, asked everything, and stopped again. A peer whose toolchain is absent
 is skipped by name, with the reason.
@@ -17,7 +17,6 @@ from typing import Any
 
 from rich.table import Table
 
-from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.conform.command import Session, Target, conform, open_session
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
@@ -27,12 +26,6 @@ from kafka_eos_checks.drawing.svg import inert
 from kafka_eos_checks.paths import build_folder
 from kafka_eos_checks.terminal import answer_console, progress_console
 
-EPILOG = """examples:
-  kafka-eos peers                         all of them; build/peers.html
-  kafka-eos peers --only 'kafka-eos*' --only kfake
-
-exit codes: 0 the reference and Apache Kafka 4.3 conform, 1 they do not, 2 the call cannot be used
-"""
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 table { border-collapse: collapse; } th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd; }
@@ -56,35 +49,20 @@ class Compared:
         return not self.peer.has_to_conform or self.report is None or self.report.conforms
 
 
-def add_parser(subparsers: Any, help_line: str) -> None:
-    """Add ``peers``."""
-    parser = subparsers.add_parser(
-        "peers",
-        help=help_line,
-        description=__doc__,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--only", action="append", metavar="PATTERN", help="peers whose name matches, as a shell does")
-    page = build_folder() / "peers.html"
-    parser.add_argument("--out", type=Path, default=page, metavar="FILE", help="the page (default build/peers.html)")
-    add_json(parser, "every report as JSON")
-    parser.set_defaults(run=run)
-
-
 def run(arguments: argparse.Namespace) -> int:
-    """Run ``peers``."""
+    """Run ``conform --peers``."""
     patterns = arguments.only or ["*"]
     chosen = [peer for peer in PEERS if any(fnmatch.fnmatchcase(peer.name, pattern) for pattern in patterns)]
     if not chosen:
-        progress_console.print(f"kafka-eos peers: none of {', '.join(peer.name for peer in PEERS)} matches")
+        progress_console.print(f"kafka-eos conform --peers: none of {', '.join(peer.name for peer in PEERS)} matches")
         return 2
     compared = [compare(peer) for peer in chosen]
-    write_page(arguments.out, compared)
+    page = arguments.out or build_folder() / "peers.html"
+    write_page(page, compared)
     if arguments.json:
         write_json(arguments.json, [each.report for each in compared if each.report is not None])
     answer_console.print(_table(compared))
-    answer_console.print(f"\n{arguments.out}", soft_wrap=True)
+    answer_console.print(f"\n{page}", soft_wrap=True)
     return 0 if all(each.is_as_it_has_to_be for each in compared) else 1
 
 

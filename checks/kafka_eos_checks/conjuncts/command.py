@@ -32,10 +32,10 @@ SPEC, REFERENCE = "spec", "reference"
 CHECKS = {SPEC: "conjunct", REFERENCE: "reference-conjunct"}
 
 EPILOG = """examples:
-  kafka-eos conjuncts
-  kafka-eos conjuncts EpochBump epoch_bump --json build/conjuncts.json
-  kafka-eos conjuncts --only reference
-  kafka-eos conjuncts Transactions --list
+  kafka-eos check conjuncts
+  kafka-eos check conjuncts EpochBump epoch_bump --json build/conjuncts.json
+  kafka-eos check conjuncts --only reference
+  kafka-eos check conjuncts Transactions --list
 """
 
 
@@ -172,7 +172,7 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         found = _judge(registry, arguments, sides, reasons)
     except (MalformedRegistry, UnparsableModule, UnusableMutant, GraphUnusable) as error:
-        print(f"kafka-eos conjuncts: {error}", file=sys.stderr)
+        print(f"kafka-eos check conjuncts: {error}", file=sys.stderr)
         return 2
     print_verdicts(found, "guards, conjunct by conjunct")
     if arguments.json:

@@ -55,5 +55,5 @@ def check_known(reasons: Iterable[tuple[str, str]], known: Collection[tuple[str,
     strays = sorted(place for place in set(reasons) - set(known) if place[0].partition("!")[0] in modules)
     if strays:
         raise MalformedRegistry(
-            f"conjuncts.toml: no conjunct {': '.join(strays[0])}; `kafka-eos conjuncts --list` has them all"
+            f"conjuncts.toml: no conjunct {': '.join(strays[0])}; `kafka-eos check conjuncts --list` has them all"
         )

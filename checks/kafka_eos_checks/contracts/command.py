@@ -19,9 +19,9 @@ from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_c
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
 EPILOG = """examples:
-  kafka-eos contracts                      every contract, with 10 s of CPU time for each
-  kafka-eos contracts varint --seconds 60
-  kafka-eos contracts --json build/verdicts/contracts.json
+  kafka-eos check contracts                      every contract, with 10 s of CPU time for each
+  kafka-eos check contracts varint --seconds 60
+  kafka-eos check contracts --json build/verdicts/contracts.json
 
 exit codes: 0 no contract was broken, 1 one was, 2 the call cannot be used
 """
@@ -121,7 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     unknown = sorted(set(arguments.modules) - set(CONTRACTS))
     if unknown:
-        print(f"kafka-eos contracts: no contracts of {unknown[0]!r}; there are {', '.join(CONTRACTS)}", file=sys.stderr)
+        there = ", ".join(CONTRACTS)
+        print(f"kafka-eos check contracts: no contracts of {unknown[0]!r}; there are {there}", file=sys.stderr)
         return 2
     verdicts = list(checked(arguments.modules, arguments.seconds))
     print_verdicts(verdicts, "contracts")

@@ -1,4 +1,4 @@
-"""``kafka-eos costs``: what exactly-once costs, in bytes, requests, throughput and latency.
+"""``kafka-eos lab costs``: what exactly-once costs, in bytes, requests, throughput and latency.
 
 The bytes are those of the codec, the requests and markers are counted through the recorder's proxy, and the rest is
 measured on one real broker on loopback, with sides that take turns. What is measured is kept as JSON; what is said
@@ -28,11 +28,11 @@ from kafka_eos_checks.verdict import write_verdicts
 KEPT = Path(__file__).with_name("measured.json")
 
 EPILOG = f"""examples:
-  kafka-eos costs                              measure anew: a quarter of an hour on two cores, more on busy ones
-  kafka-eos costs --quick                      fewer rounds: about four minutes
-  kafka-eos costs --only wire                  some of: {", ".join(PARTS)}
-  kafka-eos costs --kept                       what the kept figures say, without measuring
-  nice -n -5 kafka-eos costs --measured measured.json --json build/verdicts/costs.json
+  kafka-eos lab costs                              measure anew: a quarter of an hour on two cores, more on busy ones
+  kafka-eos lab costs --quick                      fewer rounds: about four minutes
+  kafka-eos lab costs --only wire                  some of: {", ".join(PARTS)}
+  kafka-eos lab costs --kept                       what the kept figures say, without measuring
+  nice -n -5 kafka-eos lab costs --measured measured.json --json build/verdicts/costs.json
 
 exit codes: 0 all as expected, 1 a verdict differs or the broker failed, 2 the call or the input cannot be used
 """
@@ -65,10 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         evidence = read_evidence(arguments.measured or KEPT) if arguments.kept else _measured(arguments)
     except (UnusableEvidence, NoJars, MissingExtra) as error:
-        print(f"kafka-eos costs: {error}", file=sys.stderr)
+        print(f"kafka-eos lab costs: {error}", file=sys.stderr)
         return 2
     except (BrokerFailed, JobFailed, StillWaiting) as error:
-        print(f"kafka-eos costs: {error}", file=sys.stderr)
+        print(f"kafka-eos lab costs: {error}", file=sys.stderr)
         return 1
     found = verdicts(evidence)
     print_verdicts(found, "costs")

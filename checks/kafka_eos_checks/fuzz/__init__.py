@@ -1,1 +1,1 @@
-"""``kafka-eos fuzz``: damaged batches, logs and frames."""
+"""``kafka-eos lab fuzz``: damaged batches, logs and frames."""

@@ -1,4 +1,4 @@
-"""``kafka-eos fuzz``: mutated record batches must be read or refused, and nothing else.
+"""``kafka-eos lab fuzz``: mutated record batches must be read or refused, and nothing else.
 
 Valid batches of every kind are made from the seed; each case takes one and damages it. The codec must then give a
 value, or :class:`~kafka_eos.errors.MalformedBatch` with a position inside the bytes, within a bounded time and
@@ -75,10 +75,10 @@ _DECISIVE_FIELDS = ((0, 8), (8, 4), (16, 1), (21, 2), (23, 4), (27, 8), (57, 4))
 _LONG_VARINTS = (b"\x80\x00", b"\xff\xff\xff\xff\x0f", b"\xfe\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01", b"\x80" * 12)
 
 EPILOG = """examples:
-  kafka-eos fuzz --count 1000000 --seed 7 --jobs 2
-  kafka-eos fuzz --seed 7 --first 4321 --count 1
-  kafka-eos fuzz --hex 0000000000000000...
-  kafka-eos fuzz --frames 200000
+  kafka-eos lab fuzz --count 1000000 --seed 7 --jobs 2
+  kafka-eos lab fuzz --seed 7 --first 4321 --count 1
+  kafka-eos lab fuzz --hex 0000000000000000...
+  kafka-eos lab fuzz --frames 200000
 """
 
 
@@ -448,8 +448,8 @@ def verdict_of(seed: int, outcome: Outcome, seconds: float) -> Verdict:
     evidence = "\n\n".join(
         f"case {failure.number} of seed {seed} ({failure.mutation}): {failure.violation}\n"
         f"smallest failing bytes ({len(failure.data)}): {failure.data.hex()}\n"
-        f"again: kafka-eos fuzz --hex {failure.data.hex() or shlex.quote('')}\n"
-        f"whole: kafka-eos fuzz --seed {seed} --first {failure.number} --count 1"
+        f"again: kafka-eos lab fuzz --hex {failure.data.hex() or shlex.quote('')}\n"
+        f"whole: kafka-eos lab fuzz --seed {seed} --first {failure.number} --count 1"
         for failure in outcome.failures
     )
     cases = outcome.counts.total() + len(outcome.failures)
@@ -480,7 +480,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.frames is not None:
         return _run_frames(arguments)
     if arguments.count < 1 or arguments.jobs < 1 or arguments.first < 0:
-        print("kafka-eos fuzz: --count and --jobs are at least 1, --first at least 0", file=sys.stderr)
+        print("kafka-eos lab fuzz: --count and --jobs are at least 1, --first at least 0", file=sys.stderr)
         return 2
     seed = _seed(arguments)
     started = time.perf_counter()
@@ -496,14 +496,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_logs(arguments: argparse.Namespace) -> int:
     if arguments.logs < 1 or arguments.first < 0:
-        print("kafka-eos fuzz: --logs is at least 1, --first at least 0", file=sys.stderr)
+        print("kafka-eos lab fuzz: --logs is at least 1, --first at least 0", file=sys.stderr)
         return 2
     return _answer(random_logs.judge(arguments.logs, arguments.first), arguments.json)
 
 
 def _run_frames(arguments: argparse.Namespace) -> int:
     if arguments.frames < 1:
-        print("kafka-eos fuzz: --frames is at least 1", file=sys.stderr)
+        print("kafka-eos lab fuzz: --frames is at least 1", file=sys.stderr)
         return 2
     return _answer(fuzz_frames.judge(arguments.frames, _seed(arguments)), arguments.json)
 
@@ -525,7 +525,7 @@ def _run_hex(text: str) -> int:
     try:
         data = bytes.fromhex(text)
     except ValueError as error:
-        print(f"kafka-eos fuzz: --hex takes hexadecimal digits: {error}", file=sys.stderr)
+        print(f"kafka-eos lab fuzz: --hex takes hexadecimal digits: {error}", file=sys.stderr)
         return 2
     with _timer():
         try:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from kafka_eos_checks.proofs.induction import Proof
 
 EPILOG = """examples:
-  kafka-eos prove                          every proof
-  kafka-eos prove append --queries         with the time of each query
-  kafka-eos prove append --minimal         each conjunct is needed: without it some query fails
-  kafka-eos prove append --mutant NoWrap   with a mutated rule some query fails, and says how
-  kafka-eos prove coordinator              one proof
-  kafka-eos prove --mutant all             every mutant of the rules that are proved
+  kafka-eos check proofs                          every proof
+  kafka-eos check proofs append --queries         with the time of each query
+  kafka-eos check proofs append --minimal         each conjunct is needed: without it some query fails
+  kafka-eos check proofs append --mutant NoWrap   with a mutated rule some query fails, and says how
+  kafka-eos check proofs coordinator              one proof
+  kafka-eos check proofs --mutant all             every mutant of the rules that are proved
 
 exit codes: 0 all as expected, 1 a verdict differs, 2 the call cannot be used
 """
@@ -97,9 +97,9 @@ def needed(chosen: "Sequence[Proof]") -> Iterator[Verdict]:
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
-    """Add ``prove``."""
+    """Add ``proofs``."""
     parser = subparsers.add_parser(
-        "prove",
+        "proofs",
         help=help_line,
         description=__doc__,
         epilog=EPILOG,
@@ -115,10 +115,10 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run ``prove``."""
+    """Run ``proofs``."""
     unknown = sorted(set(arguments.proofs) - set(NAMES))
     if unknown:
-        print(f"kafka-eos prove: no proof {unknown[0]!r}; there are {', '.join(NAMES)}", file=sys.stderr)
+        print(f"kafka-eos check proofs: no proof {unknown[0]!r}; there are {', '.join(NAMES)}", file=sys.stderr)
         return 2
     chosen = proofs(arguments.proofs)
     from kafka_eos_checks.proofs.induction import EXPECTED  # noqa: PLC0415 - the light install has no z3
@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             verdicts = list(proved(chosen))
     except MalformedRegistry as error:
-        print(f"kafka-eos prove: {error}", file=sys.stderr)
+        print(f"kafka-eos check proofs: {error}", file=sys.stderr)
         return 2
     print_verdicts(verdicts, "proofs")
     for verdict in verdicts:

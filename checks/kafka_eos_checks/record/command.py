@@ -1,4 +1,4 @@
-"""``kafka-eos record``: real brokers, real clients, faults, and what they left behind."""
+"""``kafka-eos lab record``: real brokers, real clients, faults, and what they left behind."""
 
 import argparse
 import json
@@ -28,9 +28,9 @@ from kafka_eos_checks.record.stage import CLUSTERS, SCENARIOS, Scenario, Stage
 from kafka_eos_checks.terminal import answer_console, progress_console
 
 EPILOG = """examples:
-  kafka-eos record one-broker/idempotent-lost-acks --out build/recording
-  kafka-eos record one-broker three-brokers --out build/recording --seed 1 --pack checks/recordings
-  kafka-eos record transactions --kafka 3.9.1 --out build/recording
+  kafka-eos lab record one-broker/idempotent-lost-acks --out build/recording
+  kafka-eos lab record one-broker three-brokers --out build/recording --seed 1 --pack checks/recordings
+  kafka-eos lab record transactions --kafka 3.9.1 --out build/recording
 
 A scenario is cluster/name, or a cluster's name for all of its scenarios. Scenarios of one cluster share its brokers
 and make one recording: DIR/<cluster>/ with manifest.json, histories/ and brokers/. The live brokers' own folders stay
@@ -189,16 +189,16 @@ def run(arguments: argparse.Namespace) -> int:
         need_jars()
         need_jars(kafka)
         for name, scenarios in groups.items():
-            command = f"kafka-eos record {' '.join(words)}"
+            command = f"kafka-eos lab record {' '.join(words)}"
             folder = record(name, scenarios, arguments.out, arguments.seed, command, kafka)
             answer_console.print(f"{folder}: {len(scenarios)} scenarios")
             if arguments.pack is not None:
                 archive = arguments.pack / f"{folder.name}.tar.xz"
                 answer_console.print(f"{archive}: {pack(folder, archive):,} bytes")
     except (KeyError, MissingExtra, NoJars, UnsafeArchive) as error:
-        print(f"kafka-eos record: {error.args[0]}", file=sys.stderr)
+        print(f"kafka-eos lab record: {error.args[0]}", file=sys.stderr)
         return 2
     except (BrokerFailed, ClientFailed, StillWaiting) as error:
-        print(f"kafka-eos record: {error}", file=sys.stderr)
+        print(f"kafka-eos lab record: {error}", file=sys.stderr)
         return 1
     return 0

@@ -87,7 +87,7 @@ def pack(folder: Path, archive: Path) -> int:
         UnsafeArchive: when the folder is no recording.
     """
     if not (folder / "manifest.json").is_file():
-        raise UnsafeArchive(f"{folder} has no manifest.json; give the folder that `kafka-eos record` wrote")
+        raise UnsafeArchive(f"{folder} has no manifest.json; give the folder that `kafka-eos lab record` wrote")
 
     def anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = member.mtime = 0

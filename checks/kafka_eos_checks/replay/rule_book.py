@@ -201,7 +201,7 @@ _RULES: Mapping[str, Rule] = {
         means="Who reads committed data of this segment is given aborted records, or misses committed ones.",
         ends="when the segment is deleted by retention",
         then="let another replica lead, stop this one's broker, remove the partition's .index and .txnindex files, and "
-        "start it: they are made anew; kafka-eos findings aborted-records-delivered",
+        "start it: they are made anew; kafka-eos ledger findings aborted-records-delivered",
         missing=_BEGINNING,
     ),
     beside.SNAPSHOT: Rule(
@@ -264,7 +264,7 @@ _RULES: Mapping[str, Rule] = {
         noun="records given to readers of committed data",
         means="A reader of committed data was given a record that was aborted.",
         ends=_NEVER,
-        then=_EXPLAIN + "; kafka-eos findings aborted-records-delivered",
+        then=_EXPLAIN + "; kafka-eos ledger findings aborted-records-delivered",
         missing=_LOGS,
     ),
     readers.PRECOMMITTED: Rule(

@@ -32,11 +32,11 @@ from kafka_eos_checks.verdict import Verdict, write_verdicts
 MOST_TOLD = 3
 CLEAN = "nothing violated, all goals reached"
 EPILOG = """examples:
-  kafka-eos soak --seeds 0..2000 --jobs 2
-  kafka-eos soak --system --seeds 0..500
-  kafka-eos soak --replay 1234
-  kafka-eos soak --mutant NoGuard
-  kafka-eos soak --mutant all --json build/verdicts/soak-mutants.json
+  kafka-eos check walks --seeds 0..2000 --jobs 2
+  kafka-eos check walks --system --seeds 0..500
+  kafka-eos check walks --replay 1234
+  kafka-eos check walks --mutant NoGuard
+  kafka-eos check walks --mutant all --json build/verdicts/soak-mutants.json
 """
 
 
@@ -74,7 +74,9 @@ def _verdict(module: str, own: dict[str, Layer], tally: Tally) -> Verdict:
         layer = own[failure.layer]
         walker = campaign.walker_of(layer)
         run = walker.run(failure.seed)
-        head = f"{failure.layer}, seed {failure.seed}: {failure.how}; again: kafka-eos soak --replay {failure.seed}"
+        head = (
+            f"{failure.layer}, seed {failure.seed}: {failure.how}; again: kafka-eos check walks --replay {failure.seed}"
+        )
         if run.wrong is None:
             evidence.append(head)
             continue
@@ -200,9 +202,9 @@ def _system(arguments: argparse.Namespace) -> int:
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
-    """Add ``soak``."""
+    """Add ``walks``."""
     parser = subparsers.add_parser(
-        "soak",
+        "walks",
         help=help_line,
         description=__doc__,
         epilog=EPILOG,
@@ -221,9 +223,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run ``soak``."""
+    """Run ``walks``."""
     if arguments.jobs < 1 or arguments.limit <= 0:
-        print("kafka-eos soak: --jobs is at least 1, --limit above 0", file=sys.stderr)
+        print("kafka-eos check walks: --jobs is at least 1, --limit above 0", file=sys.stderr)
         return 2
     try:
         if arguments.system:
@@ -234,7 +236,7 @@ def run(arguments: argparse.Namespace) -> int:
             return _mutants(arguments)
         return _seeds(arguments)
     except (MalformedRegistry, OSError, ValueError) as error:
-        print(f"kafka-eos soak: {error}", file=sys.stderr)
+        print(f"kafka-eos check walks: {error}", file=sys.stderr)
         return 2
 
 

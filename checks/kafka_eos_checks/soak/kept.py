@@ -177,9 +177,11 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     except (ValueError, KeyError, TypeError, RecursionError):
         mark, rows, usable = "", [], False
     if not usable:
-        raise ValueError(f"{path}: no corpus of seeds; write one with kafka-eos soak --seeds 0..2000")
+        raise ValueError(f"{path}: no corpus of seeds; write one with kafka-eos check walks --seeds 0..2000")
     if mark != fingerprint():
-        raise ValueError(f"{path}: its seeds are other runs by now; write it anew with kafka-eos soak --seeds 0..2000")
+        raise ValueError(
+            f"{path}: its seeds are other runs by now; write it anew with kafka-eos check walks --seeds 0..2000"
+        )
     return list(rows)
 
 

@@ -463,7 +463,7 @@ def verdict_of(outcomes: Sequence[Outcome], seconds: float) -> Verdict:
         first = shrunk(wrong[0].seed)
         diagram = first.diagram
         evidence = [f"seed {first.seed}, {first.title}: {first.wrong}; with these faults:", *first.events]
-        evidence.append(f"again: kafka-eos soak --system --replay {first.seed}")
+        evidence.append(f"again: kafka-eos check walks --system --replay {first.seed}")
     coverage = Coverage.of(outcomes)
     finished = sum((outcome.finished for outcome in outcomes), Counter[Fate]())
     return Verdict(

@@ -76,10 +76,10 @@ SIMULATED_SEEDS, SIMULATED_STEPS = 12, 150
 RESENT = (3, 4, 5)  # M4, M5 and M6 of the slides in 003_73e4e7d49335bebe.txt, sequences from 0
 
 EPILOG = """examples:
-  kafka-eos traces
-  kafka-eos traces --only recorded --json build/traces.json
-  kafka-eos traces --only transactions         two recorded clusters' coordinators and markers
-  kafka-eos traces build/served build/served.jsonl    what `kafka-eos serve --data --record` has written
+  kafka-eos check traces
+  kafka-eos check traces --only recorded --json build/traces.json
+  kafka-eos check traces --only transactions         two recorded clusters' coordinators and markers
+  kafka-eos check traces build/served build/served.jsonl    what `kafka-eos serve --data --record` has written
 """
 
 
@@ -327,7 +327,7 @@ def run(arguments: argparse.Namespace) -> int:
         UnreadableLog,
         TraceUnusable,
     ) as error:
-        print(f"kafka-eos traces: {error}", file=sys.stderr)
+        print(f"kafka-eos check traces: {error}", file=sys.stderr)
         return 2
     print_verdicts(verdicts, "traces")
     if arguments.json:

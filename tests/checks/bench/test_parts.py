@@ -171,7 +171,7 @@ def test_more_batches_than_memory_has_room_for_are_refused(tmp_path: Path, capsy
     with pytest.raises(UnusableInput, match="at most 300,000,000"):
         next(replay.run(tmp_path, quick=True, batches=300_000_001))
     with pytest.raises(SystemExit):
-        cli.main(["bench", "--only", "replay", "--batches", "999999"])
+        cli.main(["lab", "bench", "--only", "replay", "--batches", "999999"])
     assert "--batches 999999: expected a number of batches, at least 1,000,000" in capsys.readouterr().err
 
 
@@ -186,7 +186,7 @@ def test_only_the_replay_is_given_a_number_of_batches(monkeypatch: pytest.Monkey
         return run
 
     monkeypatch.setattr(command, "PARTS", {name: noted(name) for name in ("codec", "replay")})
-    assert cli.main(["bench", "--batches", "20000000"]) == 0
+    assert cli.main(["lab", "bench", "--batches", "20000000"]) == 0
     assert given == {"codec": None, "replay": 20_000_000}
 
 
@@ -231,7 +231,7 @@ def test_the_exit_code_depends_on_equality_alone(
 ) -> None:
     monkeypatch.setattr(command, "PARTS", {"codec": part(ok=ok)})
     out = tmp_path / "bench.json"
-    assert cli.main(["bench", "--quick", "--json", str(out)]) == exit_code
+    assert cli.main(["lab", "bench", "--quick", "--json", str(out)]) == exit_code
     assert read_verdicts(out)[0].figures["quick"] == "True"
     told = capsys.readouterr().out
     assert "against b" in told
@@ -252,7 +252,7 @@ def test_only_the_named_parts_run_in_the_order_of_the_list(
         return run
 
     monkeypatch.setattr(command, "PARTS", {name: noted(name) for name in ("codec", "graph", "replay")})
-    assert cli.main(["bench", "--only", "replay", "codec"]) == 0
+    assert cli.main(["lab", "bench", "--only", "replay", "codec"]) == 0
     assert ran == ["codec", "replay"]
 
 
@@ -267,12 +267,12 @@ def test_a_part_that_cannot_run_exits_with_2(
         yield
 
     monkeypatch.setattr(command, "PARTS", {"codec": broken})
-    assert cli.main(["bench"]) == 2
-    assert capsys.readouterr().err.endswith(f"kafka-eos bench: codec: {error}\n")
+    assert cli.main(["lab", "bench"]) == 2
+    assert capsys.readouterr().err.endswith(f"kafka-eos lab bench: codec: {error}\n")
 
 
 def test_the_json_of_a_run_is_readable_by_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "PARTS", {"codec": part(ok=True)})
     out = tmp_path / "bench.json"
-    cli.main(["bench", "--json", str(out)])
+    cli.main(["lab", "bench", "--json", str(out)])
     assert json.loads(out.read_text())[0]["check"] == "bench"

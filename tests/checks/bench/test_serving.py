@@ -35,7 +35,7 @@ def test_what_the_server_answered_is_told_when_it_ends(served: Served) -> None:
 
 
 @pytest.mark.java
-@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
 def test_kafkas_performance_tool_writes_its_records(served: Served) -> None:
     Client(served, 1).begin()
     assert serving.produce_by_tool(served, 2_000) == {"records": 2_000}
@@ -50,7 +50,7 @@ def test_without_its_clients_it_is_skipped_with_the_reason(tmp_path: Path, monke
     monkeypatch.setattr(serving, "have_jars", lambda: False)
     (verdict,) = serving.run(tmp_path, quick=True)
     assert verdict.ok
-    assert verdict.found == "skipped: the Kafka jars are not there; `kafka-eos record` fetches them"
+    assert verdict.found == "skipped: the Kafka jars are not there; `kafka-eos lab record` fetches them"
 
 
 def test_records_that_nobody_acknowledges_are_not_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``kafka-eos peers``: brokers side by side, and those that cannot be started here."""
+"""``kafka-eos conform --peers``: brokers side by side, and those that cannot be started here."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ def test_the_page_has_who_conforms_who_diverges_and_who_was_skipped(
         Peer(name="forgetful", transaction_version=2, start=forgetful),
         Peer(name="another", transaction_version=2, start=absent),
     )
-    assert main(["peers", "--out", str(tmp_path / "p.html"), "--json", str(tmp_path / "p.json")]) == 0
+    assert main(["conform", "--peers", "--out", str(tmp_path / "p.html"), "--json", str(tmp_path / "p.json")]) == 0
     page = (tmp_path / "p.html").read_text(encoding="utf-8")
     assert "skipped: there is no &lt;toolchain&gt;" in page
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER, where the spec says NONE" in page
@@ -65,7 +65,7 @@ def test_a_peer_that_has_to_conform_and_does_not_ends_it_with_1(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     use(monkeypatch, Peer(name="forgetful", transaction_version=2, start=forgetful, has_to_conform=True))
-    assert main(["peers", "--only", "forgetful", "--out", str(tmp_path / "p.html")]) == 1
+    assert main(["conform", "--peers", "--only", "forgetful", "--out", str(tmp_path / "p.html")]) == 1
 
 
 @pytest.mark.parametrize("release", ["4.3.0", "3.9.1", "2.8.2"])
@@ -73,7 +73,7 @@ def test_a_kafka_whose_jars_are_missing_is_skipped_by_name_with_the_reason(
     release: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(jars, "build_folder", lambda: tmp_path)
-    assert main(["peers", "--only", f"Apache Kafka {release}", "--out", str(tmp_path / "p.html")]) == 0
+    assert main(["conform", "--peers", "--only", f"Apache Kafka {release}", "--out", str(tmp_path / "p.html")]) == 0
     why = f"the jars of Kafka {release} are not there; `make peers` in a clone fetches them"
     assert f"Apache Kafka {release}: skipped: {why}" in capsys.readouterr().err
     assert f"skipped: {why}" in (tmp_path / "p.html").read_text(encoding="utf-8")
@@ -91,4 +91,4 @@ def test_kafka_from_before_verification_takes_a_first_batch_with_any_sequence_an
 
 
 def test_a_peer_that_nobody_knows_ends_it_with_2(tmp_path: Path) -> None:
-    assert main(["peers", "--only", "nobody", "--out", str(tmp_path / "p.html")]) == 2
+    assert main(["conform", "--peers", "--only", "nobody", "--out", str(tmp_path / "p.html")]) == 2

@@ -1,4 +1,4 @@
-"""``kafka-eos conjuncts``: exit codes, the table, the verdicts that it writes."""
+"""``kafka-eos check conjuncts``: exit codes, the table, the verdicts that it writes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +41,7 @@ def made_up(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_survivor_is_a_failing_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "verdicts.json"
-    assert main(["conjuncts", "Counter", "--only", "spec", "--json", str(file)]) == 1
+    assert main(["check", "conjuncts", "Counter", "--only", "spec", "--json", str(file)]) == 1
     (verdict,) = read_verdicts(file)
     assert (verdict.check, verdict.name, verdict.ok) == ("conjunct", "Counter", False)
     assert "1 survive" in verdict.found
@@ -52,24 +52,24 @@ def test_a_survivor_is_a_failing_verdict(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_an_explained_survivor_is_as_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "read_equivalents", lambda: {SURVIVOR: "the counter starts at 0 and only grows"})
-    assert main(["conjuncts", "--only", "spec"]) == 0
+    assert main(["check", "conjuncts", "--only", "spec"]) == 0
 
 
 def test_an_explanation_without_a_conjunct_cannot_be_used(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "read_equivalents", lambda: {("Counter!Reset", "gone -> TRUE"): "no longer there"})
-    assert main(["conjuncts", "--only", "spec"]) == 2
+    assert main(["check", "conjuncts", "--only", "spec"]) == 2
     assert "no conjunct Counter!Reset: gone -> TRUE" in capsys.readouterr().err
 
 
 def test_an_unknown_module_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["conjuncts", "Cuonter"]) == 2
+    assert main(["check", "conjuncts", "Cuonter"]) == 2
     assert "no module 'Cuonter'; there are Counter, counter" in capsys.readouterr().err
 
 
 def test_the_listing_runs_nothing_and_names_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["conjuncts", "--list"]) == 0
+    assert main(["check", "conjuncts", "--list"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert ": ".join(SURVIVOR) in shown
     assert "counter!Counter.read: self.seen[client] != self.total -> True" in shown

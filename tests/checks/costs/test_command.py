@@ -26,7 +26,7 @@ def test_kept_figures_are_shown_and_their_verdicts_written(
 ) -> None:
     measured, written = tmp_path / "measured.json", tmp_path / "costs.json"
     measured.write_text(to_text(evidence()), encoding="utf-8")
-    assert main(["costs", "--kept", "--measured", str(measured), "--json", str(written)]) == 1
+    assert main(["lab", "costs", "--kept", "--measured", str(measured), "--json", str(written)]) == 1
     shown = capsys.readouterr().out
     assert "FAIL cost throughput of producers, values of 100 bytes: expected refuted, found holds" in shown
     assert "C40: requests and markers of a transaction: holds" in shown
@@ -44,7 +44,7 @@ def test_parts_that_are_measured_anew_replace_those_of_the_file_and_others_stay(
     file = tmp_path / "measured.json"
     file.write_text(to_text(evidence()), encoding="utf-8")
     monkeypatch.setattr("kafka_eos_checks.costs.command.measure", measured_anew)
-    main(["costs", "--only", "latency", "--measured", str(file)])
+    main(["lab", "costs", "--only", "latency", "--measured", str(file)])
     parts = read_evidence(file)["parts"]
     assert parts["latency"]["about"] == "anew"
     assert parts.keys() == evidence()["parts"].keys()
@@ -52,7 +52,7 @@ def test_parts_that_are_measured_anew_replace_those_of_the_file_and_others_stay(
 
 
 def test_figures_that_cannot_be_read_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["costs", "--kept", "--measured", str(tmp_path / "absent.json")]) == 2
+    assert main(["lab", "costs", "--kept", "--measured", str(tmp_path / "absent.json")]) == 2
     assert "absent.json: No such file" in capsys.readouterr().err
 
 
@@ -65,5 +65,5 @@ def test_figures_are_written_a_side_a_line_and_read_back(evidence: Make) -> None
 
 def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["costs", "--help"])
-    assert "kafka-eos costs --kept" in capsys.readouterr().out
+        main(["lab", "costs", "--help"])
+    assert "kafka-eos lab costs --kept" in capsys.readouterr().out

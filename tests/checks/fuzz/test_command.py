@@ -52,13 +52,13 @@ def test_a_planted_index_error_is_found_made_small_and_reproduced(
     (failure,) = fuzz.run_cases(SEED, 0, 1000).failures
     assert failure.violation == "IndexError: planted"
     assert len(failure.data) < 70
-    assert cli.main(["fuzz", "--seed", str(SEED), "--count", "1000", "--jobs", "1"]) == 1
+    assert cli.main(["lab", "fuzz", "--seed", str(SEED), "--count", "1000", "--jobs", "1"]) == 1
     printed = capsys.readouterr().out
     assert failure.data.hex() in printed.replace("\n", "")
-    assert f"kafka-eos fuzz --seed {SEED} --first {failure.number} --count 1" in printed
-    assert cli.main(["fuzz", "--hex", failure.data.hex()]) == 1
+    assert f"kafka-eos lab fuzz --seed {SEED} --first {failure.number} --count 1" in printed
+    assert cli.main(["lab", "fuzz", "--hex", failure.data.hex()]) == 1
     monkeypatch.undo()
-    assert cli.main(["fuzz", "--hex", failure.data.hex()]) == 0
+    assert cli.main(["lab", "fuzz", "--hex", failure.data.hex()]) == 0
 
 
 def test_a_position_outside_the_bytes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_two_workers_give_the_counts_of_one(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_verdict_is_written_with_the_counts_by_reason(tmp_path: Path) -> None:
     path = tmp_path / "fuzz.json"
-    assert cli.main(["fuzz", "--seed", "3", "--count", "200", "--jobs", "1", "--json", str(path)]) == 0
+    assert cli.main(["lab", "fuzz", "--seed", "3", "--count", "200", "--jobs", "1", "--json", str(path)]) == 0
     (verdict,) = json.loads(path.read_text())
     assert verdict["ok"]
     assert (verdict["figures"]["seed"], verdict["figures"]["cases"]) == ("3", 200)
@@ -119,5 +119,5 @@ def test_no_cases_are_no_success() -> None:
 
 @pytest.mark.parametrize("arguments", [["--count", "0"], ["--jobs", "0"], ["--first", "-1"], ["--hex", "0x12"]])
 def test_a_call_that_cannot_be_used_is_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["fuzz", *arguments]) == 2
-    assert capsys.readouterr().err.startswith("kafka-eos fuzz: --")
+    assert cli.main(["lab", "fuzz", *arguments]) == 2
+    assert capsys.readouterr().err.startswith("kafka-eos lab fuzz: --")

@@ -91,5 +91,5 @@ def test_where_the_system_does_not_tell_the_memory_nothing_is_said_of_it(monkeyp
 
 
 def test_the_command_refuses_a_number_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["fuzz", "--frames", "0"]) == 2
+    assert main(["lab", "fuzz", "--frames", "0"]) == 2
     assert "--frames is at least 1" in capsys.readouterr().err

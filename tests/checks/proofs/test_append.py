@@ -238,7 +238,7 @@ def test_the_command_writes_its_verdicts_and_fails_with_a_proof(
     step: int, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "proofs", lambda _: [counter(step)])
-    assert cli.main(["prove", "--json", str(tmp_path / "proofs.json")]) == code
+    assert cli.main(["check", "proofs", "--json", str(tmp_path / "proofs.json")]) == code
     verdicts = read_verdicts(tmp_path / "proofs.json")
     assert [verdict.check for verdict in verdicts] == ["proof", "proof"]
     assert all(verdict.ok for verdict in verdicts) == (code == 0)
@@ -247,15 +247,15 @@ def test_the_command_writes_its_verdicts_and_fails_with_a_proof(
 
 def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        cli.main(["prove", "--help"])
-    assert "kafka-eos prove append --minimal" in capsys.readouterr().out
+        cli.main(["check", "proofs", "--help"])
+    assert "kafka-eos check proofs append --minimal" in capsys.readouterr().out
 
 
 def test_an_unknown_proof_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["prove", "apend"]) == 2
+    assert cli.main(["check", "proofs", "apend"]) == 2
     assert "no proof 'apend'; there are append" in capsys.readouterr().err
 
 
 def test_a_mutant_of_another_machine_is_not_usable(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["prove", "append", "--mutant", "PresentsNothing"]) == 2
+    assert cli.main(["check", "proofs", "append", "--mutant", "PresentsNothing"]) == 2
     assert "no mutant of what is proved here" in capsys.readouterr().err

@@ -50,7 +50,7 @@ def kill_and_replace(port: int, journal: Journal, folder: Path, **work: Any) -> 
 
 
 @pytest.mark.broker
-@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
 def test_an_application_that_is_killed_is_exact_unless_it_commits_its_offsets_beside_the_transaction(
     tmp_path: Path,
 ) -> None:

@@ -72,7 +72,7 @@ def produce(port: int, sequence: int) -> tuple[int, int]:
 
 
 @pytest.mark.broker
-@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
 def test_a_broker_that_was_killed_comes_back_knowing_only_the_last_batch_of_a_producer(tmp_path: Path) -> None:
     with Cluster(tmp_path / "c") as cluster:
         assert cluster.features()["transaction.version"] == 2
@@ -105,7 +105,7 @@ def test_brokers_with_zookeeper_take_batches_and_nothing_is_left_running(tmp_pat
 
 
 @pytest.mark.broker
-@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
 def test_a_partition_has_the_replicas_it_is_given_and_changes_its_leader_without_a_crash(tmp_path: Path) -> None:
     with Cluster(tmp_path / "c", size=2) as cluster:
         cluster.create_topic("t", replicas=[[2, 1]])

@@ -19,7 +19,7 @@ def test_a_clusters_name_stands_for_all_of_its_scenarios() -> None:
 
 
 def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["record", "one-broker/zombi", "--out", str(tmp_path)]) == 2
+    assert cli.main(["lab", "record", "one-broker/zombi", "--out", str(tmp_path)]) == 2
     message = capsys.readouterr().err
     assert "no scenario one-broker/zombi" in message
     assert "one-broker/zombie" in message
@@ -56,7 +56,7 @@ def test_missing_jars_that_maven_cannot_fetch_are_told_with_the_remedy(
     monkeypatch.setattr(jars, "build_folder", lambda: tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     pytest.importorskip("confluent_kafka")
-    assert cli.main(["record", "one-broker", "--out", str(tmp_path / "out")]) == 2
+    assert cli.main(["lab", "record", "one-broker", "--out", str(tmp_path / "out")]) == 2
     assert "install Maven and a JDK, and run: mvn" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -71,7 +71,7 @@ def test_every_scenario_says_what_happens_and_belongs_to_a_cluster() -> None:
 
 def test_help_lists_every_scenario(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        cli.main(["record", "--help"])
+        cli.main(["lab", "record", "--help"])
     shown = capsys.readouterr().out
     assert all(name in shown for name in SCENARIOS)
 

@@ -47,7 +47,7 @@ def two_transactions(library: str, bootstrap: str, proxy: Proxy, folder: Path) -
 
 
 @pytest.mark.broker
-@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
 @pytest.mark.parametrize(
     ("version", "by_java"),
     [(1, 1), (2, 2)],

@@ -59,7 +59,7 @@ def replace_a_zombie(library: str, port: int, folder: Path) -> Journal:
 
 
 @pytest.mark.broker
-@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
 def test_a_librdkafka_and_a_java_client_do_and_tell_the_same(tmp_path: Path) -> None:
     told = {}
     with Cluster(tmp_path / "c") as cluster:

@@ -40,11 +40,11 @@ def test_a_fold_that_forgets_what_lies_before_a_chunk_differs(monkeypatch: pytes
 
 
 def test_the_command_compares_so_many_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["fuzz", "--logs", "20", "--first", "7", "--json", str(tmp_path / "v.json")]) == 0
+    assert cli.main(["lab", "fuzz", "--logs", "20", "--first", "7", "--json", str(tmp_path / "v.json")]) == 0
     [verdict] = read_verdicts(tmp_path / "v.json")
     assert (verdict.found, verdict.figures["logs"], verdict.figures["seed"]) == ("0 logs differ", 20, "7")
     assert "0 logs differ" in capsys.readouterr().out
-    assert cli.main(["fuzz", "--logs", "0"]) == 2
+    assert cli.main(["lab", "fuzz", "--logs", "0"]) == 2
 
 
 any_batch = st.builds(

@@ -39,7 +39,7 @@ from kafka_eos_checks.traces.validation import replay
 
 confluent = pytest.importorskip("confluent_kafka", reason="the clients are in the extra `record`")
 confluent_admin = pytest.importorskip("confluent_kafka.admin", reason="the clients are in the extra `record`")
-JAVA = pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
+JAVA = pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
 SECONDS = 20.0
 ROWS = 40
 

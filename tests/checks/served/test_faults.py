@@ -91,7 +91,7 @@ def test_each_fault_at_each_step_leaves_the_outcome_exact(
 
 
 @pytest.mark.broker
-@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
 def test_kafkas_own_copier_is_exact_under_faults(broker: InProcessBroker) -> None:
     faults: tuple[tuple[str, dict[str, float]], ...] = (
         ("drop-answer", {}),
@@ -123,7 +123,7 @@ def test_what_was_served_under_faults_is_a_behaviour_of_the_spec_for_tlc_too(
     broker.fault("drop-answer", api="EndTxn", nth=1)
     broker.fault("kill-broker", api="EndTxn", nth=3, when="after", seconds=0.3)
     copy(broker)
-    assert main(["traces", str(broker.folder / DATA), str(broker.folder / HISTORY)]) == 0
+    assert main(["check", "traces", str(broker.folder / DATA), str(broker.folder / HISTORY)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.count("all accepted all accepted") == 3  # coordinators, leaders, partitions
     assert "coordinators of data a marker is missing rejected at event" in said
@@ -132,7 +132,7 @@ def test_what_was_served_under_faults_is_a_behaviour_of_the_spec_for_tlc_too(
 def test_a_directory_without_transactions_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with InProcessBroker(tmp_path / "broker"):
         pass
-    assert main(["traces", str(tmp_path / "broker" / DATA)]) == 2
+    assert main(["check", "traces", str(tmp_path / "broker" / DATA)]) == 2
     assert "no transaction was ever begun here" in capsys.readouterr().err
-    assert main(["traces", str(tmp_path / "broker" / HISTORY)]) == 2
+    assert main(["check", "traces", str(tmp_path / "broker" / HISTORY)]) == 2
     assert "no idempotent batch outside of a transaction" in capsys.readouterr().err

@@ -323,7 +323,7 @@ def test_what_is_found_is_kept_and_what_is_not_is_looked_for_again(
         lambda given, name, limit: find(given, name, 1e-6 if name == "LateMarker" else limit),
     )
     for known in (0, 2, 2):
-        assert cli.main(["soak", "--mutant", "all", "--jobs", "1"]) == 1
+        assert cli.main(["check", "walks", "--mutant", "all", "--jobs", "1"]) == 1
         assert f"{known} known, {3 - known} to look at" in capsys.readouterr().err
     assert len(list(tmp_path.glob("*.json"))) == 2
 
@@ -395,7 +395,7 @@ def test_the_corpus_keeps_what_earlier_calls_have_met(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_corpus_is_named(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "corpus.json").write_text(text, encoding="utf-8")
-    assert cli.main(["soak", "--corpus", "--folder", str(tmp_path)]) == 2
+    assert cli.main(["check", "walks", "--corpus", "--folder", str(tmp_path)]) == 2
     assert "corpus.json: no corpus of seeds" in " ".join(capsys.readouterr().err.split())
 
 
@@ -406,7 +406,7 @@ def test_a_corpus_of_other_runs_is_not_run_and_is_replaced(
     with monkeypatch.context() as earlier:
         earlier.setattr(kept, "fingerprint", lambda: "another reference")
         kept.write_corpus(tmp_path, tally)
-    assert cli.main(["soak", "--corpus", "--folder", str(tmp_path)]) == 2
+    assert cli.main(["check", "walks", "--corpus", "--folder", str(tmp_path)]) == 2
     assert "its seeds are other runs by now" in " ".join(capsys.readouterr().err.split())
     kept.write_corpus(tmp_path, campaign.run_seeds([5], [layer_named("Outbox")], sample=1_000))
     assert kept.read_corpus(tmp_path) == [5]
@@ -429,7 +429,7 @@ def test_a_campaign_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pyte
         return run_chunks(waiting, jobs)
 
     monkeypatch.setattr(campaign, "run_chunks", noted)
-    arguments = ["soak", "--jobs", "1", "--folder", str(tmp_path), "--seeds"]
+    arguments = ["check", "walks", "--jobs", "1", "--folder", str(tmp_path), "--seeds"]
     assert cli.main([*arguments, "0..7"]) == 0
     assert cli.main([*arguments, "2..11"]) == 0
     assert asked == [(0, 3), (4, 7), (2, 3), (8, 11)]
@@ -488,12 +488,15 @@ def test_what_is_kept_depends_on_every_module_that_is_imported_for_a_run_and_on_
 @pytest.mark.usefixtures("two_layers")
 def test_a_campaign_writes_its_verdicts_and_its_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "soak.json"
-    assert cli.main(["soak", "--jobs", "1", "--folder", str(tmp_path), "--seeds", "0..9", "--json", str(target)]) == 0
+    assert (
+        cli.main(["check", "walks", "--jobs", "1", "--folder", str(tmp_path), "--seeds", "0..9", "--json", str(target)])
+        == 0
+    )
     verdicts = {verdict["name"]: verdict for verdict in json.loads(target.read_text(encoding="utf-8"))}
     assert set(verdicts) == {"Mirror", "ExternalSink", "seeds 0..9"}
     assert verdicts["seeds 0..9"]["figures"]["runs"] == 10
     assert "actions never taken" in verdicts["Mirror"]["evidence"]
-    assert cli.main(["soak", "--folder", str(tmp_path), "--corpus"]) == 0
+    assert cli.main(["check", "walks", "--folder", str(tmp_path), "--corpus"]) == 0
     assert "nothing violated" in capsys.readouterr().out
 
 
@@ -503,9 +506,9 @@ def test_a_run_that_goes_wrong_is_told_and_can_be_run_again(
     layer = broken_layer(registry, "OffsetOfLast")
     monkeypatch.setattr(campaign, "all_layers", lambda: (layer,))
     seed = first_wrong(Walker(layer)).seed
-    assert cli.main(["soak", "--jobs", "1", "--folder", str(tmp_path), "--seeds", f"{seed}..{seed}"]) == 1
-    assert f"again: kafka-eos soak --replay {seed}" in capsys.readouterr().out
-    assert cli.main(["soak", "--replay", str(seed), "--folder", str(tmp_path)]) == 1
+    assert cli.main(["check", "walks", "--jobs", "1", "--folder", str(tmp_path), "--seeds", f"{seed}..{seed}"]) == 1
+    assert f"again: kafka-eos check walks --replay {seed}" in capsys.readouterr().out
+    assert cli.main(["check", "walks", "--replay", str(seed), "--folder", str(tmp_path)]) == 1
     assert "steps are enough" in capsys.readouterr().out
     assert (tmp_path / f"seed-{seed}.svg").read_text(encoding="utf-8").startswith("<svg")
 
@@ -513,8 +516,8 @@ def test_a_run_that_goes_wrong_is_told_and_can_be_run_again(
 @pytest.mark.parametrize("wrong", [["--seeds", "9..1"], ["--seeds", "many"], ["--jobs", "0"], ["--mutant", "Nobody"]])
 def test_a_call_that_cannot_be_used_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     try:
-        code: object = cli.main(["soak", *wrong])
+        code: object = cli.main(["check", "walks", *wrong])
     except SystemExit as ended:
         code = ended.code
     assert code == 2
-    assert "soak" in capsys.readouterr().err
+    assert "kafka-eos check walks" in capsys.readouterr().err

@@ -103,7 +103,7 @@ def test_a_run_that_goes_wrong_is_drawn(
     seed = first_wrong(ABORTED_OFFSETS_COUNT).seed
     monkeypatch.setattr(whole, "run_whole", partial(run_whole, machines=ABORTED_OFFSETS_COUNT))
     monkeypatch.setattr(whole, "shrunk", partial(shrunk, machines=ABORTED_OFFSETS_COUNT))
-    assert cli.main(["soak", "--system", "--replay", str(seed), "--folder", str(tmp_path)]) == 1
+    assert cli.main(["check", "walks", "--system", "--replay", str(seed), "--folder", str(tmp_path)]) == 1
     path = tmp_path / f"system-{seed}.svg"
     assert f"diagram: {path}" in "".join(capsys.readouterr().out.splitlines())
     drawn = "".join(ElementTree.fromstring(path.read_text(encoding="utf-8")).itertext())  # noqa: S314 - our own file
@@ -115,8 +115,8 @@ def test_a_run_that_goes_wrong_is_drawn(
 
 def test_the_command_runs_seeds_and_one_of_them_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "system.json"
-    assert cli.main(["soak", "--system", "--seeds", "0..1", "--jobs", "1", "--json", str(target)]) == 0
+    assert cli.main(["check", "walks", "--system", "--seeds", "0..1", "--jobs", "1", "--json", str(target)]) == 0
     [verdict] = json.loads(target.read_text(encoding="utf-8"))
     assert verdict["figures"]["runs"] == 2
-    assert cli.main(["soak", "--system", "--replay", "1"]) == 0
+    assert cli.main(["check", "walks", "--system", "--replay", "1"]) == 0
     assert "EOS v2" in capsys.readouterr().out
