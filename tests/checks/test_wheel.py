@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.tlc import JAR_VARIABLE, find_jar
 
-DOCUMENTS = ("README.md", "docs/operators.md")
+DOCUMENTS = ("README.md", "docs/commands.md", "docs/operators.md")
 
 
 @dataclass(frozen=True)
