@@ -5,6 +5,8 @@ The page fetches nothing and runs no script. Text from verdicts is escaped by th
 """
 
 import argparse
+import base64
+import hashlib
 import json
 import platform
 import re
@@ -99,6 +101,41 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Floor:
+    """A floor of the tower on the report's first screen: name, what is compared with what, kinds of check."""
+
+    name: str
+    compared: str
+    kinds: tuple[str, ...]
+
+
+# from the roof down; kinds that stand on no floor have a link of their own below
+TOWER = (
+    Floor(
+        "Kafka",
+        "Real brokers and clients, recorded under faults: the specs allow what they did, and the audit finds what is "
+        "wrong.",
+        ("trace", "replay", "conformance", "requests-mutant", "replay-mutant"),
+    ),
+    Floor(
+        "Reference",
+        "Python machines, compared with the specs: the same states, edges and refusals. Proofs, contracts and random "
+        "walks of the same code.",
+        (
+            *("graph", "graph-mutant", "reference-conjunct", "proof", "proof-mutant", "contract", "contract-mutant"),
+            *("walk", "walk-mutant", "simulation", "fuzz"),
+        ),
+    ),
+    Floor(
+        "Specs",
+        "TLA+ models, searched completely by TLC: their properties hold, and each rule that is taken away breaks the "
+        "property that it should.",
+        ("model", "mutant", "conjunct", "claim", "mutant-means"),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Plot:
     """Which figure of a kind of check is drawn as a bar plot above its table."""
 
@@ -116,6 +153,23 @@ PLOTS = {
     "model": Plot("states", "Distinct states", ""),
     "bench": Plot("ratio", "Ratio to the peer", "times", reference=1),
 }
+
+
+# The only script of a page: it hides the verdicts that do not have the text that was typed.
+SEARCH = """
+const field = document.getElementById("search");
+field.addEventListener("input", () => {
+  const wanted = field.value.toLowerCase();
+  for (const section of document.querySelectorAll("#verdicts section")) {
+    let any = false;
+    for (const body of section.querySelectorAll("tbody")) {
+      body.hidden = !body.textContent.toLowerCase().includes(wanted);
+      any = any || !body.hidden;
+    }
+    section.hidden = !any;
+  }
+});
+"""
 
 
 class UnusableVerdicts(ValueError):  # noqa: N818 - named for the input
@@ -327,12 +381,18 @@ def render(report: Report) -> str:
     templates.filters |= own
     told = {part.index for entry in report.findings for part in entry.parts if part.evidence.check}
     rest = [(index, verdict) for index, verdict in enumerate(report.verdicts) if index not in told]
-    sections = [_section(kind, rest) for kind in dict.fromkeys(verdict.check for _, verdict in rest)]
+    kinds = dict.fromkeys(verdict.check for _, verdict in rest)
+    sections = [{"number": number, **_section(kind, rest)} for number, kind in enumerate(kinds, 1)]
     page = templates.get_template("report.html.j2")
+    floors = [] if report.subject else _tower(sections)
     return (
         page.render(
             report=report,
             sections=sections,
+            floors=floors,
+            others=[section for section in sections if all(section not in floor["sections"] for floor in floors)],
+            search=SEARCH if floors else "",
+            search_hash=base64.b64encode(hashlib.sha256(SEARCH.encode()).digest()).decode(),
             SHORT=SHORT,
             standings=_standings(report.entries),
             findings=[
@@ -342,6 +402,18 @@ def render(report: Report) -> str:
         )
         + "\n"
     )
+
+
+def _tower(sections: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The floors, each with its sections and its light; none of a report that has verdicts of one floor only."""
+    floors = []
+    for floor in TOWER:
+        own = [section for section in sections if section["kind"] in floor.kinds]
+        differing, unjudged = (sum(section[name] for section in own) for name in ("differing", "unjudged"))
+        light = "differs" if differing else "unjudged" if unjudged else "ok" if own else "dark"
+        verdicts = sum(len(section["rows"]) for section in own)
+        floors.append({"floor": floor, "sections": own, "light": light, "verdicts": verdicts, "differing": differing})
+    return floors if sum(bool(floor["sections"]) for floor in floors) > 1 else []
 
 
 def _section(kind: str, verdicts: Sequence[tuple[int, Verdict]]) -> dict[str, Any]:
@@ -354,6 +426,7 @@ def _section(kind: str, verdicts: Sequence[tuple[int, Verdict]]) -> dict[str, An
     ]
     mine = [row["verdict"] for row in rows]
     return {
+        "kind": kind,
         "title": title,
         "about": about,
         "rows": rows,

@@ -1,6 +1,9 @@
+import base64
+import hashlib
 import json
 import os
 import random
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
@@ -31,7 +34,7 @@ ALLOWED_TAGS = {
     *("table", "thead", "tbody", "tr", "th", "td", "wbr", "figure", "figcaption", "code"),
     *("svg", "g", "line", "rect", "path", "text"),
 }
-VOID_TAGS = {"meta", "wbr"}
+VOID_TAGS = {"meta", "wbr", "input"}
 HOLDS = Verdict(check="model", name="PartitionLog", expected="holds", found="holds", ok=True, claims=("C03",))
 FAILS = Verdict(check="graph", name="PartitionLog", expected="0 differences", found="3 differences", ok=False)
 
@@ -440,3 +443,36 @@ def test_a_page_that_would_overwrite_its_own_json_is_refused(
     write_verdicts(file, [HOLDS])
     assert cli.main(["ledger", "report", "--verdicts", str(file), "--out", str(tmp_path / "report.json")]) == 2
     assert "ends in .html" in capsys.readouterr().err
+
+
+# --- the first screen -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("graph", "light"),
+    [
+        (replace(FAILS, ok=True), "as expected"),
+        (FAILS, "differs"),
+        (replace(FAILS, ok=True, unknown=2, unjudged="no log"), "not all judged"),
+    ],
+)
+def test_the_tower_has_a_light_for_each_floor_and_a_floor_without_verdicts_is_dark(graph: Verdict, light: str) -> None:
+    text = render(report_of([HOLDS, graph], NOW))
+    tower = text[text.index('<ol class="tower"') : text.index("</ol>")]
+    lights = re.findall(r'class="light" role="img" aria-label="([^"]*)"', tower)
+    assert lights == ["not checked here", light, "as expected"], "Kafka, Reference, Specs"
+    assert "Same graph 1" in tower
+
+
+def test_the_page_of_an_audit_has_no_tower_and_no_script(tmp_path: Path) -> None:
+    write_page([HOLDS, FAILS], tmp_path / "page.html", NOW, subject="4 logs")
+    page = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert not page.tags & {"ol", "script", "input"}
+
+
+def test_the_only_script_searches_and_is_allowed_by_its_hash() -> None:
+    text = render(report_of([HOLDS, FAILS], NOW))
+    [script] = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{allowed}'" in text
+    assert '<input id="search"' in text
