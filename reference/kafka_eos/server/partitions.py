@@ -132,6 +132,17 @@ class Ticket(NamedTuple):
     guard: int = 0
 
 
+def _sent(batch: RecordBatch) -> Batch:
+    """A batch as the machines see it. Without a producer id nothing else counts, whatever its client wrote there.
+
+    Kafka: RecordBatch.hasProducerId; aiokafka, KafkaJS and Sarama send sequence 0 with producer id -1.
+    """
+    count = batch.last_offset_delta + 1
+    if batch.producer_id <= NO_PRODUCER_ID:
+        return Batch(producer_id=NO_PRODUCER_ID, epoch=-1, sequence=NO_SEQUENCE, count=count)
+    return Batch(producer_id=batch.producer_id, epoch=batch.producer_epoch, sequence=batch.base_sequence, count=count)
+
+
 @dataclass(slots=True, kw_only=True)
 class Leader:
     """A partition at its leader.
@@ -279,12 +290,7 @@ class Leader:
         Spec: PartitionLog!AppendBatch, AcknowledgeDuplicate, RejectBatch; TransactionalPartition!AppendBatch;
               Transactions!AppendVerified
         """
-        sent = Batch(
-            producer_id=batch.producer_id,
-            epoch=batch.producer_epoch,
-            sequence=batch.base_sequence,
-            count=batch.last_offset_delta + 1,
-        )
+        sent = _sent(batch)
         if sent.producer_id != NO_PRODUCER_ID:
             if self.sequences.is_duplicate(sent):
                 return Appended(ErrorCode.NONE, self.sequences.duplicate_offset(sent))
@@ -486,16 +492,13 @@ class Leader:
                 self._note_marker(replace(entry, offset=offset))
                 self._saw(batch.producer_id, batch.max_timestamp)
                 continue
-            sent = Batch(
-                producer_id=batch.producer_id if batch.base_sequence != NO_SEQUENCE else NO_PRODUCER_ID,
-                epoch=batch.producer_epoch,
-                sequence=batch.base_sequence,
-                count=batch.last_offset_delta + 1,
-            )
+            sent = _sent(batch)
             ticket = Ticket(1) if batch.is_transactional else None
-            self._note(sent, ticket, offset)
-            if sent.producer_id != batch.producer_id:
-                self._note_transactional(replace(sent, producer_id=batch.producer_id), ticket, offset)
+            if sent.producer_id != NO_PRODUCER_ID and sent.sequence == NO_SEQUENCE:  # of groups' coordinator
+                self._note(replace(sent, producer_id=NO_PRODUCER_ID), None, offset)
+                self._note_transactional(sent, ticket, offset)
                 self._replicate()
-            self._saw(batch.producer_id, batch.max_timestamp)
+            else:
+                self._note(sent, ticket, offset)
+            self._saw(sent.producer_id, batch.max_timestamp)
         self._begin_epoch()

@@ -63,19 +63,17 @@ def _append(
         return ErrorCode.MESSAGE_TOO_LARGE, -1, f"{batch.size} bytes, where {limits.batch_bytes} are the most"
     if batch.is_control or batch.record_count != batch.last_offset_delta + 1:
         return ErrorCode.INVALID_RECORD, -1, "a control batch, or one whose offsets have gaps"
-    if (batch.base_sequence >= 0) != (batch.producer_id != NO_PRODUCER_ID):
-        return ErrorCode.INVALID_RECORD, -1, "a sequence without a producer, or a producer without a sequence"
-    is_new = batch.producer_id != NO_PRODUCER_ID and batch.producer_id not in leader.last_timestamps
+    if batch.producer_id > NO_PRODUCER_ID and batch.base_sequence < 0:
+        return ErrorCode.INVALID_RECORD, -1, f"sequence {batch.base_sequence} of producer {batch.producer_id}"
+    is_new = batch.producer_id > NO_PRODUCER_ID and batch.producer_id not in leader.last_timestamps
     if is_new and len(leader.last_timestamps) >= limits.producers:
         return ErrorCode.POLICY_VIOLATION, -1, f"{limits.producers} producers are known already"
     if not cluster.has_room():
         return ErrorCode.POLICY_VIOLATION, -1, f"all partitions together hold {limits.log_bytes} bytes"
     ticket = None
-    if batch.is_transactional:
-        if batch.producer_id == NO_PRODUCER_ID:
-            return ErrorCode.INVALID_RECORD, -1, "a transactional batch without a producer"
-        if request.row["TransactionalId"] is None:
-            return ErrorCode.INVALID_REQUEST, -1, "a transactional batch without a transactional id"
+    if batch.is_transactional and request.row["TransactionalId"] is None:
+        return ErrorCode.INVALID_REQUEST, -1, "a transactional batch without a transactional id"
+    if batch.is_transactional and batch.producer_id > NO_PRODUCER_ID:
         error, ticket = ticket_for(cluster, request, leader, batch.producer_id, batch.producer_epoch)
         if error is not ErrorCode.NONE:
             return error, -1, None
