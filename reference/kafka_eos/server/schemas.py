@@ -38,6 +38,8 @@ SERVED = (
     "WriteTxnMarkers",
     "TxnOffsetCommit",
     "DescribeConfigs",
+    "AlterConfigs",
+    "IncrementalAlterConfigs",
     "CreatePartitions",
     "DeleteGroups",
     "OffsetDelete",

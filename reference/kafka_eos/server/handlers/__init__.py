@@ -13,12 +13,12 @@ from types import ModuleType
 
 from kafka_eos.protocol import Message
 from kafka_eos.server.cluster import Cluster
-from kafka_eos.server.handlers import groups, logs, offsets, topics, transactions
+from kafka_eos.server.handlers import configs, groups, logs, offsets, topics, transactions
 from kafka_eos.server.handlers.request import Request
 from kafka_eos.server.schemas import SERVED
 
 Handler = Callable[[Cluster, Request], Message | None]
-_MODULES: tuple[ModuleType, ...] = (topics, logs, transactions, offsets, groups)
+_MODULES: tuple[ModuleType, ...] = (topics, configs, logs, transactions, offsets, groups)
 
 
 def _handler(api: str) -> Handler:
