@@ -68,6 +68,7 @@ what happens to the request
                 error         answered with an error (error = "NOT_LEADER_OR_FOLLOWER"), and not handled
 what happens to the cluster, before or after the request is handled (when)
                 move-leader, move-coordinator (to = 2, or the next broker), time-out-transaction,
+                delay-markers (for some seconds; who asks meanwhile is told CONCURRENT_TRANSACTIONS),
                 kill-broker (the one that is asked, for some seconds), restart (needs --data), advance-clock (seconds)
 
 exit codes: 0 ended by SIGINT or SIGTERM, 2 the call cannot be used: an address that is taken, a damaged directory, a

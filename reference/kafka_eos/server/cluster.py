@@ -505,6 +505,11 @@ class Cluster:
 
         self.at(until, come_back)
 
+    def delay_markers(self, transactional_id: str, until: int) -> None:
+        """Write no marker of a transactional.id before a time, so that what ends stays pending until then."""
+        self.transactions.delayed[transactional_id] = until
+        self.at(until, lambda: None)  # whoever runs the timers settles afterwards
+
     def delete_records(self, leader: Leader, offset: int) -> None:
         """A partition begins at a later offset; what is before it stays in the storage and is given to nobody."""
         leader.log_start_offset = max(leader.log_start_offset, offset)
