@@ -218,7 +218,8 @@ class Connection(asyncio.Protocol):
             self._write(Exchange("ApiVersions", 0, frame, correlation), _unsupported())
             return
         if api is None or version not in served_versions(api):
-            self.close(f"API {key} version {version} is not served")
+            known = "" if api is None else f"; {api} is, from {served_versions(api)[0]} to {served_versions(api)[-1]}"
+            self.close(f"API {key} version {version} is not known{known}")
             return
         try:
             header, _ = codec.read_request_header(frame)

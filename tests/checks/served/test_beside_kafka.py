@@ -14,6 +14,7 @@ import pytest
 from kafka_eos.compression import CompressionType
 from kafka_eos.protocol import Message
 from kafka_eos.record_batch import Record, RecordBatch, TimestampType, build_batch, decode_batch
+from kafka_eos.server.schemas import NOT_SERVED, REFUSED, served_codec
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos_checks.record.brokers import Cluster, ask
 from kafka_eos_checks.record.jars import have_jars
@@ -537,3 +538,51 @@ def test_a_brokers_configurations_are_described_as_by_kafka_as_far_as_they_are_k
 def test_what_cannot_be_described_has_kafkas_error(both: Both, kind: int, name: str) -> None:
     kafka, served = described(both, kind, name, None)
     assert (served[0], served[2]) == (kafka[0], kafka[2])
+
+
+# --- what is not served ----------------------------------------------------------------------------------------------
+
+ACL = {"ResourceType": 2, "ResourceName": "x", "ResourcePatternType": 3, "Principal": "User:a", "Host": "*"}
+FILTER = {
+    "ResourceTypeFilter": 2,
+    "ResourceNameFilter": "x",
+    "PatternTypeFilter": 3,
+    "Operation": 1,
+    "PermissionType": 1,
+}
+ASKED: dict[str, Message] = {
+    "DescribeAcls": FILTER,
+    "CreateAcls": {"Creations": [{**ACL, "Operation": 3, "PermissionType": 3}] * 2},
+    "DeleteAcls": {"Filters": [FILTER] * 2},
+    "SaslHandshake": {"Mechanism": "PLAIN"},
+    "SaslAuthenticate": {"AuthBytes": b"x"},
+    "CreateDelegationToken": {"MaxLifetimeMs": 1},
+    "RenewDelegationToken": {"Hmac": b"x"},
+    "ExpireDelegationToken": {"Hmac": b"x"},
+    "DescribeDelegationToken": {"Owners": []},
+}
+
+
+def codes(answer: Any) -> list[int]:
+    """The error codes in an answer, in order."""
+    if isinstance(answer, dict):
+        own = [value for name, value in answer.items() if name == "ErrorCode"]
+        return own + [code for value in answer.values() for code in codes(value)]
+    return [code for each in answer for code in codes(each)] if isinstance(answer, list) else []
+
+
+@pytest.mark.parametrize("api", REFUSED)
+def test_what_needs_security_is_refused_as_by_kafka_without_any(both: Both, api: str) -> None:
+    for version in served_codec().versions(f"{api}Request"):
+        kafka, served = both.ask(api, version, ASKED[api])
+        assert codes(served) == codes(kafka) != []
+
+
+def test_the_apis_that_are_offered_are_those_of_kafka_but_for_the_ones_that_are_not_served(both: Both) -> None:
+    row = {"ClientSoftwareName": "x", "ClientSoftwareVersion": "1"}
+    kafka, served = (
+        {row["ApiKey"]: (row["MinVersion"], row["MaxVersion"]) for row in answer["ApiKeys"]}
+        for answer in both.ask("ApiVersions", 3, row)
+    )
+    keys = served_codec().keys
+    assert served == {key: kafka[key] for key in kafka.keys() - {keys[api] for api in NOT_SERVED}}

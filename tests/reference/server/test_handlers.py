@@ -11,10 +11,10 @@ from kafka_eos.record_batch import Record, build_batch, decode_batch
 from kafka_eos.server.cluster import Limits, Settings, java_hash
 from kafka_eos.server.handlers import HANDLERS
 from kafka_eos.server.handlers.request import served_versions
-from kafka_eos.server.schemas import SERVED, served_codec
+from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
 from kafka_eos.server.storage import Directory
 
-from .conftest import Make, Wire
+from .conftest import Make, Wire, errors_in, sample
 
 E = ErrorCode
 PAIRS = [(api, version) for api in SERVED for version in served_versions(api)]
@@ -42,6 +42,21 @@ def test_every_api_has_a_handler_and_versions_that_clients_negotiate() -> None:
         api, version = pair.split()
         assert int(version) in served_versions(api)
     assert 6 not in served_versions("InitProducerId")
+
+
+@pytest.mark.parametrize("api", [*REFUSED, *NOT_SERVED])
+def test_an_api_without_a_handler_is_refused_with_an_error_and_a_word_why(
+    wire: Wire, api: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_offered = served_codec().keys[api] in {row["ApiKey"] for row in wire.ask("ApiVersions", 3)["ApiKeys"]}
+    assert is_offered == (api in REFUSED)
+    expected = REFUSED[api][0] if api in REFUSED else E.UNSUPPORTED_VERSION
+    for version in served_versions(api):
+        caplog.clear()
+        fields = served_codec().fields(f"{api}Request", version)
+        answer = wire.ask(api, version, **sample(fields))
+        assert set(errors_in(answer)) == {expected}, version
+        assert [NOT_SERVED[api] in record.message for record in caplog.records] == [True] * (api in NOT_SERVED)
 
 
 def test_an_unknown_topic_is_made_when_a_client_asks_for_it(make: Make) -> None:

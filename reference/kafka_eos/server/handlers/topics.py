@@ -13,22 +13,24 @@ from kafka_eos.server.handlers.request import (
     per_topic,
     served_versions,
 )
-from kafka_eos.server.schemas import SERVED, served_codec
+from kafka_eos.server.schemas import REFUSED, SERVED, served_codec
 from kafka_eos.transaction_log import TRANSACTION_VERSION_2
 
 _GROUP, _TRANSACTION = 0, 1
+_PRODUCE = 0
+"""The key of the API that is said to have a version 0: old librdkafkas look for it.    Kafka: KAFKA-18659."""
 
 
 def api_versions(cluster: Cluster, request: Request) -> Message:  # noqa: ARG001
     """Which APIs in which versions are served, and which transaction version is in force."""
     codec = served_codec()
-    served = [(codec.keys[api], served_versions(api)) for api in SERVED]
+    served = [(codec.keys[api], served_versions(api)) for api in (*SERVED, *REFUSED)]
     levels = {"group.version": 1, "transaction.version": cluster.settings.transactions.version}
     newest = {"group.version": 1, "transaction.version": TRANSACTION_VERSION_2}
     return {
         "ApiKeys": [
-            {"ApiKey": key, "MinVersion": versions.start, "MaxVersion": versions.stop - 1}
-            for key, versions in sorted(served)
+            {"ApiKey": key, "MinVersion": 0 if key == _PRODUCE else versions.start, "MaxVersion": versions.stop - 1}
+            for key, versions in sorted(served, key=lambda each: each[0])
         ],
         "SupportedFeatures": [{"Name": name, "MinVersion": 0, "MaxVersion": top} for name, top in newest.items()],
         "FinalizedFeaturesEpoch": 1,
