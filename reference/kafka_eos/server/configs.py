@@ -248,8 +248,23 @@ TOPIC_CONFIGS: Mapping[str, Config] = {
 }
 """What a topic can be configured with, by name."""
 
+EFFECTIVE = (
+    "cleanup.policy",
+    "compression.type",
+    "max.message.bytes",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.type",
+    "min.insync.replicas",
+    "segment.bytes",
+)
+"""Those of a topic that have an effect here, all of them on what a leader appends; nothing is cleaned or deleted."""
+
 _OF_TOPICS: Mapping[str, Config] = {each.broker: each for each in TOPIC_CONFIGS.values() if each.broker is not None}
 VERIFICATION, PRODUCER_EXPIRATION = "transaction.partition.verification.enable", "producer.id.expiration.ms"
+EFFECTIVE_OF_BROKERS = (PRODUCER_EXPIRATION, VERIFICATION)
+"""Those of a broker that have an effect here, beside those that topics inherit."""
+
 _OF_BROKERS: Mapping[str, Config] = {
     config.name: config
     for config in (
@@ -391,7 +406,7 @@ class Configs:
         """What the leaders of a topic on a broker go by."""
         found = self._rules.get((topic, node))
         if found is None:
-            given = {name: self.of_topic(topic, name, node) for name in TOPIC_CONFIGS}
+            given = {name: self.of_topic(topic, name, node) for name in EFFECTIVE}
             found = self._rules[topic, node] = AppendRules(
                 max_message_bytes=given["max.message.bytes"],
                 segment_bytes=given["segment.bytes"],
