@@ -85,8 +85,9 @@ fuzz: setup ## a million mutated record batches through the codec, random logs t
 	$(KAFKA_EOS) lab fuzz --logs 20000
 	$(KAFKA_EOS) lab fuzz --frames 200000
 
-schemas: setup $(JARS)/kafka/.copied ## write the message schemas that the server carries anew, out of Kafka's jars
+schemas: setup $(JARS)/kafka/.copied ## write the message schemas that the server carries anew, out of Kafka's jars, and docs/served.md
 	$(BIN)/python -m kafka_eos_checks.vendored_schemas
+	$(BIN)/python -m kafka_eos_checks.served.coverage
 
 lock: ## write the lock files anew (needs pip-tools)
 	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \

@@ -12,16 +12,23 @@ from kafka_eos_checks.record.jars import KAFKA_VERSION, need_jars
 TARGET = Path(schemas.__file__).with_name(schemas.FILE)
 
 
+def schemas_of(path: Path) -> dict[str, Message]:
+    """The schemas of messages in a jar, by their names."""
+    found: dict[str, Message] = {}
+    with zipfile.ZipFile(path) as jar:
+        for name in jar.namelist():
+            if name.startswith("common/message/") and name.endswith(".json"):
+                schema = json.loads(re.sub(r"(?m)^\s*//.*$", "", jar.read(name).decode()))
+                found[schema["name"]] = schema
+    return found
+
+
 def from_jars() -> str:
     """What the file has to hold, by the jars of the pinned release."""
     folder = need_jars()
     found: dict[str, Message] = {}
     for jar_name in ("kafka-group-coordinator", "kafka-clients"):
-        with zipfile.ZipFile(folder / f"{jar_name}-{KAFKA_VERSION}.jar") as jar:
-            for name in jar.namelist():
-                if name.startswith("common/message/") and name.endswith(".json"):
-                    schema = json.loads(re.sub(r"(?m)^\s*//.*$", "", jar.read(name).decode()))
-                    found[schema["name"]] = schema
+        found |= schemas_of(folder / f"{jar_name}-{KAFKA_VERSION}.jar")
     return schemas.compact(found[name] for name in schemas.messages())
 
 

@@ -134,7 +134,7 @@ class ErrorCounters:
 def _error_codes(value: Any) -> Iterator[int]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            if key == "ErrorCode":
+            if key in {"ErrorCode", "PartitionErrorCode"}:  # the latter in AddPartitionsToTxn
                 if inner:
                     yield inner
             elif isinstance(inner, list | Mapping):

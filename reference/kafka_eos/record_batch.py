@@ -27,14 +27,14 @@ KIP:   KIP-98 (the format), KIP-534 (delete horizon)
 import mmap
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TypeAlias
 
 import google_crc32c
 
 from kafka_eos.compression import MAX_DECOMPRESSED_BYTES, CompressionType, compress, decompress
-from kafka_eos.errors import MalformedBatch
+from kafka_eos.errors import BadChecksum, MalformedBatch
 from kafka_eos.varint import INT32_MAX, INT64_MAX, decode_varint, decode_varlong, encode_varint, encode_varlong
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
@@ -270,6 +270,38 @@ class RecordBatch:
             return None
         return _decode_control_record(self.records()[0])
 
+    def stamped(self, timestamp_type: TimestampType, max_timestamp: int) -> "RecordBatch":
+        """The batch with another timestamp type and largest timestamp; with LOG_APPEND_TIME it is that of all records.
+
+        Kafka: DefaultRecordBatch.setMaxTimestamp
+        """
+        kind = _LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
+        attributes = self.attributes & ~_LOG_APPEND_TIME | kind
+        return replace(self, attributes=attributes, max_timestamp=max_timestamp)._sealed()
+
+    def compressed_by(self, codec: CompressionType) -> "RecordBatch":
+        """The batch with the same records, compressed by another codec.
+
+        Raises:
+            MalformedBatch: as for :meth:`decompressed`.
+        """
+        payload = compress(codec, self.decompressed())
+        return replace(self, attributes=self.attributes & ~_COMPRESSION_MASK | codec, payload=payload)._sealed()
+
+    def _sealed(self) -> "RecordBatch":
+        """The batch with the CRC of what it has."""
+        checked = _CHECKED_HEADER.pack(
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        )
+        return replace(self, crc=_crc(checked, self.payload))
+
     def encode(self) -> bytes:
         """The bytes from which :func:`decode_batch` makes this batch."""
         return (
@@ -316,7 +348,7 @@ def decode_batch(buffer: Buffer, position: int = 0) -> tuple[RecordBatch, int]:
     payload = bytes(buffer[position + HEADER_BYTES : end])
     computed = _crc(bytes(buffer[position + CHECKED_FROM : position + HEADER_BYTES]), payload)
     if computed != crc:
-        raise MalformedBatch(position + 17, f"CRC32C is {crc:08x}, of the bytes {computed:08x}")
+        raise BadChecksum(position + 17, f"CRC32C is {crc:08x}, of the bytes {computed:08x}")
     base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count = header[7:]
     if attributes & _COMPRESSION_MASK > CompressionType.ZSTD:
         raise MalformedBatch(position + 21, f"compression type {attributes & _COMPRESSION_MASK} does not exist")

@@ -24,6 +24,7 @@ from kafka_eos.server.network import MovableClock, Server, bind
 from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.storage import DamagedLog, Directory, Memory
 from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos_checks.served.coverage import in_help
 from kafka_eos_checks.served.history import HistoryFile
 
 EPILOG = """examples:
@@ -68,7 +69,10 @@ what happens to the request
                 error         answered with an error (error = "NOT_LEADER_OR_FOLLOWER"), and not handled
 what happens to the cluster, before or after the request is handled (when)
                 move-leader, move-coordinator (to = 2, or the next broker), time-out-transaction,
+                delay-markers (for some seconds; who asks meanwhile is told CONCURRENT_TRANSACTIONS),
                 kill-broker (the one that is asked, for some seconds), restart (needs --data), advance-clock (seconds)
+
+{served}
 
 exit codes: 0 ended by SIGINT or SIGTERM, 2 the call cannot be used: an address that is taken, a damaged directory, a
 plan with an unknown key
@@ -82,7 +86,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "serve",
         help=help_line,
         description=__doc__,
-        epilog=EPILOG,
+        epilog=EPILOG.format(served=in_help()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     defaults = Limits()

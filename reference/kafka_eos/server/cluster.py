@@ -9,7 +9,7 @@ Kafka: KafkaApis, MetadataCache, ReplicationControlManager
 import heapq
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
@@ -18,21 +18,34 @@ from typing import Any
 from uuid import UUID
 
 from kafka_eos.consumer_group import ConsumerGroup
-from kafka_eos.errors import ErrorCode
+from kafka_eos.errors import ErrorCode, Rejected
 from kafka_eos.group_coordinator import GroupCoordinator
 from kafka_eos.record_batch import RecordBatch
+from kafka_eos.server.configs import PRODUCER_EXPIRATION, VERIFICATION, Configs, Values
 from kafka_eos.server.consumer_groups import ConsumerGroups
 from kafka_eos.server.groups import Groups
 from kafka_eos.server.partitions import Leader, LeaderRules
 from kafka_eos.server.schemas import served_codec
-from kafka_eos.server.storage import DamagedLog, Directory, Memory, Store
+from kafka_eos.server.storage import TOPICS_AND_CONFIGS, DamagedLog, Directory, Memory, Store
 from kafka_eos.server.transactions import Coordinators, ProducerIds, ServedCoordinator, TransactionSettings
 from kafka_eos.transaction_coordinator import TransactionCoordinator
 
 TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 TIMEOUT_CHECK_MS, EXPIRY_CHECK_MS = 500, 10_000
-_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+METADATA_TOPIC = "__cluster_metadata"
+_LONGEST_NAME = 249
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+_INTERNAL_CONFIGS: dict[str, Values] = {
+    CONSUMER_OFFSETS: {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
+    TRANSACTION_STATE: {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    },
+}
 
 
 Happened = Callable[..., None]
@@ -130,12 +143,11 @@ class Machines:
 
 @dataclass(slots=True)
 class Topic:
-    """A topic: its id, the leaders of its partitions by number, and what was configured."""
+    """A topic: its id, and the leaders of its partitions by number."""
 
     name: str
     topic_id: UUID
     partitions: list[Leader]
-    configs: dict[str, str | None] = field(default_factory=dict)
 
 
 class Cluster:
@@ -172,8 +184,10 @@ class Cluster:
         self._random = Random(seed)  # noqa: S311 - names, no secrets
         proposed = urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=").decode()
         self.cluster_id = self.storage.cluster_id(proposed)
+        self.configs = Configs(_started_with(settings, machines))
         self.topics: dict[str, Topic] = {}
         self.names: dict[UUID, str] = {}
+        self._assigned: dict[str, list[tuple[int, ...]]] = {}  # of topics with other replicas than one, in turn
         self.partition_count = 0
         self.gone: dict[int, int] = {}  # brokers that have crashed, and until when
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
@@ -201,7 +215,7 @@ class Cluster:
         self._recover()
         for name in INTERNAL_TOPICS:
             if name not in self.topics:
-                self.create_topic(name, settings.internal_partitions)
+                self.create_topic(name, settings.internal_partitions, _INTERNAL_CONFIGS[name])
         self._abort_timed_out()
         self._expire()
 
@@ -260,8 +274,9 @@ class Cluster:
 
     def _expire(self) -> None:
         self.transactions.expire(self.now)
+        after = {broker.node: self.configs.of_broker(broker.node, PRODUCER_EXPIRATION) for broker in self.brokers}
         for leader in self.leaders():
-            leader.expire(self.now - self.settings.producer_id_expiration_ms)
+            leader.expire(self.now - after[leader.node])
         self.at(max(self.now + EXPIRY_CHECK_MS, self._until), self._expire)
 
     def new_id(self) -> str:
@@ -278,47 +293,146 @@ class Cluster:
         """The leaders of all partitions."""
         return (leader for topic in self.topics.values() for leader in topic.partitions)
 
-    def topic_error(self, name: str) -> ErrorCode:
-        """Why there can be no topic of this name; ``NONE`` if there can."""
-        if _LEGAL_TOPIC.fullmatch(name) is None or name in {".", ".."}:
-            return ErrorCode.INVALID_TOPIC_EXCEPTION
-        return ErrorCode.TOPIC_ALREADY_EXISTS if name in self.topics else ErrorCode.NONE
+    def check_name(self, name: str) -> None:
+        """See to it that there can be a topic of this name.
+
+        Raises:
+            Rejected: INVALID_TOPIC_EXCEPTION, in Kafka's words.    Kafka: Topic.validate.
+        """
+        if not name:
+            why = "the empty string is not allowed"
+        elif name in {".", ".."}:
+            why = f"'{name}' is not allowed"
+        elif len(name) > _LONGEST_NAME:
+            why = f"the length of '{name}' is longer than the max allowed length {_LONGEST_NAME}"
+        elif _LEGAL_TOPIC.fullmatch(name) is None:
+            why = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        else:
+            return
+        raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
+
+    def check_new_topic(self, name: str) -> None:
+        """See to it that a topic of this name can be made.
+
+        Raises:
+            Rejected: why not.    Kafka: ReplicationControlManager.createTopics.
+        """
+        self.check_name(name)
+        if name in self.topics:
+            raise Rejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if name == METADATA_TOPIC:
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+        if "." in name or "_" in name:
+            alike = name.replace(".", "_")
+            other = next((each for each in self.topics if each.replace(".", "_") == alike), None)
+            if other is not None:
+                why = f"Topic '{name}' collides with existing topic: {other}"
+                raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
 
     def room_for(self, partitions: int) -> bool:
         """There may be so many partitions more."""
         return self.partition_count + partitions <= self.settings.limits.partitions
 
-    def create_topic(self, name: str, partitions: int, configs: dict[str, str | None] | None = None) -> Topic:
-        """A new topic; its leaders are spread over the brokers."""
-        topic = Topic(name, UUID(bytes=self._random.randbytes(16), version=4), [], configs or {})
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        configs: Values | None = None,
+        replicas: Sequence[tuple[int, ...]] | int = 1,
+    ) -> Topic:
+        """A new topic.
+
+        Args:
+            name: of it.
+            partitions: how many.
+            configs: its own.
+            replicas: of each partition the brokers, the preferred leader first; or how many, spread over the brokers.
+        """
+        topic = Topic(name, UUID(bytes=self._random.randbytes(16), version=4), [])
         self.topics[name] = topic
         self.names[topic.topic_id] = name
-        self.grow_topic(topic, partitions)
+        if configs:
+            self.configs.set_topic(name, configs)
+        self.grow_topic(topic, partitions, replicas)
         return topic
 
-    def grow_topic(self, topic: Topic, partitions: int) -> None:
-        """Partitions behind those that a topic has."""
-        for number in range(len(topic.partitions), partitions):
+    def grow_topic(self, topic: Topic, partitions: int, replicas: Sequence[tuple[int, ...]] | int = 1) -> None:
+        """Partitions behind those that a topic has; ``replicas`` of those, as for :meth:`create_topic`."""
+        first = len(topic.partitions)
+        spread = replicas if isinstance(replicas, int) else 1
+        nodes = [self._spread(number, spread) for number in range(first, partitions)]
+        if not isinstance(replicas, int):
+            nodes = list(replicas)
+        if topic.name in self._assigned or nodes != [self._spread(number, 1) for number in range(first, partitions)]:
+            self._assigned[topic.name] = [leader.replicas for leader in topic.partitions] + nodes
+        if topic.name in self._assigned or topic.name in self.configs.topics:
+            self._note()  # first, so that there is no partition whose configuration is not known
+        for number, brokers in enumerate(nodes, start=first):
             store = self.storage.create(topic.name, number, topic.topic_id)
-            leader = self._leader(topic.name, number, store)
+            leader = self._leader(topic.name, number, store, brokers)
             store.epochs(leader.epochs)
             topic.partitions.append(leader)
             self.partition_count += 1
 
-    def _leader(self, topic: str, number: int, store: Store) -> Leader:
-        node = self.brokers[number % len(self.brokers)].node
-        return Leader(topic=topic, partition=number, node=node, store=store, rules=self.machines.leaders)
+    def _spread(self, number: int, replicas: int) -> tuple[int, ...]:
+        """The brokers of a partition, where nobody has named them."""
+        count = len(self.brokers)
+        return tuple(self.brokers[(number + further) % count].node for further in range(min(replicas, count)))
+
+    def _leader(self, topic: str, number: int, store: Store, replicas: tuple[int, ...]) -> Leader:
+        rules = self.machines.leaders
+        leader = Leader(topic=topic, partition=number, node=replicas[0], replicas=replicas, store=store, rules=rules)
+        self._set_verification(leader)
+        return leader
+
+    def _set_verification(self, leader: Leader) -> None:
+        if self.configs.brokers:
+            leader.verify(self.configs.of_broker(leader.node, VERIFICATION))
+
+    def in_sync(self, leader: Leader) -> list[int]:
+        """The replicas of a partition that are in sync: all that are not gone."""
+        return [node for node in leader.replicas if node not in self.gone]
+
+    def lacking_replicas(self, leader: Leader, least: int) -> str:
+        """Why a partition has too few replicas in sync; the empty string if it has enough.
+
+        Kafka: Partition.effectiveMinIsr
+        """
+        if least == 1:
+            return ""
+        count, least = len(self.in_sync(leader)), min(least, len(leader.replicas))
+        return f"{count} replica(s) of {leader.name} are in sync, and {least} have to be" if count < least else ""
+
+    def alter_topic(self, topic: str, values: Values) -> None:
+        """Give a topic its own configurations, in place of those it had."""
+        self.configs.set_topic(topic, values)
+        self._note()
+
+    def alter_broker(self, broker: str, values: Values) -> None:
+        """Give a broker, or all of them (``ALL_BROKERS``), configurations, in place of those it was given before."""
+        self.configs.set_broker(broker, values)
+        for leader in self.leaders():
+            leader.verify(self.configs.of_broker(leader.node, VERIFICATION))
+        self._note()
+
+    def _note(self) -> None:
+        self.storage.note({**self.configs.kept(), "replicas": self._assigned})
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and what it holds."""
         topic = self.topics.pop(name)
+        was_noted = name in self.configs.topics or name in self._assigned
         del self.names[topic.topic_id]
+        self.configs.set_topic(name, {})
+        self._assigned.pop(name, None)
         for leader in topic.partitions:
             leader.store.delete()
             self.partition_count -= 1
             self.wake(leader)
         if any(leader.log_start_offset for leader in topic.partitions):
             self._note_start_offsets()
+        if was_noted:
+            self._note()
         for group in list(self.groups.known.values()):
             keys = [leader.name for leader in topic.partitions if leader.name in group.machine.committed]
             self.groups.delete_offsets(group.name, keys)
@@ -351,6 +465,7 @@ class Cluster:
         """
         leader = self.topics[topic].partitions[number]
         leader.lead(node)
+        self._set_verification(leader)
         self.happened("LeaderChange", node, topic=topic, partition=number, leader_epoch=leader.leader_epoch)
         if topic == TRANSACTION_STATE:
             for name in self.transactions.fail_over(lambda name: self.state_partition(name) is leader):
@@ -380,7 +495,8 @@ class Cluster:
         loading = {leader.name for leader in led if leader.topic == TRANSACTION_STATE}
         self.transactions.loading |= loading
         for leader in led:
-            self.move_leader(leader.topic, leader.partition, to or self.next_broker(node))
+            heir = next(iter(self.in_sync(leader)), self.next_broker(node))
+            self.move_leader(leader.topic, leader.partition, to or heir)
 
         def come_back() -> None:
             if self.gone.get(node) == until:
@@ -388,6 +504,11 @@ class Cluster:
             self.transactions.loading -= loading
 
         self.at(until, come_back)
+
+    def delay_markers(self, transactional_id: str, until: int) -> None:
+        """Write no marker of a transactional.id before a time, so that what ends stays pending until then."""
+        self.transactions.delayed[transactional_id] = until
+        self.at(until, lambda: None)  # whoever runs the timers settles afterwards
 
     def delete_records(self, leader: Leader, offset: int) -> None:
         """A partition begins at a later offset; what is before it stays in the storage and is given to nobody."""
@@ -471,20 +592,39 @@ class Cluster:
 
     # --- recovery ----------------------------------------------------------------------------------------------------
 
+    def _recover_noted(self) -> None:
+        noted = self.storage.noted()
+        if noted is None:
+            return
+        try:
+            self.configs.recover(noted)
+            self._assigned = {
+                name: [tuple(map(int, each)) for each in rows] for name, rows in noted["replicas"].items()
+            }
+        except (Rejected, LookupError, TypeError, AttributeError, ValueError) as error:
+            raise DamagedLog(f"{TOPICS_AND_CONFIGS}: {error}") from None
+
     def _recover(self) -> None:
         found: dict[str, dict[int, tuple[Leader, list[RecordBatch]]]] = {}
         started = self.storage.start_offsets()
+        self._recover_noted()
+        nodes = {broker.node for broker in self.brokers}
         for name, number, topic_id, store, epochs, batches in self.storage.recover():
             if name not in self.topics:
                 self.topics[name] = Topic(name, topic_id, [])
                 self.names[topic_id] = name
             if self.topics[name].topic_id != topic_id:
                 raise DamagedLog(f"{name}-{number}: its topic id is not that of the topic's other partitions")
-            leader = self._leader(name, number, store)
+            known = self._assigned.get(name, [])[number : number + 1]
+            replicas = tuple(node for each in known for node in each if node in nodes) or self._spread(number, 1)
+            leader = self._leader(name, number, store, replicas)
             leader.epochs = epochs or [(0, 0)]
             leader.recover(batches)
             leader.log_start_offset = min(started.get(leader.name, 0), leader.log_end_offset)
             found.setdefault(name, {})[number] = (leader, batches)
+        for name in (self.configs.topics.keys() | self._assigned.keys()) - found.keys():
+            self.configs.set_topic(name, {})
+            self._assigned.pop(name, None)
         for name, partitions in found.items():
             if sorted(partitions) != list(range(len(partitions))):
                 raise DamagedLog(f"{name}: partitions {sorted(partitions)} are there, and others are missing")
@@ -494,6 +634,33 @@ class Cluster:
             self.transactions.recover(batches)
         for leader, batches in found.get(CONSUMER_OFFSETS, {}).values():
             self.groups.recover(leader, batches)
+
+
+def _started_with(settings: Settings, machines: Machines) -> Values:
+    """The settings that Kafka has as well, by its names."""
+    limits, transactions = settings.limits, settings.transactions
+    values = {
+        "auto.create.topics.enable": str(settings.default_partitions > 0).lower(),
+        "connections.max.idle.ms": limits.idle_ms,
+        "default.replication.factor": 1,
+        "fetch.max.bytes": limits.fetch_bytes,
+        "group.consumer.heartbeat.interval.ms": settings.consumer_heartbeat_ms,
+        "group.consumer.session.timeout.ms": settings.consumer_session_ms,
+        "group.initial.rebalance.delay.ms": settings.group_initial_delay_ms,
+        "group.max.size": limits.members,
+        "message.max.bytes": limits.batch_bytes,
+        "num.partitions": max(settings.default_partitions, 1),
+        "offsets.topic.num.partitions": settings.internal_partitions,
+        "offsets.topic.replication.factor": 1,
+        PRODUCER_EXPIRATION: settings.producer_id_expiration_ms,
+        "socket.request.max.bytes": limits.frame_bytes,
+        "transaction.max.timeout.ms": transactions.max_timeout_ms,
+        VERIFICATION: str(machines.leaders.verification).lower(),
+        "transaction.state.log.num.partitions": settings.internal_partitions,
+        "transaction.state.log.replication.factor": 1,
+        "transactional.id.expiration.ms": transactions.id_expiration_ms,
+    }
+    return {name: str(value) for name, value in values.items()}
 
 
 @lru_cache(maxsize=10_000)

@@ -16,6 +16,8 @@ A *fate* decides what becomes of one request; an *event* happens to the cluster,
 ``move-leader``          the partitions that it names get another leader
 ``move-coordinator``     the transactional.ids and groups that it names get another coordinator
 ``time-out-transaction`` the open transaction of the transactional.id that it names is aborted, as by its timeout
+``delay-markers``        for a while the transactional.id that it names gets no markers: what ends stays pending,
+                         and the next requests are told CONCURRENT_TRANSACTIONS
 ``kill-broker``          a broker is gone for a while; its partitions are led by others, what it coordinated is loaded
                          only when that while is over
 ``restart``              all brokers are gone, and come back with what is in their files
@@ -50,6 +52,7 @@ class Fault(StrEnum):
     MOVE_LEADER = "move-leader"
     MOVE_COORDINATOR = "move-coordinator"
     TIME_OUT_TRANSACTION = "time-out-transaction"
+    DELAY_MARKERS = "delay-markers"
     KILL_BROKER = "kill-broker"
     RESTART = "restart"
     ADVANCE_CLOCK = "advance-clock"
@@ -76,6 +79,7 @@ _OPTIONS: Mapping[Fault, tuple[frozenset[str], frozenset[str]]] = {
         (Fault.MOVE_LEADER, ("to", "when"), ()),
         (Fault.MOVE_COORDINATOR, ("to", "when"), ()),
         (Fault.TIME_OUT_TRANSACTION, ("when",), ()),
+        (Fault.DELAY_MARKERS, ("seconds", "when"), ("seconds",)),
         (Fault.KILL_BROKER, ("seconds", "to", "when"), ("seconds",)),
         (Fault.RESTART, ("when",), ()),
         (Fault.ADVANCE_CLOCK, ("seconds", "when"), ("seconds",)),
@@ -160,6 +164,7 @@ class Rule:
         is_there = {
             Fault.MOVE_LEADER: any(number >= 0 for _, number in partitions),
             Fault.MOVE_COORDINATOR: bool(transactional_ids or groups),
+            Fault.DELAY_MARKERS: bool(transactional_ids),
             Fault.TIME_OUT_TRANSACTION: bool(transactional_ids),
         }
         return (

@@ -218,7 +218,8 @@ class Connection(asyncio.Protocol):
             self._write(Exchange("ApiVersions", 0, frame, correlation), _unsupported())
             return
         if api is None or version not in served_versions(api):
-            self.close(f"API {key} version {version} is not served")
+            known = "" if api is None else f"; {api} is, from {served_versions(api)[0]} to {served_versions(api)[-1]}"
+            self.close(f"API {key} version {version} is not known{known}")
             return
         try:
             header, _ = codec.read_request_header(frame)
@@ -298,7 +299,7 @@ class Connection(asyncio.Protocol):
             self._answering, self._request = False, None
         if answer is not None:
             self._write(exchange, answer)
-        self._server.settle()
+        self._server.settle_after_answer()
         if exchange.fate is not None:
             self._server.soon(self._process)  # it may have waited
 
@@ -460,6 +461,16 @@ class Server:
             log.exception("what requests have left to do")
         self._wind()
 
+    def settle_after_answer(self) -> None:
+        """Settle; markers and completions are a step of their own, behind the requests that are here already.
+
+        Kafka: TransactionMarkerChannelManager, whose thread sends markers after EndTxn is answered.
+        """
+        if self.cluster.transactions.has_work:
+            self.soon(self.settle)
+        else:
+            self.settle()
+
     def soon(self, action: Callable[[], None]) -> None:
         """Do something when this is done."""
         asyncio.get_running_loop().call_soon(action)
@@ -494,6 +505,11 @@ class Server:
                         self.move_leader(topic, number, rule.to)
             case Fault.MOVE_COORDINATOR:
                 self.move_coordinators(subjects, rule.to)
+            case Fault.DELAY_MARKERS:
+                until = self.clock() + round(rule.seconds * 1000)
+                for name in subjects.transactional_ids:
+                    self.cluster.delay_markers(name, until)
+                self._wind()
             case Fault.TIME_OUT_TRANSACTION:
                 for name in subjects.transactional_ids:
                     self.time_out_transaction(name)

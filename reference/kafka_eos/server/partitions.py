@@ -25,7 +25,16 @@ from kafka_eos import transactions as protocol
 from kafka_eos.errors import ErrorCode
 from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, Log, ProducerState
 from kafka_eos.read_committed import AbortedTransaction, collect_aborted
-from kafka_eos.record_batch import ControlRecord, ControlType, Record, RecordBatch, build_batch, build_control_batch
+from kafka_eos.record_batch import (
+    ControlRecord,
+    ControlType,
+    Record,
+    RecordBatch,
+    TimestampType,
+    build_batch,
+    build_control_batch,
+    decode_batch,
+)
 from kafka_eos.server.storage import Store
 from kafka_eos.transactional_partition import (
     NO_PRODUCER,
@@ -119,10 +128,18 @@ class LeaderRules:
 
 
 class Appended(NamedTuple):
-    """What became of a batch: where it is, now or since an earlier request, or why it was refused."""
+    """What became of a batch: where it is, now or since an earlier request, or why it was refused.
+
+    Attributes:
+        error: why it was refused.
+        base_offset: where it is.
+        log_append_time: milliseconds since the epoch; -1 if its client has set its timestamps. Of a duplicate it is
+            the largest timestamp, whoever has set that.    Kafka: UnifiedLog.append.
+    """
 
     error: ErrorCode
     base_offset: int = -1
+    log_append_time: int = -1
 
 
 class Ticket(NamedTuple):
@@ -130,6 +147,17 @@ class Ticket(NamedTuple):
 
     version: int
     guard: int = 0
+
+
+def _sent(batch: RecordBatch) -> Batch:
+    """A batch as the machines see it. Without a producer id nothing else counts, whatever its client wrote there.
+
+    Kafka: RecordBatch.hasProducerId; aiokafka, KafkaJS and Sarama send sequence 0 with producer id -1.
+    """
+    count = batch.last_offset_delta + 1
+    if batch.producer_id <= NO_PRODUCER_ID:
+        return Batch(producer_id=NO_PRODUCER_ID, epoch=-1, sequence=NO_SEQUENCE, count=count)
+    return Batch(producer_id=batch.producer_id, epoch=batch.producer_epoch, sequence=batch.base_sequence, count=count)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,6 +168,7 @@ class Leader:
         topic: name.
         partition: number.
         node: the broker that leads it.
+        replicas: the brokers that have it, the preferred leader first.
         store: the batches.
         rules: the machines.
         epochs: leader epochs, each with its first offset; the last one is this leader's.
@@ -151,6 +180,7 @@ class Leader:
     topic: str
     partition: int
     node: int
+    replicas: tuple[int, ...]
     store: Store
     rules: LeaderRules
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
@@ -211,6 +241,10 @@ class Leader:
         return replace(log, producers=log.producers.set(producer_id, NO_PRODUCER))
 
     # --- verification ------------------------------------------------------------------------------------------------
+
+    def verify(self, verification: bool) -> None:
+        """From now on ask the coordinator about transactions of version 1 as well, or do not."""
+        self._guard_rules = replace(self.rules, verification=verification).of_guards()
 
     def _guarded(self, producer_id: int) -> TransactionalLog:
         """What ``Transactions`` knows of a producer here."""
@@ -279,22 +313,22 @@ class Leader:
         Spec: PartitionLog!AppendBatch, AcknowledgeDuplicate, RejectBatch; TransactionalPartition!AppendBatch;
               Transactions!AppendVerified
         """
-        sent = Batch(
-            producer_id=batch.producer_id,
-            epoch=batch.producer_epoch,
-            sequence=batch.base_sequence,
-            count=batch.last_offset_delta + 1,
-        )
+        sent = _sent(batch)
         if sent.producer_id != NO_PRODUCER_ID:
             if self.sequences.is_duplicate(sent):
-                return Appended(ErrorCode.NONE, self.sequences.duplicate_offset(sent))
+                return self._appended_before(self.sequences.duplicate_offset(sent))
             if (error := self.append_error(sent, ticket, from_client=True)) is not ErrorCode.NONE:
                 return Appended(error)
         offset = self.log_end_offset
         self._write(encoded, offset, batch.max_timestamp)
         self._note(sent, ticket, offset)
         self._saw(sent.producer_id, now)
-        return Appended(ErrorCode.NONE, offset)
+        is_stamped = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return Appended(ErrorCode.NONE, offset, batch.max_timestamp if is_stamped else -1)
+
+    def _appended_before(self, offset: int) -> Appended:
+        batch, _ = decode_batch(self.store.read(offset, offset + 1, 0, at_least_one=True))
+        return Appended(ErrorCode.NONE, offset, batch.max_timestamp)
 
     def append_records(
         self,
@@ -457,6 +491,8 @@ class Leader:
         Spec: Transactions!ElectLeader
         """
         self.node = node
+        if node not in self.replicas:  # it is given its first one's place
+            self.replicas = (node, *self.replicas[1:])
         self._guards = {
             producer_id: TransactionalLog(guard=known.guard + 1) for producer_id, known in self._guards.items()
         }
@@ -486,16 +522,13 @@ class Leader:
                 self._note_marker(replace(entry, offset=offset))
                 self._saw(batch.producer_id, batch.max_timestamp)
                 continue
-            sent = Batch(
-                producer_id=batch.producer_id if batch.base_sequence != NO_SEQUENCE else NO_PRODUCER_ID,
-                epoch=batch.producer_epoch,
-                sequence=batch.base_sequence,
-                count=batch.last_offset_delta + 1,
-            )
+            sent = _sent(batch)
             ticket = Ticket(1) if batch.is_transactional else None
-            self._note(sent, ticket, offset)
-            if sent.producer_id != batch.producer_id:
-                self._note_transactional(replace(sent, producer_id=batch.producer_id), ticket, offset)
+            if sent.producer_id != NO_PRODUCER_ID and sent.sequence == NO_SEQUENCE:  # of groups' coordinator
+                self._note(replace(sent, producer_id=NO_PRODUCER_ID), None, offset)
+                self._note_transactional(sent, ticket, offset)
                 self._replicate()
-            self._saw(batch.producer_id, batch.max_timestamp)
+            else:
+                self._note(sent, ticket, offset)
+            self._saw(sent.producer_id, batch.max_timestamp)
         self._begin_epoch()

@@ -1,7 +1,8 @@
 """Answers that are only an error: what a request named, each with the same error code.
 
 They are made from the schemas of request and response, for any API: an array of the response has an element for each
-element of the request's array that names the same kind of thing.
+element of the request's array that names the same kind of thing; or, where elements are answered in their order, for
+each element of its only array.
 
 Kafka: AbstractRequest.getErrorResponse
 """
@@ -20,17 +21,18 @@ REFUSABLE = frozenset(SERVED) - {"ApiVersions", "Metadata"}
 _KINDS = (
     ("Name", "Topic", "TopicName"),
     ("TopicId",),
-    ("PartitionIndex", "Partition", "Index"),
+    ("PartitionIndex", "Partition", "Index", "PartitionId"),
     ("TransactionalId",),
     ("GroupId",),
     ("MemberId",),
     ("ProducerId",),
     ("ResourceName",),
+    ("User", "Name"),
 )
 _TEXTS, _NUMBERS = ("Key", "GroupId", "TransactionalId", "Name"), _KINDS[2]
 
 
-def refusal(codec: Codec, api: str, version: int, row: Message, error: ErrorCode) -> Message:
+def refusal(codec: Codec, api: str, version: int, row: Message, error: ErrorCode, why: str | None = None) -> Message:
     """The response to a request that is refused.
 
     Args:
@@ -39,21 +41,24 @@ def refusal(codec: Codec, api: str, version: int, row: Message, error: ErrorCode
         version: of the messages.
         row: the request's fields.
         error: the code.
+        why: what is told with it, where there is room for that.
     """
-    return _answer(codec.fields(f"{api}Response", version), row, error, nested=False)
+    return _answer(codec.fields(f"{api}Response", version), row, (error, why), nested=False)
 
 
-def _answer(fields: Iterable[Message], asked: Message, error: ErrorCode, nested: bool) -> Message:
+def _answer(fields: Iterable[Message], asked: Message, told: tuple[ErrorCode, str | None], nested: bool) -> Message:
     given = list(fields)
     is_single = not nested and any(field["name"] == "ErrorCode" for field in given)
     answer: Message = {}
     for field in given:
         name = field["name"]
         if name.endswith("ErrorCode"):
-            answer[name] = error
+            answer[name] = told[0]
+        elif name == "ErrorMessage":
+            answer[name] = told[1]
         elif field["type"].startswith("[]") and field.get("fields"):
             answer[name] = [
-                _answer(field["fields"], element, error, nested=True)
+                _answer(field["fields"], element, told, nested=True)
                 for element in _elements(asked, {each["name"] for each in field["fields"]}, is_single)
             ]
         elif nested and (named := _named(name, asked)) is not None:
@@ -82,3 +87,6 @@ def _elements(asked: Message, columns: set[str], is_single: bool) -> Iterator[Me
             if column is not None:
                 yield from ({column: item} for item in value)
                 return
+    arrays = [value for value in asked.values() if isinstance(value, list)]
+    if not is_single and len(arrays) == 1 and all(isinstance(element, dict) for element in arrays[0]):
+        yield from arrays[0]

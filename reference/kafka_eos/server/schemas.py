@@ -1,13 +1,17 @@
 """The messages that the server reads and writes, as the schemas of Apache Kafka 4.3.0 define them.
 
+Every API that a broker of Kafka has for clients is in one of three tables: served, refused as by a broker without
+security, or not served.
+
 ``schemas.json`` holds them without their comments; `make schemas` writes it anew, and a test compares it with the jar.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 
+from kafka_eos.errors import ErrorCode
 from kafka_eos.protocol import Codec, Message
 
 FILE = "schemas.json"
@@ -38,6 +42,8 @@ SERVED = (
     "WriteTxnMarkers",
     "TxnOffsetCommit",
     "DescribeConfigs",
+    "AlterConfigs",
+    "IncrementalAlterConfigs",
     "CreatePartitions",
     "DeleteGroups",
     "OffsetDelete",
@@ -49,16 +55,89 @@ SERVED = (
     "ConsumerGroupHeartbeat",
     "ConsumerGroupDescribe",
 )
-"""The APIs, by the names of their requests."""
+"""The APIs that are answered, by the names of their requests."""
+
+_NO_AUTHORIZER = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
+_NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "Delegation tokens need a listener with authentication."
+_NO_SASL = ErrorCode.ILLEGAL_SASL_STATE, "The listener has no authentication."
+
+REFUSED: Mapping[str, tuple[ErrorCode, str]] = {
+    "SaslHandshake": _NO_SASL,
+    "DescribeAcls": _NO_AUTHORIZER,
+    "CreateAcls": _NO_AUTHORIZER,
+    "DeleteAcls": _NO_AUTHORIZER,
+    "SaslAuthenticate": _NO_SASL,
+    "CreateDelegationToken": _NO_TOKENS,
+    "RenewDelegationToken": _NO_TOKENS,
+    "ExpireDelegationToken": _NO_TOKENS,
+    "DescribeDelegationToken": _NO_TOKENS,
+}
+"""The APIs that Kafka answers with nothing but an error where nobody has to authenticate, as here."""
+
+_REASONS = (
+    (
+        "the brokers share one storage, and a test moves leaders by a fault or a call",
+        (
+            "AlterReplicaLogDirs",
+            "DescribeLogDirs",
+            "ElectLeaders",
+            "AlterPartitionReassignments",
+            "ListPartitionReassignments",
+        ),
+    ),
+    (
+        "there are no users and no quotas",
+        (
+            "DescribeClientQuotas",
+            "AlterClientQuotas",
+            "DescribeUserScramCredentials",
+            "AlterUserScramCredentials",
+        ),
+    ),
+    (
+        "there is no quorum of controllers; features are set when the server is started",
+        ("DescribeQuorum", "UpdateFeatures", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter"),
+    ),
+    ("clients' metrics are not collected", ("GetTelemetrySubscriptions", "PushTelemetry")),
+    ("only topics and brokers have configurations", ("ListConfigResources",)),
+    (
+        "share groups have no transactions",
+        (
+            "ShareGroupHeartbeat",
+            "ShareGroupDescribe",
+            "ShareFetch",
+            "ShareAcknowledge",
+            "InitializeShareGroupState",
+            "ReadShareGroupState",
+            "WriteShareGroupState",
+            "DeleteShareGroupState",
+            "ReadShareGroupStateSummary",
+            "DescribeShareGroupOffsets",
+            "AlterShareGroupOffsets",
+            "DeleteShareGroupOffsets",
+        ),
+    ),
+    (
+        "streams groups (KIP-1071) are not there yet; Streams runs on consumer groups",
+        ("StreamsGroupHeartbeat", "StreamsGroupDescribe"),
+    ),
+)
+NOT_SERVED: Mapping[str, str] = {api: why for why, apis in _REASONS for api in apis}
+"""The APIs that are not offered, each with the reason; who sends one all the same is told UNSUPPORTED_VERSION."""
 
 HEADERS = ("RequestHeader", "ResponseHeader")
 OFFSET_RECORDS = ("OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue")
 """The records of ``__consumer_offsets``; their schemas are in the jar of the group coordinator."""
 
 
+def _known() -> tuple[str, ...]:
+    """The APIs whose messages are read and written."""
+    return (*SERVED, *REFUSED, *NOT_SERVED)
+
+
 def messages() -> tuple[str, ...]:
     """The names of all messages in the file."""
-    return (*HEADERS, *(f"{api}{kind}" for api in SERVED for kind in ("Request", "Response")), *OFFSET_RECORDS)
+    return (*HEADERS, *(f"{api}{kind}" for api in _known() for kind in ("Request", "Response")), *OFFSET_RECORDS)
 
 
 def compact(schemas: Iterable[Message]) -> str:
@@ -78,6 +157,6 @@ def _without_about(schema: Message) -> Message:
 
 @cache
 def served_codec() -> Codec:
-    """The codec of the APIs that are served; a message is compiled when it is met first."""
+    """The codec of the APIs; a message is compiled when it is met first."""
     text = (files(__package__) / FILE).read_text(encoding="utf-8")
     return Codec({schema["name"]: schema for schema in json.loads(text)})

@@ -9,6 +9,7 @@ Kafka: LogSegment, UnifiedLog, LogLoader, PartitionMetadataFile, LeaderEpochChec
 
 import base64
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from kafka_eos.log_directory import LEADER_EPOCH_CHECKPOINT, META_PROPERTIES, Partition, find_log_directories
@@ -31,6 +32,8 @@ PRODUCER_IDS = "producer-ids"
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 START_OFFSETS = "log-start-offset-checkpoint"
+TOPICS_AND_CONFIGS = "topics-and-configs.json"
+"""What Kafka keeps in ``__cluster_metadata``: replicas, and configurations that clients have set."""
 
 
 class DamagedLog(ValueError):  # noqa: N818 - named for the data
@@ -279,6 +282,12 @@ class Memory:
     def note_start_offsets(self, offsets: dict[str, int]) -> None:
         """Note where partitions begin; nobody will ask."""
 
+    def noted(self) -> None:
+        """Nothing is there from before."""
+
+    def note(self, what: dict[str, Any]) -> None:
+        """Note what clients have set; nobody will ask."""
+
     def close(self) -> None:
         """Nothing is open."""
 
@@ -360,6 +369,22 @@ class Directory:
             return {}
         rows = [line.split() for line in path.read_text(encoding="ascii").splitlines()[2:]]
         return {f"{topic}-{number}": int(offset) for topic, number, offset in rows}
+
+    def noted(self) -> Any:
+        """What was given to :meth:`note`, read from JSON; nothing if that never was.
+
+        Raises:
+            DamagedLog: it cannot be read.
+        """
+        path = self.path / TOPICS_AND_CONFIGS
+        try:
+            return json.loads(path.read_text(encoding="ascii")) if path.exists() else None
+        except ValueError as error:
+            raise DamagedLog(f"{path}: {error}") from None
+
+    def note(self, what: dict[str, Any]) -> None:
+        """Note what clients have set, in place of what was noted before."""
+        _replace(self.path / TOPICS_AND_CONFIGS, json.dumps(what, sort_keys=True, indent=1) + "\n")
 
     def note_start_offsets(self, offsets: dict[str, int]) -> None:
         """Note the first offsets that may be read, by the partitions' names.

@@ -13,8 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from kafka_eos.errors import ErrorCode
+from kafka_eos.errors import Rejected
 from kafka_eos.server.cluster import Broker, Cluster, Machines, Settings
+from kafka_eos.server.configs import TOPIC_CONFIGS, check_values
 from kafka_eos.server.faults import Faults, Subjects, Tally, rule_of
 from kafka_eos.server.network import MovableClock, Observer, Server, bind
 from kafka_eos.server.storage import Directory, Memory
@@ -121,6 +122,7 @@ class ServedCluster:
         def run() -> None:
             try:
                 server.cluster.advance(server.clock())
+                server.settle()  # a client may know of an answer before its markers are written
                 done.set_result(action(server))
             except Exception as error:  # noqa: BLE001 - is raised where it was asked for
                 done.set_exception(error)
@@ -133,13 +135,15 @@ class ServedCluster:
         """Make a topic.
 
         Raises:
-            ValueError: there is one of that name already, or there cannot be one.
+            ValueError: there is one of that name already, or there cannot be one, or none with these configurations.
         """
 
         def create(server: Server) -> None:
-            error = server.cluster.topic_error(name)
-            if error is not ErrorCode.NONE:
-                raise ValueError(f"topic {name!r}: {error.name}")
+            try:
+                server.cluster.check_new_topic(name)
+                check_values(TOPIC_CONFIGS, configs)
+            except Rejected as rejected:
+                raise ValueError(f"topic {name!r}: {rejected}") from None
             server.cluster.create_topic(name, partitions, dict(configs))
 
         self.call(create)

@@ -2,7 +2,7 @@
 
 A request is an action of the machine ``TransactionCoordinator``. What it appends goes to ``__transaction_state`` at
 once and is replicated at once, so that the client can be answered; then the machine goes on by itself (markers,
-completion) when :meth:`Coordinators.work` is called.
+completion) when :meth:`Coordinators.work` is called. Who asks in between is told CONCURRENT_TRANSACTIONS, as by Kafka.
 
 Kafka: TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager
 """
@@ -154,6 +154,7 @@ class Coordinators:
         machine: the class of the machines.
         known: by transactional.id.
         loading: the partitions of ``__transaction_state`` that their new leader has not read yet, by name.
+        delayed: until when no marker of a transactional.id is written, in milliseconds since the epoch.
     """
 
     settings: TransactionSettings
@@ -162,6 +163,7 @@ class Coordinators:
     machine: type[TransactionCoordinator] = ServedCoordinator
     known: dict[str, TransactionalId] = field(default_factory=dict)
     loading: set[str] = field(default_factory=set)
+    delayed: dict[str, int] = field(default_factory=dict)
     _unfinished: dict[str, None] = field(default_factory=dict)
     _open: dict[str, None] = field(default_factory=dict)
 
@@ -274,12 +276,18 @@ class Coordinators:
             self._sort(transactional)
         return [transactional.name for transactional in moved]
 
+    @property
+    def has_work(self) -> bool:
+        """There are markers to write, or transactions to complete."""
+        return bool(self._unfinished)
+
     def work(self, now: int) -> None:
         """Go on with what clients do not wait for: fences, markers, completions."""
         names, self._unfinished = self._unfinished, {}
+        self.delayed = {name: until for name, until in self.delayed.items() if until > now}
         for name in names:
             transactional = self.known.get(name)
-            if self.is_loading(name):
+            if name in self.delayed or self.is_loading(name):
                 self._unfinished[name] = None
             elif transactional is not None:
                 self._finish(transactional, now)

@@ -1,10 +1,12 @@
 """aiokafka, which speaks the protocol by itself, on the reference's server."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafka_eos_checks.cli import main
 from kafka_eos_checks.served.process import ServedProcess
 
 aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is not installed; make bench installs it")
@@ -53,3 +55,24 @@ def test_transactions_of_aiokafka_are_read_back_as_they_ended(version: str) -> N
         asyncio.run(write(server.bootstrap))
         assert asyncio.run(read(server.bootstrap, "read_committed", 2)) == [b"first", b"second"]
         assert asyncio.run(read(server.bootstrap, "read_uncommitted", 3)) == [b"first", b"aborted", b"second"]
+
+
+async def write_plainly(bootstrap: str) -> None:
+    """Two batches of a producer without a producer id, each of which says that its first sequence is 0."""
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap)
+    await producer.start()
+    try:
+        for value in (b"first", b"second"):
+            await producer.send_and_wait("t", value, partition=0)
+    finally:
+        await producer.stop()
+
+
+def test_a_plain_producer_of_aiokafka_is_served_and_its_log_is_in_order(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for count in (2, 4):
+        with ServedProcess("--data", str(data)) as server:
+            asyncio.run(write_plainly(server.bootstrap))
+            expected = [b"first", b"second"] * (count // 2)
+            assert asyncio.run(read(server.bootstrap, f"read_{'un' * (count > 2)}committed", count)) == expected
+    assert main(["audit", str(data)]) == 0

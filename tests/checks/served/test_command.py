@@ -379,6 +379,50 @@ def test_kafkas_own_tools_run_and_accept_the_files(
     assert main(["audit", str(data)]) == 0
 
 
+@JAVA
+@pytest.mark.broker
+def test_kafkas_tool_for_configurations_alters_and_describes_them(
+    start: Callable[..., ServedProcess], tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    server = start("--data", str(data))
+    create(server.bootstrap, "t")
+
+    def configs(*arguments: str) -> str:
+        return java("kafka.admin.ConfigCommand", "--bootstrap-server", server.bootstrap, *arguments)
+
+    topic, brokers = ("--entity-type", "topics", "--entity-name", "t"), ("--entity-type", "brokers")
+    altered = configs("--alter", *topic, "--add-config", "max.message.bytes=100,cleanup.policy=[compact,delete]")
+    assert "Completed updating config for topic t." in altered
+    configs("--alter", *brokers, "--entity-default", "--add-config", "message.max.bytes=5000")
+    server.end(signal.SIGKILL)
+    server = start("--data", str(data))
+    described = configs("--describe", *topic)
+    assert "max.message.bytes=100 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:max.message.bytes=100," in described
+    assert "DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=5000, DEFAULT_CONFIG:message.max.bytes" in described
+    assert "cleanup.policy=compact,delete" in described
+    assert "message.max.bytes=5000" in configs("--describe", *brokers)
+
+
+@pytest.mark.parametrize("version", ["0", "1", "2"])
+def test_librdkafka_comes_again_while_markers_are_not_written(
+    start: Callable[..., ServedProcess], tmp_path: Path, version: str
+) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[fault]]\ndo = "delay-markers"\napi = "EndTxn"\nseconds = 0.2\n', encoding="ascii")
+    server = start("--transaction-version", version, "--faults", str(plan))
+    create(server.bootstrap, "out")
+    producer = transactional(server.bootstrap)
+    for row in range(4):
+        producer.begin_transaction()
+        producer.produce("out", str(row).encode(), partition=0)
+        producer.commit_transaction(SECONDS)
+    assert read(server.bootstrap, "out") == ["0", "1", "2", "3"]
+    assert server.end() == 0
+    assert "answered AddPartitionsToTxn CONCURRENT_TRANSACTIONS: " in server.last_words
+    assert "delay-markers EndTxn: fired 4 time(s)" in server.last_words
+
+
 # --- the command -----------------------------------------------------------------------------------------------------
 
 

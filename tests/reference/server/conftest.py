@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -144,6 +146,32 @@ class Wire:
             "EndTxn", version, TransactionalId=name, ProducerId=producer[0], ProducerEpoch=producer[1], Committed=commit
         )
         return row["ErrorCode"], row.get("ProducerId", -1), row.get("ProducerEpoch", -1)
+
+
+def sample(fields: list[Message]) -> Message:
+    """A message with one element in each array."""
+    values: dict[str, Any] = {
+        "string": "s",
+        "uuid": UUID(int=7),
+        "bytes": b"",
+        "records": b"",
+        "bool": True,
+        "float64": 1.0,
+    }
+
+    def value(field: Message) -> Any:
+        element = field["type"].removeprefix("[]")
+        one = sample(field["fields"]) if field["fields"] else values.get(element, 3)
+        return [one] if field["type"].startswith("[]") else one
+
+    return {field["name"]: value(field) for field in fields}
+
+
+def errors_in(answer: Any) -> list[int]:
+    if isinstance(answer, dict):
+        own = [value for name, value in answer.items() if name.endswith("ErrorCode")]
+        return own + [error for value in answer.values() for error in errors_in(value)]
+    return [error for each in answer for error in errors_in(each)] if isinstance(answer, list) else []
 
 
 Make = Callable[..., Wire]

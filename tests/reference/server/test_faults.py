@@ -13,6 +13,8 @@ from kafka_eos.server.handlers.request import served_versions
 from kafka_eos.server.refusals import REFUSABLE, refusal
 from kafka_eos.server.schemas import served_codec
 
+from .conftest import errors_in, sample
+
 CODEC = served_codec()
 TOPIC_ID = UUID(int=7)
 PLAN = """
@@ -166,32 +168,6 @@ def test_what_a_request_names_is_found(row: Message, subjects: Subjects) -> None
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
-
-
-def sample(fields: list[Message]) -> Message:
-    """A message with one element in each array."""
-    values: dict[str, Any] = {
-        "string": "s",
-        "uuid": TOPIC_ID,
-        "bytes": b"",
-        "records": b"",
-        "bool": True,
-        "float64": 1.0,
-    }
-
-    def value(field: Message) -> Any:
-        element = field["type"].removeprefix("[]")
-        one = sample(field["fields"]) if field["fields"] else values.get(element, 3)
-        return [one] if field["type"].startswith("[]") else one
-
-    return {field["name"]: value(field) for field in fields}
-
-
-def errors_in(answer: Any) -> list[int]:
-    if isinstance(answer, dict):
-        own = [value for name, value in answer.items() if name.endswith("ErrorCode")]
-        return own + [error for value in answer.values() for error in errors_in(value)]
-    return [error for each in answer for error in errors_in(each)] if isinstance(answer, list) else []
 
 
 @pytest.mark.parametrize("api", sorted(REFUSABLE))

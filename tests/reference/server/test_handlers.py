@@ -11,10 +11,10 @@ from kafka_eos.record_batch import Record, build_batch, decode_batch
 from kafka_eos.server.cluster import Limits, Settings, java_hash
 from kafka_eos.server.handlers import HANDLERS
 from kafka_eos.server.handlers.request import served_versions
-from kafka_eos.server.schemas import SERVED, served_codec
+from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
 from kafka_eos.server.storage import Directory
 
-from .conftest import Make, Wire
+from .conftest import Make, Wire, errors_in, sample
 
 E = ErrorCode
 PAIRS = [(api, version) for api in SERVED for version in served_versions(api)]
@@ -44,6 +44,21 @@ def test_every_api_has_a_handler_and_versions_that_clients_negotiate() -> None:
     assert 6 not in served_versions("InitProducerId")
 
 
+@pytest.mark.parametrize("api", [*REFUSED, *NOT_SERVED])
+def test_an_api_without_a_handler_is_refused_with_an_error_and_a_word_why(
+    wire: Wire, api: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_offered = served_codec().keys[api] in {row["ApiKey"] for row in wire.ask("ApiVersions", 3)["ApiKeys"]}
+    assert is_offered == (api in REFUSED)
+    expected = REFUSED[api][0] if api in REFUSED else E.UNSUPPORTED_VERSION
+    for version in served_versions(api):
+        caplog.clear()
+        fields = served_codec().fields(f"{api}Request", version)
+        answer = wire.ask(api, version, **sample(fields))
+        assert set(errors_in(answer)) == {expected}, version
+        assert [NOT_SERVED[api] in record.message for record in caplog.records] == [True] * (api in NOT_SERVED)
+
+
 def test_an_unknown_topic_is_made_when_a_client_asks_for_it(make: Make) -> None:
     wire = make(settings=Settings(default_partitions=3))
     asked = [{"Name": "new"}]
@@ -71,8 +86,9 @@ def test_topics_are_made_grown_and_deleted(wire: Wire) -> None:
 
     assert (create("n"), create("n"), create("m", 0)) == (E.NONE, E.TOPIC_ALREADY_EXISTS, E.INVALID_PARTITIONS)
     wire.produce("n", partition=1)
-    grown = wire.ask("CreatePartitions", 3, Topics=[{"Name": "n", "Count": 3}, {"Name": "n", "Count": 1}])
-    assert [row["ErrorCode"] for row in grown["Results"]] == [E.NONE, E.INVALID_PARTITIONS]
+    for count, error in ((3, E.NONE), (3, E.INVALID_PARTITIONS), (1, E.INVALID_PARTITIONS)):
+        grown = wire.ask("CreatePartitions", 3, Topics=[{"Name": "n", "Count": count, "Assignments": None}])
+        assert [row["ErrorCode"] for row in grown["Results"]] == [error]
     assert wire.produce("n", partition=2) == (E.NONE, 0)
     gone = wire.ask("DeleteTopics", 6, Topics=[{"Name": "n"}, {"Name": "__consumer_offsets"}])
     assert [row["ErrorCode"] for row in gone["Responses"]] == [E.NONE, E.INVALID_TOPIC_EXCEPTION]
@@ -213,13 +229,13 @@ def test_batches_that_are_none_are_refused(wire: Wire) -> None:
     good = build_batch([Record(value=b"x")]).encode()
     assert produced(wire, good) == E.NONE
     assert produced(wire, good, Acks=2) == E.INVALID_REQUIRED_ACKS
-    assert produced(wire, None) == produced(wire, good[:-1]) == produced(wire, good[:-1] + b"y") == E.CORRUPT_MESSAGE
-    assert produced(wire, good + good) == E.CORRUPT_MESSAGE
+    assert produced(wire, None) == produced(wire, good[:-1]) == produced(wire, good + good) == E.INVALID_RECORD
+    assert produced(wire, good[:-1] + b"y") == E.CORRUPT_MESSAGE
     assert produced(wire, build_batch([Record()], is_control=True).encode()) == E.INVALID_RECORD
     assert produced(wire, build_batch([Record()], last_offset_delta=3).encode()) == E.INVALID_RECORD
     assert produced(wire, build_batch([Record()], producer_id=1).encode()) == E.INVALID_RECORD
     transactional = build_batch([Record()], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
-    assert produced(wire, transactional.encode()) == E.INVALID_REQUEST
+    assert produced(wire, transactional.encode()) == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert wire.fetch()["HighWatermark"] == 1
 
 

@@ -281,6 +281,7 @@ def test_a_coordinator_moves_when_a_test_says_so(start: Start, connect: Connect)
         ({"do": "restart"}, None, TransactionState.ONGOING),
         ({"do": "restart", "when": "after"}, None, TransactionState.COMPLETE_COMMIT),
         ({"do": "kill-broker", "seconds": 0.1}, None, TransactionState.ONGOING),
+        ({"do": "delay-markers", "seconds": 0.1}, ErrorCode.NONE, TransactionState.COMPLETE_COMMIT),
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
 )
@@ -296,6 +297,57 @@ def test_a_request_to_commit_meets_an_event(
     assert client.commit(producer) == answer
     assert waits_for(lambda: state(cluster) is found)
     assert tally.fired == 1
+
+
+def test_what_comes_with_a_request_to_commit_meets_a_transaction_whose_markers_are_not_written(
+    start: Start, connect: Connect
+) -> None:
+    client = connect(start())
+    producer_id, epoch = client.begin()
+    row = {"TransactionalId": "x", "ProducerId": producer_id, "ProducerEpoch": epoch, "Committed": True}
+    end = CODEC.write_request("EndTxn", 5, 1, "client", row)
+    add = CODEC.write_request("AddPartitionsToTxn", 3, 2, "client", added(producer_id, epoch + 1))
+    client.socket.sendall(b"".join(struct.pack(">i", len(data)) + data for data in (end, add)))
+    ended = client.receive("EndTxn", 5)
+    assert ended is not None
+    assert (ended["ErrorCode"], ended["ProducerEpoch"]) == (ErrorCode.NONE, epoch + 1)
+    assert added_error(client.receive("AddPartitionsToTxn", 3)) == ErrorCode.CONCURRENT_TRANSACTIONS
+    again = client.ask("AddPartitionsToTxn", 3, **added(producer_id, epoch + 1))
+    assert added_error(again) == ErrorCode.NONE
+
+
+def test_a_transaction_whose_markers_are_delayed_is_pending_until_they_are_written(
+    start: Start, connect: Connect
+) -> None:
+    cluster = start()
+    client = connect(cluster)
+    producer_id, epoch = client.begin()
+    cluster.fault("delay-markers", api="EndTxn", seconds=100)
+    assert client.commit((producer_id, epoch)) == ErrorCode.NONE
+    for _ in range(2):
+        assert state(cluster) is TransactionState.PREPARE_COMMIT
+        answer = client.ask("AddPartitionsToTxn", 3, **added(producer_id, epoch + 1))
+        assert added_error(answer) == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert client.commit((producer_id, epoch)) == ErrorCode.CONCURRENT_TRANSACTIONS
+    cluster.advance(101)  # the second delay has ended, too
+    assert state(cluster) is TransactionState.COMPLETE_COMMIT
+    answer = client.ask("AddPartitionsToTxn", 3, **added(producer_id, epoch + 1))
+    assert added_error(answer) == ErrorCode.NONE
+
+
+def added(producer_id: int, epoch: int) -> Message:
+    """A request to add a partition to a transaction."""
+    return {
+        "V3AndBelowTransactionalId": "x",
+        "V3AndBelowProducerId": producer_id,
+        "V3AndBelowProducerEpoch": epoch,
+        "V3AndBelowTopics": [{"Name": "t", "Partitions": [0]}],
+    }
+
+
+def added_error(answer: Message | None) -> int:
+    assert answer is not None
+    return int(answer["ResultsByTopicV3AndBelow"][0]["ResultsByPartition"][0]["PartitionErrorCode"])
 
 
 def test_a_transaction_times_out_at_once(start: Start, connect: Connect) -> None:

@@ -29,6 +29,22 @@ def test_a_batch_that_comes_again_is_acknowledged_at_its_first_place(wire: Wire)
     assert wire.fetch()["HighWatermark"] == 4
 
 
+@pytest.mark.parametrize("producer", [(-1, -1), (-1, 0), (-5, 3)])
+def test_without_a_producer_id_a_sequence_means_nothing(make: Make, tmp_path: Path, producer: tuple[int, int]) -> None:
+    wire = make(storage=Directory(tmp_path))
+    wire.topic()
+    assert [wire.produce(producer=producer, sequence=0) for _ in range(3)] == [(E.NONE, n) for n in range(3)]
+    wire.cluster.close()
+    again = make(storage=Directory(tmp_path))
+    assert again.produce(producer=producer, sequence=7) == (E.NONE, 3)
+    assert again.cluster.topics["t"].partitions[0].last_timestamps == {}
+
+
+def test_a_producer_needs_a_sequence(wire: Wire) -> None:
+    _, *producer = wire.init(None)
+    assert wire.produce(producer=(producer[0], producer[1]), sequence=-1) == (E.INVALID_RECORD, -1)
+
+
 def test_producer_ids_are_given_once(wire: Wire) -> None:
     ids = [wire.init(None)[1] for _ in range(3)] + [wire.init(f"x{n}")[1] for n in range(3)]
     assert len(set(ids)) == len(ids)

@@ -7,18 +7,23 @@ themselves are theirs.
 Kafka: KafkaApis, AddPartitionsToTxnManager, the schemas of the messages
 """
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
+from kafka_eos.errors import ErrorCode
 from kafka_eos.protocol import Message
 from kafka_eos.server.cluster import Cluster
-from kafka_eos.server.handlers import groups, logs, offsets, topics, transactions
+from kafka_eos.server.handlers import configs, groups, logs, offsets, topics, transactions
 from kafka_eos.server.handlers.request import Request
-from kafka_eos.server.schemas import SERVED
+from kafka_eos.server.refusals import refusal
+from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
+
+log = logging.getLogger("kafka_eos.server")
 
 Handler = Callable[[Cluster, Request], Message | None]
-_MODULES: tuple[ModuleType, ...] = (topics, logs, transactions, offsets, groups)
+_MODULES: tuple[ModuleType, ...] = (topics, configs, logs, transactions, offsets, groups)
 
 
 def _handler(api: str) -> Handler:
@@ -32,4 +37,13 @@ HANDLERS: Mapping[str, Handler] = {api: _handler(api) for api in SERVED}
 
 def handle(cluster: Cluster, request: Request) -> Message | None:
     """Answer a request, or do so later."""
-    return HANDLERS[request.api](cluster, request)
+    handler = HANDLERS.get(request.api)
+    return _refuse(request) if handler is None else handler(cluster, request)
+
+
+def _refuse(request: Request) -> Message:
+    """What is told of an API that has no handler."""
+    error, why = REFUSED.get(request.api) or (ErrorCode.UNSUPPORTED_VERSION, NOT_SERVED[request.api])
+    if request.api in NOT_SERVED:
+        log.warning("%s of client %r is not served: %s", request.api, request.client_id, why)
+    return refusal(served_codec(), request.api, request.version, request.row, error, why)

@@ -3,9 +3,9 @@
 from typing import Any
 from uuid import UUID
 
-from kafka_eos.errors import ErrorCode, MalformedBatch
+from kafka_eos.errors import ErrorCode
 from kafka_eos.protocol import Message
-from kafka_eos.record_batch import NO_PRODUCER_ID, RecordBatch, decode_batch
+from kafka_eos.record_batch import HEADER_BYTES, NO_PRODUCER_ID, decode_batch
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster
 from kafka_eos.server.handlers.request import (
     NO_ID,
@@ -13,19 +13,34 @@ from kafka_eos.server.handlers.request import (
     per_topic,
     ticket_for,
 )
-from kafka_eos.server.partitions import Leader
+from kafka_eos.server.partitions import Appended, Leader, Ticket
+from kafka_eos.server.validation import Refused, one_batch, producer_of, validated
 
 READ_COMMITTED = 1
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 
 
+_TRANSACTIONAL = 0x10
+_WITHOUT_START = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE})
+"""What is told without the partition's first offset, though its leader has refused it.
+
+Kafka: ReplicaManager.appendRecordsToLeader
+"""
+
+
 def produce(cluster: Cluster, request: Request) -> Message | None:
     """Append batches."""
     row = request.row
+    is_nobodys = row["TransactionalId"] is None and _has_transactional(row)
     rows = []
     for topic in row["TopicData"]:
         key = topic["TopicId"] if request.version >= 13 else topic["Name"]
-        parts = [_produce_to(cluster, request, key, part) for part in topic["PartitionData"]]
+        parts = [
+            _refused(part["Index"], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            if is_nobodys
+            else _produce_to(cluster, request, key, part)
+            for part in topic["PartitionData"]
+        ]
         rows.append(
             {"Name": topic.get("Name", ""), "TopicId": topic.get("TopicId", NO_ID), "PartitionResponses": parts}
         )
@@ -34,66 +49,81 @@ def produce(cluster: Cluster, request: Request) -> Message | None:
     return {"Responses": rows}
 
 
+def _has_transactional(row: Message) -> bool:
+    """Kafka: RequestUtils.hasTransactionalRecords."""
+    parts = (part["Records"] for topic in row["TopicData"] for part in topic["PartitionData"])
+    return any(data is not None and len(data) >= HEADER_BYTES and data[22] & _TRANSACTIONAL for data in parts)
+
+
+def _refused(number: int, error: ErrorCode, why: str | None = None) -> Message:
+    return {"Index": number, "ErrorCode": error, "BaseOffset": -1, "ErrorMessage": why}
+
+
 def _produce_to(cluster: Cluster, request: Request, topic: str | UUID, part: Message) -> Message:
     number = part["Index"]
     leader = cluster.find_led(topic, number, request.node)
     if isinstance(leader, ErrorCode):
-        return {"Index": number, "ErrorCode": leader, "BaseOffset": -1}
-    error, offset, reason = _append(cluster, request, leader, part["Records"])
-    if error is ErrorCode.NONE:
-        cluster.wake(leader)
-        return {"Index": number, "ErrorCode": 0, "BaseOffset": offset, "LogStartOffset": leader.log_start_offset}
-    return {"Index": number, "ErrorCode": error, "BaseOffset": -1, "ErrorMessage": reason or error.name}
-
-
-def _append(
-    cluster: Cluster, request: Request, leader: Leader, data: bytes | None
-) -> tuple[ErrorCode, int, str | None]:
-    """Append a client's batch: the error, the offset, and what is wrong with the bytes."""
-    if request.row["Acks"] not in {-1, 0, 1}:
-        return ErrorCode.INVALID_REQUIRED_ACKS, -1, None
-    if leader.topic in INTERNAL_TOPICS:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, -1, None
+        return _refused(number, leader)
     try:
-        batch = _batch_of(data)
-    except MalformedBatch as malformed:
-        return ErrorCode.CORRUPT_MESSAGE, -1, str(malformed)
-    limits = cluster.settings.limits
-    if batch.size > limits.batch_bytes:
-        return ErrorCode.MESSAGE_TOO_LARGE, -1, f"{batch.size} bytes, where {limits.batch_bytes} are the most"
-    if batch.is_control or batch.record_count != batch.last_offset_delta + 1:
-        return ErrorCode.INVALID_RECORD, -1, "a control batch, or one whose offsets have gaps"
-    if (batch.base_sequence >= 0) != (batch.producer_id != NO_PRODUCER_ID):
-        return ErrorCode.INVALID_RECORD, -1, "a sequence without a producer, or a producer without a sequence"
-    is_new = batch.producer_id != NO_PRODUCER_ID and batch.producer_id not in leader.last_timestamps
-    if is_new and len(leader.last_timestamps) >= limits.producers:
-        return ErrorCode.POLICY_VIOLATION, -1, f"{limits.producers} producers are known already"
-    if not cluster.has_room():
-        return ErrorCode.POLICY_VIOLATION, -1, f"all partitions together hold {limits.log_bytes} bytes"
-    ticket = None
-    if batch.is_transactional:
-        if batch.producer_id == NO_PRODUCER_ID:
-            return ErrorCode.INVALID_RECORD, -1, "a transactional batch without a producer"
-        if request.row["TransactionalId"] is None:
-            return ErrorCode.INVALID_REQUEST, -1, "a transactional batch without a transactional id"
-        error, ticket = ticket_for(cluster, request, leader, batch.producer_id, batch.producer_epoch)
-        if error is not ErrorCode.NONE:
-            return error, -1, None
-    assert data is not None
-    appended = leader.append(batch, data, ticket, cluster.now)
-    return appended.error, appended.base_offset, None
+        data = one_batch(part["Records"], request.version)
+        ticket = _admitted(cluster, request, leader, data)
+    except Refused as refused:
+        return _refused(number, refused.error, refused.why)
+    try:
+        appended = _append(cluster, request, leader, data, ticket)
+    except Refused as refused:
+        start = {} if refused.error in _WITHOUT_START else {"LogStartOffset": leader.log_start_offset}
+        errors = [{"BatchIndex": index, "BatchIndexErrorMessage": why} for index, why in refused.records]
+        return _refused(number, refused.error, refused.why) | start | {"RecordErrors": errors}
+    cluster.wake(leader)
+    return {
+        "Index": number,
+        "ErrorCode": ErrorCode.NONE,
+        "BaseOffset": appended.base_offset,
+        "LogAppendTimeMs": appended.log_append_time,
+        "LogStartOffset": leader.log_start_offset,
+    }
 
 
-def _batch_of(data: bytes | None) -> RecordBatch:
-    """The one batch that a Produce request may have for a partition.
+def _admitted(cluster: Cluster, request: Request, leader: Leader, data: bytes) -> Ticket | None:
+    """What a batch has to show its leader, if it is part of a transaction.
 
     Raises:
-        MalformedBatch: when there is none, or something behind it.
+        Refused: the leader is not even asked.
     """
-    batch, end = decode_batch(data or b"")
-    if end != len(data or b""):
-        raise MalformedBatch(end, "more than one batch")
-    return batch
+    if request.row["Acks"] not in {-1, 0, 1}:
+        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
+    producer_id, epoch = producer_of(data)
+    ticket = None
+    if data[22] & _TRANSACTIONAL and producer_id > NO_PRODUCER_ID:
+        error, ticket = ticket_for(cluster, request, leader, producer_id, epoch)
+        if error is not ErrorCode.NONE:
+            raise Refused(error)
+    if leader.topic in INTERNAL_TOPICS:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {leader.topic}")
+    return ticket
+
+
+def _append(cluster: Cluster, request: Request, leader: Leader, data: bytes, ticket: Ticket | None) -> Appended:
+    """Append a client's batch.
+
+    Raises:
+        Refused: by its leader.
+    """
+    rules = cluster.configs.append_rules(leader.topic, leader.node)
+    if request.row["Acks"] == -1 and (lacking := cluster.lacking_replicas(leader, rules.min_in_sync)):
+        raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS, lacking)
+    batch, encoded = validated(data, rules, leader.name, cluster.now)
+    limits = cluster.settings.limits
+    is_new = batch.producer_id > NO_PRODUCER_ID and batch.producer_id not in leader.last_timestamps
+    if is_new and len(leader.last_timestamps) >= limits.producers:
+        raise Refused(ErrorCode.POLICY_VIOLATION, f"{limits.producers} producers are known already")
+    if not cluster.has_room():
+        raise Refused(ErrorCode.POLICY_VIOLATION, f"all partitions together hold {limits.log_bytes} bytes")
+    appended = leader.append(batch, encoded, ticket, cluster.now)
+    if appended.error is not ErrorCode.NONE:
+        raise Refused(appended.error)
+    return appended
 
 
 def fetch(cluster: Cluster, request: Request) -> Message | None:

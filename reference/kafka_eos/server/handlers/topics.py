@@ -1,44 +1,36 @@
 """What a client asks first, and topics."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
-from kafka_eos.errors import ErrorCode
+from kafka_eos.errors import ErrorCode, Rejected
 from kafka_eos.protocol import Message
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster, Topic
+from kafka_eos.server.configs import ALL_BROKERS, TOPIC_CONFIGS, Source, check_values
 from kafka_eos.server.handlers.request import (
     NO_ID,
     Request,
     per_topic,
     served_versions,
 )
-from kafka_eos.server.schemas import SERVED, served_codec
+from kafka_eos.server.schemas import REFUSED, SERVED, served_codec
 from kafka_eos.transaction_log import TRANSACTION_VERSION_2
 
-_TOPIC_CONFIGS: Mapping[str, str] = {
-    "cleanup.policy": "delete",
-    "compression.type": "producer",
-    "max.message.bytes": "1048588",
-    "message.timestamp.type": "CreateTime",
-    "min.insync.replicas": "1",
-    "retention.bytes": "-1",
-    "retention.ms": "-1",
-    "segment.bytes": "1073741824",
-}
-_TOPIC, _BROKER = 2, 4
-_DYNAMIC_TOPIC_CONFIG, _DEFAULT_CONFIG = 1, 5
 _GROUP, _TRANSACTION = 0, 1
+_PRODUCE = 0
+"""The key of the API that is said to have a version 0: old librdkafkas look for it.    Kafka: KAFKA-18659."""
 
 
 def api_versions(cluster: Cluster, request: Request) -> Message:  # noqa: ARG001
     """Which APIs in which versions are served, and which transaction version is in force."""
     codec = served_codec()
-    served = [(codec.keys[api], served_versions(api)) for api in SERVED]
+    served = [(codec.keys[api], served_versions(api)) for api in (*SERVED, *REFUSED)]
     levels = {"group.version": 1, "transaction.version": cluster.settings.transactions.version}
     newest = {"group.version": 1, "transaction.version": TRANSACTION_VERSION_2}
     return {
         "ApiKeys": [
-            {"ApiKey": key, "MinVersion": versions.start, "MaxVersion": versions.stop - 1}
-            for key, versions in sorted(served)
+            {"ApiKey": key, "MinVersion": 0 if key == _PRODUCE else versions.start, "MaxVersion": versions.stop - 1}
+            for key, versions in sorted(served, key=lambda each: each[0])
         ],
         "SupportedFeatures": [{"Name": name, "MinVersion": 0, "MaxVersion": top} for name, top in newest.items()],
         "FinalizedFeaturesEpoch": 1,
@@ -55,7 +47,7 @@ def metadata(cluster: Cluster, request: Request) -> Message:
     asked = request.row["Topics"]
     everything = asked is None or (request.version == 0 and not asked)
     if everything:
-        topics = [_topic_row(topic) for topic in cluster.topics.values()]
+        topics = [_topic_row(cluster, topic) for topic in cluster.topics.values()]
     else:
         may_create = request.row.get("AllowAutoTopicCreation", True)
         topics = [_asked_topic(cluster, row, may_create) for row in asked]
@@ -79,16 +71,20 @@ def _asked_topic(cluster: Cluster, row: Message, may_create: bool) -> Message:
             return {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_ID, "Name": None, "TopicId": topic_id, "Partitions": []}
     topic = cluster.topics.get(name)
     wanted = cluster.settings.default_partitions
-    error = cluster.topic_error(name)
-    if topic is None and may_create and wanted and error is ErrorCode.NONE and cluster.room_for(wanted):
-        topic = cluster.create_topic(name, wanted)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic is None:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if error is ErrorCode.NONE else error
+        try:
+            cluster.check_new_topic(name)
+            if may_create and wanted and cluster.room_for(wanted):
+                topic = cluster.create_topic(name, wanted)
+        except Rejected as rejected:
+            error = rejected.code
+    if topic is None:
         return {"ErrorCode": error, "Name": name, "Partitions": []}
-    return _topic_row(topic)
+    return _topic_row(cluster, topic)
 
 
-def _topic_row(topic: Topic) -> Message:
+def _topic_row(cluster: Cluster, topic: Topic) -> Message:
     return {
         "ErrorCode": ErrorCode.NONE,
         "Name": topic.name,
@@ -100,9 +96,9 @@ def _topic_row(topic: Topic) -> Message:
                 "PartitionIndex": leader.partition,
                 "LeaderId": leader.node,
                 "LeaderEpoch": leader.leader_epoch,
-                "ReplicaNodes": [leader.node],
-                "IsrNodes": [leader.node],
-                "OfflineReplicas": [],
+                "ReplicaNodes": list(leader.replicas),
+                "IsrNodes": cluster.in_sync(leader),
+                "OfflineReplicas": [node for node in leader.replicas if node in cluster.gone],
                 "EligibleLeaderReplicas": [],
                 "LastKnownElr": [],
             }
@@ -117,7 +113,7 @@ def describe_topic_partitions(cluster: Cluster, request: Request) -> Message:
     for asked in request.row["Topics"] or [{"Name": name} for name in cluster.topics]:
         topic = cluster.topics.get(asked["Name"])
         unknown = {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Name": asked["Name"], "Partitions": []}
-        rows.append(unknown if topic is None else _topic_row(topic))
+        rows.append(unknown if topic is None else _topic_row(cluster, topic))
     return {"Topics": rows, "NextCursor": None}
 
 
@@ -130,68 +126,133 @@ def describe_cluster(cluster: Cluster, request: Request) -> Message:  # noqa: AR
     }
 
 
-def describe_configs(cluster: Cluster, request: Request) -> Message:
-    """What topics and brokers are configured with, as far as it means anything here."""
-    return {"Results": [_described(cluster, row) for row in request.row["Resources"]]}
-
-
-def _described(cluster: Cluster, row: Message) -> Message:
-    kind, name = row["ResourceType"], row["ResourceName"]
-    result = {"ResourceType": kind, "ResourceName": name, "ErrorMessage": None, "ErrorCode": ErrorCode.NONE}
-    own: Mapping[str, str | None] = {}
-    if kind == _TOPIC and name in cluster.topics:
-        own = cluster.topics[name].configs
-        values: dict[str, str | None] = {**_TOPIC_CONFIGS, **own}
-    elif kind == _BROKER:
-        settings = cluster.settings
-        values = {
-            "transaction.max.timeout.ms": str(settings.transactions.max_timeout_ms),
-            "transactional.id.expiration.ms": str(settings.transactions.id_expiration_ms),
-            "producer.id.expiration.ms": str(settings.producer_id_expiration_ms),
-            "message.max.bytes": str(settings.limits.batch_bytes),
-        }
-    else:
-        return {**result, "ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Configs": []}
-    keys = row["ConfigurationKeys"]
-    configs: list[Message] = [
-        {
-            "Name": key,
-            "Value": value,
-            "ReadOnly": False,
-            "ConfigSource": _DYNAMIC_TOPIC_CONFIG if key in own else _DEFAULT_CONFIG,
-            "IsSensitive": False,
-            "Synonyms": [],
-            "Documentation": None,
-        }
-        for key, value in values.items()
-        if keys is None or key in keys
-    ]
-    return {**result, "Configs": configs}
-
-
 def create_topics(cluster: Cluster, request: Request) -> Message:
     """New topics."""
-    names = [row["Name"] for row in request.row["Topics"]]
-    rows = []
+    given = Counter(row["Name"] for row in request.row["Topics"])
+    rows: list[Message] = []
     for row in request.row["Topics"]:
-        assigned = row["Assignments"]
-        wanted = len(assigned) if assigned else row["NumPartitions"]
-        partitions = max(cluster.settings.default_partitions, 1) if wanted == -1 else wanted
-        error = cluster.topic_error(row["Name"])
-        if names.count(row["Name"]) > 1:
-            error = ErrorCode.INVALID_REQUEST
-        elif error is ErrorCode.NONE and partitions < 1:
-            error = ErrorCode.INVALID_PARTITIONS
-        elif error is ErrorCode.NONE and not cluster.room_for(partitions):
-            error = ErrorCode.POLICY_VIOLATION
-        result: Message = {"Name": row["Name"], "ErrorCode": error, "ErrorMessage": None if not error else error.name}
-        if error is ErrorCode.NONE:
-            result |= {"NumPartitions": partitions, "ReplicationFactor": 1, "Configs": []}
-            if not request.row["validateOnly"]:
-                configs = {config["Name"]: config["Value"] for config in row["Configs"]}
-                result["TopicId"] = cluster.create_topic(row["Name"], partitions, configs).topic_id
-        rows.append(result)
+        name = row["Name"]
+        if given[name] > 1:
+            if all(told["Name"] != name for told in rows):
+                rows.append(_not_made(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+            continue
+        try:
+            rows.append(
+                {"Name": name, "ErrorCode": ErrorCode.NONE, "ErrorMessage": None} | _made(cluster, request, row)
+            )
+        except Rejected as rejected:
+            rows.append(_not_made(name, rejected.code, rejected.why))
     return {"Topics": rows}
+
+
+def _not_made(name: str, error: ErrorCode, why: str) -> Message:
+    return {"Name": name, "ErrorCode": error, "ErrorMessage": why, "NumPartitions": -1, "ReplicationFactor": -1}
+
+
+def _made(cluster: Cluster, request: Request, row: Message) -> Message:
+    """Make a topic, unless it is only to be looked at whether it can be made; what is told of it.
+
+    Raises:
+        Rejected: why not.    Kafka: ReplicationControlManager.createTopics, whose checks come in this order.
+    """
+    name = row["Name"]
+    cluster.check_new_topic(name)
+    configs = {config["Name"]: config["Value"] for config in row["Configs"]}
+    lacking = [key for key, value in configs.items() if value is None]
+    if lacking:
+        why = f"Null value not supported for topic configs: {','.join(lacking)}"
+        raise Rejected(ErrorCode.INVALID_CONFIG, why)
+    check_values(TOPIC_CONFIGS, configs)
+    partitions, replicas = _assigned(cluster, row) if row["Assignments"] else _counted(cluster, row)
+    if not cluster.room_for(partitions):
+        why = f"{cluster.settings.limits.partitions} partitions are the most for all topics together"
+        raise Rejected(ErrorCode.POLICY_VIOLATION, why)
+    factor = replicas if isinstance(replicas, int) else len(replicas[0])
+    told = {"NumPartitions": partitions, "ReplicationFactor": factor}
+    if request.row.get("validateOnly", False):
+        return told | {"Configs": _configs_of_new(cluster, configs)}
+    topic = cluster.create_topic(name, partitions, configs, replicas)
+    return told | {"TopicId": topic.topic_id, "Configs": _configs_of_new(cluster, configs)}
+
+
+def _configs_of_new(cluster: Cluster, configs: Mapping[str, str]) -> list[Message]:
+    """What a new topic is configured with, as the controller sees it.    Kafka: since KIP-525."""
+    rows = []
+    for name, config in TOPIC_CONFIGS.items():
+        inherited = cluster.configs.broker_synonyms(config, ALL_BROKERS)
+        [value, source, *_] = (
+            (configs[name], Source.TOPIC)
+            if name in configs
+            else (inherited[0].value, inherited[0].source)
+            if inherited and inherited[0].source is not Source.DEFAULT
+            else (config.default, Source.DEFAULT)
+        )
+        rows.append({"Name": name, "Value": value, "ReadOnly": False, "ConfigSource": source, "IsSensitive": False})
+    return rows
+
+
+def _counted(cluster: Cluster, row: Message) -> tuple[int, int]:
+    """Partitions and replicas of a topic for which only their numbers are asked."""
+    partitions, factor = row["NumPartitions"], row["ReplicationFactor"]
+    if factor < -1 or factor == 0:
+        why = "Replication factor must be larger than 0, or -1 to use the default value."
+        raise Rejected(ErrorCode.INVALID_REPLICATION_FACTOR, why)
+    if partitions < -1 or partitions == 0:
+        why = "Number of partitions was set to an invalid non-positive value."
+        raise Rejected(ErrorCode.INVALID_PARTITIONS, why)
+    factor = 1 if factor == -1 else factor
+    if factor > len(cluster.brokers):
+        why = (
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
+            f"reached because only {len(cluster.brokers)} broker(s) are registered or some brokers have all their log "
+            "directories cordoned."
+        )
+        raise Rejected(ErrorCode.INVALID_REPLICATION_FACTOR, why)
+    return (max(cluster.settings.default_partitions, 1) if partitions == -1 else partitions), factor
+
+
+def _assigned(cluster: Cluster, row: Message) -> tuple[int, list[tuple[int, ...]]]:
+    """Partitions and replicas of a topic for which each replica is named."""
+    for name, words in (("ReplicationFactor", "replication factor"), ("NumPartitions", "numPartitions")):
+        if row[name] != -1:
+            why = f"A manual partition assignment was specified, but {words} was not set to -1."
+            raise Rejected(ErrorCode.INVALID_REQUEST, why)
+    assigned: dict[int, tuple[int, ...]] = {}
+    for each in row["Assignments"]:
+        number = each["PartitionIndex"]
+        if number in assigned:
+            why = f"Found multiple manual partition assignments for partition {number}"
+            raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+        assigned[number] = _checked_replicas(cluster, each["BrokerIds"])
+    if sorted(assigned) != list(range(len(assigned))):
+        why = "partitions should be a consecutive 0-based integer sequence"
+        raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+    replicas = [assigned[number] for number in range(len(assigned))]
+    _check_alike(replicas, len(replicas[0]))
+    return len(replicas), replicas
+
+
+def _checked_replicas(cluster: Cluster, brokers: Sequence[int]) -> tuple[int, ...]:
+    """Kafka: ReplicationControlManager.validateManualPartitionAssignment."""
+    nodes = {broker.node for broker in cluster.brokers}
+    why = ""
+    if not brokers:
+        why = "an empty replica list."
+    elif unknown := [node for node in brokers if node not in nodes]:
+        why = f"broker {unknown[0]}, but no such broker is registered."
+    elif twice := [node for node in brokers if list(brokers).count(node) > 1]:
+        why = f"the broker {twice[0]} more than once."
+    if why:
+        raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {why}")
+    return tuple(brokers)
+
+
+def _check_alike(replicas: Sequence[tuple[int, ...]], factor: int) -> None:
+    other = next((len(each) for each in replicas if len(each) != factor), None)
+    if other is not None:
+        why = f"a partition with {other} replica(s), but this is not consistent with previous partitions, which have "
+        why = f"The manual partition assignment includes {why}{factor} replica(s)."
+        raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
 
 
 def delete_topics(cluster: Cluster, request: Request) -> Message:
@@ -201,36 +262,72 @@ def delete_topics(cluster: Cluster, request: Request) -> Message:
     for row in asked:
         topic_id = row.get("TopicId", NO_ID)
         name = row["Name"] if row["Name"] is not None else cluster.names.get(topic_id)
-        error = ErrorCode.NONE
-        if name is None:
-            error = ErrorCode.UNKNOWN_TOPIC_ID
-        elif name not in cluster.topics:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif name in INTERNAL_TOPICS:
-            error = ErrorCode.INVALID_TOPIC_EXCEPTION
-        else:
+        error, why = _delete_error(cluster, row, name)
+        if error is ErrorCode.NONE and name is not None:
             topic_id = cluster.topics[name].topic_id
             cluster.delete_topic(name)
-        rows.append({"Name": name, "TopicId": topic_id, "ErrorCode": error})
+        rows.append({"Name": name, "TopicId": topic_id, "ErrorCode": error, "ErrorMessage": why})
     return {"Responses": rows}
+
+
+def _delete_error(cluster: Cluster, row: Message, name: str | None) -> tuple[ErrorCode, str | None]:
+    """Departs from Kafka, which deletes internal topics and makes them anew."""
+    has_id = row.get("TopicId", NO_ID) != NO_ID
+    if row["Name"] is not None and has_id:
+        return ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
+    if row["Name"] is None and not has_id:
+        return ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified."
+    if name is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+    if name not in cluster.topics:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+    if name in INTERNAL_TOPICS:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal, and needed"
+    return ErrorCode.NONE, None
 
 
 def create_partitions(cluster: Cluster, request: Request) -> Message:
     """More partitions for topics."""
-    rows = []
-    for row in request.row["Topics"]:
-        topic = cluster.topics.get(row["Name"])
-        error = ErrorCode.NONE
-        if topic is None:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif row["Count"] <= len(topic.partitions):
-            error = ErrorCode.INVALID_PARTITIONS
-        elif not cluster.room_for(row["Count"] - len(topic.partitions)):
-            error = ErrorCode.POLICY_VIOLATION
-        elif not request.row["ValidateOnly"]:
-            cluster.grow_topic(topic, row["Count"])
-        rows.append({"Name": row["Name"], "ErrorCode": error})
+    given = Counter(row["Name"] for row in request.row["Topics"])
+    rows: list[Message] = []
+    for name in given:
+        row = next(row for row in request.row["Topics"] if row["Name"] == name)
+        error, why = ErrorCode.NONE, ""
+        try:
+            _grow(cluster, row, given[name] > 1, request.row["ValidateOnly"])
+        except Rejected as rejected:
+            error, why = rejected.code, rejected.why
+        rows.append({"Name": name, "ErrorCode": error, "ErrorMessage": why or None})
     return {"Results": rows}
+
+
+def _grow(cluster: Cluster, row: Message, is_repeated: bool, validate_only: bool) -> None:
+    """Kafka: ReplicationControlManager.createPartitions."""
+    if is_repeated:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    topic, count, assignments = cluster.topics.get(row["Name"]), row["Count"], row["Assignments"]
+    if topic is None:
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    present = len(topic.partitions)
+    if count == present:
+        raise Rejected(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if count < present:
+        why = f"The topic {topic.name} currently has {present} partition(s); {count} would not be an increase."
+        raise Rejected(ErrorCode.INVALID_PARTITIONS, why)
+    if assignments is not None and len(assignments) != count - present:
+        why = f"Attempted to add {count - present} additional partition(s), "
+        why += f"but only {len(assignments)} assignment(s) were specified."
+        raise Rejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+    factor = len(topic.partitions[0].replicas)
+    replicas: list[tuple[int, ...]] | int = factor
+    if assignments is not None:
+        replicas = [_checked_replicas(cluster, each["BrokerIds"]) for each in assignments]
+        _check_alike(replicas, factor)
+    if not cluster.room_for(count - present):
+        why = f"{cluster.settings.limits.partitions} partitions are the most for all topics together"
+        raise Rejected(ErrorCode.POLICY_VIOLATION, why)
+    if not validate_only:
+        cluster.grow_topic(topic, count, replicas)
 
 
 def delete_records(cluster: Cluster, request: Request) -> Message:

@@ -1,0 +1,229 @@
+"""What topics and brokers are configured with has its effect, and is there after a restart."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos.compression import CompressionType
+from kafka_eos.errors import ErrorCode
+from kafka_eos.record_batch import Record, TimestampType, build_batch, decode_batch
+from kafka_eos.server.cluster import Settings
+from kafka_eos.server.configs import DYNAMIC_BROKER_CONFIGS, READ_ONLY_BROKER_CONFIGS, TOPIC_CONFIGS
+from kafka_eos.server.storage import TOPICS_AND_CONFIGS, DamagedLog, Directory
+
+from .conftest import NOW, Make, Wire
+
+E = ErrorCode
+TOPIC, BROKER = 2, 4
+
+
+def create(wire: Wire, name: str = "n", factor: int = 1, partitions: int = 1, **configs: str) -> int:
+    """Make a topic, with configurations whose names have underscores; the error."""
+    rows = [{"Name": key.replace("_", "."), "Value": value} for key, value in configs.items()]
+    topic = {"Name": name, "NumPartitions": partitions, "ReplicationFactor": factor, "Configs": rows}
+    return int(wire.ask("CreateTopics", 7, Topics=[topic])["Topics"][0]["ErrorCode"])
+
+
+def alter(wire: Wire, kind: int, name: str, node: int = 1, **values: str | None) -> int:
+    """Set configurations, or delete those that are None; the error."""
+    rows = [
+        {"Name": key.replace("_", "."), "ConfigOperation": int(value is None), "Value": value}
+        for key, value in values.items()
+    ]
+    resource = {"ResourceType": kind, "ResourceName": name, "Configs": rows}
+    return int(wire.ask("IncrementalAlterConfigs", 1, node, Resources=[resource])["Responses"][0]["ErrorCode"])
+
+
+def value(wire: Wire, kind: int, name: str, key: str, node: int = 1) -> tuple[str, int]:
+    """What a configuration is, and where that comes from."""
+    resource = {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": [key]}
+    [row] = wire.ask("DescribeConfigs", 4, node, Resources=[resource])["Results"]
+    [config] = row["Configs"]
+    return config["Value"], config["ConfigSource"]
+
+
+def send(wire: Wire, topic: str = "n", acks: int = -1, node: int = 1, **batch: Any) -> dict[str, Any]:
+    """What is told of a batch."""
+    records = batch.pop("records", [Record(value=b"x" * 100)])
+    data = build_batch(records, **{"base_timestamp": wire.cluster.now, **batch}).encode()
+    topics = [{"Name": topic, "PartitionData": [{"Index": 0, "Records": data}]}]
+    row = wire.ask("Produce", 9, node, Acks=acks, TopicData=topics)
+    part: dict[str, Any] = row["Responses"][0]["PartitionResponses"][0]
+    return part
+
+
+def test_a_batch_may_be_as_large_as_its_topic_says(make: Make) -> None:
+    wire = make()
+    create(wire, "small", max_message_bytes="200")
+    create(wire, "large", max_message_bytes="2000000")
+    assert send(wire, "small")["ErrorCode"] == E.NONE
+    assert send(wire, "small", records=[Record(value=bytes(200))])["ErrorCode"] == E.MESSAGE_TOO_LARGE
+    assert send(wire, "large", records=[Record(value=bytes(1_900_000))])["ErrorCode"] == E.NONE
+    assert alter(wire, BROKER, "", message_max_bytes="100") == E.NONE
+    create(wire, "other")
+    assert send(wire, "other")["ErrorCode"] == E.MESSAGE_TOO_LARGE
+    assert send(wire, "small")["ErrorCode"] == E.NONE
+    assert alter(wire, TOPIC, "small", max_message_bytes=None) == E.NONE
+    assert send(wire, "small")["ErrorCode"] == E.MESSAGE_TOO_LARGE
+
+
+def test_records_have_the_time_of_their_append_where_the_topic_says_so(wire: Wire) -> None:
+    create(wire, message_timestamp_type="LogAppendTime")
+    wire.wait(1000)
+    assert send(wire, base_timestamp=5)["LogAppendTimeMs"] == NOW + 1000
+    batch, _ = decode_batch(wire.fetch("n")["Records"])
+    assert batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert [batch.timestamp(record) for record in batch.records()] == [NOW + 1000]
+    asked = {"Name": "n", "Partitions": [{"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": NOW + 1000}]}
+    row = wire.ask("ListOffsets", 7, ReplicaId=-1, IsolationLevel=0, Topics=[asked])
+    assert row["Topics"][0]["Partitions"][0]["Offset"] == 0
+
+
+def test_a_compacted_topic_needs_keys(wire: Wire) -> None:
+    create(wire, cleanup_policy="compact,delete")
+    refused = send(wire, records=[Record(key=b"k"), Record(offset_delta=1)])
+    assert (refused["ErrorCode"], refused["BaseOffset"]) == (E.INVALID_RECORD, -1)
+    assert [each["BatchIndex"] for each in refused["RecordErrors"]] == [1]
+    assert send(wire, records=[Record(key=b""), Record(key=b"k", offset_delta=1)])["BaseOffset"] == 0
+    assert alter(wire, TOPIC, "n", cleanup_policy="delete") == E.NONE
+    assert send(wire)["BaseOffset"] == 2
+
+
+def test_timestamps_are_within_bounds(wire: Wire) -> None:
+    create(wire, message_timestamp_before_max_ms="10", message_timestamp_after_max_ms="20")
+    errors = {lag: send(wire, base_timestamp=NOW + lag)["ErrorCode"] for lag in (-11, -10, 0, 20, 21)}
+    assert errors == {-11: E.INVALID_TIMESTAMP, -10: E.NONE, 0: E.NONE, 20: E.NONE, 21: E.INVALID_TIMESTAMP}
+
+
+def test_what_is_stored_has_the_compression_of_its_topic(wire: Wire) -> None:
+    create(wire, compression_type="zstd")
+    records = [Record(value=b"x" * 1000, offset_delta=delta) for delta in range(3)]
+    for codec in (CompressionType.NONE, CompressionType.GZIP, CompressionType.ZSTD):
+        assert send(wire, records=records, compression=codec)["ErrorCode"] == E.NONE
+    data, position, found = wire.fetch("n")["Records"], 0, []
+    while position < len(data):
+        batch, position = decode_batch(data, position)
+        found.append((batch.compression, batch.records()))
+    assert found == [(CompressionType.ZSTD, tuple(records))] * 3
+
+
+def test_records_that_are_none_are_refused_where_they_are_looked_at(wire: Wire) -> None:
+    create(wire, cleanup_policy="compact")
+    create(wire, "gzip", compression_type="gzip")
+    for topic, codec in (("n", CompressionType.NONE), ("gzip", CompressionType.SNAPPY)):
+        good = build_batch([Record(key=b"k")], compression=codec)
+        broken = replace(good, payload=b"\xff" * len(good.payload))
+        data = broken.stamped(TimestampType.CREATE_TIME, NOW).encode()
+        topics = [{"Name": topic, "PartitionData": [{"Index": 0, "Records": data}]}]
+        row = wire.ask("Produce", 9, Acks=-1, TopicData=topics)
+        assert row["Responses"][0]["PartitionResponses"][0]["ErrorCode"] == E.INVALID_RECORD
+
+
+def test_a_topic_is_on_as_many_brokers_as_it_was_asked_for(make: Make, tmp_path: Path) -> None:
+    wire = make(3, storage=Directory(tmp_path))
+    assert create(wire, "four", 4) == E.INVALID_REPLICATION_FACTOR
+    assert create(wire, "three", 3, 2) == E.NONE
+    assigned = [{"PartitionIndex": 0, "BrokerIds": [3, 1]}]
+    topic = {"Name": "two", "NumPartitions": -1, "ReplicationFactor": -1, "Assignments": assigned}
+    assert wire.ask("CreateTopics", 7, Topics=[topic])["Topics"][0]["ReplicationFactor"] == 2
+    growing = {"Name": "two", "Count": 2, "Assignments": [{"BrokerIds": [2, 3]}]}
+    assert wire.ask("CreatePartitions", 3, Topics=[growing])["Results"][0]["ErrorCode"] == E.NONE
+
+    def replicas(wire: Wire) -> dict[str, list[list[int]]]:
+        rows = wire.ask("Metadata", 12, Topics=[{"Name": "three"}, {"Name": "two"}])["Topics"]
+        return {row["Name"]: [part["ReplicaNodes"] for part in row["Partitions"]] for row in rows}
+
+    expected = {"three": [[1, 2, 3], [2, 3, 1]], "two": [[3, 1], [2, 3]]}
+    assert replicas(wire) == expected
+    wire.cluster.close()
+    assert replicas(make(3, storage=Directory(tmp_path))) == expected
+
+
+def test_too_few_replicas_in_sync_take_no_batch_that_all_have_to_acknowledge(make: Make) -> None:
+    wire = make(3)
+    create(wire, factor=3, min_insync_replicas="3")
+    create(wire, "alone", min_insync_replicas="2")
+    assert send(wire)["ErrorCode"] == send(wire, "alone")["ErrorCode"] == E.NONE
+    wire.cluster.crash(2, NOW + 1000)
+    assert send(wire)["ErrorCode"] == E.NOT_ENOUGH_REPLICAS
+    assert send(wire, acks=1)["ErrorCode"] == E.NONE
+    part = wire.ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"][0]["Partitions"][0]
+    assert (part["IsrNodes"], part["OfflineReplicas"]) == ([1, 3], [2])
+    wire.wait(1000)
+    assert send(wire)["ErrorCode"] == E.NONE
+
+
+def test_a_crash_makes_another_replica_the_leader(make: Make) -> None:
+    wire = make(3)
+    assigned = [{"PartitionIndex": 0, "BrokerIds": [1, 3]}]
+    topic = {"Name": "n", "NumPartitions": -1, "ReplicationFactor": -1, "Assignments": assigned}
+    wire.ask("CreateTopics", 7, Topics=[topic])
+    wire.cluster.crash(1, NOW + 1000)
+    part = wire.ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"][0]["Partitions"][0]
+    assert (part["LeaderId"], part["ReplicaNodes"]) == (3, [1, 3])
+
+
+def test_configurations_are_there_after_a_restart(make: Make, tmp_path: Path) -> None:
+    wire = make(2, storage=Directory(tmp_path))
+    create(wire, cleanup_policy="compact", flush_ms="7")
+    create(wire, "gone", flush_ms="7")
+    alter(wire, TOPIC, "n", flush_ms=None, max_message_bytes="500")
+    alter(wire, BROKER, "2", node=2, message_max_bytes="600")
+    alter(wire, BROKER, "", message_max_bytes="700")
+    wire.ask("DeleteTopics", 6, Topics=[{"Name": "gone"}])
+    wire.cluster.close()
+    again = make(2, storage=Directory(tmp_path))
+    assert value(again, TOPIC, "n", "cleanup.policy") == ("compact", 1)
+    assert value(again, TOPIC, "n", "max.message.bytes") == ("500", 1)
+    assert value(again, TOPIC, "n", "flush.ms")[1] == 5
+    assert value(again, BROKER, "2", "message.max.bytes", 2) == ("600", 2)
+    assert value(again, BROKER, "1", "message.max.bytes") == ("700", 3)
+    create(again, "gone")
+    assert value(again, TOPIC, "gone", "flush.ms")[1] == 5
+    assert value(again, TOPIC, "__consumer_offsets", "cleanup.policy") == ("compact", 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"topics": {"t": {"flush.ms": "x"}}, "brokers": {}, "replicas": {}}', '{"topics": 3}']
+)
+def test_what_was_noted_and_cannot_be_read_is_told(make: Make, tmp_path: Path, text: str) -> None:
+    make(storage=Directory(tmp_path)).cluster.close()
+    (tmp_path / TOPICS_AND_CONFIGS).write_text(text, encoding="ascii")
+    with pytest.raises(DamagedLog, match=TOPICS_AND_CONFIGS):
+        make(storage=Directory(tmp_path))
+
+
+def test_a_broker_can_be_told_not_to_verify_transactions_of_version_1(wire: Wire) -> None:
+    _, *who = wire.init()
+    producer = who[0], who[1]
+    refused = wire.produce(producer=producer, sequence=0, transactional_id="x")
+    assert refused[0] == E.INVALID_TXN_STATE
+    assert alter(wire, BROKER, "1", transaction_partition_verification_enable="false") == E.NONE
+    assert wire.produce(producer=producer, sequence=0, transactional_id="x") == (E.NONE, 0)
+
+
+def test_a_broker_can_be_told_when_to_forget_producers(wire: Wire) -> None:
+    leader = wire.cluster.topics["t"].partitions[0]
+    _, *who = wire.init(None)
+    wire.produce(producer=(who[0], who[1]), sequence=0)
+    wire.wait(20_000)
+    assert list(leader.last_timestamps) == [who[0]]
+    assert alter(wire, BROKER, "", producer_id_expiration_ms="5000") == E.NONE
+    wire.wait(20_000)
+    assert not leader.last_timestamps
+
+
+def test_what_a_broker_was_started_with_is_told(make: Make) -> None:
+    wire = make(settings=Settings(default_partitions=3))
+    assert value(wire, BROKER, "1", "num.partitions") == ("3", 4)
+    assert value(wire, BROKER, "1", "message.max.bytes") == ("1048588", 5)
+    assert value(wire, BROKER, "1", "node.id") == ("1", 4)
+
+
+def test_every_default_is_a_value_that_is_taken() -> None:
+    for table in (TOPIC_CONFIGS, DYNAMIC_BROKER_CONFIGS, READ_ONLY_BROKER_CONFIGS):
+        for name, config in table.items():
+            config.parsed(config.default)
+            assert config.name == name
