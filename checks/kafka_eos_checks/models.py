@@ -37,14 +37,14 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from functools import cached_property
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from kafka_eos import machine as machines
 from kafka_eos.spec_mapping import SpecValue, snake_case
 from kafka_eos_checks.paths import build_folder, spec_folder
-from kafka_eos_checks.tla_values import MalformedValue, parse_value
+from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.values import MalformedValue, parse_value
 
 TIERS = ("small", "full", "deep")
 BLIND = ("replay", "requests")  # methods that may have a reason for not noticing a mutant
@@ -72,7 +72,7 @@ class Expectation:
 
     @property
     def words(self) -> str:
-        """The verdict in the words of :class:`kafka_eos_checks.tlc.Result`."""
+        """The verdict in the words of :class:`kafka_eos_checks.tla.tlc.Result`."""
         return f"violates {self.violates}" if self.violates else "holds"
 
 
@@ -393,53 +393,6 @@ class Registry:
         if not count:
             raise MalformedRegistry(f"{model.source}: no line 'expect = …' to update; add: {line}")
         model.file.write_text(text[: head.end()] + section + text[end:], encoding="utf-8")
-
-
-_COMMENT = re.compile(r"\(\*.*?\*\)|\\\*[^\n]*", re.DOTALL)
-_EXTENDS = re.compile(r"^\s*EXTENDS\s+(\w+(?:\s*,\s*\w+)*)", re.MULTILINE)
-_INSTANCE = re.compile(r"\bINSTANCE\s+(\w+)")
-
-
-def _without_comments(text: str) -> str:
-    return _COMMENT.sub("", text)
-
-
-class ModuleFolder:
-    """The project's modules, wherever below the folder they stand."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @cached_property
-    def paths(self) -> dict[str, Path]:
-        """Module name -> file."""
-        return {path.stem: path for path in sorted(self.folder.rglob("*.tla"))}
-
-    def text(self, module: str) -> str:
-        """A module's text."""
-        return self.paths[module].read_text(encoding="utf-8")
-
-    def closure(self, modules: Iterable[str]) -> list[str]:
-        """The modules of the project that these need, themselves included; TLC's own modules are left out."""
-        found: list[str] = []
-        waiting = list(modules)
-        while waiting:
-            name = waiting.pop()
-            if name in found or name not in self.paths:
-                continue
-            found.append(name)
-            text = _without_comments(self.text(name))
-            for group in _EXTENDS.findall(text):
-                waiting += re.split(r"\s*,\s*", group)
-            waiting += _INSTANCE.findall(text)
-        return found
-
-    def defines(self, module: str, operator: str) -> bool:
-        """Whether a module itself defines an operator."""
-        if module not in self.paths:
-            return False
-        definition = rf"^\s*{re.escape(operator)}\s*(\([^)]*\)\s*)?=="
-        return re.search(definition, _without_comments(self.text(module)), re.MULTILINE) is not None
 
 
 def extended_modules(model: Model) -> list[str]:

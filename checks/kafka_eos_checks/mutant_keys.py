@@ -9,10 +9,11 @@ from pathlib import Path
 
 from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.imports import needed
-from kafka_eos_checks.models import Model, ModuleFolder, Registry, extended_modules
+from kafka_eos_checks.models import Model, Registry, extended_modules
 from kafka_eos_checks.paths import build_folder
 from kafka_eos_checks.soak.broken import NOT_FOUND
 from kafka_eos_checks.terminal import progress_console
+from kafka_eos_checks.tla.modules import ModuleFolder
 from kafka_eos_checks.verdict import Verdict, verdict_from_json
 
 # The modules that find the verdicts of each means; the bounds and the mutant's machine are imported by name.

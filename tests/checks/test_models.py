@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.models import Expectation, MalformedRegistry, ModuleFolder, Registry, write_model
+from kafka_eos_checks.models import Expectation, MalformedRegistry, Registry, write_model
+from kafka_eos_checks.tla.modules import ModuleFolder
 
 
 def registry_of(registry: Registry, text: str) -> Registry:

@@ -67,7 +67,7 @@ MUTANTS, BOUNDS = f"{CHECKS}/mutants.py", f"{CHECKS}/bounds.py"
 @pytest.mark.parametrize(
     ("means", "files"),
     [
-        ("TLC", [*MACHINE, MUTANTS, f"{CHECKS}/model_check.py", f"{CHECKS}/tlc.py"]),  # the story's arguments
+        ("TLC", [*MACHINE, MUTANTS, f"{CHECKS}/model_check.py", f"{CHECKS}/tla/tlc.py"]),  # the story's arguments
         ("graph", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/conformance.py", f"{CHECKS}/graph.py"]),
         ("replay", [*MACHINE, MUTANTS, f"{CHECKS}/mutant_replays.py", f"{CHECKS}/replay/audit.py"]),
         ("simulation", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/soak/broken.py", f"{CHECKS}/soak/walk.py"]),

@@ -20,12 +20,12 @@ from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.conjuncts.equivalents import check_known, read_equivalents
 from kafka_eos_checks.conjuncts.outcomes import Cache, Means, Outcome, verdicts
 from kafka_eos_checks.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
-from kafka_eos_checks.conjuncts.sany import UnparsableModule
 from kafka_eos_checks.conjuncts.search import TIERS, Search, Subject, UnusableMutant, subjects
 from kafka_eos_checks.graph import GraphUnusable
 from kafka_eos_checks.models import MalformedRegistry, Model, Registry
 from kafka_eos_checks.paths import build_folder
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.tla.sany import UnparsableModule
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
 SPEC, REFERENCE = "spec", "reference"

@@ -29,7 +29,8 @@ from typing import Any
 
 from kafka_eos_checks.conformance import LoadedGraph, load_graph, reference_of
 from kafka_eos_checks.conjuncts.outcomes import Cache, Means, Outcome
-from kafka_eos_checks.models import Model, ModuleFolder, Registry, extended_modules
+from kafka_eos_checks.models import Model, Registry, extended_modules
+from kafka_eos_checks.tla.modules import ModuleFolder
 
 VERDICTS = frozenset({"ErrorCode", "str"})  # what a function that names an error answers
 TIERS = ("small", "full")

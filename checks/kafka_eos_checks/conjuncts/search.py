@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 
-from kafka_eos_checks import tlc
 from kafka_eos_checks.conjuncts.guards import Conjunct, conjuncts, without
 from kafka_eos_checks.conjuncts.outcomes import Cache, Means, Outcome
-from kafka_eos_checks.conjuncts.sany import parse
 from kafka_eos_checks.models import (
     Configuration,
     Model,
-    ModuleFolder,
     Registry,
     extended_modules,
     plain_configuration,
     write_model,
 )
+from kafka_eos_checks.tla import tlc
+from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.sany import parse
 
 LIMIT = "MoreStatesThanTheSpec__"
 FINGERPRINT = ("-fp", "0")  # the same function in every run, so that the states of two dumps can be compared
@@ -114,7 +114,7 @@ def _conjuncts(texts: Mapping[str, str], module: str) -> list[Conjunct]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """What TLC found: the fields of :class:`kafka_eos_checks.tlc.Result` that count here."""
+    """What TLC found: the fields of :class:`kafka_eos_checks.tla.tlc.Result` that count here."""
 
     verdict: str
     error: str = ""

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from kafka_eos_checks.imports import needed
-from kafka_eos_checks.models import ModuleFolder
 from kafka_eos_checks.soak import campaign
 from kafka_eos_checks.soak.campaign import Failure, LayerTally, Tally
 from kafka_eos_checks.soak.layers import Layer
 from kafka_eos_checks.soak.walk import Coverage
+from kafka_eos_checks.tla.modules import ModuleFolder
 
 SEEDS_PER_CHUNK = 260
 _SEPARATOR = " | "

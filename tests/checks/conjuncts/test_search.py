@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks import tlc
 from kafka_eos_checks.conjuncts.outcomes import Cache, Means, Outcome
 from kafka_eos_checks.conjuncts.search import Search, Subject, UnusableMutant, subjects
 from kafka_eos_checks.models import Registry
+from kafka_eos_checks.tla import tlc
 
 pytestmark = pytest.mark.tlc
 
