@@ -22,9 +22,10 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("reference", "checks", "tests", "examples", "spec")
 # they write modules and citations of their own, to test how these are read
 PLANTED = {
-    ROOT / "tests/spec" / "test_vocabulary.py",
+    ROOT / "tests/spec/test_citations.py",
+    ROOT / "tests/spec/test_vocabulary.py",
     ROOT / "tests/checks/drawing/test_story_words.py",
-    Path(__file__),
+    ROOT / "tests/checks/test_impact.py",
 }
 SPEC = ModuleFolder(spec_folder())
 JARS = ("kafka_2.13", "kafka-clients", "kafka-streams", "connect-mirror")

@@ -8,10 +8,12 @@ from kafka_eos_checks.tla.parser import Definition, Module, disjuncts, names, pa
 
 
 class ModuleFolder:
-    """The project's modules, wherever below the folder they stand."""
+    """The project's modules, wherever below the folder they stand, as they are when one is first asked for."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._seen: dict[str, dict[str, tuple[str, Definition]]] = {}
+        self._reached: dict[tuple[str, str], frozenset[str]] = {}
 
     @cached_property
     def paths(self) -> dict[str, Path]:
@@ -58,11 +60,13 @@ class ModuleFolder:
 
     def operators(self, name: str) -> dict[str, tuple[str, Definition]]:
         """Every operator that a module sees: its name -> the module that defines it, and the definition."""
-        return {
-            definition.name: (module.name, definition)
-            for module in self.chain(name)
-            for definition in module.definitions.values()
-        }
+        if name not in self._seen:
+            self._seen[name] = {
+                definition.name: (module.name, definition)
+                for module in self.chain(name)
+                for definition in module.definitions.values()
+            }
+        return self._seen[name]
 
     def actions(self, name: str, step: str) -> dict[str, tuple[str, Definition]]:
         """The actions that ``step`` is a disjunction of; as :meth:`operators`."""
@@ -77,8 +81,13 @@ class ModuleFolder:
                 found[operator.name] = (home, operator)
         return found
 
-    def reached(self, name: str, step: str) -> set[str]:
+    def reached(self, name: str, step: str) -> frozenset[str]:
         """Every operator that ``step`` depends on, itself included."""
+        if (name, step) not in self._reached:
+            self._reached[name, step] = frozenset(self._depends(name, step))
+        return self._reached[name, step]
+
+    def _depends(self, name: str, step: str) -> set[str]:
         seen = self.operators(name)
         found: set[str] = set()
         waiting = [step]
