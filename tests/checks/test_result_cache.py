@@ -35,8 +35,6 @@ def test_a_result_replaces_an_earlier_one_and_leaves_nothing_half_written(tmp_pa
     write_whole(tmp_path / "new" / "a.json", "second")
     [file] = (tmp_path / "new").iterdir()
     assert (file.name, file.read_text(encoding="utf-8")) == ("a.json", "second")
-        ("a.json", "second")
-    ]
 
 
 def test_values_that_only_look_alike_have_other_fingerprints() -> None:
