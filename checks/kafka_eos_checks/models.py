@@ -24,6 +24,8 @@ entry tells what differs: tables (``constants``, ``overrides``) are merged, all 
     overrides = { IsDuplicate = "NoDuplicateCache" }   # rule -> operator of spec/mutants, in TLC and in the reference
     violates = "NoGapNoDuplicate"
     replay = "duplicate"                               # the rule of the audit that finds it in a simulated log
+    simulation = "slow"                                # the kind of simulation that shows it (mutant_replays.py)
+    proofs = ["append"]                                # the proofs that it refutes
     blind.requests = "raw requests restart no broker"  # for a method that cannot notice it, why (``BLIND``)
 
 Every operator may stand in the module or in its mutants; the one that ``bounds`` names, and probes, also in
@@ -101,6 +103,8 @@ class Model:
         claims: ids of the ledger's claims that the verdict settles.
         model: for a mutant, the model it changes.
         replay: for a mutant, the finding with which the replay of a log shows it.
+        simulation: for such a mutant, the kind of simulation that writes such a log; "" for the usual one.
+        proofs: for a mutant, the proofs that it refutes.
         blind: for a mutant, the methods of :data:`BLIND` that cannot notice it, each with the reason.
         spec: the folder of the modules.
         file: the file of the entry.
@@ -127,6 +131,8 @@ class Model:
     claims: tuple[str, ...] = ()
     model: str = ""
     replay: str = ""
+    simulation: str = ""
+    proofs: tuple[str, ...] = ()
     blind: Mapping[str, str] = field(default_factory=dict)
     spec: Path
     file: Path
@@ -185,11 +191,11 @@ def import_machine(path: str, source: str) -> type[Any]:
     return found
 
 
-_LISTS = {"invariants", "properties", "probes", "never", "claims"}
+_LISTS = {"invariants", "properties", "probes", "never", "claims", "proofs"}
 _TABLES = {"constants", "overrides", "blind"}
 _FLAGS = {"deadlock"}
 _INTERNAL = {"name", "kind", "module", "spec", "file", "source", "expect"}
-_MUTANT_ONLY = {"model", "replay", "blind"}
+_MUTANT_ONLY = {"model", "replay", "simulation", "proofs", "blind"}
 _BASE = {
     "constants",
     "overrides",
@@ -351,6 +357,8 @@ class Registry:
             raise MalformedRegistry(f"{where}: blind takes {', '.join(BLIND)}, and has {', '.join(blind)}")
         if bool(values.get("replay")) == ("replay" in blind):
             raise MalformedRegistry(f"{where}: give either replay = the finding, or blind.replay = the reason")
+        if values.get("simulation") and not values.get("replay"):
+            raise MalformedRegistry(f"{where}: simulation is for a mutant with replay = the finding; remove it")
         values |= {key: {**getattr(base, key), **values.get(key, {})} for key in _MERGED}
         values.setdefault("claims", ())
         temporal = violates in values.get("properties", base.properties)

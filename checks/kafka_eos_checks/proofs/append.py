@@ -960,7 +960,6 @@ def _expiry(machine: type[PartitionLog]) -> Iterator[Query]:
 PROOF = Proof(
     name="append",
     title="no gap, no duplicate, and retries of up to five batches in flight are answered, for a log of any length",
-    model="PartitionLog",
     conjuncts=CONJUNCTS,
     queries=queries,
 )

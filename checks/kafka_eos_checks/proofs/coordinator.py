@@ -956,16 +956,9 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
     yield from safety(runs)
 
 
-MUTANTS = (
-    "FenceKeepsProducerId", "NoNextProducerId", "ToldOldProducerId", "OneProducerIdInLog", "CommitLost",
-    "AnsweredBeforeAbort", "DecisionGivenUp", "PreparedIsLeft", "AbortAfterFailedMarker", "ActsOnLoaded",
-    "StaleAppendTaken", "AddWhileEnding",
-)  # fmt: skip
 PROOF = Proof(
     name="coordinator",
     title="a decision is final, and no epoch is handed out twice, through any failover and for every largest epoch",
-    model="TransactionCoordinator",
     conjuncts=CONJUNCTS,
     queries=queries,
-    mutants=MUTANTS,
 )

@@ -318,8 +318,6 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
 PROOF = Proof(
     name="fencing",
     title="after an answered InitProducerId nothing is ended that an older client takes part in",
-    model="TransactionCoordinator",
     conjuncts=CONJUNCTS,
     queries=queries,
-    mutants=("AnyBatchEpoch", "AnyMarkerEpoch", "AnsweredByLeader", "AnsweredBeforeAbort", "EndByAnyEpoch"),
 )

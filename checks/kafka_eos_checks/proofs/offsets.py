@@ -773,15 +773,9 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
     yield from safety(runs)
 
 
-MUTANTS = (
-    "PendingIsFound", "MaterialisedOnAbort", "PendingDeletedWithGroup", "GenerationCheckedAtMarker", "NoRequireStable",
-    "OffsetWithoutPlusOne", "NeverFenced",
-)  # fmt: skip
 PROOF = Proof(
     name="offsets",
     title="a group's offsets move with their transaction's marker alone, and with all its outputs",
-    model="ConsumeTransformProduceTwoInputs",
     conjuncts=CONJUNCTS,
     queries=queries,
-    mutants=MUTANTS,
 )

@@ -1346,19 +1346,10 @@ def _as_in_kafka() -> Iterator[Query]:
     yield from of_replay(mended, 3, "AppendedAtOnceMended, 3 at once", FETCHED_AT_ONCE)
 
 
-MUTANTS = (
-    "HighWatermarkOnly", "LimitIncluded", "MarkerNotReplicated", "LastUnstableOffset", "CompletedUnindexed",
-    "NothingIndexed", "CommittedIndexed", "NothingElseOpen", "IndexNotRebuilt", "AppendedAtOnce",
-    "TransactionsNotRebuilt", "BeginsInside", "UpperBoundTooSmall", "ListLost", "StopsAtFirstBehind",
-    "StopsAtLastBehind", "BegunBefore", "ListTakenAsSorted", "AbortNeverEnds", "BegunAlready", "MarkersPassedOn",
-    "ExpireInside", "ForgottenTransactions",
-)  # fmt: skip
 PROOF = Proof(
     name="reading",
     title="a read_committed reader is given exactly what is committed, for any interleaving, log and response",
-    model="Consumer",
     conjuncts=CONJUNCTS,
     queries=queries,
-    mutants=MUTANTS,
     claims=("C25",),
 )
