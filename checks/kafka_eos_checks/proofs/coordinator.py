@@ -26,7 +26,7 @@ from typing import Any
 import z3
 
 from kafka_eos.errors import ErrorCode, NotEnabled
-from kafka_eos.machine import Action, actions
+from kafka_eos.machine import Action
 from kafka_eos.transaction_coordinator import (
     ADD,
     COMPLETE,
@@ -50,7 +50,8 @@ from kafka_eos.transaction_coordinator import (
 )
 from kafka_eos.transaction_log import TransactionState
 from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.proofs.induction import IS_TAKEN, Conjunct, Proof, Query, Story, Telling, truth, value
+from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Telling, truth, value
+from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, clause, of_properties
 from kafka_eos_checks.proofs.symbolic import Condition, Number, Outcome, chosen, disjunction, explore, merged, term_of
 
 # Guards that return a truth value or a number: their ways are merged into one term.
@@ -514,21 +515,18 @@ def is_older(one: tuple[Any, Any], other: tuple[Any, Any]) -> Any:
     return z3.Or(one[0] < other[0], z3.And(one[0] == other[0], one[1] < other[1]))
 
 
-Formula = Callable[[View, Any, tuple[Any, Any], tuple[Any, Any]], Any]  # of a state, a place, two entries of the past
-
-
-def decision_is_final(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001 - one signature for all
+def decision_is_final(view: View, one: Any, other: Any) -> Any:
     """See ``INVARIANT``."""
     both = z3.And(view.noted(*one), view.noted(*other), one[0] == other[0])
     return z3.Implies(both, one[1] == other[1])
 
 
-def noted_is_settled(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def noted_is_settled(view: View, i: Any, one: Any) -> Any:
     """See ``INVARIANT``."""
     return z3.Implies(view.noted(*one), each_record(view, i, lambda record: is_settled(record, *one)))
 
 
-def memory_is_settled(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def memory_is_settled(view: View, i: Any) -> Any:
     """See ``INVARIANT``."""
 
     def follows(commit: bool) -> Any:
@@ -538,7 +536,7 @@ def memory_is_settled(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa:
     return z3.And(follows(True), follows(False))
 
 
-def memory_goes_on(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def memory_goes_on(view: View, i: Any) -> Any:
     """See ``INVARIANT``."""
     decided = state_is(view.memory, *PREPARED.values(), *COMPLETED.values())
     mine = goes_on(view.memory)
@@ -546,7 +544,7 @@ def memory_goes_on(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: AR
     return z3.Implies(z3.And(z3.Not(view.loading), decided), later)
 
 
-def loading_is_tail(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def loading_is_tail(view: View) -> Any:
     """See ``INVARIANT``."""
     last = view.tail.at(view.tail.stop - 1)
     kept = [view.memory[name] == last[name] for name in ("state", "number", "producer_id", "next_producer_id", "epoch")]
@@ -554,7 +552,7 @@ def loading_is_tail(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: A
     return z3.Implies(view.loading, z3.And(view.tail.stop > view.tail.start, idle, *kept))
 
 
-def prepared_is_pending(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def prepared_is_pending(view: View) -> Any:
     """See ``INVARIANT``."""
     pending = [
         z3.Implies(state_is(view.memory, PREPARED[commit]), view.memory["pending"] == int(COMPLETED[commit]))
@@ -563,12 +561,12 @@ def prepared_is_pending(view: View, i: Any, one: Any, other: Any) -> Any:  # noq
     return z3.And(*pending)
 
 
-def appending_is_pending(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def appending_is_pending(view: View) -> Any:
     """See ``INVARIANT``."""
     return z3.Implies(view.request != 0, view.memory["pending"] == view.appending["state"])
 
 
-def appending_is_as_asked(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def appending_is_as_asked(view: View) -> Any:
     """See ``INVARIANT``."""
     states = {INIT: (EMPTY,), ADD: (ONGOING,), END: tuple(PREPARED.values()), EXPIRY: (DEAD,)}
     states |= {INIT_FENCES: (PREPARED[False],), TIMEOUT: (PREPARED[False],), COMPLETE: tuple(COMPLETED.values())}
@@ -576,29 +574,29 @@ def appending_is_as_asked(view: View, i: Any, one: Any, other: Any) -> Any:  # n
     return z3.And(*found)
 
 
-def fence_is_of_open(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def fence_is_of_open(view: View) -> Any:
     """See ``INVARIANT``."""
     return z3.Implies(view.memory["pending"] == int(FENCE), state_is(view.memory, ONGOING))
 
 
-def log_has_nothing_pending(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def log_has_nothing_pending(view: View, i: Any) -> Any:
     """See ``INVARIANT``."""
     appending = z3.Implies(view.request != 0, view.appending["pending"] == NO_STATE)
     tail = z3.Implies(in_tail(view, i), view.tail.at(i)["pending"] == NO_STATE)
     return z3.And(appending, view.durable["pending"] == NO_STATE, tail)
 
 
-def versions_are_served(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def versions_are_served(view: View) -> Any:
     """See ``INVARIANT``."""
     return z3.Implies(is_request(view, END), view.appending["version"] <= SERVER)
 
 
-def given_is_known(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def given_is_known(view: View, i: Any) -> Any:
     """See ``INVARIANT``."""
     return each_record(view, i, lambda r: z3.Or(state_is(r, DEAD), is_not_newer(view.given, goes_on(r))))
 
 
-def ids_are_allocated(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def ids_are_allocated(view: View, i: Any) -> Any:
     """See ``INVARIANT``."""
 
     def allocated(record: RecordTerms) -> Any:
@@ -609,12 +607,12 @@ def ids_are_allocated(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa:
     return z3.And(view.allocated >= 0, view.given[0] < view.allocated, each_record(view, i, allocated))
 
 
-def next_id_is_of_prepared(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def next_id_is_of_prepared(view: View, i: Any) -> Any:
     """See ``INVARIANT``."""
     return each_record(view, i, lambda r: z3.Or(r["next_producer_id"] == -1, state_is(r, *PREPARED.values())))
 
 
-def last_epoch_is_for_fencing(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def last_epoch_is_for_fencing(view: View, i: Any) -> Any:
     """See ``INVARIANT``."""
 
     def bounded(record: RecordTerms) -> Any:
@@ -623,7 +621,7 @@ def last_epoch_is_for_fencing(view: View, i: Any, one: Any, other: Any) -> Any: 
     return each_record(view, i, bounded)
 
 
-def last_epoch_is_not_presented(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def last_epoch_is_not_presented(view: View, i: Any) -> Any:
     """See ``INVARIANT``."""
 
     def forgotten(record: RecordTerms) -> Any:
@@ -632,7 +630,7 @@ def last_epoch_is_not_presented(view: View, i: Any, one: Any, other: Any) -> Any
     return each_record(view, i, forgotten)
 
 
-def init_is_newer(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+def init_is_newer(view: View) -> Any:
     """See ``INVARIANT``."""
     identity = (view.appending["producer_id"], view.appending["epoch"])
     asks_anew = z3.And(is_request(view, INIT), view.asked[0] == -1, view.asked[1] == -1)
@@ -642,45 +640,44 @@ def init_is_newer(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG
     )
 
 
-INVARIANT: tuple[tuple[Conjunct, Formula], ...] = tuple(
-    (Conjunct(name=name, says=says, documentation=formula is prepared_is_pending), formula)
-    for name, says, formula in (
-        ("DecisionIsFinal", "No transaction is committed here and aborted there, by a marker or an answer.",
-         decision_is_final),
-        ("NotedIsSettled", "Behind what anybody has seen the log has nothing else of that transaction.",
-         noted_is_settled),
-        ("MemoryIsSettled", "A decision in memory, once it is replicated, is settled in every record.",
-         memory_is_settled),
-        ("MemoryGoesOn", "After it every record goes on with its identity or a newer one.", memory_goes_on),
-        ("LoadingIsTail", "A new coordinator knows the last unreplicated record, and waits.", loading_is_tail),
-        ("PreparedIsPending", "What is decided is being completed as decided.", prepared_is_pending),
-        ("AppendingIsPending", "The state of a record on its way is pending.", appending_is_pending),
-        ("AppendingIsAsAsked", "A record on its way leads to the state that its request asks for.",
-         appending_is_as_asked),
-        ("FenceIsOfOpen", "A fence is of an open transaction.", fence_is_of_open),
-        ("LogHasNothingPending", "Pending is known in memory only.", log_has_nothing_pending),
-        ("VersionsAreServed", "An end is of a version that the server has.", versions_are_served),
-        ("GivenIsKnown", "No record goes on with less than what a client was given.", given_is_known),
-        ("IdsAreAllocated", "Every producer id was handed out.", ids_are_allocated),
-        ("NextIdIsOfPrepared", "A next producer id waits for a transaction to end.", next_id_is_of_prepared),
-        ("LastEpochIsForFencing", "No epoch is above the largest; in version 2 nobody goes on with that.",
-         last_epoch_is_for_fencing),
-        ("LastEpochIsNotPresented", "In version 1 nobody may present the epoch before the largest.",
-         last_epoch_is_not_presented),
-        ("InitIsNewer", "InitProducerId is about to give something new, below the largest epoch.", init_is_newer),
-    )
+EACH_PLACE = Terms((PLACE,), tuple((i,) for i in PLACES))
+EACH_PLACE_AND_ENTRY = Terms((PLACE, ONE), tuple((i, entry) for i in PLACES for entry in (ONE, OTHER)))
+EACH_PAIR = Terms((ONE, OTHER), ((ONE, OTHER), (OTHER, ONE)))
+
+INVARIANT = (
+    clause("DecisionIsFinal", "No transaction is committed here and aborted there, by a marker or an answer.",
+           decision_is_final, EACH_PAIR),
+    clause("NotedIsSettled", "Behind what anybody has seen the log has nothing else of that transaction.",
+           noted_is_settled, EACH_PLACE_AND_ENTRY),
+    clause("MemoryIsSettled", "A decision in memory, once it is replicated, is settled in every record.",
+           memory_is_settled, EACH_PLACE),
+    clause("MemoryGoesOn", "After it every record goes on with its identity or a newer one.",
+           memory_goes_on, EACH_PLACE),
+    clause("LoadingIsTail", "A new coordinator knows the last unreplicated record, and waits.", loading_is_tail),
+    clause("PreparedIsPending", "What is decided is being completed as decided.",
+           prepared_is_pending, documentation=True),
+    clause("AppendingIsPending", "The state of a record on its way is pending.", appending_is_pending),
+    clause("AppendingIsAsAsked", "A record on its way leads to the state that its request asks for.",
+           appending_is_as_asked),
+    clause("FenceIsOfOpen", "A fence is of an open transaction.", fence_is_of_open),
+    clause("LogHasNothingPending", "Pending is known in memory only.", log_has_nothing_pending, EACH_PLACE),
+    clause("VersionsAreServed", "An end is of a version that the server has.", versions_are_served),
+    clause("GivenIsKnown", "No record goes on with less than what a client was given.", given_is_known, EACH_PLACE),
+    clause("IdsAreAllocated", "Every producer id was handed out.", ids_are_allocated, EACH_PLACE),
+    clause("NextIdIsOfPrepared", "A next producer id waits for a transaction to end.",
+           next_id_is_of_prepared, EACH_PLACE),
+    clause("LastEpochIsForFencing", "No epoch is above the largest; in version 2 nobody goes on with that.",
+           last_epoch_is_for_fencing, EACH_PLACE),
+    clause("LastEpochIsNotPresented", "In version 1 nobody may present the epoch before the largest.",
+           last_epoch_is_not_presented, EACH_PLACE),
+    clause("InitIsNewer", "InitProducerId is about to give something new, below the largest epoch.", init_is_newer),
 )  # fmt: skip
-CONJUNCTS = tuple(conjunct for conjunct, _ in INVARIANT)
 
 
 @cache
 def hypotheses() -> dict[str, list[Any]]:
     """The invariant before, at the places and entries that matter."""
-    found: dict[str, list[Any]] = {}
-    for conjunct, formula in INVARIANT:
-        pairs = ((ONE, OTHER), (OTHER, ONE))
-        found[conjunct.name] = [formula(BEFORE, i, one, other) for i in PLACES for one, other in pairs]
-    return found
+    return {each.name: each.instances(BEFORE) for each in INVARIANT}
 
 
 @cache
@@ -750,37 +747,19 @@ def crashed(outcome: Outcome) -> Any:
     return z3.And(outcome.condition, z3.BoolVal(False) if outcome.crashed is None else outcome.crashed)
 
 
-def consecution(act: Action, outcomes: Sequence[Outcome]) -> Iterator[Query]:
-    """An action keeps each conjunct."""
-    known, facts = hypotheses(), [*typing(), *is_rightful(act)]
-    after = grouped(outcomes)
-    crashes = [crashed(outcome) for outcome in outcomes]
-    for conjunct, formula in INVARIANT:
-        wrong = [z3.And(condition, z3.Not(formula(view, PLACE, ONE, OTHER))) for condition, view in after]
-        yield Query(
-            kind="consecution",
-            step=act.name,
-            goal=conjunct,
-            hypotheses=known,
-            facts=facts,
-            negated=disjunction([*crashes, *wrong]),
-            tell=Story(TELLING, act, tuple(outcomes), conjunct),
-            readable=READABLE,
-        )
+def broken(outcomes: Sequence[Outcome]) -> Callable[[Clause], Any]:
+    """The action has no value, or a clause is false afterwards."""
+    after, crashes = grouped(outcomes), [crashed(outcome) for outcome in outcomes]
+
+    def is_false(goal: Clause) -> Any:
+        return disjunction([*crashes, *(z3.And(condition, z3.Not(goal.holds(view))) for condition, view in after)])
+
+    return is_false
 
 
-def witness(act: Action, outcomes: Sequence[Outcome]) -> Query:
-    """The action can be taken, without an error in its answer: what is proved of it is not empty."""
-    taken = [o for o in outcomes if not o.error and (o.value.answer is NO_ANSWER or not o.value.answer.error)]
-    return Query(
-        kind="witness",
-        step=act.name,
-        goal=IS_TAKEN,
-        hypotheses=hypotheses(),
-        facts=[*typing(), *is_rightful(act)],
-        negated=disjunction([o.condition for o in taken]),
-        tell=Story(TELLING, None, (), IS_TAKEN),
-    )
+def facts(act: Action | None) -> list[Any]:
+    """The typing of a state, and of an action what its request may be."""
+    return typing() if act is None else [*typing(), *is_rightful(act)]
 
 
 def initiation(machine: type[TransactionCoordinator]) -> Iterator[Query]:
@@ -789,16 +768,7 @@ def initiation(machine: type[TransactionCoordinator]) -> Iterator[Query]:
         producer_ids=frozenset(), max_epoch=2, partitions=frozenset(), versions=frozenset(), faults=FAULTS, max_faults=0
     )
     view = view_of(machine.initial(constants), lambda number, commit: z3.BoolVal(False))  # noqa: ARG005
-    for conjunct, formula in INVARIANT:
-        yield Query(
-            kind="initiation",
-            step="Init",
-            goal=conjunct,
-            hypotheses={},
-            facts=[MAX_EPOCH >= 2, z3.Or(SERVER == 1, SERVER == 2)],
-            negated=z3.Not(formula(view, PLACE, ONE, OTHER)),
-            tell=Story(TELLING, None, (), conjunct),
-        )
+    return ASKING.initiation(view, facts=[MAX_EPOCH >= 2, z3.Or(SERVER == 1, SERVER == 2)])
 
 
 # --- properties -----------------------------------------------------------------------------------------------------
@@ -868,23 +838,14 @@ STEPS: tuple[tuple[Conjunct, Callable[[View, TransactionCoordinator], Any]], ...
 
 def safety(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
     """The invariant gives the properties of a state and of each step."""
-    known = hypotheses()
-    final, holds = INVARIANT[0]
-    yield Query(
-        kind="safety", step=final.name, goal=final, hypotheses=known, facts=typing(),
-        negated=z3.Not(holds(BEFORE, PLACE, ONE, OTHER)), tell=Story(TELLING, None, (), final), readable=READABLE,
-    )  # fmt: skip
-    for conjunct, step_holds in STEPS:
+    yield from of_properties(ASKING, INVARIANT[:1], BEFORE)
+    for goal, holds in STEPS:
         for act, outcomes in runs.items():
             views = [(outcome, view_of(outcome.value, NOTED)) for outcome in outcomes if outcome.error is None]
-            wrong = [z3.And(o.condition, z3.Not(step_holds(after, o.value))) for o, after in views]
+            wrong = [z3.And(o.condition, z3.Not(holds(after, o.value))) for o, after in views]
             wrong = [formula for formula in wrong if not z3.is_false(z3.simplify(formula))]
             if wrong:
-                yield Query(
-                    kind="safety", step=conjunct.name, goal=conjunct, hypotheses=known,
-                    facts=[*typing(), *is_rightful(act)], negated=disjunction(wrong),
-                    tell=Story(TELLING, act, tuple(outcomes), conjunct), readable=READABLE,
-                )  # fmt: skip
+                yield ASKING.query("safety", goal.name, goal, disjunction(wrong), outcomes, act)
 
 
 # --- a solution as text ---------------------------------------------------------------------------------------------
@@ -938,7 +899,23 @@ def _after(outcome: Outcome) -> View:
     return view_of(outcome.value, NOTED)
 
 
+def _is_taken(outcome: Outcome) -> Any:
+    """The action goes this way, without an error in its answer."""
+    answer = outcome.value.answer
+    return outcome.condition if answer is NO_ANSWER or not answer.error else z3.BoolVal(False)
+
+
 TELLING = Telling(before=BEFORE, after=_after, state=_state, asked=_asked, answer=_answer)
+ASKING = Asking(
+    invariant=INVARIANT,
+    hypotheses=hypotheses,
+    facts=facts,
+    telling=TELLING,
+    readable=READABLE,
+    run=run_action,
+    broken=broken,
+    taken=_is_taken,
+)
 
 
 # --- the proof ------------------------------------------------------------------------------------------------------
@@ -948,17 +925,14 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
     """All queries, with some rules replaced by mutants or none."""
     machine = machine_for(overrides)
     yield from initiation(machine)
-    runs = {}
-    for act in actions(machine):
-        runs[act] = run_action(machine, act)
-        yield from consecution(act, runs[act])
-        yield witness(act, runs[act])
+    runs: dict[Action, Sequence[Outcome]] = {}
+    yield from ASKING.of_actions(machine, runs)
     yield from safety(runs)
 
 
 PROOF = Proof(
     name="coordinator",
     title="a decision is final, and no epoch is handed out twice, through any failover and for every largest epoch",
-    conjuncts=CONJUNCTS,
+    conjuncts=tuple(each.conjunct for each in INVARIANT),
     queries=queries,
 )

@@ -315,7 +315,7 @@ def test_what_is_not_found_in_time_is_no_success(registry: Registry) -> None:
 def test_what_is_found_is_kept_and_what_is_not_is_looked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "kept_folder", lambda: tmp_path)
+    monkeypatch.setattr(command, "cache_folder", lambda _: tmp_path)
     monkeypatch.setattr(command, "broken", lambda _: ["EndRaisesEpoch", "NoEndBump", "LateMarker"])
     find = broken_module.find_broken
     monkeypatch.setattr(
