@@ -25,7 +25,7 @@ Spec:  PartitionLog.tla; the same invariant is checked by TLC on small bounds in
 KIPs:  98, 360
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import pairwise
@@ -40,7 +40,7 @@ from kafka_eos.partition_log import Constants, PartitionLog, Response
 from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Log, ProducerState, Snapshot
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Telling, truth, value
-from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, clause, each_way
+from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, conjunct, each_way, of_properties
 from kafka_eos_checks.proofs.symbolic import (
     Condition,
     Number,
@@ -391,82 +391,6 @@ def follows_log(terms: ProducerTerms, producer_id: Any, length: Any) -> Any:
     return z3.If(producer_id >= 0, z3.And(*parts), z3.Not(terms.known))
 
 
-def _in_log(view: View, place: Any) -> Any:
-    return z3.And(place >= 0, place < view.length)
-
-
-def _ordered(view: View, place: Any, later: Any) -> Any:
-    return z3.And(place >= 0, place < later, later < view.length)
-
-
-def _of_one(place: Any, later: Any) -> Any:
-    return z3.And(PRODUCER_ID(place) == PRODUCER_ID(later), PRODUCER_ID(place) >= 0)
-
-
-def state_follows_log(view: View, p: Any) -> Any:
-    """See ``INVARIANT``."""
-    return follows_log(producer_terms(view.producers, p), p, view.length)
-
-
-def snapshot_follows_log(view: View, p: Any) -> Any:
-    """See ``INVARIANT``."""
-    return follows_log(producer_terms(view.snapshot, p), p, view.taken)
-
-
-def snapshot_is_of_the_log(view: View) -> Any:
-    """See ``INVARIANT``."""
-    return z3.And(view.taken >= 0, view.taken <= view.length, view.taken_offset == end(view.taken))
-
-
-def is_well_formed(producer_id: Any, count: Any) -> Any:
-    """What a request may be."""
-    return z3.And(producer_id >= NO_PRODUCER_ID, count >= 1, CACHED * count <= MAX_SEQUENCE)
-
-
-def batches_are_well_formed(view: View, i: Any) -> Any:
-    """See ``INVARIANT``."""
-    return z3.Implies(_in_log(view, i), is_well_formed(PRODUCER_ID(i), COUNT(i)))
-
-
-def offsets_are_dense(view: View, i: Any) -> Any:
-    """See ``INVARIANT``."""
-    return z3.Implies(_in_log(view, i), OFFSET(i) == end(i))
-
-
-def offsets_grow(view: View, i: Any, j: Any) -> Any:
-    """See ``INVARIANT``."""
-    return z3.Implies(_ordered(view, i, j), OFFSET(i) + COUNT(i) <= OFFSET(j))
-
-
-def sequence_is_position(view: View, i: Any) -> Any:
-    """See ``INVARIANT``."""
-    is_right = z3.And(SEQUENCE(i) >= 0, SEQUENCE(i) <= MAX_SEQUENCE, POSITION(i) == SEQUENCE(i) + MODULUS * WRAPS(i))
-    return z3.Implies(z3.And(_in_log(view, i), PRODUCER_ID(i) >= 0), is_right)
-
-
-def positions_are_disjoint(view: View, i: Any, j: Any) -> Any:
-    """See ``INVARIANT``."""
-    same = z3.And(_ordered(view, i, j), _of_one(i, j), EPOCH(i) == EPOCH(j))
-    return z3.Implies(same, POSITION(i) + COUNT(i) <= POSITION(j))
-
-
-def no_gap_at_epoch_start(view: View, i: Any) -> Any:
-    """See ``INVARIANT``."""
-    before = previous(i)
-    new = z3.And(_in_log(view, i), PRODUCER_ID(i) >= 0, before >= 0, EPOCH(before) < EPOCH(i))
-    return z3.Implies(new, SEQUENCE(i) == 0)
-
-
-def no_gap_at_log_start(view: View) -> Any:
-    """See ``INVARIANT``."""
-    return z3.Implies(z3.And(view.length > 0, PRODUCER_ID(0) >= 0), SEQUENCE(0) == 0)
-
-
-def epochs_never_go_back(view: View, i: Any, j: Any) -> Any:
-    """See ``INVARIANT``."""
-    return z3.Implies(z3.And(_ordered(view, i, j), _of_one(i, j)), EPOCH(i) <= EPOCH(j))
-
-
 # The terms at which the hypotheses of every query are taken.
 PRODUCERS_ASKED = (PRODUCER, ASKED["producer_id"])
 THEIR_LAST = chain(ASKED["producer_id"], LENGTH)
@@ -483,38 +407,110 @@ EACH_PRODUCER = Terms((PRODUCER,), tuple((p,) for p in PRODUCERS_ASKED))
 EACH_PLACE = Terms((PLACE,), tuple((i,) for i in PLACES))
 EACH_PAIR = Terms((PLACE, LATER), PAIRS)
 
+
+def _in_log(view: View, place: Any) -> Any:
+    return z3.And(place >= 0, place < view.length)
+
+
+def _ordered(view: View, place: Any, later: Any) -> Any:
+    return z3.And(place >= 0, place < later, later < view.length)
+
+
+def _of_one(place: Any, later: Any) -> Any:
+    return z3.And(PRODUCER_ID(place) == PRODUCER_ID(later), PRODUCER_ID(place) >= 0)
+
+
+@conjunct(EACH_PRODUCER)
+def state_follows_log(view: View, p: Any) -> Any:
+    """A producer's state is its last batches of one epoch, up to five."""
+    return follows_log(producer_terms(view.producers, p), p, view.length)
+
+
+@conjunct(EACH_PRODUCER)
+def snapshot_follows_log(view: View, p: Any) -> Any:
+    """So is its state in the snapshot, for the batches before."""
+    return follows_log(producer_terms(view.snapshot, p), p, view.taken)
+
+
+@conjunct()
+def snapshot_is_of_the_log(view: View) -> Any:
+    """The snapshot's offset is the end of a batch of the log."""
+    return z3.And(view.taken >= 0, view.taken <= view.length, view.taken_offset == end(view.taken))
+
+
+def is_well_formed(producer_id: Any, count: Any) -> Any:
+    """What a request may be."""
+    return z3.And(producer_id >= NO_PRODUCER_ID, count >= 1, CACHED * count <= MAX_SEQUENCE)
+
+
+@conjunct(EACH_PLACE)
+def batches_are_well_formed(view: View, i: Any) -> Any:
+    """A batch has a record, and five have fewer than 2^31."""
+    return z3.Implies(_in_log(view, i), is_well_formed(PRODUCER_ID(i), COUNT(i)))
+
+
+@conjunct(EACH_PLACE)
+def offsets_are_dense(view: View, i: Any) -> Any:
+    """Batches follow each other without holes in the offsets."""
+    return z3.Implies(_in_log(view, i), OFFSET(i) == end(i))
+
+
+@conjunct(EACH_PAIR)
+def offsets_grow(view: View, i: Any, j: Any) -> Any:
+    """A later batch begins after an earlier one's end."""
+    return z3.Implies(_ordered(view, i, j), OFFSET(i) + COUNT(i) <= OFFSET(j))
+
+
+@conjunct(EACH_PLACE)
+def sequence_is_position(view: View, i: Any) -> Any:
+    """A sequence is the position in the epoch modulo 2^31."""
+    is_right = z3.And(SEQUENCE(i) >= 0, SEQUENCE(i) <= MAX_SEQUENCE, POSITION(i) == SEQUENCE(i) + MODULUS * WRAPS(i))
+    return z3.Implies(z3.And(_in_log(view, i), PRODUCER_ID(i) >= 0), is_right)
+
+
+@conjunct(EACH_PAIR)
+def positions_are_disjoint(view: View, i: Any, j: Any) -> Any:
+    """Two batches of an epoch share no position."""
+    same = z3.And(_ordered(view, i, j), _of_one(i, j), EPOCH(i) == EPOCH(j))
+    return z3.Implies(same, POSITION(i) + COUNT(i) <= POSITION(j))
+
+
+@conjunct(EACH_PLACE)
+def no_gap_at_epoch_start(view: View, i: Any) -> Any:
+    """A later epoch begins with sequence 0."""
+    before = previous(i)
+    new = z3.And(_in_log(view, i), PRODUCER_ID(i) >= 0, before >= 0, EPOCH(before) < EPOCH(i))
+    return z3.Implies(new, SEQUENCE(i) == 0)
+
+
+@conjunct()
+def no_gap_at_log_start(view: View) -> Any:
+    """The first batch that a log holds begins with sequence 0."""
+    return z3.Implies(z3.And(view.length > 0, PRODUCER_ID(0) >= 0), SEQUENCE(0) == 0)
+
+
+@conjunct(EACH_PAIR)
+def epochs_never_go_back(view: View, i: Any, j: Any) -> Any:
+    """The epochs of a producer never go back."""
+    return z3.Implies(z3.And(_ordered(view, i, j), _of_one(i, j)), EPOCH(i) <= EPOCH(j))
+
+
 INVARIANT = (
-    clause(
-        "StateFollowsLog",
-        "A producer's state is its last batches of one epoch, up to five.",
-        state_follows_log,
-        EACH_PRODUCER,
-    ),
-    clause(
-        "SnapshotFollowsLog",
-        "So is its state in the snapshot, for the batches before.",
-        snapshot_follows_log,
-        EACH_PRODUCER,
-    ),
-    clause("SnapshotIsOfTheLog", "The snapshot's offset is the end of a batch of the log.", snapshot_is_of_the_log),
-    clause(
-        "BatchesAreWellFormed",
-        "A batch has a record, and five have fewer than 2^31.",
-        batches_are_well_formed,
-        EACH_PLACE,
-    ),
-    clause("OffsetsAreDense", "Batches follow each other without holes in the offsets.", offsets_are_dense, EACH_PLACE),
-    clause("OffsetsGrow", "A later batch begins after an earlier one's end.", offsets_grow, EACH_PAIR),
-    clause(
-        "SequenceIsPosition", "A sequence is the position in the epoch modulo 2^31.", sequence_is_position, EACH_PLACE
-    ),
-    clause("PositionsAreDisjoint", "Two batches of an epoch share no position.", positions_are_disjoint, EACH_PAIR),
-    clause("NoGapAtEpochStart", "A later epoch begins with sequence 0.", no_gap_at_epoch_start, EACH_PLACE),
-    clause("NoGapAtLogStart", "The first batch that a log holds begins with sequence 0.", no_gap_at_log_start),
-    clause("EpochsNeverGoBack", "The epochs of a producer never go back.", epochs_never_go_back, EACH_PAIR),
+    state_follows_log,
+    snapshot_follows_log,
+    snapshot_is_of_the_log,
+    batches_are_well_formed,
+    offsets_are_dense,
+    offsets_grow,
+    sequence_is_position,
+    positions_are_disjoint,
+    no_gap_at_epoch_start,
+    no_gap_at_log_start,
+    epochs_never_go_back,
 )
 
 
+@cache
 def hypotheses() -> dict[str, list[Any]]:
     """The invariant before, at the producers, places and pairs of places that matter."""
     return {each.name: each.instances(BEFORE) for each in INVARIANT}
@@ -558,9 +554,9 @@ READABLE = (
     end(LENGTH) <= 99,
     *(z3.Implies(ASKED["producer_id"] >= 0, EPOCH(place) >= 0) for place in THEIR_LAST),
     *(
-        formula(BEFORE, z3.IntVal(place))
+        each(BEFORE, z3.IntVal(place))
         for place in range(CACHED + 2)
-        for formula in (offsets_are_dense, batches_are_well_formed)
+        for each in (offsets_are_dense, batches_are_well_formed)
     ),
 )
 
@@ -596,7 +592,7 @@ def broken(outcome: Outcome, goal: Clause) -> Any:
     if outcome.error is not None:
         return outcome.condition
     log = outcome.value.log
-    if goal.formula is state_follows_log and isinstance(log.producers, Replayed):
+    if goal is state_follows_log and isinstance(log.producers, Replayed):
         # By the lemma "replay": what it starts from follows the log up to the snapshot, and it reads all the rest.
         start = follows_log(producer_terms(log.producers.of, PRODUCER), PRODUCER, TAKEN)
         reads = _in_log(BEFORE, READ)
@@ -608,9 +604,9 @@ def broken(outcome: Outcome, goal: Clause) -> Any:
     return z3.And(outcome.condition, *log.entries.facts(), z3.Or(crashed, z3.Not(holds)))
 
 
-def facts(act: Action | None) -> list[Any]:  # noqa: ARG001 - one kind of request for all actions
-    """Definitions and lemmas, and what a request may be."""
-    return [*definitions(PRODUCERS_ASKED, PLACES), is_rightful()]
+def facts(act: Action | None) -> list[Any]:
+    """Definitions and lemmas, and of an action what its request may be."""
+    return [*definitions(PRODUCERS_ASKED, PLACES), *([] if act is None else [is_rightful()])]
 
 
 def initiation(machine: type[PartitionLog]) -> Iterator[Query]:
@@ -665,15 +661,17 @@ def successor(place: Any) -> Any:
     return (SEQUENCE(place) + COUNT(place)) % MODULUS
 
 
+@conjunct(EACH_PLACE)
 def no_gap_no_duplicate(view: View, i: Any) -> Any:
-    """See ``PROPERTIES``."""
+    """Within an epoch each batch begins where the one before it ended."""
     before = previous(i)
     neighbours = z3.And(_in_log(view, i), PRODUCER_ID(i) >= 0, before >= 0, EPOCH(before) == EPOCH(i))
     return z3.Implies(neighbours, SEQUENCE(i) == successor(before))
 
 
+@conjunct(EACH_PAIR)
 def no_sequence_twice(view: View, i: Any, j: Any) -> Any:
-    """See ``PROPERTIES``."""
+    """Two records of an epoch with one sequence are 2^31 records apart."""
     one, other = z3.Ints("one other")  # records of the two batches
     records = z3.And(one >= 0, one < COUNT(i), other >= 0, other < COUNT(j))
     near = POSITION(j) + other - POSITION(i) - one < MODULUS
@@ -682,13 +680,14 @@ def no_sequence_twice(view: View, i: Any, j: Any) -> Any:
 
 
 PROPERTIES = (
-    clause("NoGapNoDuplicate", "Within an epoch each batch begins where the one before it ended.",
-           no_gap_no_duplicate, EACH_PLACE),
-    clause("NoSequenceTwice", "Two records of an epoch with one sequence are 2^31 records apart.",
-           no_sequence_twice, EACH_PAIR),
-    *(each for each in INVARIANT if each.name in {
-        "NoGapAtEpochStart", "NoGapAtLogStart", "EpochsNeverGoBack", "OffsetsAreDense", "StateFollowsLog"}),
-)  # fmt: skip
+    no_gap_no_duplicate,
+    no_sequence_twice,
+    state_follows_log,
+    offsets_are_dense,
+    no_gap_at_epoch_start,
+    no_gap_at_log_start,
+    epochs_never_go_back,
+)
 
 
 def is_asked(place: Any) -> Any:
@@ -697,16 +696,19 @@ def is_asked(place: Any) -> Any:
     return z3.And(*(term == ASKED[name] for name, term in zip(ASKED, terms, strict=True)))
 
 
+@conjunct()
 def acknowledged_is_stored(answer: Response, view: View) -> Any:
-    """See ``ANSWERS``. Where it may stand: at the end, or among the producer's last batches."""
+    """Whatever is acknowledged is in the log, as sent, where the answer says."""
     if answer.error is not ErrorCode.NONE:
         return z3.BoolVal(True)
+    # at the end, or among the producer's last batches
     places = [LENGTH, *chain(ASKED["producer_id"], LENGTH)]
     return z3.Or(*(z3.And(_in_log(view, i), is_asked(i), OFFSET(i) == term_of(answer.offset)) for i in places))
 
 
+@conjunct()
 def recent_retry_is_acknowledged(answer: Response, view: View) -> Any:  # noqa: ARG001 - one signature
-    """See ``ANSWERS``."""
+    """A retry of one of the last five batches is never refused."""
     if answer.error is ErrorCode.NONE:
         return z3.BoolVal(True)
     places = chain(ASKED["producer_id"], LENGTH, CACHED)
@@ -714,8 +716,9 @@ def recent_retry_is_acknowledged(answer: Response, view: View) -> Any:  # noqa: 
     return z3.Implies(ASKED["producer_id"] >= 0, z3.Not(z3.Or(*recent)))
 
 
+@conjunct()
 def next_is_accepted(answer: Response, view: View) -> Any:  # noqa: ARG001
-    """See ``ANSWERS``."""
+    """The batch that has to come next is never refused."""
     if answer.error not in {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH}:
         return z3.BoolVal(True)
     last = LAST(ASKED["producer_id"], LENGTH)
@@ -724,38 +727,21 @@ def next_is_accepted(answer: Response, view: View) -> Any:  # noqa: ARG001
     return z3.Not(z3.If(last >= 0, z3.Or(same, later), ASKED["sequence"] == 0))
 
 
-ANSWERS: tuple[tuple[Conjunct, Callable[[Response, View], Any]], ...] = (
-    (
-        Conjunct(
-            name="AcknowledgedIsStored", says="Whatever is acknowledged is in the log, as sent, where the answer says."
-        ),
-        acknowledged_is_stored,
-    ),
-    (
-        Conjunct(name="RecentRetryIsAcknowledged", says="A retry of one of the last five batches is never refused."),
-        recent_retry_is_acknowledged,
-    ),
-    (
-        Conjunct(name="NextIsAccepted", says="The batch that has to come next is never refused."),
-        next_is_accepted,
-    ),
-)
+ANSWERS = (acknowledged_is_stored, recent_retry_is_acknowledged, next_is_accepted)
 
 
 def safety(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
     """The invariant gives the properties of the log, and of each answer."""
-    known, log = hypotheses(), definitions(PRODUCERS_ASKED, PLACES)
-    for each in PROPERTIES:
-        yield ASKING.query("safety", each.name, each.conjunct, z3.Not(each.holds(BEFORE)), known=known, facts=log)
-    for goal, holds in ANSWERS:
+    yield from of_properties(ASKING, PROPERTIES, BEFORE)
+    for goal in ANSWERS:
         for act, outcomes in runs.items():
             answering = [o for o in outcomes if o.error is None and o.value.response is not NO_ANSWER]
             wrong = [
-                z3.And(o.condition, *o.value.log.entries.facts(), z3.Not(holds(o.value.response, after(o))))
+                z3.And(o.condition, *o.value.log.entries.facts(), z3.Not(goal(o.value.response, after(o))))
                 for o in answering
             ]
             if not all(z3.is_false(z3.simplify(formula)) for formula in wrong):
-                yield ASKING.query("safety", goal.name, goal, disjunction(wrong), outcomes, act, known=known)
+                yield ASKING.query("safety", goal.name, goal.conjunct, disjunction(wrong), outcomes, act)
 
 
 def retry_in_window(machine: type[PartitionLog], in_flight: int) -> Query:
@@ -780,7 +766,7 @@ def retry_in_window(machine: type[PartitionLog], in_flight: int) -> Query:
         name="RetryInFlightIsAnswered",
         says=f"With {in_flight} batches in flight each retry is answered with its first copy's offset.",
     )
-    given = [*facts(None), ASKED["producer_id"] == PRODUCER]
+    given = [*facts(None), is_rightful(), ASKED["producer_id"] == PRODUCER]
     return ASKING.query("safety", f"{in_flight} in flight", goal, disjunction(wrong), facts=given)
 
 
@@ -792,7 +778,7 @@ def too_many_in_flight(machine: type[PartitionLog]) -> Query:
         at = z3.IntVal(place)
         of = {EACH_PRODUCER: (PRODUCER,), EACH_PLACE: (at,), EACH_PAIR: (at, at), Terms(): ()}
         smallest += [PRODUCER_ID(at) == PRODUCER, EPOCH(at) == 0, LAST(PRODUCER, at) == place - 1, COUNT(at) <= 2]
-        smallest += [defined_position(at), *(each.formula(BEFORE, *of[each.terms]) for each in INVARIANT)]
+        smallest += [defined_position(at), *(each(BEFORE, *of[each.terms]) for each in INVARIANT)]
     return replace(query, kind="limit", facts=[*query.facts, *smallest], tell=tell_on_reference)
 
 

@@ -59,7 +59,7 @@ from kafka_eos_checks.proofs.coordinator import (
     view_of,
 )
 from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query
-from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, clause
+from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, conjunct
 from kafka_eos_checks.proofs.symbolic import Number, Outcome, disjunction, explore, term_of
 
 ADDED = z3.Function("added", z3.IntSort(), z3.IntSort(), z3.IntSort(), z3.BoolSort())
@@ -105,8 +105,12 @@ def past_after(outcome: Outcome) -> Past:
     return Past(view, NOW.given, NOW.until, added)
 
 
+EACH_PLACE = Terms((PLACE,), tuple((i,) for i in PLACES))
+
+
+@conjunct(EACH_PLACE)
 def fenced_is_behind(past: Past, i: Any) -> Any:
-    """See ``INVARIANT``."""
+    """Whatever goes on after InitProducerId is a later transaction."""
 
     def is_later(record: RecordTerms) -> Any:
         at_rest = z3.And(record["number"] == past.until, state_is(record, EMPTY, DEAD))
@@ -115,50 +119,49 @@ def fenced_is_behind(past: Past, i: Any) -> Any:
     return each_record(past.view, i, is_later)
 
 
+@conjunct(EACH_PLACE)
 def added_is_behind(past: Past, i: Any) -> Any:
-    """See ``INVARIANT``."""
+    """The log never goes behind a transaction that a client takes part in."""
     behind = each_record(past.view, i, lambda r: r["number"] >= NUMBER)
     return z3.Implies(past.added(NUMBER, PRODUCER_ID, EPOCH), behind)
 
 
+@conjunct()
 def added_by_newest(past: Past) -> Any:
-    """See ``INVARIANT``."""
+    """Later transactions have no client that is older than that InitProducerId."""
     later = z3.And(past.added(NUMBER, PRODUCER_ID, EPOCH), past.until < NUMBER)
     return z3.Implies(later, is_not_newer(past.given, (PRODUCER_ID, EPOCH)))
 
 
+@conjunct()
 def init_is_given(past: Past) -> Any:
-    """See ``INVARIANT``."""
+    """What InitProducerId gave is not newer than the last that was given."""
     return is_not_newer(past.given, past.view.given)
 
 
+@conjunct()
 def added_as_itself(past: Past) -> Any:
-    """See ``INVARIANT``."""
+    """A partition is added by the identity that the record has."""
     record = past.view.appending
     same = z3.And(past.view.asked[0] == record["producer_id"], past.view.asked[1] == record["epoch"])
     return z3.Implies(is_request(past.view, ADD), same)
 
 
+@conjunct(EACH_PLACE)
 def memory_is_oldest(past: Past, i: Any) -> Any:
-    """See ``INVARIANT``."""
+    """No record is of an earlier transaction than the coordinator's memory."""
     behind = each_record(past.view, i, lambda r: r["number"] >= past.view.memory["number"])
     return z3.Implies(z3.Not(past.view.loading), behind)
 
 
-EACH_PLACE = Terms((PLACE,), tuple((i,) for i in PLACES))
-
 INVARIANT = (
-    clause("FencedIsBehind", "Whatever goes on after InitProducerId is a later transaction.",
-           fenced_is_behind, EACH_PLACE),
-    clause("AddedIsBehind", "The log never goes behind a transaction that a client takes part in.",
-           added_is_behind, EACH_PLACE),
-    clause("AddedByNewest", "Later transactions have no client that is older than that InitProducerId.",
-           added_by_newest),
-    clause("InitIsGiven", "What InitProducerId gave is not newer than the last that was given.", init_is_given),
-    clause("AddedAsItself", "A partition is added by the identity that the record has.", added_as_itself),
-    clause("MemoryIsOldest", "No record is of an earlier transaction than the coordinator's memory.",
-           memory_is_oldest, EACH_PLACE),
-)  # fmt: skip
+    fenced_is_behind,
+    added_is_behind,
+    added_by_newest,
+    init_is_given,
+    added_as_itself,
+    memory_is_oldest,
+)
 
 
 def hypotheses() -> dict[str, list[Any]]:

@@ -4,6 +4,7 @@ A proof's file states the invariant, the lemmas and the properties, and how the 
 what every proof by induction asks: initiation, consecution and a witness for each action.
 """
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import z3
 
 from kafka_eos.machine import Action, actions
+from kafka_eos.spec_mapping import camel_case
 from kafka_eos_checks.proofs.induction import IS_TAKEN, Conjunct, Query, Story, Telling
 from kafka_eos_checks.proofs.symbolic import Outcome, disjunction
 
@@ -44,6 +46,10 @@ class Clause:
     formula: Callable[..., Any]
     terms: Terms = Terms()
 
+    def __call__(self, state: Any, *terms: Any) -> Any:
+        """The clause in a state, for any terms."""
+        return self.formula(state, *terms)
+
     @property
     def name(self) -> str:
         """The name of the conjunct."""
@@ -58,11 +64,20 @@ class Clause:
         return [self.formula(state, *terms) for terms in self.terms.taken_at]
 
 
-def clause(
-    name: str, says: str, formula: Callable[..., Any], terms: Terms = Terms(), *, documentation: bool = False
-) -> Clause:
-    """A clause with its conjunct."""
-    return Clause(Conjunct(name=name, says=says, documentation=documentation), formula, terms)
+def conjunct(terms: Terms = Terms(), *, documentation: bool = False) -> Callable[[Callable[..., Any]], Clause]:
+    """Make a clause of a formula, by its name and the sentence of its docstring.
+
+    Args:
+        terms: what the formula is about, besides a state.
+        documentation: whether no query needs it.
+    """
+
+    def made(formula: Callable[..., Any]) -> Clause:
+        name = camel_case(formula.__name__, capital=True)
+        says = inspect.getdoc(formula) or ""
+        return Clause(Conjunct(name=name, says=says, documentation=documentation), formula, terms)
+
+    return made
 
 
 def no_facts(act: Action | None) -> list[Any]:  # noqa: ARG001 - as Asking.facts is called

@@ -50,7 +50,7 @@ from kafka_eos.group_coordinator import ABORT, CLASSIC, COMMIT, CONSUMER, NO_OFF
 from kafka_eos.machine import Action
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Telling, value
-from kafka_eos_checks.proofs.kit import Asking, Terms, clause, each_way
+from kafka_eos_checks.proofs.kit import Asking, Terms, conjunct, each_way
 from kafka_eos_checks.proofs.symbolic import Condition, Number, Outcome, chosen, disjunction, explore, term_of
 
 STATES = (NO_TRANSACTION, OPEN, OFFSETS_SENT, COMMIT, ABORT)
@@ -465,50 +465,6 @@ def is_in(view: View, producer: Any, *states: str) -> Any:
     return z3.Or(*(view.state(producer) == STATES.index(state) for state in states))
 
 
-def pending_is_sent(view: View, t: Any, p: Any) -> Any:
-    """See ``INVARIANT``."""
-    return z3.Implies(view.pending(t, p) != NO_OFFSET, is_in(view, t, OFFSETS_SENT, COMMIT, ABORT))
-
-
-def none_has_written(view: View, t: Any, p: Any, n: Any) -> Any:
-    """See ``INVARIANT``."""
-    return z3.Implies(is_in(view, t, NO_TRANSACTION), view.written(t, p, n) == 0)
-
-
-def written_is_of_inputs(view: View, t: Any, p: Any, n: Any) -> Any:
-    """See ``INVARIANT``."""
-    written = view.written(t, p, n)
-    return z3.And(written >= 0, z3.Implies(written > 0, n >= 1))
-
-
-def written_by_own(view: View, t: Any, p: Any, n: Any) -> Any:
-    """See ``INVARIANT``."""
-    return z3.Implies(z3.And(EOS.index(V1) == VERSION, view.written(t, p, n) > 0), t == p)
-
-
-def initialized_is_own(view: View, t: Any, i: Any) -> Any:
-    """See ``INVARIANT``."""
-    return z3.Implies(z3.And(EOS.index(V2) == VERSION, view.initialized(i, t)), t == i)
-
-
-def _is_behind(view: View, offset: Any, t: Any, p: Any, n: Any) -> Any:
-    """An offset is right behind the last input with outputs: the number of that input."""
-    return z3.Implies(view.written(t, p, n) > 0, z3.And(n <= offset, view.written(t, p, offset) > 0))
-
-
-def position_is_behind_written(view: View, t: Any, p: Any, n: Any, i: Any) -> Any:
-    """See ``INVARIANT``."""
-    writes = z3.And(is_in(view, t, OPEN), view.initialized(i, t), view.holder(t) == i)
-    return z3.Implies(writes, _is_behind(view, view.position(i, p), t, p, n))
-
-
-def sent_is_behind_written(view: View, t: Any, p: Any, n: Any) -> Any:
-    """See ``INVARIANT``."""
-    offset = view.pending(t, p)
-    has_outputs = z3.Implies(offset != NO_OFFSET, view.written(t, p, offset) > 0)
-    return z3.Implies(is_in(view, t, OFFSETS_SENT), z3.And(_is_behind(view, offset, t, p, n), has_outputs))
-
-
 # What a conjunct may be about: the constant of a goal, and the terms at which a hypothesis is taken.
 _TERMS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "t": (PRODUCER, (PRODUCER, ASKED["producer"])),
@@ -534,22 +490,66 @@ def _about(names: str) -> Terms:
     return Terms(tuple(_TERMS[name][0] for name in names), tuple(product(*(_TERMS[name][1] for name in names))))
 
 
+@conjunct(_about("tp"))
+def pending_is_sent(view: View, t: Any, p: Any) -> Any:
+    """An offset is pending in a transaction that has sent its offsets."""
+    return z3.Implies(view.pending(t, p) != NO_OFFSET, is_in(view, t, OFFSETS_SENT, COMMIT, ABORT))
+
+
+@conjunct(_about("tpn"))
+def none_has_written(view: View, t: Any, p: Any, n: Any) -> Any:
+    """Without a transaction nothing is written."""
+    return z3.Implies(is_in(view, t, NO_TRANSACTION), view.written(t, p, n) == 0)
+
+
+@conjunct(_about("tpn"))
+def written_is_of_inputs(view: View, t: Any, p: Any, n: Any) -> Any:
+    """Outputs are of inputs."""
+    written = view.written(t, p, n)
+    return z3.And(written >= 0, z3.Implies(written > 0, n >= 1))
+
+
+@conjunct(_about("tpn"))
+def written_by_own(view: View, t: Any, p: Any, n: Any) -> Any:
+    """In version 1 the outputs of a partition have its transactional id."""
+    return z3.Implies(z3.And(EOS.index(V1) == VERSION, view.written(t, p, n) > 0), t == p)
+
+
+@conjunct(_about("ti"))
+def initialized_is_own(view: View, t: Any, i: Any) -> Any:
+    """In version 2 an instance writes with its own transactional id."""
+    return z3.Implies(z3.And(EOS.index(V2) == VERSION, view.initialized(i, t)), t == i)
+
+
+def _is_behind(view: View, offset: Any, t: Any, p: Any, n: Any) -> Any:
+    """An offset is right behind the last input with outputs: the number of that input."""
+    return z3.Implies(view.written(t, p, n) > 0, z3.And(n <= offset, view.written(t, p, offset) > 0))
+
+
+@conjunct(_about("tpni"))
+def position_is_behind_written(view: View, t: Any, p: Any, n: Any, i: Any) -> Any:
+    """Whoever writes has its position behind the last input with outputs."""
+    writes = z3.And(is_in(view, t, OPEN), view.initialized(i, t), view.holder(t) == i)
+    return z3.Implies(writes, _is_behind(view, view.position(i, p), t, p, n))
+
+
+@conjunct(_about("tpn"))
+def sent_is_behind_written(view: View, t: Any, p: Any, n: Any) -> Any:
+    """The offset that was sent is behind the last input with outputs, and there is one."""
+    offset = view.pending(t, p)
+    has_outputs = z3.Implies(offset != NO_OFFSET, view.written(t, p, offset) > 0)
+    return z3.Implies(is_in(view, t, OFFSETS_SENT), z3.And(_is_behind(view, offset, t, p, n), has_outputs))
+
+
 INVARIANT = (
-    clause("PendingIsSent", "An offset is pending in a transaction that has sent its offsets.",
-           pending_is_sent, _about("tp")),
-    clause("NoneHasWritten", "Without a transaction nothing is written.",
-           none_has_written, _about("tpn")),
-    clause("WrittenIsOfInputs", "Outputs are of inputs.",
-           written_is_of_inputs, _about("tpn")),
-    clause("WrittenByOwn", "In version 1 the outputs of a partition have its transactional id.",
-           written_by_own, _about("tpn")),
-    clause("InitializedIsOwn", "In version 2 an instance writes with its own transactional id.",
-           initialized_is_own, _about("ti")),
-    clause("PositionIsBehindWritten", "Whoever writes has its position behind the last input with outputs.",
-           position_is_behind_written, _about("tpni")),
-    clause("SentIsBehindWritten", "The offset that was sent is behind the last input with outputs, and there is one.",
-           sent_is_behind_written, _about("tpn")),
-)  # fmt: skip
+    pending_is_sent,
+    none_has_written,
+    written_is_of_inputs,
+    written_by_own,
+    initialized_is_own,
+    position_is_behind_written,
+    sent_is_behind_written,
+)
 
 
 @cache
@@ -698,11 +698,11 @@ PROPERTIES: tuple[tuple[Conjunct, Callable[[Action, View], Any], str], ...] = tu
 
 def safety(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
     """The invariant gives the properties of each step."""
-    for conjunct, holds, name in PROPERTIES:
+    for goal, holds, name in PROPERTIES:
         for act, outcomes in runs.items():
             if name in {"", act.name}:
                 wrong = [broken(o, lambda view, act=act: holds(act, view)) for o in outcomes]  # type: ignore[misc]  # noqa: B023
-                yield ASKING.query("safety", conjunct.name, conjunct, disjunction(wrong), outcomes, act)
+                yield ASKING.query("safety", goal.name, goal, disjunction(wrong), outcomes, act)
 
 
 # --- a solution as text ---------------------------------------------------------------------------------------------

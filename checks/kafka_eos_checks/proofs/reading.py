@@ -54,7 +54,7 @@ from kafka_eos.transactional_partition import (
 )
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Telling, truth, value
-from kafka_eos_checks.proofs.kit import Asking, Terms, clause, each_way
+from kafka_eos_checks.proofs.kit import Asking, Terms, conjunct, each_way
 from kafka_eos_checks.proofs.symbolic import (
     Condition,
     Number,
@@ -412,92 +412,6 @@ def is_for_reader(view: View, place: Any) -> Any:
     return z3.Or(KIND(place) == KINDS.index(PLAIN), z3.And(is_data(place), is_committed))
 
 
-def offsets_are_places(view: View, i: Any) -> Any:
-    """See ``INVARIANT``."""
-    return z3.Implies(in_log(view, i), OFFSET(i) == i)
-
-
-def producers_follow_log(view: View, p: Any) -> Any:
-    """See ``INVARIANT``."""
-    return view.first_offset(p) == OPENED(p, view.length)
-
-
-def unstable_is_undecided(view: View, transaction: TransactionTerms) -> Any:
-    """See ``INVARIANT``."""
-    producer_id, first, last = transaction
-    marker = NEXT_MARKER(first)
-    inside = z3.And(in_log(view, first), is_data(first), PRODUCER_ID(first) == producer_id)
-    is_open = z3.And(last == NO_OFFSET, first == OPENED(producer_id, view.length))
-    unindexed = z3.And(last == NO_OFFSET, is_abort(marker), z3.Not(view.index.has(marker)))
-    unreplicated = z3.And(last == marker, marker >= view.watermark)
-    is_ended = z3.And(marker < view.length, first == OPENED(producer_id, marker), z3.Or(unindexed, unreplicated))
-    return z3.Implies(view.transactions(transaction), z3.And(inside, z3.Or(is_open, is_ended)))
-
-
-def open_is_unstable(view: View, p: Any) -> Any:
-    """See ``INVARIANT``."""
-    first = OPENED(p, view.length)
-    return z3.Implies(first != NO_OFFSET, view.transactions((p, first, z3.IntVal(NO_OFFSET))))
-
-
-def ended_is_indexed_and_replicated(view: View, i: Any) -> Any:
-    """See ``INVARIANT``."""
-    producer_id = PRODUCER_ID(i)
-    first = OPENED(producer_id, i)
-    ends = z3.And(in_log(view, i), is_marker(i), first != NO_OFFSET)
-    held = view.transactions((producer_id, first, z3.IntVal(NO_OFFSET)))
-    ended = z3.Or(i < view.watermark, view.transactions((producer_id, first, i)))
-    return z3.Implies(ends, z3.Or(held, z3.And(z3.Implies(is_abort(i), view.index.has(i)), ended)))
-
-
-def index_is_of_aborted(view: View, k: Any) -> Any:
-    """See ``INVARIANT``."""
-    producer_id, first, last = (view.index.at(k, field) for field in INDEX_FIELDS[:3])
-    of_log = z3.And(in_log(view, last), is_abort(last), PRODUCER_ID(last) == producer_id)
-    begins = z3.And(first == OPENED(producer_id, last), first != NO_OFFSET)
-    return z3.Implies(in_index(view, k), z3.And(of_log, begins))
-
-
-def later_begins_behind_scan(view: View, k: Any, later: Any) -> Any:
-    """See ``INVARIANT``."""
-    ordered = z3.And(k >= 0, k < later, later < view.index.size)
-    return z3.Implies(ordered, view.index.at(later, "first_offset") >= view.index.at(k, "last_stable_offset"))
-
-
-def open_begins_behind_scan(view: View, p: Any, k: Any) -> Any:
-    """See ``INVARIANT``."""
-    first = OPENED(p, view.length)
-    known = z3.And(in_index(view, k), first != NO_OFFSET)
-    return z3.Implies(known, first >= view.index.at(k, "last_stable_offset"))
-
-
-def scan_ends_in_log(view: View, k: Any) -> Any:
-    """See ``INVARIANT``."""
-    return z3.Implies(in_index(view, k), view.index.at(k, "last_stable_offset") <= view.length)
-
-
-def watermark_is_replicated(view: View) -> Any:
-    """See ``INVARIANT``."""
-    return z3.And(view.watermark >= 0, view.watermark <= view.replicated, view.replicated <= view.length)
-
-
-def position_is_replicated(view: View) -> Any:
-    """See ``INVARIANT``."""
-    return z3.And(view.position >= 0, view.position <= view.replicated)
-
-
-def read_is_decided(view: View, i: Any) -> Any:
-    """See ``INVARIANT``."""
-    read = z3.And(i >= 0, i < view.position, is_data(i))
-    return z3.Implies(read, NEXT_MARKER(i) < view.replicated)
-
-
-def delivered_is_committed(view: View, i: Any) -> Any:
-    """See ``INVARIANT``."""
-    read = z3.And(i >= 0, i < view.position)
-    return view.delivered(i) == z3.And(read, is_for_reader(view, i))
-
-
 BEFORE_LOG = any_log("log", LENGTH)
 REPLAYED_LOG = any_log("replayed", ASKED["end_offset"])  # what a new leader has made of its entries
 INDEX, REPLAYED_INDEX = AnyIndex("log_index"), AnyIndex("replayed_index")
@@ -549,40 +463,121 @@ EACH_ENTRY = Terms((ENTRY,), tuple((k,) for k in ENTRIES))
 EACH_TWO_ENTRIES = Terms((ENTRY, LATER_ENTRY), tuple(product(ENTRIES, ENTRIES)))
 EACH_PRODUCER_AND_ENTRY = Terms((PRODUCER, ENTRY), tuple(product(PRODUCERS, ENTRIES[:3])))
 
+
+@conjunct(EACH_PLACE)
+def offsets_are_places(view: View, i: Any) -> Any:
+    """Entries follow each other without holes."""
+    return z3.Implies(in_log(view, i), OFFSET(i) == i)
+
+
+@conjunct(EACH_PRODUCER)
+def producers_follow_log(view: View, p: Any) -> Any:
+    """The leader knows where each open transaction begins."""
+    return view.first_offset(p) == OPENED(p, view.length)
+
+
+@conjunct(EACH_TRANSACTION)
+def unstable_is_undecided(view: View, transaction: TransactionTerms) -> Any:
+    """What holds the last stable offset back is open, or its marker is not replicated or not in the index."""
+    producer_id, first, last = transaction
+    marker = NEXT_MARKER(first)
+    inside = z3.And(in_log(view, first), is_data(first), PRODUCER_ID(first) == producer_id)
+    is_open = z3.And(last == NO_OFFSET, first == OPENED(producer_id, view.length))
+    unindexed = z3.And(last == NO_OFFSET, is_abort(marker), z3.Not(view.index.has(marker)))
+    unreplicated = z3.And(last == marker, marker >= view.watermark)
+    is_ended = z3.And(marker < view.length, first == OPENED(producer_id, marker), z3.Or(unindexed, unreplicated))
+    return z3.Implies(view.transactions(transaction), z3.And(inside, z3.Or(is_open, is_ended)))
+
+
+@conjunct(EACH_PRODUCER)
+def open_is_unstable(view: View, p: Any) -> Any:
+    """Every open transaction holds it back."""
+    first = OPENED(p, view.length)
+    return z3.Implies(first != NO_OFFSET, view.transactions((p, first, z3.IntVal(NO_OFFSET))))
+
+
+@conjunct(EACH_ENDED)
+def ended_is_indexed_and_replicated(view: View, i: Any) -> Any:
+    """So does one that has ended, until its marker is replicated, and in the index if it is an abort."""
+    producer_id = PRODUCER_ID(i)
+    first = OPENED(producer_id, i)
+    ends = z3.And(in_log(view, i), is_marker(i), first != NO_OFFSET)
+    held = view.transactions((producer_id, first, z3.IntVal(NO_OFFSET)))
+    ended = z3.Or(i < view.watermark, view.transactions((producer_id, first, i)))
+    return z3.Implies(ends, z3.Or(held, z3.And(z3.Implies(is_abort(i), view.index.has(i)), ended)))
+
+
+@conjunct(EACH_ENTRY)
+def index_is_of_aborted(view: View, k: Any) -> Any:
+    """An entry of the index is of an aborted transaction."""
+    producer_id, first, last = (view.index.at(k, field) for field in INDEX_FIELDS[:3])
+    of_log = z3.And(in_log(view, last), is_abort(last), PRODUCER_ID(last) == producer_id)
+    begins = z3.And(first == OPENED(producer_id, last), first != NO_OFFSET)
+    return z3.Implies(in_index(view, k), z3.And(of_log, begins))
+
+
+@conjunct(EACH_TWO_ENTRIES)
+def later_begins_behind_scan(view: View, k: Any, later: Any) -> Any:
+    """An entry begins behind the last stable offset of every earlier one."""
+    ordered = z3.And(k >= 0, k < later, later < view.index.size)
+    return z3.Implies(ordered, view.index.at(later, "first_offset") >= view.index.at(k, "last_stable_offset"))
+
+
+@conjunct(EACH_PRODUCER_AND_ENTRY)
+def open_begins_behind_scan(view: View, p: Any, k: Any) -> Any:
+    """An open transaction begins behind the last stable offset of every entry."""
+    first = OPENED(p, view.length)
+    known = z3.And(in_index(view, k), first != NO_OFFSET)
+    return z3.Implies(known, first >= view.index.at(k, "last_stable_offset"))
+
+
+@conjunct(EACH_ENTRY)
+def scan_ends_in_log(view: View, k: Any) -> Any:
+    """The last stable offset of an entry is in the log."""
+    return z3.Implies(in_index(view, k), view.index.at(k, "last_stable_offset") <= view.length)
+
+
+@conjunct()
+def watermark_is_replicated(view: View) -> Any:
+    """The high watermark is replicated, and that is in the log."""
+    return z3.And(view.watermark >= 0, view.watermark <= view.replicated, view.replicated <= view.length)
+
+
+@conjunct()
+def position_is_replicated(view: View) -> Any:
+    """The reader is not ahead of what is replicated."""
+    return z3.And(view.position >= 0, view.position <= view.replicated)
+
+
+@conjunct(THE_PLACE)
+def read_is_decided(view: View, i: Any) -> Any:
+    """What the reader is past was decided by a replicated marker."""
+    read = z3.And(i >= 0, i < view.position, is_data(i))
+    return z3.Implies(read, NEXT_MARKER(i) < view.replicated)
+
+
+@conjunct(THE_PLACE)
+def delivered_is_committed(view: View, i: Any) -> Any:
+    """The reader was given the committed records before its position, and no others."""
+    read = z3.And(i >= 0, i < view.position)
+    return view.delivered(i) == z3.And(read, is_for_reader(view, i))
+
+
 INVARIANT = (
-    clause("OffsetsArePlaces", "Entries follow each other without holes.",
-           offsets_are_places, EACH_PLACE),
-    clause("ProducersFollowLog", "The leader knows where each open transaction begins.",
-           producers_follow_log, EACH_PRODUCER),
-    clause("UnstableIsUndecided",
-           "What holds the last stable offset back is open, or its marker is not replicated or not in the index.",
-           unstable_is_undecided, EACH_TRANSACTION),
-    clause("OpenIsUnstable", "Every open transaction holds it back.",
-           open_is_unstable, EACH_PRODUCER),
-    clause("EndedIsIndexedAndReplicated",
-           "So does one that has ended, until its marker is replicated, and in the index if it is an abort.",
-           ended_is_indexed_and_replicated, EACH_ENDED),
-    clause("IndexIsOfAborted", "An entry of the index is of an aborted transaction.",
-           index_is_of_aborted, EACH_ENTRY),
-    clause("LaterBeginsBehindScan",
-           "An entry begins behind the last stable offset of every earlier one.",
-           later_begins_behind_scan, EACH_TWO_ENTRIES),
-    clause("OpenBeginsBehindScan",
-           "An open transaction begins behind the last stable offset of every entry.",
-           open_begins_behind_scan, EACH_PRODUCER_AND_ENTRY),
-    clause("ScanEndsInLog", "The last stable offset of an entry is in the log.",
-           scan_ends_in_log, EACH_ENTRY),
-    clause("WatermarkIsReplicated", "The high watermark is replicated, and that is in the log.",
-           watermark_is_replicated),
-    clause("PositionIsReplicated", "The reader is not ahead of what is replicated.",
-           position_is_replicated),
-    clause("ReadIsDecided",
-           "What the reader is past was decided by a replicated marker.",
-           read_is_decided, THE_PLACE),
-    clause("DeliveredIsCommitted",
-           "The reader was given the committed records before its position, and no others.",
-           delivered_is_committed, THE_PLACE),
-)  # fmt: skip
+    offsets_are_places,
+    producers_follow_log,
+    unstable_is_undecided,
+    open_is_unstable,
+    ended_is_indexed_and_replicated,
+    index_is_of_aborted,
+    later_begins_behind_scan,
+    open_begins_behind_scan,
+    scan_ends_in_log,
+    watermark_is_replicated,
+    position_is_replicated,
+    read_is_decided,
+    delivered_is_committed,
+)
 OF_LOG = INVARIANT[:9]  # those that a replay has to bring about
 
 
@@ -1069,7 +1064,7 @@ def of_replay(
             extra = [(p,) for p in ids]
         elif each.terms is EACH_PRODUCER_AND_ENTRY:
             extra = list(product(ids, ENTRIES[:2]))
-        known[each.name] = [*known[each.name], *(each.formula(BEFORE, *terms) for terms in extra)]
+        known[each.name] = [*known[each.name], *(each(BEFORE, *terms) for terms in extra)]
     for each in OF_LOG:
         wrong = []
         for outcome in outcomes:
@@ -1095,43 +1090,36 @@ def _is_undecided(place: Any) -> Any:
     return z3.And(in_log(BEFORE, place), is_data(place), z3.Not(is_decided(BEFORE, place)))
 
 
+@conjunct()
 def stable_is_decided(stable: Any) -> Any:
-    """See ``OF_STABLE_OFFSET``."""
+    """Nothing below the last stable offset is undecided."""
     return z3.Implies(_is_undecided(PLACE), stable <= PLACE)
 
 
+@conjunct()
 def stable_offset_follows_log(stable: Any) -> Any:
-    """See ``OF_STABLE_OFFSET``."""
+    """It is the high watermark, or where an undecided batch is."""
     return z3.Or(stable == WATERMARK, z3.Implies(stable == PLACE, _is_undecided(PLACE)))
 
 
+@conjunct()
 def aborted_are_indexed(stable: Any) -> Any:
-    """See ``OF_STABLE_OFFSET``."""
+    """Whatever is aborted below it is in the index, from its first batch on."""
     marker = NEXT_MARKER(PLACE)
     aborted = z3.And(in_log(BEFORE, PLACE), stable > PLACE, is_data(PLACE), is_abort(marker))
     begins = INDEX.at(INDEX.where(marker), "first_offset")
     return z3.Implies(aborted, z3.And(INDEX.has(marker), begins <= PLACE))
 
 
-def _property(name: str, says: str, holds: Callable[..., Any]) -> tuple[Conjunct, Callable[..., Any]]:
-    return Conjunct(name=name, says=says), holds
-
-
-OF_STABLE_OFFSET = (
-    _property("StableIsDecided", "Nothing below the last stable offset is undecided.", stable_is_decided),
-    _property("StableOffsetFollowsLog", "It is the high watermark, or where an undecided batch is.",
-              stable_offset_follows_log),
-    _property("AbortedAreIndexed", "Whatever is aborted below it is in the index, from its first batch on.",
-              aborted_are_indexed),
-)  # fmt: skip
+OF_STABLE_OFFSET = (stable_is_decided, stable_offset_follows_log, aborted_are_indexed)
 FATE_IS_FINAL = Conjunct(name="FateIsFinal", says="What is below the last stable offset stays, as it was decided.")
 
 
 def of_stable_offset(machine: type[Consumer]) -> Iterator[Query]:
     """The last stable offset is that of the first undecided batch, or the high watermark."""
-    for goal, holds in OF_STABLE_OFFSET:
-        wrong = [z3.And(taken, z3.Not(holds(stable))) for taken, stable in _stable_offsets(machine)]
-        yield ASKING.query("safety", goal.name, goal, disjunction(wrong))
+    for goal in OF_STABLE_OFFSET:
+        wrong = [z3.And(taken, z3.Not(goal(stable))) for taken, stable in _stable_offsets(machine)]
+        yield ASKING.query("safety", goal.name, goal.conjunct, disjunction(wrong))
 
 
 def _stable_offsets(machine: type[Consumer]) -> list[tuple[Any, Any]]:
@@ -1159,55 +1147,60 @@ def _is_given(view: View) -> Any:
     return z3.And(view.delivered(PLACE), z3.Not(BEFORE.delivered(PLACE)))
 
 
+@conjunct()
 def no_aborted_is_delivered(view: View) -> Any:
-    """See ``OF_DELIVERIES``."""
+    """No aborted record is given to the reader."""
     return z3.Implies(z3.And(_is_given(view), is_data(PLACE)), z3.Not(is_abort(NEXT_MARKER(PLACE))))
 
 
+@conjunct()
 def no_undecided_is_delivered(view: View) -> Any:
-    """See ``OF_DELIVERIES``."""
+    """No record is given to it before its marker is replicated."""
     return z3.Implies(z3.And(_is_given(view), is_data(PLACE)), NEXT_MARKER(PLACE) < WATERMARK)
 
 
+@conjunct()
 def no_marker_is_delivered(view: View) -> Any:
-    """See ``OF_DELIVERIES``."""
+    """No marker is given to it."""
     return z3.Implies(_is_given(view), z3.Not(is_marker(PLACE)))
 
 
+@conjunct()
 def nothing_is_skipped(view: View) -> Any:
-    """See ``OF_DELIVERIES``."""
+    """Every committed record that it passes is given to it."""
     passed = z3.And(PLACE >= POSITION, view.position > PLACE)
     return z3.Implies(z3.And(passed, is_for_reader(view, PLACE)), _is_given(view))
 
 
+@conjunct()
 def delivered_once_in_order(view: View) -> Any:
-    """See ``OF_DELIVERIES``."""
+    """What is given to it was not given before, and stands behind all that was."""
     is_behind = z3.Implies(_is_given(view), PLACE >= POSITION)
     return z3.And(is_behind, z3.Implies(PLACE >= POSITION, z3.Not(BEFORE.delivered(PLACE))))
 
 
+@conjunct()
 def positions_only_grow(view: View) -> Any:
-    """See ``OF_DELIVERIES``."""
+    """It goes on, and never back."""
     return view.position > POSITION
 
 
 OF_DELIVERIES = (
-    _property("NoAbortedIsDelivered", "No aborted record is given to the reader.", no_aborted_is_delivered),
-    _property("NoUndecidedIsDelivered", "No record is given to it before its marker is replicated.",
-              no_undecided_is_delivered),
-    _property("NoMarkerIsDelivered", "No marker is given to it.", no_marker_is_delivered),
-    _property("NothingIsSkipped", "Every committed record that it passes is given to it.", nothing_is_skipped),
-    _property("DeliveredOnceInOrder", "What is given to it was not given before, and stands behind all that was.",
-              delivered_once_in_order),
-    _property("PositionsOnlyGrow", "It goes on, and never back.", positions_only_grow),
-)  # fmt: skip
+    no_aborted_is_delivered,
+    no_undecided_is_delivered,
+    no_marker_is_delivered,
+    nothing_is_skipped,
+    delivered_once_in_order,
+    positions_only_grow,
+)
 
 
 def of_deliveries(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
     """What a fetch gives to the reader."""
     act, outcomes = next((act, outcomes) for act, outcomes in runs.items() if act.name == "FetchCommitted")
-    for goal, holds in OF_DELIVERIES:
-        yield ASKING.query("safety", goal.name, goal, disjunction([broken(o, holds) for o in outcomes]), outcomes, act)
+    for goal in OF_DELIVERIES:
+        wrong = disjunction([broken(o, goal) for o in outcomes])
+        yield ASKING.query("safety", goal.name, goal.conjunct, wrong, outcomes, act)
 
 
 # --- a solution as text ---------------------------------------------------------------------------------------------

@@ -8,25 +8,26 @@ import z3
 
 from kafka_eos.machine import Action
 from kafka_eos_checks.proofs.induction import NO_SOLUTION, SOLUTION, Conjunct, Telling, ask
-from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, clause, each_way, of_properties
+from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, conjunct, each_way, of_properties
 from kafka_eos_checks.proofs.symbolic import Outcome
 
 COUNT, OTHER = z3.Ints("count other")
 RAISE = Action(name="Raise", domains=(), method="raise_it")
 
 
+@conjunct()
 def is_positive(count: Any) -> Any:
+    """There is one."""
     return count > 0
 
 
+@conjunct(Terms((OTHER,), ((OTHER,), (OTHER - 1,))))
 def is_below(count: Any, bound: Any) -> Any:
+    """It is below every bound above ten."""
     return z3.Implies(bound > 10, count < bound)
 
 
-INVARIANT = (
-    clause("IsPositive", "There is one.", is_positive),
-    clause("IsBelow", "It is below every bound above ten.", is_below, Terms((OTHER,), ((OTHER,), (OTHER - 1,)))),
-)
+INVARIANT = (is_positive, is_below)
 
 
 def asking(invariant: Sequence[Clause] = INVARIANT, step: int = 1) -> Asking:
@@ -61,8 +62,11 @@ def test_a_step_that_breaks_a_clause_is_found() -> None:
 
 
 def test_an_action_that_contradicts_the_invariant_has_no_witness() -> None:
-    never = clause("IsLarge", "It is large.", lambda count: count > 7)
-    kit = asking((never,))
+    @conjunct()
+    def is_large(count: Any) -> Any:
+        return count > 7
+
+    kit = asking((is_large,))
     assert found([kit.witness(RAISE, kit.run(None, RAISE))]) == {"witness IsTaken": NO_SOLUTION}
 
 
@@ -81,8 +85,11 @@ def test_initiation_assumes_nothing_and_fails_where_the_first_state_is_wrong() -
 
 @pytest.mark.parametrize(("bound", "expected"), [(0, NO_SOLUTION), (1, SOLUTION)])
 def test_a_property_follows_from_the_invariant_or_does_not(bound: int, expected: str) -> None:
-    more = clause("IsMore", "There is more.", lambda count: count > bound)
-    assert found(of_properties(asking(), [more], COUNT)) == {"safety IsMore": expected}
+    @conjunct()
+    def is_more(count: Any) -> Any:
+        return count > bound
+
+    assert found(of_properties(asking(), [is_more], COUNT)) == {"safety IsMore": expected}
 
 
 def test_a_hypothesis_is_taken_at_the_terms_of_its_clause_and_a_goal_at_its_constants() -> None:
