@@ -18,7 +18,7 @@
 (*   unknown outcome; others send it, and the application that catches the *)
 (*   exception reports the same.                                           *)
 (*                                                                         *)
-(* KIPs: 98, 447, 691.  Kafka: KafkaProducer, KafkaConsumer, applications. *)
+(* KIPs: 98, 447, 691.  Kafka: KafkaProducer, KafkaConsumer.               *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets
 

@@ -21,7 +21,7 @@
 (*   order in which outputs are found; state stores.                       *)
 (*                                                                         *)
 (* KIPs: 98, 129, 447, 848.  Kafka: KafkaProducer.sendOffsetsToTransaction, *)
-(* Streams' StreamsProducer, OffsetMetadataManager.                        *)
+(* StreamsProducer, OffsetMetadataManager.                                 *)
 (***************************************************************************)
 EXTENDS ConsumerGroup
 
@@ -77,7 +77,8 @@ IsOpen(producer) == transactions[producer].state \in {"open", "offsets sent"}
 (* Another one has taken the transactional id over, or the coordinator has ended its transaction. *)
 IsFenced(instance, producer) == transactions[producer].holder # instance
 
-(* Why InitProducerId is not answered with an epoch; "NONE" if it is. Kafka: prepareInitProducerIdTransit *)
+(* Why InitProducerId is not answered with an epoch; "NONE" if it is.    *)
+(* Kafka: TransactionCoordinator.prepareInitProducerIdTransit            *)
 InitError(producer) == IF transactions[producer].state \in {"commit", "abort"} THEN "CONCURRENT_TRANSACTIONS" ELSE "NONE"
 
 (* InitProducerId aborts the transaction that it finds. *)

@@ -48,7 +48,8 @@ TxnOffsetCommitError(member, generation) ==
     ELSE IF generation # group.generation THEN "ILLEGAL_GENERATION"
     ELSE "NONE"
 
-(* Why a partition's offset is not told; "NONE" if it is. Kafka: OffsetMetadataManager.fetchOffsets, requireStable *)
+(* Why a partition's offset is not told; "NONE" if it is.                        *)
+(* Kafka: OffsetMetadataManager.fetchOffsets, OffsetFetchRequest.requireStable   *)
 OffsetFetchError(partition) ==
     IF \E producer \in TransactionalIds : pending[producer][partition] # NoOffset THEN "UNSTABLE_OFFSET_COMMIT" ELSE "NONE"
 

@@ -28,7 +28,7 @@ from kafka_eos_checks.graph import GraphUnusable, StateGraph, export, instance_t
 from kafka_eos_checks.models import TIERS, MalformedRegistry, Model, Registry, bounds_predicate
 from kafka_eos_checks.mutants import UnknownRule, mutated
 from kafka_eos_checks.terminal import print_verdicts, progress_console
-from kafka_eos_checks.tla_values import canonical
+from kafka_eos_checks.tla.values import canonical
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
 MAX_DIFFERENCES = 20  # kept with their place; the rest is counted

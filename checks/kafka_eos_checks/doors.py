@@ -59,6 +59,7 @@ _CHECK = Group(
         "conjuncts": Command(
             "kafka_eos_checks.conjuncts.command", "every conjunct of every guard taken away, in spec and reference"
         ),
+        "impact": Command("kafka_eos_checks.impact", "every place that a change to a rule of the spec touches"),
         "walks": Command(
             "kafka_eos_checks.soak.command", "random walks over machines and served clusters under swarms of faults"
         ),

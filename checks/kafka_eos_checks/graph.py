@@ -23,9 +23,9 @@ import numpy.typing as npt
 from kafka_eos import machine as machines
 from kafka_eos.machine import Instance
 from kafka_eos.spec_mapping import SpecValue, to_spec
-from kafka_eos_checks import tlc
 from kafka_eos_checks.models import Configuration, Model, write_model
-from kafka_eos_checks.tla_values import ValueMemo, format_value
+from kafka_eos_checks.tla import tlc
+from kafka_eos_checks.tla.values import ValueMemo, format_value
 
 Places: TypeAlias = npt.NDArray[np.int64]
 Row: TypeAlias = tuple[SpecValue, ...]

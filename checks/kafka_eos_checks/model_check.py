@@ -20,7 +20,6 @@ from rich.table import Table
 
 from kafka_eos import machine as machines
 from kafka_eos.errors import NotEnabled, Rejected
-from kafka_eos_checks import tlc
 from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.conformance import reference_of
 from kafka_eos_checks.drawing.story import Step, folded, tell
@@ -39,6 +38,7 @@ from kafka_eos_checks.models import (
 from kafka_eos_checks.mutants import UnknownRule
 from kafka_eos_checks.paths import build_folder
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
 _PROBE_REGISTER = 1001

@@ -24,6 +24,8 @@ entry tells what differs: tables (``constants``, ``overrides``) are merged, all 
     overrides = { IsDuplicate = "NoDuplicateCache" }   # rule -> operator of spec/mutants, in TLC and in the reference
     violates = "NoGapNoDuplicate"
     replay = "duplicate"                               # the rule of the audit that finds it in a simulated log
+    simulation = "slow"                                # the kind of simulation that shows it (mutant_replays.py)
+    proofs = ["append"]                                # the proofs that it refutes
     blind.requests = "raw requests restart no broker"  # for a method that cannot notice it, why (``BLIND``)
 
 Every operator may stand in the module or in its mutants; the one that ``bounds`` names, and probes, also in
@@ -37,14 +39,14 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from functools import cached_property
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from kafka_eos import machine as machines
 from kafka_eos.spec_mapping import SpecValue, snake_case
 from kafka_eos_checks.paths import build_folder, spec_folder
-from kafka_eos_checks.tla_values import MalformedValue, parse_value
+from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.values import MalformedValue, parse_value
 
 TIERS = ("small", "full", "deep")
 BLIND = ("replay", "requests")  # methods that may have a reason for not noticing a mutant
@@ -72,7 +74,7 @@ class Expectation:
 
     @property
     def words(self) -> str:
-        """The verdict in the words of :class:`kafka_eos_checks.tlc.Result`."""
+        """The verdict in the words of :class:`kafka_eos_checks.tla.tlc.Result`."""
         return f"violates {self.violates}" if self.violates else "holds"
 
 
@@ -101,6 +103,8 @@ class Model:
         claims: ids of the ledger's claims that the verdict settles.
         model: for a mutant, the model it changes.
         replay: for a mutant, the finding with which the replay of a log shows it.
+        simulation: for such a mutant, the kind of simulation that writes such a log; "" for the usual one.
+        proofs: for a mutant, the proofs that it refutes.
         blind: for a mutant, the methods of :data:`BLIND` that cannot notice it, each with the reason.
         spec: the folder of the modules.
         file: the file of the entry.
@@ -127,6 +131,8 @@ class Model:
     claims: tuple[str, ...] = ()
     model: str = ""
     replay: str = ""
+    simulation: str = ""
+    proofs: tuple[str, ...] = ()
     blind: Mapping[str, str] = field(default_factory=dict)
     spec: Path
     file: Path
@@ -185,11 +191,11 @@ def import_machine(path: str, source: str) -> type[Any]:
     return found
 
 
-_LISTS = {"invariants", "properties", "probes", "never", "claims"}
+_LISTS = {"invariants", "properties", "probes", "never", "claims", "proofs"}
 _TABLES = {"constants", "overrides", "blind"}
 _FLAGS = {"deadlock"}
 _INTERNAL = {"name", "kind", "module", "spec", "file", "source", "expect"}
-_MUTANT_ONLY = {"model", "replay", "blind"}
+_MUTANT_ONLY = {"model", "replay", "simulation", "proofs", "blind"}
 _BASE = {
     "constants",
     "overrides",
@@ -351,6 +357,8 @@ class Registry:
             raise MalformedRegistry(f"{where}: blind takes {', '.join(BLIND)}, and has {', '.join(blind)}")
         if bool(values.get("replay")) == ("replay" in blind):
             raise MalformedRegistry(f"{where}: give either replay = the finding, or blind.replay = the reason")
+        if values.get("simulation") and not values.get("replay"):
+            raise MalformedRegistry(f"{where}: simulation is for a mutant with replay = the finding; remove it")
         values |= {key: {**getattr(base, key), **values.get(key, {})} for key in _MERGED}
         values.setdefault("claims", ())
         temporal = violates in values.get("properties", base.properties)
@@ -393,53 +401,6 @@ class Registry:
         if not count:
             raise MalformedRegistry(f"{model.source}: no line 'expect = …' to update; add: {line}")
         model.file.write_text(text[: head.end()] + section + text[end:], encoding="utf-8")
-
-
-_COMMENT = re.compile(r"\(\*.*?\*\)|\\\*[^\n]*", re.DOTALL)
-_EXTENDS = re.compile(r"^\s*EXTENDS\s+(\w+(?:\s*,\s*\w+)*)", re.MULTILINE)
-_INSTANCE = re.compile(r"\bINSTANCE\s+(\w+)")
-
-
-def _without_comments(text: str) -> str:
-    return _COMMENT.sub("", text)
-
-
-class ModuleFolder:
-    """The project's modules, wherever below the folder they stand."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @cached_property
-    def paths(self) -> dict[str, Path]:
-        """Module name -> file."""
-        return {path.stem: path for path in sorted(self.folder.rglob("*.tla"))}
-
-    def text(self, module: str) -> str:
-        """A module's text."""
-        return self.paths[module].read_text(encoding="utf-8")
-
-    def closure(self, modules: Iterable[str]) -> list[str]:
-        """The modules of the project that these need, themselves included; TLC's own modules are left out."""
-        found: list[str] = []
-        waiting = list(modules)
-        while waiting:
-            name = waiting.pop()
-            if name in found or name not in self.paths:
-                continue
-            found.append(name)
-            text = _without_comments(self.text(name))
-            for group in _EXTENDS.findall(text):
-                waiting += re.split(r"\s*,\s*", group)
-            waiting += _INSTANCE.findall(text)
-        return found
-
-    def defines(self, module: str, operator: str) -> bool:
-        """Whether a module itself defines an operator."""
-        if module not in self.paths:
-            return False
-        definition = rf"^\s*{re.escape(operator)}\s*(\([^)]*\)\s*)?=="
-        return re.search(definition, _without_comments(self.text(module)), re.MULTILINE) is not None
 
 
 def extended_modules(model: Model) -> list[str]:

@@ -1,16 +1,10 @@
 """What the verdict of a means on a mutant depends on, as a hash: verdicts are kept as long as that stays the same."""
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
-from pathlib import Path
 
-from kafka_eos_checks.conjuncts.outcomes import Cache
-from kafka_eos_checks.imports import needed
-from kafka_eos_checks.models import Model, ModuleFolder, Registry, extended_modules
-from kafka_eos_checks.paths import build_folder
+from kafka_eos_checks.models import Model, Registry, extended_modules
+from kafka_eos_checks.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint
 from kafka_eos_checks.soak.broken import NOT_FOUND
 from kafka_eos_checks.terminal import progress_console
 from kafka_eos_checks.verdict import Verdict, verdict_from_json
@@ -28,32 +22,18 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def kept_folder() -> Path:
-    """Where verdicts are kept."""
-    return build_folder() / "mutants"
-
-
-def sources(means: str, machine: str) -> list[Path]:
-    """The files of Python that a means depends on.
+def modules_of(means: str, machine: str) -> tuple[str, ...]:
+    """The modules of Python that a means depends on, with all that they import.
 
     Args:
         means: which one.
         machine: the module of the mutant's machine.
     """
-    return needed([*MODULES[means], machine])
-
-
-@cache
-def sources_of(means: str, machine: str) -> str:
-    """A hash of these files."""
-    digest = hashlib.sha256()
-    for path in sources(means, machine):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return (*MODULES[means], machine)
 
 
 def key_of(means: str, registry: Registry, mutant: Model) -> str:
-    """A hash of all that the verdict of a means on a mutant depends on.
+    """The fingerprint of all that the verdict of a means on a mutant depends on.
 
     Args:
         means: which one.
@@ -63,14 +43,12 @@ def key_of(means: str, registry: Registry, mutant: Model) -> str:
     Raises:
         MalformedRegistry: when the reference has no machine for it.
     """
-    modules = ModuleFolder(mutant.spec)
     own = asdict(mutant)
     about = [own[name] for name in sorted(own) if name not in {"spec", "source", "title", "claims"}]
     base = registry.get(mutant.model) if mutant.model else mutant
     given = (base.constants, base.overrides, base.bounds, base.invariants, base.properties, base.graph)
-    texts = [means, sources_of(means, mutant.machine_class().__module__), repr(about), repr(given)]
-    texts += [modules.text(name) for name in sorted(modules.closure(extended_modules(mutant)))]
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    python = python_fingerprint(modules_of(means, mutant.machine_class().__module__))
+    return fingerprint(means, python, about, given, spec_fingerprint(mutant.spec, extended_modules(mutant)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +64,7 @@ class Kept:
 
     means: str
     registry: Registry
-    cache: Cache
+    cache: ResultCache
     limit: float
 
     def verdicts(
@@ -110,11 +88,11 @@ class Kept:
 
     def _get(self, key: str) -> Verdict | None:
         found = self.cache.get(key) or self.cache.get(self._within_limit(key))
-        return None if found is None else verdict_from_json(json.loads(str(found["verdict"])))
+        return None if found is None else verdict_from_json(dict(found))
 
     def _put(self, key: str, verdict: Verdict) -> None:
         own = self._within_limit(key) if verdict.found == NOT_FOUND else key
-        self.cache.put(own, {"verdict": json.dumps(verdict.to_json())})
+        self.cache.put(own, verdict.to_json())
 
     def _within_limit(self, key: str) -> str:
         return f"{key}-{self.limit:g}"

@@ -14,7 +14,7 @@ requests     kafka-eos conform tells a served reference with the mutated rule ap
 
 A model that must fail is one of the rules as they are, under which something known to go wrong does. A means that
 cannot apply says why, and is no miss. Two means have to kill each mutant. What has been found is kept in
-``build/mutants`` for as long as nothing that it depends on changes: an ended call goes on where it was.
+``build/checked/mutants`` for as long as nothing that it depends on changes: an ended call goes on where it was.
 """
 
 import argparse
@@ -29,13 +29,13 @@ from rich.table import Table
 
 from kafka_eos_checks import conformance, model_check
 from kafka_eos_checks.arguments import add_json
-from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.models import MalformedRegistry, Model, Registry
-from kafka_eos_checks.mutant_keys import Kept, kept_folder
+from kafka_eos_checks.mutant_keys import Kept
 from kafka_eos_checks.mutant_replays import find_by_replay
 from kafka_eos_checks.mutant_requests import find_by_requests, machines_with
 from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.report import CANNOT_APPLY, SURVIVES
+from kafka_eos_checks.result_cache import ResultCache, cache_folder
 from kafka_eos_checks.soak.broken import find_all
 from kafka_eos_checks.soak.layers import WALKS, broken
 from kafka_eos_checks.terminal import answer_console, print_verdicts
@@ -171,7 +171,9 @@ def rows(registry: Registry) -> list[Model]:
     return [*registry.mutants.values(), *failing]
 
 
-def verdicts_of(means: str, registry: Registry, mutants: Sequence[Model], cache: Cache, jobs: int) -> list[Verdict]:
+def verdicts_of(
+    means: str, registry: Registry, mutants: Sequence[Model], cache: ResultCache, jobs: int
+) -> list[Verdict]:
     """The verdicts of a means, kept or found now; what ``kafka-eos check walks`` has found counts as simulation."""
     kept = Kept(means=means, registry=registry, cache=cache, limit=MOST_SECONDS)
 
@@ -255,7 +257,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--only", nargs="+", choices=tuple(MEANS), metavar="MEANS", help=f"of {', '.join(MEANS)}")
     add_json(parser)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time (default: all cores)")
-    parser.add_argument("--cache", type=Path, default=kept_folder(), help="results of earlier runs")
+    parser.add_argument("--cache", type=Path, default=cache_folder("mutants"), help="results of earlier runs")
     parser.set_defaults(run=run)
 
 
@@ -269,7 +271,7 @@ def run(arguments: argparse.Namespace) -> int:
         every = rows(registry)
         verdicts: dict[str, list[Verdict]] = {}
         for means in arguments.only or MEANS:
-            verdicts[means] = verdicts_of(means, registry, every, Cache(arguments.cache), arguments.jobs)
+            verdicts[means] = verdicts_of(means, registry, every, ResultCache(arguments.cache), arguments.jobs)
     except MalformedRegistry as error:
         print(f"kafka-eos check mutants: {error}", file=sys.stderr)
         return 2

@@ -6,7 +6,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from kafka_eos_checks.models import Model, Registry
+from kafka_eos_checks.models import MalformedRegistry, Model, Registry
 from kafka_eos_checks.replay.audit import audit
 from kafka_eos_checks.replay.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.replay.histories import HISTORY_RULES
@@ -78,40 +78,33 @@ SILENT: dict[str, Any] = {
     "inputs": 6,
     "weights": {**LEAVING["weights"], "Heartbeat": 3.0, "Commit": 10.0},
 }
-APPLICATION_SETTINGS: Mapping[str, dict[str, Any]] = {
-    "OffsetFetchError": LATE,
-    "InitError": LATE,
-    "PresentedGeneration": LEAVING,
-    "IsFree": LEAVING,
-    "InitAborts": LEAVING,
-    "MemberEpochError": LEAVING,
-}
 SETTINGS: Mapping[str, dict[str, Any]] = {
-    "IsFenced": EXPIRING,
-    "MayExpire": EXPIRING,
-    "SnapshotOf": LOADING,
-    "DataError": SLOW,
-    "EndVerdict": ONCE,
-    "EpochAfterMarker": ONCE,
-    "KeepsGuard": ONCE,
-    "MarkerError": SLOW,
-    "MarkersAfterElection": ELECTING,
-    "UsesGuardUp": ONCE,
-    "Upgraded": UPGRADING,
+    "expiring": EXPIRING,
+    "loading": LOADING,
+    "slow": SLOW,
+    "once": ONCE,
+    "electing": ELECTING,
+    "upgrading": UPGRADING,
+    "late": LATE,
+    "leaving": LEAVING,
+    "silent": SILENT,
 }
+USUAL: Mapping[str, dict[str, Any]] = {"ConsumeTransformProduce": {}, "Transactions": TRANSACTING}
+"""The settings where a mutant's entry names none, by module; :data:`BUSY` for the others."""
 
 
 def plan_of(mutant: Model, seed: int) -> AnyPlan:
-    """The simulation in which a mutant shows, with a seed."""
+    """The simulation in which a mutant shows, with a seed.
+
+    Raises:
+        MalformedRegistry: when the mutant's entry names another simulation than :data:`SETTINGS` has.
+    """
+    if mutant.simulation and mutant.simulation not in SETTINGS:
+        raise MalformedRegistry(f"{mutant.source}: no simulation {mutant.simulation!r}; write {', '.join(SETTINGS)}")
+    settings = SETTINGS[mutant.simulation] if mutant.simulation else USUAL.get(mutant.module, BUSY)
     if mutant.module == "ConsumeTransformProduce":
-        found = next((APPLICATION_SETTINGS[rule] for rule in mutant.overrides if rule in APPLICATION_SETTINGS), {})
-        if "RemovedMemberIsTaken" in mutant.overrides.values():
-            found = SILENT
-        return ApplicationPlan(seed=seed, mutant=mutant.name, **found)
-    transactions = mutant.module == "Transactions"
-    ordinary = TRANSACTING if transactions else BUSY
-    settings = next((SETTINGS[rule] for rule in mutant.overrides if rule in SETTINGS), ordinary)
-    if not transactions:
+        return ApplicationPlan(seed=seed, mutant=mutant.name, **settings)
+    if mutant.module != "Transactions":
         return Plan(seed=seed, mutant=mutant.name, **settings)
     constants = mutant.machine_constants()
     return TransactionsPlan(

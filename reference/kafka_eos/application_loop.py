@@ -2,7 +2,7 @@
 
 Spec:  ApplicationLoop.tla
 KIPs:  98, 447, 691
-Kafka: KafkaProducer, KafkaConsumer, applications
+Kafka: KafkaProducer, KafkaConsumer
 
 =============  ===============  ==============================================================================
 spec variable  field            Kafka, or the application

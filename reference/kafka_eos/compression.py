@@ -40,7 +40,7 @@ _LZ4_END_MARK = bytes(4)
 class CompressionType(IntEnum):
     """The codec in the lowest three bits of a batch's attributes.
 
-    Kafka: org.apache.kafka.common.record.CompressionType
+    Kafka: org.apache.kafka.common.record.internal.CompressionType
     """
 
     NONE = 0

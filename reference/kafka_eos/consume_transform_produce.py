@@ -181,7 +181,7 @@ class ConsumeTransformProduce(ConsumerGroup):
     def init_error(self, producer: str) -> ErrorCode:
         """Why InitProducerId is not answered with an epoch; ``NONE`` if it is.
 
-        Kafka: prepareInitProducerIdTransit
+        Kafka: TransactionCoordinator.prepareInitProducerIdTransit
         """
         if self.transactions[producer].state in {COMMIT, ABORT}:
             return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -433,7 +433,7 @@ class ConsumeTransformProduce(ConsumerGroup):
 
         Spec:  ConsumeTransformProduce!ReceiveFencing
         KIP:   KIP-98, KIP-588
-        Kafka: ProducerFencedException, TaskMigratedException of Streams
+        Kafka: ProducerFencedException, TaskMigratedException
         """
         enabled(self.has_initialized(instance, producer) and self.is_fenced(instance, producer), "not fenced")
         return replace(self, processes=self.processes.set(instance, self.stopped(is_up=True)))

@@ -110,7 +110,7 @@ class GroupCoordinator:
     def offset_fetch_error(self, partition: str) -> ErrorCode:
         """Why a partition's offset is not told; ``NONE`` if it is.
 
-        Kafka: OffsetMetadataManager.fetchOffsets, requireStable
+        Kafka: OffsetMetadataManager.fetchOffsets, OffsetFetchRequest.requireStable
         """
         if any(offsets.get(partition, NO_OFFSET) != NO_OFFSET for offsets in self.pending.values()):
             return ErrorCode.UNSTABLE_OFFSET_COMMIT

@@ -199,7 +199,7 @@ class ProducerIds:
 
         Spec:  ProducerIds!CommitBlock
         KIP:   KIP-730, KIP-500
-        Kafka: QuorumController.handleCommit
+        Kafka: QuorumController.QuorumMetaLogListener.handleCommit
         """
         committed = self.controller.committed
         enabled(committed < self.controller.written, "every record is committed")

@@ -150,7 +150,7 @@ class Log:
     def accepts_unknown_producer(self, batch: Batch) -> bool:
         """Without state for the producer every sequence passes, unless the partition never held a record.
 
-        Kafka: from 4.5 on (KAFKA-15591); before, every sequence passed.
+        Kafka does so from 4.5 on (KAFKA-15591); before, every sequence passed.
         """
         return bool(self.entries) or batch.sequence == 0
 

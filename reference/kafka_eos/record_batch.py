@@ -79,7 +79,7 @@ class TimestampType(IntEnum):
 class ControlType(IntEnum):
     """The types of control record that a partition of a topic holds.
 
-    Kafka: org.apache.kafka.common.record.internal.ControlRecordType, which has others for the Raft log.
+    Kafka: org.apache.kafka.common.record.internal.ControlRecordType, which has others for the quorum's log.
     """
 
     ABORT = 0

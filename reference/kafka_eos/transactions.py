@@ -957,7 +957,7 @@ class Transactions:
 
         Spec:  Transactions!ElectLeader
         KIP:   KIP-98, KIP-890
-        Kafka: ReplicaManager.makeLeader, TransactionMarkerRequestCompletionHandler
+        Kafka: Partition.makeLeader, TransactionMarkerRequestCompletionHandler
         """
         after = self.fault("election")
         log = self.logs[partition]

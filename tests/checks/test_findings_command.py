@@ -19,7 +19,7 @@ from kafka_eos_checks.findings import KafkaFinding, read_findings
 from kafka_eos_checks.findings_command import check, of_broker, of_client
 from kafka_eos_checks.model_check import Outcome
 from kafka_eos_checks.models import Model, Registry
-from kafka_eos_checks.tlc import Result
+from kafka_eos_checks.tla.tlc import Result
 from kafka_eos_checks.verdict import Verdict, read_verdicts, write_verdicts
 
 BY_ID = {finding.id: finding for finding in read_findings()}

@@ -19,7 +19,7 @@ from kafka_eos_checks.model_check import (
     with_arguments,
 )
 from kafka_eos_checks.models import Expectation, Registry
-from kafka_eos_checks.tlc import Result
+from kafka_eos_checks.tla.tlc import Result
 
 COVERED = {"Read": 5, "Add": 4, "Refuse": 3, "Reset": 1}
 PROBED = ('"probe reached: IsFull"',)

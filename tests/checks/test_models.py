@@ -1,8 +1,12 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.models import Expectation, MalformedRegistry, ModuleFolder, Registry, write_model
+from kafka_eos_checks.models import Expectation, MalformedRegistry, Registry, write_model
+from kafka_eos_checks.mutant_replays import SETTINGS, plan_of
+from kafka_eos_checks.proofs.command import NAMES
+from kafka_eos_checks.tla.modules import ModuleFolder
 
 
 def registry_of(registry: Registry, text: str) -> Registry:
@@ -134,3 +138,24 @@ def test_an_update_without_a_line_to_change_says_what_to_add(registry: Registry)
     changed = registry_of(registry, MODEL)
     with pytest.raises(MalformedRegistry, match=r"no line 'expect = …' to update; add: expect = \{ verdict"):
         changed.update("M", Expectation(states=1))
+
+
+def test_the_proofs_that_an_entry_names_exist_and_each_is_refuted_by_some() -> None:
+    named = [name for mutant in Registry().mutants.values() for name in mutant.proofs]
+    assert set(named) == set(NAMES)
+
+
+def test_a_mutant_of_the_model_that_a_whole_proof_is_about_names_the_proof() -> None:
+    of_model = [mutant for mutant in Registry().mutants.values() if mutant.model == "PartitionLog"]
+    assert of_model
+    assert [mutant.name for mutant in of_model if mutant.proofs != ("append",)] == []
+
+
+def test_the_simulations_that_entries_name_are_those_that_there_are() -> None:
+    assert {mutant.simulation for mutant in Registry().mutants.values()} == {"", *SETTINGS}
+
+
+def test_a_simulation_that_is_not_known_is_refused_with_those_that_are() -> None:
+    mutant = replace(Registry().get("NoDuplicateCache"), simulation="fast")
+    with pytest.raises(MalformedRegistry, match="no simulation 'fast'; write expiring, loading"):
+        plan_of(mutant, 1)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks import imports
-from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.models import Model, Registry
-from kafka_eos_checks.mutant_keys import MODULES, Kept, key_of, sources, sources_of
+from kafka_eos_checks.mutant_keys import MODULES, Kept, key_of, modules_of
 from kafka_eos_checks.paths import spec_folder
+from kafka_eos_checks.result_cache import ResultCache, python_fingerprint
 from kafka_eos_checks.soak.broken import FOUND, NOT_FOUND
 from kafka_eos_checks.verdict import Verdict
 
@@ -26,9 +26,9 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, folder in imports.PACKAGES.items():
         shutil.copytree(folder, tmp_path / name, ignore=lambda _, names: {n for n in names if n == "__pycache__"})
     monkeypatch.setattr(imports, "PACKAGES", {name: tmp_path / name for name in imports.PACKAGES})
-    sources_of.cache_clear()
+    python_fingerprint.cache_clear()
     yield tmp_path
-    sources_of.cache_clear()
+    python_fingerprint.cache_clear()
 
 
 def changes_key(packages: Path, means: str, file: str) -> bool:
@@ -38,7 +38,7 @@ def changes_key(packages: Path, means: str, file: str) -> bool:
     before = key_of(means, registry, mutant)
     path = packages / file
     path.write_text(path.read_text(encoding="utf-8") + "\nEDITED = True\n", encoding="utf-8")
-    sources_of.cache_clear()
+    python_fingerprint.cache_clear()
     return key_of(means, registry, mutant) != before
 
 
@@ -67,7 +67,7 @@ MUTANTS, BOUNDS = f"{CHECKS}/mutants.py", f"{CHECKS}/bounds.py"
 @pytest.mark.parametrize(
     ("means", "files"),
     [
-        ("TLC", [*MACHINE, MUTANTS, f"{CHECKS}/model_check.py", f"{CHECKS}/tlc.py"]),  # the story's arguments
+        ("TLC", [*MACHINE, MUTANTS, f"{CHECKS}/model_check.py", f"{CHECKS}/tla/tlc.py"]),  # the story's arguments
         ("graph", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/conformance.py", f"{CHECKS}/graph.py"]),
         ("replay", [*MACHINE, MUTANTS, f"{CHECKS}/mutant_replays.py", f"{CHECKS}/replay/audit.py"]),
         ("simulation", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/soak/broken.py", f"{CHECKS}/soak/walk.py"]),
@@ -183,10 +183,12 @@ def test_what_is_kept_depends_on_every_module_that_is_imported_when_a_means_runs
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = without_packages(map(Path, done.stdout.splitlines()))
     machine = Registry().get(mutant).machine_class().__module__
-    found = without_packages(sources(means, machine))
+    found = without_packages(imports.needed(modules_of(means, machine)))
     assert imported <= found
     assert {path.name for path in found - imported} == more, "for other arguments"
-    too_few = [other for other in MODULES if not imported <= without_packages(sources(other, machine))]
+    too_few = [
+        other for other in MODULES if not imported <= without_packages(imports.needed(modules_of(other, machine)))
+    ]
     assert len(too_few) >= 3, "the files of most other means are not enough"
 
 
@@ -213,7 +215,7 @@ def ask(tmp_path: Path, asked: list[str]) -> Callable[[float, str], str]:
                 asked.append(f"{limit:g}")
                 yield walked(mutant.name, found)
 
-        kept = Kept(means="simulation", registry=registry, cache=Cache(tmp_path), limit=limit)
+        kept = Kept(means="simulation", registry=registry, cache=ResultCache(tmp_path), limit=limit)
         [verdict] = kept.verdicts([registry.get(MUTANT)], look)
         return verdict.found
 

@@ -11,7 +11,6 @@ from kafka_eos.idempotent_producer import IdempotentProducer
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.producer_state import Batch, Limits, Log
 from kafka_eos_checks import cli, mutant_keys, mutant_matrix
-from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.models import Model, Registry
 from kafka_eos_checks.mutant_keys import Kept
 from kafka_eos_checks.mutant_matrix import (
@@ -69,6 +68,7 @@ from kafka_eos_checks.replay.readers import (
 )
 from kafka_eos_checks.replay.rules import DUPLICATE, GAP, ORDER, STALE_EPOCH
 from kafka_eos_checks.replay.transactions import FENCED, HANGING, NO_TRANSACTION, TORN
+from kafka_eos_checks.result_cache import ResultCache
 from kafka_eos_checks.simulate.applications import ApplicationPlan
 from kafka_eos_checks.simulate.command import Plan
 from kafka_eos_checks.simulate.transactions import TransactionsPlan
@@ -260,7 +260,7 @@ def test_what_has_been_found_is_kept_until_something_changes_that_it_depends_on(
             yield of(mutant.name, "found", ok=mutant is not second)
 
     monkeypatch.setitem(mutant_matrix.MEANS, "proof", means)
-    kept = Cache(tmp_path)
+    kept = ResultCache(tmp_path)
     for _ in range(2):
         found = verdicts_of("proof", registry, [first, second], kept, 1)
         assert {v.name: v.ok for v in found} == {first.name: True, second.name: False}
@@ -273,10 +273,10 @@ def test_what_has_been_found_is_kept_until_something_changes_that_it_depends_on(
 
 def test_a_walk_that_ran_for_soak_counts_and_is_kept_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     mutant = REGISTRY.get("NoEndBump")
-    kept = Kept(means="simulation", registry=REGISTRY, cache=Cache(tmp_path), limit=240.0)
+    kept = Kept(means="simulation", registry=REGISTRY, cache=ResultCache(tmp_path), limit=240.0)
     assert [v.found for v in kept.verdicts([mutant], lambda _: [of(mutant.name, FOUND)])] == [FOUND]
     monkeypatch.setattr(mutant_matrix, "find_all", lambda models, *_: iter(map(pytest.fail, models)))
-    assert [v.found for v in verdicts_of("simulation", REGISTRY, [mutant], Cache(tmp_path), 1)] == [FOUND]
+    assert [v.found for v in verdicts_of("simulation", REGISTRY, [mutant], ResultCache(tmp_path), 1)] == [FOUND]
     assert len(list(tmp_path.iterdir())) == 1
 
 

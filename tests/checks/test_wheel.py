@@ -20,7 +20,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from kafka_eos_checks.paths import CLONE
-from kafka_eos_checks.tlc import JAR_VARIABLE, find_jar
+from kafka_eos_checks.tla.tlc import JAR_VARIABLE, find_jar
 
 DOCUMENTS = ("README.md", "docs/commands.md", "docs/operators.md")
 
@@ -133,6 +133,7 @@ NEED = {
     "kafka-eos ledger findings --check": ("", CLONES),
     "kafka-eos headers PATH… --out DIR": ("headers copy --out headers", EXTRA.format("spark")),
     "kafka-eos headers copy/ --out headers": ("", EXTRA.format("spark")),
+    "kafka-eos check impact OPERATOR": ("check impact AppendError", CLONES),
     "kafka-eos check models": ("", TLC),
     "kafka-eos check models AppendedAtOnce": ("", TLC),
     "kafka-eos check models LateEndIsNotAtomic": ("", TLC),

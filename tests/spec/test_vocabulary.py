@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cache
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, ClassVar, Self
 
@@ -22,123 +23,12 @@ from kafka_eos_checks import mutants
 from kafka_eos_checks.models import Model, Registry, constants_class
 from kafka_eos_checks.mutants import UnknownRule, mutated
 from kafka_eos_checks.paths import spec_folder
-
-# --- reading a TLA+ module --------------------------------------------------------------------------------------
-
-COMMENT = re.compile(r"\(\*.*?\*\)|\\\*[^\n]*", re.DOTALL)
-DEFINITION = re.compile(r"^(\w+)(?:\(([^)]*)\))?[ ]*==", re.MULTILINE)
-NAME = re.compile(r"(?<![\w!'\"])[A-Za-z]\w*")
-# What a disjunction of actions consists of, besides their names and arguments.
-DISJUNCTION = re.compile(r"\\E [^:]*:|\\/|/\\ UNCHANGED \w+")
-
-
-@dataclass(frozen=True)
-class Operator:
-    name: str
-    parameters: tuple[str, ...]
-    comment: str
-    body: str
-
-    @property
-    def is_disjunction(self) -> bool:
-        """Nothing but other operators, ored and quantified: ``Next``, and what it is divided into."""
-        rest = DISJUNCTION.sub(" ", self.body)
-        return not re.sub(r"[A-Za-z]\w*(\([^()]*\))?", "", rest).strip()
-
-
-@dataclass(frozen=True)
-class Module:
-    name: str
-    extends: tuple[str, ...]
-    constants: tuple[str, ...]
-    variables: tuple[str, ...]
-    operators: dict[str, Operator]
+from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.parser import names
 
 
 def words(text: str) -> str:
     return " ".join(text.split())
-
-
-def declared(keyword: str, code: str) -> tuple[str, ...]:
-    """The names after EXTENDS, CONSTANTS or VARIABLES; ``code`` is without comments."""
-    found = re.search(rf"^{keyword}\s+(\w+(?:\s*,\s*\w+)*)", code, re.MULTILINE)
-    return tuple(re.split(r"\s*,\s*", found[1])) if found else ()
-
-
-def comment_above(lines: list[str]) -> str:
-    """The comment whose last line is the last of these lines."""
-    above: list[str] = []
-    while lines and re.fullmatch(r"\(\*.*\*\)\s*", lines[-1]):
-        above.append(lines.pop().strip()[2:-2])
-    return words(" ".join(reversed(above)))
-
-
-def parse(text: str) -> Module:
-    code = COMMENT.sub("", text)
-    heads = list(DEFINITION.finditer(text))
-    ends = [head.start() for head in heads[1:]] + [len(text)]
-    operators = {}
-    for head, end in zip(heads, ends, strict=True):
-        body = re.split(
-            r"^(?:====|RECURSIVE|THEOREM|ASSUME)",
-            COMMENT.sub("", text[head.end() : end]),
-            maxsplit=1,
-            flags=re.MULTILINE,
-        )[0]
-        parameters = tuple(name.strip() for name in (head[2] or "").split(",") if name.strip())
-        operators[head[1]] = Operator(head[1], parameters, comment_above(text[: head.start()].splitlines()), body)
-    name = re.search(r"MODULE (\w+)", text)
-    assert name is not None
-    constants = declared("CONSTANTS?", code)
-    return Module(name[1], declared("EXTENDS", code), constants, declared("VARIABLES?", code), operators)
-
-
-class Spec:
-    """Modules by name."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self.modules = {module.name: module for module in map(parse, texts)}
-
-    def chain(self, name: str) -> list[Module]:
-        """A module and those that it extends, the outermost last; TLA+'s own are left out."""
-        found: list[Module] = []
-        for base in self.modules[name].extends if name in self.modules else ():
-            found += [module for module in self.chain(base) if module not in found]
-        return [*found, self.modules[name]] if name in self.modules else found
-
-    def operators(self, name: str) -> dict[str, tuple[str, Operator]]:
-        """Every operator that a module sees, with the module that defines it."""
-        return {
-            operator.name: (module.name, operator)
-            for module in self.chain(name)
-            for operator in module.operators.values()
-        }
-
-    def actions(self, name: str, step: str) -> dict[str, tuple[str, Operator]]:
-        """The actions that ``step`` is a disjunction of, with the modules that define them."""
-        seen = self.operators(name)
-        found: dict[str, tuple[str, Operator]] = {}
-        waiting = [step]
-        while waiting:
-            home, operator = seen[waiting.pop()]
-            if operator.is_disjunction:
-                rest = re.sub(r"UNCHANGED \w+|\\E [^:]*:", " ", operator.body)
-                waiting += [word for word in NAME.findall(re.sub(r"\([^()]*\)", " ", rest)) if word in seen]
-            else:
-                found[operator.name] = (home, operator)
-        return found
-
-    def reached(self, name: str, step: str) -> set[str]:
-        """Every operator that ``step`` depends on."""
-        seen = self.operators(name)
-        found: set[str] = set()
-        waiting = [step]
-        while waiting:
-            operator = waiting.pop()
-            if operator in seen and operator not in found:
-                found.add(operator)
-                waiting += NAME.findall(seen[operator][1].body)
-        return found
 
 
 # --- reading the reference --------------------------------------------------------------------------------------
@@ -204,7 +94,7 @@ def citations(machine: type[Any]) -> Iterator[tuple[Action, str, str]]:
             yield each, module, operator
 
 
-def differing_citations(spec: Spec, machine: type[Any], step: str) -> list[str]:
+def differing_citations(spec: ModuleFolder, machine: type[Any], step: str) -> list[str]:
     wanted = {(home, name) for name, (home, _) in spec.actions(machine.MODULE, step).items()}
     cited = [(module, operator) for _, module, operator in citations(machine)]
     found = [f"{module}!{name} is cited {cited.count((module, name))} times" for module, name in wanted
@@ -215,7 +105,7 @@ def differing_citations(spec: Spec, machine: type[Any], step: str) -> list[str]:
     return sorted(found)
 
 
-def differing_sentences(spec: Spec, machine: type[Any], step: str) -> list[str]:
+def differing_sentences(spec: ModuleFolder, machine: type[Any], step: str) -> list[str]:
     comments = {name: operator.comment for name, (_, operator) in spec.actions(machine.MODULE, step).items()}
     return sorted(
         f"{action.name}: {comments.get(action.name)!r} is {said!r}"
@@ -224,7 +114,7 @@ def differing_sentences(spec: Spec, machine: type[Any], step: str) -> list[str]:
     )
 
 
-def differing_parameters(spec: Spec, machine: type[Any], step: str) -> list[str]:
+def differing_parameters(spec: ModuleFolder, machine: type[Any], step: str) -> list[str]:
     found = []
     operators = spec.actions(machine.MODULE, step)
     for each in actions(machine):
@@ -235,7 +125,7 @@ def differing_parameters(spec: Spec, machine: type[Any], step: str) -> list[str]
     return found
 
 
-def differing_declarations(spec: Spec, machine: type[Any]) -> list[str]:
+def differing_declarations(spec: ModuleFolder, machine: type[Any]) -> list[str]:
     chain = spec.chain(machine.MODULE)
     variables = tuple(name for module in chain for name in module.variables)
     constants = tuple(name for module in chain for name in module.constants)
@@ -259,7 +149,7 @@ def plain(comment: str) -> str:
     return first_sentence(re.split(r"\s(?:Kafka:|KIP-)", comment.translate(QUOTES), maxsplit=1)[0]).rstrip(".")
 
 
-def differing_rules(spec: Spec, machine: type[Any], step: str) -> list[str]:
+def differing_rules(spec: ModuleFolder, machine: type[Any], step: str) -> list[str]:
     """Operators that are no actions and have a comment, against their twins."""
     leaves = spec.actions(machine.MODULE, step)
     beside = twins(machine)
@@ -277,9 +167,9 @@ def as_in_spec(docstring: str) -> str:
     return named[:1].lower() + named[1:].rstrip(".")
 
 
-def differing_mutants(spec: Spec, python: ModuleType, used: Iterable[str]) -> list[str]:
+def differing_mutants(spec: ModuleFolder, python: ModuleType, used: Iterable[str]) -> list[str]:
     """The mutants that the registry puts in place of rules of a machine, against the functions of ``python``."""
-    operators = {name: op for module in spec.modules.values() for name, op in module.operators.items()}
+    operators = {name: op for module in map(spec.module, spec.paths) for name, op in module.definitions.items()}
     wanted = {snake_case(name): name for name in used}
     functions = {
         name: f for name, f in vars(python).items() if inspect.isfunction(f) and f.__module__ == python.__name__
@@ -295,10 +185,10 @@ def differing_mutants(spec: Spec, python: ModuleType, used: Iterable[str]) -> li
 
 # --- the project's own files --------------------------------------------------------------------------------------
 
-SPEC = Spec(path.read_text(encoding="utf-8") for path in sorted(spec_folder().rglob("*.tla")))
+SPEC = ModuleFolder(spec_folder())
 MACHINES = pytest.mark.parametrize("machine", machines(), ids=lambda machine: str(machine.MODULE))
 REGISTRY = Registry()
-MUTANT_MODULES = {name for name in SPEC.modules if name.endswith("Mutants")}
+MUTANT_MODULES = {name for name in SPEC.paths if name.endswith("Mutants")}
 
 
 def overridden() -> list[tuple[Model, str, str]]:
@@ -308,7 +198,7 @@ def overridden() -> list[tuple[Model, str, str]]:
 
 
 def test_every_module_with_a_next_has_a_machine() -> None:
-    stepping = {path.stem for path in spec_folder().glob("*.tla") if "Next" in SPEC.modules[path.stem].operators}
+    stepping = {path.stem for path in spec_folder().glob("*.tla") if SPEC.defines(path.stem, "Next")}
     assert stepping == {machine.MODULE for machine in machines()} - STEPS.keys()
 
 
@@ -365,9 +255,9 @@ def test_nothing_in_the_modules_of_mutants_is_unused() -> None:
     named = {mutant for _, _, mutant in overridden()}
     for entry in (*REGISTRY.models.values(), *REGISTRY.mutants.values()):
         named |= {entry.bounds, *entry.invariants, *entry.properties, *entry.probes}
-    written = {operator.name: operator for name in MUTANT_MODULES for operator in SPEC.modules[name].operators.values()}
+    written = {op.name: op for name in MUTANT_MODULES for op in SPEC.module(name).definitions.values()}
     for operator in written.values():
-        named |= set(NAME.findall(operator.body))
+        named |= set(names(operator.body))
     assert written.keys() - named == set()
 
 
@@ -406,7 +296,17 @@ Next == \/ \E key \in Keys : Open(key)
 IsInviting == isOpen
 ====
 """
-DOORS = Spec([DOOR.replace("Close == Turn(FALSE)", "Close == isOpen /\\ Turn(FALSE)")])
+
+
+@pytest.fixture
+def doors(tmp_path: Path) -> ModuleFolder:
+    return folder_of(tmp_path, Door=DOOR.replace("Close == Turn(FALSE)", "Close == isOpen /\\ Turn(FALSE)"))
+
+
+def folder_of(path: Path, **texts: str) -> ModuleFolder:
+    for name, text in texts.items():
+        (path / f"{name}.tla").write_text(text, encoding="utf-8")
+    return ModuleFolder(path)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -445,23 +345,25 @@ class Door:
         return self
 
 
-def test_a_module_is_read_as_it_is_written() -> None:
-    door = DOORS.modules["Door"]
+def test_a_module_is_read_as_it_is_written(doors: ModuleFolder) -> None:
+    door = doors.module("Door")
     assert (door.constants, door.variables) == (("Keys", "MaxTurns"), ("isOpen", "turnsMade"))
-    assert list(door.operators) == ["Fits", "Open", "Close", "Turn", "Closing", "Next", "IsInviting"]
-    assert door.operators["Fits"].comment == "A key that fits, and is not worn. Kafka: none"
-    assert door.operators["Turn"].comment == ""
-    assert set(DOORS.actions("Door", "Next")) == {"Open", "Close"}
-    assert DOORS.reached("Door", "Next") == {"Next", "Open", "Fits", "Turn", "Closing", "Close"}
+    assert door.meanings["MaxTurns"] == "Open(key) == TRUE, but in a comment"
+    assert list(door.definitions) == ["Fits", "Open", "Close", "Turn", "Closing", "Next", "IsInviting"]
+    assert door.definitions["Fits"].comment == "A key that fits, and is not worn. Kafka: none"
+    assert DOOR.splitlines()[door.definitions["Fits"].line - 1].startswith("Fits(key) ==")
+    assert door.definitions["Turn"].comment == ""
+    assert set(doors.actions("Door", "Next")) == {"Open", "Close"}
+    assert doors.reached("Door", "Next") == {"Next", "Open", "Fits", "Turn", "Closing", "Close"}
 
 
-def test_a_machine_like_its_module_differs_in_nothing() -> None:
+def test_a_machine_like_its_module_differs_in_nothing(doors: ModuleFolder) -> None:
     for compare in (differing_citations, differing_sentences, differing_parameters, differing_rules):
-        assert compare(DOORS, Door, "Next") == []
-    assert differing_declarations(DOORS, Door) == []
+        assert compare(doors, Door, "Next") == []
+    assert differing_declarations(doors, Door) == []
 
 
-def test_a_missing_a_double_and_an_unknown_citation_are_found() -> None:
+def test_a_missing_a_double_and_an_unknown_citation_are_found(doors: ModuleFolder) -> None:
     class Uncited(Door):
         def close(self) -> Self:
             """The wind closes the door."""
@@ -485,12 +387,12 @@ def test_a_missing_a_double_and_an_unknown_citation_are_found() -> None:
             """
             return self
 
-    assert differing_citations(DOORS, Uncited, "Next") == ["Door!Close is cited 0 times"]
-    assert differing_citations(DOORS, Doubled, "Next") == ["Door!Close is cited 2 times"]
-    assert differing_citations(DOORS, Unknown, "Next") == ["Door!Lock is no action of Next"]
+    assert differing_citations(doors, Uncited, "Next") == ["Door!Close is cited 0 times"]
+    assert differing_citations(doors, Doubled, "Next") == ["Door!Close is cited 2 times"]
+    assert differing_citations(doors, Unknown, "Next") == ["Door!Lock is no action of Next"]
 
 
-def test_a_citation_of_another_action_or_of_a_rule_is_found() -> None:
+def test_a_citation_of_another_action_or_of_a_rule_is_found(doors: ModuleFolder) -> None:
     class Confused(Door):
         def close(self) -> Self:
             """The wind closes the door.
@@ -499,14 +401,14 @@ def test_a_citation_of_another_action_or_of_a_rule_is_found() -> None:
             """
             return self
 
-    assert differing_citations(DOORS, Confused, "Next") == [
+    assert differing_citations(doors, Confused, "Next") == [
         "Door!Close is cited 0 times",
         "Door!Fits is no action of Next",
         "close is marked Close, cites Fits",
     ]
 
 
-def test_a_changed_sentence_is_found() -> None:
+def test_a_changed_sentence_is_found(doors: ModuleFolder) -> None:
     class Reworded(Door):
         def fits(self, key: int) -> bool:  # noqa: ARG002
             """A key that fits and is not worn."""
@@ -519,15 +421,15 @@ def test_a_changed_sentence_is_found() -> None:
             """
             return self
 
-    assert differing_sentences(DOORS, Reworded, "Next") == [
+    assert differing_sentences(doors, Reworded, "Next") == [
         "Close: 'The wind closes the door.' is 'The wind shuts the door.'"
     ]
-    assert differing_rules(DOORS, Reworded, "Next") == [
+    assert differing_rules(doors, Reworded, "Next") == [
         "Door!Fits: 'A key that fits, and is not worn' is 'A key that fits and is not worn'"
     ]
 
 
-def test_another_parameter_or_method_name_is_found() -> None:
+def test_another_parameter_or_method_name_is_found(doors: ModuleFolder) -> None:
     class Renamed(Door):
         def open(self, lock: int) -> Self:  # noqa: ARG002
             return self
@@ -536,10 +438,10 @@ def test_another_parameter_or_method_name_is_found() -> None:
         def shut(self) -> Self:
             return self
 
-    assert differing_parameters(DOORS, Renamed, "Next") == ["Open: ('key',) is ('lock',)", "Close is shut"]
+    assert differing_parameters(doors, Renamed, "Next") == ["Open: ('key',) is ('lock',)", "Close is shut"]
 
 
-def test_other_variables_and_constants_are_found() -> None:
+def test_other_variables_and_constants_are_found(doors: ModuleFolder) -> None:
     @dataclass(frozen=True, kw_only=True)
     class FewerKeys:
         keys: frozenset[int] = frozenset()
@@ -551,17 +453,18 @@ def test_other_variables_and_constants_are_found() -> None:
         open_since: int
 
     Swapped.__annotations__["constants"] = FewerKeys
-    assert differing_declarations(DOORS, Swapped) == [
+    assert differing_declarations(doors, Swapped) == [
         "VARIABLES ('isOpen', 'turnsMade') is ('turnsMade', 'isOpen')",
         "variables ('isOpen', 'turnsMade') are the fields ('constants', 'is_open', 'turns_made', 'open_since')",
         "CONSTANTS ('Keys', 'MaxTurns') is ('Keys',)",
     ]
 
 
-def test_a_mutant_without_a_function_one_too_many_and_other_words_are_found() -> None:
-    spec = Spec(
-        ["---- MODULE DoorMutants ----\n(* for Fits: every key fits *)\nAnyKey(key) == TRUE\nNoKey(key) == FALSE\n===="]
+def test_a_mutant_without_a_function_one_too_many_and_other_words_are_found(tmp_path: Path) -> None:
+    text = (
+        "---- MODULE DoorMutants ----\n(* for Fits: every key fits *)\nAnyKey(key) == TRUE\nNoKey(key) == FALSE\n===="
     )
+    spec = folder_of(tmp_path, DoorMutants=text)
     python = ModuleType("python")
 
     def function(docstring: str) -> FunctionType:

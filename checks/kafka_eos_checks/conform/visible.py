@@ -532,7 +532,7 @@ class Visible:
     def commit_offsets(
         self, name: str, presented: Identity, member: str | None, generation: int
     ) -> tuple[Answer, "Visible"]:
-        """A client writes its group's offset in a transaction.    Spec: ConsumeTransformProduce!CommitOffsets."""
+        """A client writes its group's offset in a transaction.    Spec: ConsumeTransformProduce!SendOffsets."""
         api = "TxnOffsetCommit"
         error, rule, guard, state = self._vouched(name, presented, OFFSETS, -1)
         leader = state.partitions[OFFSETS]

@@ -3,7 +3,7 @@
 In the spec TLC is to find a property violated, or fail to evaluate, or find another graph than the spec's; in the
 reference the comparison with TLC's graph is to find a difference. What nothing notices is a survivor, unless
 spec/conjuncts.toml says why nothing can: such a one is looked for in the small tier only. Results are kept in
-build/conjuncts: what is unchanged is not run again.
+build/checked/conjuncts: what is unchanged is not run again.
 """
 
 import argparse
@@ -18,14 +18,14 @@ from rich.table import Table
 
 from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.conjuncts.equivalents import check_known, read_equivalents
-from kafka_eos_checks.conjuncts.outcomes import Cache, Means, Outcome, verdicts
+from kafka_eos_checks.conjuncts.outcomes import Means, Outcome, verdicts
 from kafka_eos_checks.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
-from kafka_eos_checks.conjuncts.sany import UnparsableModule
 from kafka_eos_checks.conjuncts.search import TIERS, Search, Subject, UnusableMutant, subjects
 from kafka_eos_checks.graph import GraphUnusable
 from kafka_eos_checks.models import MalformedRegistry, Model, Registry
-from kafka_eos_checks.paths import build_folder
+from kafka_eos_checks.result_cache import ResultCache, cache_folder
 from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.tla.sany import UnparsableModule
 from kafka_eos_checks.verdict import Verdict, write_verdicts
 
 SPEC, REFERENCE = "spec", "reference"
@@ -56,7 +56,7 @@ def _smallest(models: Sequence[Model]) -> tuple[Model, ...]:
 
 
 def _in_spec(
-    registry: Registry, arguments: argparse.Namespace, cache: Cache, reasons: Set[tuple[str, str]]
+    registry: Registry, arguments: argparse.Namespace, cache: ResultCache, reasons: Set[tuple[str, str]]
 ) -> Iterator[Outcome]:
     """The outcomes of the spec's mutants, as they come."""
     chosen = _chosen(subjects(registry), arguments.modules, reasons)
@@ -83,7 +83,7 @@ def _in_spec(
 
 
 def _in_reference(
-    registry: Registry, arguments: argparse.Namespace, cache: Cache, reasons: Set[tuple[str, str]]
+    registry: Registry, arguments: argparse.Namespace, cache: ResultCache, reasons: Set[tuple[str, str]]
 ) -> Iterator[Outcome]:
     """The outcomes of the reference's mutants."""
     chosen = _chosen(reference_subjects(registry), arguments.modules, reasons)
@@ -184,7 +184,7 @@ def _judge(
     registry: Registry, arguments: argparse.Namespace, sides: Sequence[str], reasons: dict[tuple[str, str], str]
 ) -> list[Verdict]:
     """Run both sides, print a table a module, and return the verdicts."""
-    cache = Cache(build_folder() / "conjuncts")
+    cache = ResultCache(cache_folder("conjuncts"))
     found: list[Verdict] = []
     for side in sides:
         outcomes = []

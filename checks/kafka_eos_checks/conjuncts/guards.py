@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kafka_eos_checks.conjuncts.sany import (
+from kafka_eos_checks.tla.sany import (
     ACTION_LEVEL,
     CONDITIONAL,
     CONJUNCTION,

@@ -1,10 +1,8 @@
 """What became of the mutants: by which means each was killed, and how often a module's guards are noticed."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 from kafka_eos_checks.verdict import Verdict
 
@@ -62,28 +60,6 @@ class Outcome:
     def name(self) -> str:
         """Operator and change."""
         return f"{self.operator}: {self.change}"
-
-
-@dataclass(frozen=True, slots=True)
-class Cache:
-    """Results of earlier runs, each under the hash of all that it depends on, so that a run can be resumed."""
-
-    folder: Path
-
-    def get(self, key: str) -> Mapping[str, str | int | float] | None:
-        """An earlier result."""
-        try:
-            found: dict[str, str | int | float] = json.loads((self.folder / f"{key}.json").read_text(encoding="utf-8"))
-        except (FileNotFoundError, json.JSONDecodeError):
-            return None
-        return found
-
-    def put(self, key: str, result: Mapping[str, str | int | float]) -> None:
-        """Keep a result."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        waiting = self.folder / f"{key}.new"
-        waiting.write_text(json.dumps(result), encoding="utf-8")
-        waiting.replace(self.folder / f"{key}.json")
 
 
 def verdicts(check: str, outcomes: Iterable[Outcome], reasons: Mapping[tuple[str, str], str]) -> list[Verdict]:

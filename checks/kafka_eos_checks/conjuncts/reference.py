@@ -16,7 +16,6 @@ the condition of ``if …: return`` or of ``a if … else b``  ``False``, where 
 
 import ast
 import copy
-import hashlib
 import inspect
 import sys
 from collections import Counter
@@ -28,8 +27,9 @@ from types import ModuleType
 from typing import Any
 
 from kafka_eos_checks.conformance import LoadedGraph, load_graph, reference_of
-from kafka_eos_checks.conjuncts.outcomes import Cache, Means, Outcome
-from kafka_eos_checks.models import Model, ModuleFolder, Registry, extended_modules
+from kafka_eos_checks.conjuncts.outcomes import Means, Outcome
+from kafka_eos_checks.models import Model, Registry, extended_modules
+from kafka_eos_checks.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint
 
 VERDICTS = frozenset({"ErrorCode", "str"})  # what a function that names an error answers
 TIERS = ("small", "full")
@@ -254,7 +254,7 @@ class GraphSearch:
         on_progress: called with a line that says how far it is.
     """
 
-    cache: Cache
+    cache: ResultCache
     on_progress: Callable[[str], None] = lambda _: None
     _graphs: dict[str, LoadedGraph] = field(default_factory=dict)
     _keys: dict[str, str] = field(default_factory=dict)
@@ -287,7 +287,7 @@ class GraphSearch:
 
     def _difference(self, model: Model, part: GuardPart) -> tuple[str, float]:
         """The first difference between the mutant and the graph of one model, "" for none; and the seconds it took."""
-        key = hashlib.sha256(f"{self._key(model)}\0{part.name}\0{ast.dump(part.tree)}".encode()).hexdigest()
+        key = fingerprint(self._key(model), part.name, ast.dump(part.tree))
         known = self.cache.get(key)
         if known is not None:
             return str(known["difference"]), float(known["seconds"])
@@ -304,12 +304,16 @@ class GraphSearch:
         return difference, seconds
 
     def _key(self, model: Model) -> str:
-        """A hash of what a comparison depends on beside the mutant: spec, model, sources of the reference."""
+        """The fingerprint of what a comparison depends on besides the mutant: spec, model, reference, this package."""
         found = self._keys.get(model.name)
         if found is None:
-            modules = ModuleFolder(model.spec)
-            texts = [modules.text(name) for name in modules.closure(extended_modules(model))]
-            texts += [inspect.getsource(module) for module in sources(reference_of(model))]
-            texts += [repr(sorted({**model.constants, **model.overrides}.items())), model.bounds]
-            found = self._keys[model.name] = hashlib.sha256("\0".join(texts).encode()).hexdigest()
+            machine = reference_of(model)
+            modules = (machine.__module__, "kafka_eos_checks.conformance", "kafka_eos_checks.bounds")
+            found = self._keys[model.name] = fingerprint(
+                spec_fingerprint(model.spec, extended_modules(model)),
+                python_fingerprint(modules),
+                *(inspect.getsource(module) for module in sources(machine)),
+                sorted({**model.constants, **model.overrides}.items()),
+                model.bounds,
+            )
         return found

@@ -1,6 +1,5 @@
 """TLC against a spec without one of its conjuncts."""
 
-import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,19 +7,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 
-from kafka_eos_checks import tlc
 from kafka_eos_checks.conjuncts.guards import Conjunct, conjuncts, without
-from kafka_eos_checks.conjuncts.outcomes import Cache, Means, Outcome
-from kafka_eos_checks.conjuncts.sany import parse
+from kafka_eos_checks.conjuncts.outcomes import Means, Outcome
 from kafka_eos_checks.models import (
     Configuration,
     Model,
-    ModuleFolder,
     Registry,
     extended_modules,
     plain_configuration,
     write_model,
 )
+from kafka_eos_checks.result_cache import ResultCache, fingerprint, folder_fingerprint
+from kafka_eos_checks.tla import tlc
+from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.sany import parse
 
 LIMIT = "MoreStatesThanTheSpec__"
 FINGERPRINT = ("-fp", "0")  # the same function in every run, so that the states of two dumps can be compared
@@ -114,7 +114,7 @@ def _conjuncts(texts: Mapping[str, str], module: str) -> list[Conjunct]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """What TLC found: the fields of :class:`kafka_eos_checks.tlc.Result` that count here."""
+    """What TLC found: the fields of :class:`kafka_eos_checks.tla.tlc.Result` that count here."""
 
     verdict: str
     error: str = ""
@@ -134,7 +134,7 @@ class Search:
         thorough: ask on for a property where the graph has told a mutant apart already.
     """
 
-    cache: Cache
+    cache: ResultCache
     timeout: float = 120.0
     thorough: bool = True
     _references: dict[str, _Run] = field(default_factory=dict)
@@ -237,10 +237,10 @@ class Search:
             definitions = f'{LIMIT} == TLCGet("distinct") <= {most}'
         with tempfile.TemporaryDirectory(prefix="kafka-eos-conjunct-") as name:
             root = _write(model, plain, definitions, subject, Path(name))
-            key = _hash(Path(name))
+            key = folder_fingerprint(Path(name))
             known = self.cache.get(key)
             if known is not None:
-                return _Run(**known)  # type: ignore[arg-type]
+                return _Run(**known)
             if subject is not None and not self.thorough and (model.invariants or model.properties):
                 return self._run(replace(model, invariants=(), properties=()), subject, most)
             result = tlc.run(tlc.Job(folder=Path(name), module=root, timeout=self.timeout, short=_is_short(model)))
@@ -265,7 +265,7 @@ class Search:
         with tempfile.TemporaryDirectory(prefix="kafka-eos-conjunct-") as name:
             folder = Path(name)
             root = _write(model, configuration, "", subject, folder)
-            key = _hash(folder)
+            key = folder_fingerprint(folder)
             with self._lock:
                 known = self._edges.get(key) or (self.cache.get(key) or {}).get("edges")
             if known is not None:
@@ -287,7 +287,7 @@ class Search:
             lines = {
                 line.partition(",color")[0] for line in dump.read_text(encoding="utf-8").split("\n") if " -> " in line
             }
-        edges = hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+        edges = fingerprint(*sorted(lines))
         with self._lock:
             self._edges[key] = edges
         self.cache.put(key, {"edges": edges})
@@ -327,10 +327,3 @@ def _write(model: Model, configuration: Configuration, definitions: str, subject
         assert subject.module in ModuleFolder(model.spec).closure(extended_modules(model))
         (folder / f"{subject.module}.tla").write_text(subject.text, encoding="utf-8")
     return root
-
-
-def _hash(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        digest.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
-    return digest.hexdigest()

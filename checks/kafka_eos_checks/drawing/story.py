@@ -11,7 +11,7 @@ from textwrap import wrap
 
 from kafka_eos.spec_mapping import SpecValue
 from kafka_eos_checks.drawing.story_words import NO_WORDS, Words
-from kafka_eos_checks.tla_values import MalformedValue, format_value, order, parse_value
+from kafka_eos_checks.tla.values import MalformedValue, format_value, order, parse_value
 
 State = Mapping[str, SpecValue]
 WIDTH = 116  # columns of a story

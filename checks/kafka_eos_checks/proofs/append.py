@@ -25,7 +25,7 @@ Spec:  PartitionLog.tla; the same invariant is checked by TLC on small bounds in
 KIPs:  98, 360
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import pairwise
@@ -39,7 +39,8 @@ from kafka_eos.machine import Action, actions
 from kafka_eos.partition_log import Constants, PartitionLog, Response
 from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Log, ProducerState, Snapshot
 from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.proofs.induction import IS_TAKEN, Conjunct, Proof, Query, Story, Telling, truth, value
+from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Telling, truth, value
+from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, conjunct, each_way, of_properties
 from kafka_eos_checks.proofs.symbolic import (
     Condition,
     Number,
@@ -390,7 +391,21 @@ def follows_log(terms: ProducerTerms, producer_id: Any, length: Any) -> Any:
     return z3.If(producer_id >= 0, z3.And(*parts), z3.Not(terms.known))
 
 
-Formula = Callable[[View, Any, Any, Any], Any]  # of a state, a producer, a place, a later place
+# The terms at which the hypotheses of every query are taken.
+PRODUCERS_ASKED = (PRODUCER, ASKED["producer_id"])
+THEIR_LAST = chain(ASKED["producer_id"], LENGTH)
+PLACES = (PLACE, previous(PLACE), LATER, READ, LENGTH - 1, LENGTH, TAKEN - 1, TAKEN, z3.IntVal(0), *THEIR_LAST)
+PAIRS = (
+    (PLACE, LATER),
+    (PLACE, THEIR_LAST[0]),
+    (PLACE, LENGTH - 1),
+    (READ, TAKEN - 1),
+    (TAKEN, READ),
+    *((earlier, later) for later, earlier in pairwise(THEIR_LAST)),
+)
+EACH_PRODUCER = Terms((PRODUCER,), tuple((p,) for p in PRODUCERS_ASKED))
+EACH_PLACE = Terms((PLACE,), tuple((i,) for i in PLACES))
+EACH_PAIR = Terms((PLACE, LATER), PAIRS)
 
 
 def _in_log(view: View, place: Any) -> Any:
@@ -405,18 +420,21 @@ def _of_one(place: Any, later: Any) -> Any:
     return z3.And(PRODUCER_ID(place) == PRODUCER_ID(later), PRODUCER_ID(place) >= 0)
 
 
-def state_follows_log(view: View, p: Any, i: Any, j: Any) -> Any:  # noqa: ARG001 - one signature for all conjuncts
-    """See ``INVARIANT``."""
+@conjunct(EACH_PRODUCER)
+def state_follows_log(view: View, p: Any) -> Any:
+    """A producer's state is its last batches of one epoch, up to five."""
     return follows_log(producer_terms(view.producers, p), p, view.length)
 
 
-def snapshot_follows_log(view: View, p: Any, i: Any, j: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PRODUCER)
+def snapshot_follows_log(view: View, p: Any) -> Any:
+    """So is its state in the snapshot, for the batches before."""
     return follows_log(producer_terms(view.snapshot, p), p, view.taken)
 
 
-def snapshot_is_of_the_log(view: View, p: Any, i: Any, j: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct()
+def snapshot_is_of_the_log(view: View) -> Any:
+    """The snapshot's offset is the end of a batch of the log."""
     return z3.And(view.taken >= 0, view.taken <= view.length, view.taken_offset == end(view.taken))
 
 
@@ -425,80 +443,77 @@ def is_well_formed(producer_id: Any, count: Any) -> Any:
     return z3.And(producer_id >= NO_PRODUCER_ID, count >= 1, CACHED * count <= MAX_SEQUENCE)
 
 
-def batches_are_well_formed(view: View, p: Any, i: Any, j: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PLACE)
+def batches_are_well_formed(view: View, i: Any) -> Any:
+    """A batch has a record, and five have fewer than 2^31."""
     return z3.Implies(_in_log(view, i), is_well_formed(PRODUCER_ID(i), COUNT(i)))
 
 
-def offsets_are_dense(view: View, p: Any, i: Any, j: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PLACE)
+def offsets_are_dense(view: View, i: Any) -> Any:
+    """Batches follow each other without holes in the offsets."""
     return z3.Implies(_in_log(view, i), OFFSET(i) == end(i))
 
 
-def offsets_grow(view: View, p: Any, i: Any, j: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PAIR)
+def offsets_grow(view: View, i: Any, j: Any) -> Any:
+    """A later batch begins after an earlier one's end."""
     return z3.Implies(_ordered(view, i, j), OFFSET(i) + COUNT(i) <= OFFSET(j))
 
 
-def sequence_is_position(view: View, p: Any, i: Any, j: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PLACE)
+def sequence_is_position(view: View, i: Any) -> Any:
+    """A sequence is the position in the epoch modulo 2^31."""
     is_right = z3.And(SEQUENCE(i) >= 0, SEQUENCE(i) <= MAX_SEQUENCE, POSITION(i) == SEQUENCE(i) + MODULUS * WRAPS(i))
     return z3.Implies(z3.And(_in_log(view, i), PRODUCER_ID(i) >= 0), is_right)
 
 
-def positions_are_disjoint(view: View, p: Any, i: Any, j: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PAIR)
+def positions_are_disjoint(view: View, i: Any, j: Any) -> Any:
+    """Two batches of an epoch share no position."""
     same = z3.And(_ordered(view, i, j), _of_one(i, j), EPOCH(i) == EPOCH(j))
     return z3.Implies(same, POSITION(i) + COUNT(i) <= POSITION(j))
 
 
-def no_gap_at_epoch_start(view: View, p: Any, i: Any, j: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PLACE)
+def no_gap_at_epoch_start(view: View, i: Any) -> Any:
+    """A later epoch begins with sequence 0."""
     before = previous(i)
     new = z3.And(_in_log(view, i), PRODUCER_ID(i) >= 0, before >= 0, EPOCH(before) < EPOCH(i))
     return z3.Implies(new, SEQUENCE(i) == 0)
 
 
-def no_gap_at_log_start(view: View, p: Any, i: Any, j: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct()
+def no_gap_at_log_start(view: View) -> Any:
+    """The first batch that a log holds begins with sequence 0."""
     return z3.Implies(z3.And(view.length > 0, PRODUCER_ID(0) >= 0), SEQUENCE(0) == 0)
 
 
-def epochs_never_go_back(view: View, p: Any, i: Any, j: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PAIR)
+def epochs_never_go_back(view: View, i: Any, j: Any) -> Any:
+    """The epochs of a producer never go back."""
     return z3.Implies(z3.And(_ordered(view, i, j), _of_one(i, j)), EPOCH(i) <= EPOCH(j))
 
 
-INVARIANT: tuple[tuple[Conjunct, Formula], ...] = tuple(
-    (Conjunct(name=name, says=says), formula)
-    for name, says, formula in (
-        ("StateFollowsLog", "A producer's state is its last batches of one epoch, up to five.", state_follows_log),
-        ("SnapshotFollowsLog", "So is its state in the snapshot, for the batches before.", snapshot_follows_log),
-        ("SnapshotIsOfTheLog", "The snapshot's offset is the end of a batch of the log.", snapshot_is_of_the_log),
-        ("BatchesAreWellFormed", "A batch has a record, and five have fewer than 2^31.", batches_are_well_formed),
-        ("OffsetsAreDense", "Batches follow each other without holes in the offsets.", offsets_are_dense),
-        ("OffsetsGrow", "A later batch begins after an earlier one's end.", offsets_grow),
-        ("SequenceIsPosition", "A sequence is the position in the epoch modulo 2^31.", sequence_is_position),
-        ("PositionsAreDisjoint", "Two batches of an epoch share no position.", positions_are_disjoint),
-        ("NoGapAtEpochStart", "A later epoch begins with sequence 0.", no_gap_at_epoch_start),
-        ("NoGapAtLogStart", "The first batch that a log holds begins with sequence 0.", no_gap_at_log_start),
-        ("EpochsNeverGoBack", "The epochs of a producer never go back.", epochs_never_go_back),
-    )
+INVARIANT = (
+    state_follows_log,
+    snapshot_follows_log,
+    snapshot_is_of_the_log,
+    batches_are_well_formed,
+    offsets_are_dense,
+    offsets_grow,
+    sequence_is_position,
+    positions_are_disjoint,
+    no_gap_at_epoch_start,
+    no_gap_at_log_start,
+    epochs_never_go_back,
 )
-CONJUNCTS = tuple(conjunct for conjunct, _ in INVARIANT)
 
 
+@cache
 def hypotheses() -> dict[str, list[Any]]:
     """The invariant before, at the producers, places and pairs of places that matter."""
-    found: dict[str, list[Any]] = {}
-    for conjunct, formula in INVARIANT:
-        if formula in {state_follows_log, snapshot_follows_log}:
-            found[conjunct.name] = [formula(BEFORE, p, None, None) for p in PRODUCERS_ASKED]
-        elif formula in {offsets_grow, positions_are_disjoint, epochs_never_go_back}:
-            found[conjunct.name] = [formula(BEFORE, None, i, j) for i, j in PAIRS]
-        else:
-            found[conjunct.name] = [formula(BEFORE, None, i, None) for i in PLACES]
-    return found
+    return {each.name: each.instances(BEFORE) for each in INVARIANT}
 
 
 def definitions(producers: Sequence[Any], places: Sequence[Any]) -> list[Any]:
@@ -529,20 +544,6 @@ def is_rightful() -> Any:
     return z3.And(z3.Or(idempotent, plain), is_well_formed(ASKED["producer_id"], count))
 
 
-# The terms at which the hypotheses of every query are taken.
-PRODUCERS_ASKED = (PRODUCER, ASKED["producer_id"])
-THEIR_LAST = chain(ASKED["producer_id"], LENGTH)
-PLACES = (PLACE, previous(PLACE), LATER, READ, LENGTH - 1, LENGTH, TAKEN - 1, TAKEN, z3.IntVal(0), *THEIR_LAST)
-PAIRS = (
-    (PLACE, LATER),
-    (PLACE, THEIR_LAST[0]),
-    (PLACE, LENGTH - 1),
-    (READ, TAKEN - 1),
-    (TAKEN, READ),
-    *((earlier, later) for later, earlier in pairwise(THEIR_LAST)),
-)
-
-
 # A solution that is easy to read: a short log and small numbers, with the start of the log where it has to be.
 READABLE = (
     LENGTH <= CACHED + 2,
@@ -553,9 +554,9 @@ READABLE = (
     end(LENGTH) <= 99,
     *(z3.Implies(ASKED["producer_id"] >= 0, EPOCH(place) >= 0) for place in THEIR_LAST),
     *(
-        formula(BEFORE, PRODUCER, z3.IntVal(place), None)
+        each(BEFORE, z3.IntVal(place))
         for place in range(CACHED + 2)
-        for formula in (offsets_are_dense, batches_are_well_formed)
+        for each in (offsets_are_dense, batches_are_well_formed)
     ),
 )
 
@@ -581,52 +582,31 @@ def after(outcome: Outcome) -> View:
     return View(log.entries.length, log.producers, taken, offset, log.snapshot.producers)
 
 
-def broken(outcome: Outcome, formula: Formula) -> Any:
+def taken(outcome: Outcome) -> Any:
+    """The action goes this way."""
+    return z3.And(outcome.condition, *outcome.value.log.entries.facts())
+
+
+def broken(outcome: Outcome, goal: Clause) -> Any:
     """The action goes this way, and afterwards a conjunct is false."""
     if outcome.error is not None:
         return outcome.condition
-    log, view = outcome.value.log, after(outcome)
-    if formula is state_follows_log and isinstance(log.producers, Replayed):
+    log = outcome.value.log
+    if goal is state_follows_log and isinstance(log.producers, Replayed):
         # By the lemma "replay": what it starts from follows the log up to the snapshot, and it reads all the rest.
         start = follows_log(producer_terms(log.producers.of, PRODUCER), PRODUCER, TAKEN)
         reads = _in_log(BEFORE, READ)
         right = (READ >= TAKEN) if log.producers.read else (READ < TAKEN)
         holds = z3.And(start, z3.Implies(reads, right))
     else:
-        holds = formula(view, PRODUCER, PLACE, LATER)
+        holds = goal.holds(after(outcome))
     crashed = z3.BoolVal(False) if outcome.crashed is None else outcome.crashed
     return z3.And(outcome.condition, *log.entries.facts(), z3.Or(crashed, z3.Not(holds)))
 
 
-def consecution(act: Action, outcomes: Sequence[Outcome], kind: str = "consecution") -> Iterator[Query]:
-    """An action keeps each conjunct."""
-    known = hypotheses()
-    facts = [*definitions(PRODUCERS_ASKED, PLACES), is_rightful()]
-    for conjunct, formula in INVARIANT:
-        yield Query(
-            kind=kind,
-            step=act.name,
-            goal=conjunct,
-            hypotheses=known,
-            facts=facts,
-            negated=disjunction([broken(outcome, formula) for outcome in outcomes]),
-            tell=Story(TELLING, act, tuple(outcomes), conjunct),
-            readable=READABLE,
-        )
-
-
-def witness(act: Action, outcomes: Sequence[Outcome]) -> Iterator[Query]:
-    """The action can be taken in a state that has the invariant: what is proved of it is not empty."""
-    if outcomes:
-        yield Query(
-            kind="witness",
-            step=act.name,
-            goal=IS_TAKEN,
-            hypotheses=hypotheses(),
-            facts=[*definitions(PRODUCERS_ASKED, PLACES), is_rightful()],
-            negated=disjunction([z3.And(o.condition, *o.value.log.entries.facts()) for o in outcomes if not o.error]),
-            tell=Story(TELLING, None, (), IS_TAKEN),
-        )
+def facts(act: Action | None) -> list[Any]:
+    """Definitions and lemmas, and of an action what its request may be."""
+    return [*definitions(PRODUCERS_ASKED, PLACES), *([] if act is None else [is_rightful()])]
 
 
 def initiation(machine: type[PartitionLog]) -> Iterator[Query]:
@@ -634,17 +614,8 @@ def initiation(machine: type[PartitionLog]) -> Iterator[Query]:
     log = machine.initial(CONSTANTS).log
     offset = z3.IntVal(log.snapshot.offset)
     view = View(z3.IntVal(len(log.entries)), log.producers, z3.IntVal(0), offset, log.snapshot.producers)
-    facts = [defined_last(PRODUCER, z3.IntVal(0)), last_is_one(PRODUCER, z3.IntVal(0))]
-    for conjunct, formula in INVARIANT:
-        yield Query(
-            kind="initiation",
-            step="Init",
-            goal=conjunct,
-            hypotheses={},
-            facts=facts,
-            negated=z3.Not(formula(view, PRODUCER, PLACE, LATER)),
-            tell=Story(TELLING, None, (), conjunct),
-        )
+    known = [defined_last(PRODUCER, z3.IntVal(0)), last_is_one(PRODUCER, z3.IntVal(0))]
+    return ASKING.initiation(view, facts=known)
 
 
 # --- lemmas -----------------------------------------------------------------------------------------------------
@@ -654,16 +625,7 @@ def lemmas(machine: type[PartitionLog]) -> Iterator[Query]:
     """What follows from the definitions, by induction over the length of a log, and one step of a replay."""
 
     def query(name: str, says: str, facts: Sequence[Any], negated: Any, step: str) -> Query:
-        goal = Conjunct(name=name, says=says)
-        return Query(
-            kind="lemma",
-            step=step,
-            goal=goal,
-            hypotheses={},
-            facts=facts,
-            negated=negated,
-            tell=Story(TELLING, None, (), goal),
-        )
+        return ASKING.query("lemma", step, Conjunct(name=name, says=says), negated, known={}, facts=facts)
 
     for name, says, lemma in (
         ("LastIsOne", "A producer's last batch is a batch of it.", last_is_one),
@@ -699,15 +661,17 @@ def successor(place: Any) -> Any:
     return (SEQUENCE(place) + COUNT(place)) % MODULUS
 
 
-def no_gap_no_duplicate(view: View, p: Any, i: Any, j: Any) -> Any:  # noqa: ARG001
-    """See ``PROPERTIES``."""
+@conjunct(EACH_PLACE)
+def no_gap_no_duplicate(view: View, i: Any) -> Any:
+    """Within an epoch each batch begins where the one before it ended."""
     before = previous(i)
     neighbours = z3.And(_in_log(view, i), PRODUCER_ID(i) >= 0, before >= 0, EPOCH(before) == EPOCH(i))
     return z3.Implies(neighbours, SEQUENCE(i) == successor(before))
 
 
-def no_sequence_twice(view: View, p: Any, i: Any, j: Any) -> Any:  # noqa: ARG001
-    """See ``PROPERTIES``."""
+@conjunct(EACH_PAIR)
+def no_sequence_twice(view: View, i: Any, j: Any) -> Any:
+    """Two records of an epoch with one sequence are 2^31 records apart."""
     one, other = z3.Ints("one other")  # records of the two batches
     records = z3.And(one >= 0, one < COUNT(i), other >= 0, other < COUNT(j))
     near = POSITION(j) + other - POSITION(i) - one < MODULUS
@@ -715,18 +679,15 @@ def no_sequence_twice(view: View, p: Any, i: Any, j: Any) -> Any:  # noqa: ARG00
     return z3.Implies(two, (SEQUENCE(i) + one) % MODULUS != (SEQUENCE(j) + other) % MODULUS)
 
 
-PROPERTIES: tuple[tuple[Conjunct, Formula], ...] = (
-    (
-        Conjunct(name="NoGapNoDuplicate", says="Within an epoch each batch begins where the one before it ended."),
-        no_gap_no_duplicate,
-    ),
-    (
-        Conjunct(name="NoSequenceTwice", says="Two records of an epoch with one sequence are 2^31 records apart."),
-        no_sequence_twice,
-    ),
-    *(pair for pair in INVARIANT if pair[0].name in {
-        "NoGapAtEpochStart", "NoGapAtLogStart", "EpochsNeverGoBack", "OffsetsAreDense", "StateFollowsLog"}),
-)  # fmt: skip
+PROPERTIES = (
+    no_gap_no_duplicate,
+    no_sequence_twice,
+    state_follows_log,
+    offsets_are_dense,
+    no_gap_at_epoch_start,
+    no_gap_at_log_start,
+    epochs_never_go_back,
+)
 
 
 def is_asked(place: Any) -> Any:
@@ -735,16 +696,19 @@ def is_asked(place: Any) -> Any:
     return z3.And(*(term == ASKED[name] for name, term in zip(ASKED, terms, strict=True)))
 
 
+@conjunct()
 def acknowledged_is_stored(answer: Response, view: View) -> Any:
-    """See ``ANSWERS``. Where it may stand: at the end, or among the producer's last batches."""
+    """Whatever is acknowledged is in the log, as sent, where the answer says."""
     if answer.error is not ErrorCode.NONE:
         return z3.BoolVal(True)
+    # at the end, or among the producer's last batches
     places = [LENGTH, *chain(ASKED["producer_id"], LENGTH)]
     return z3.Or(*(z3.And(_in_log(view, i), is_asked(i), OFFSET(i) == term_of(answer.offset)) for i in places))
 
 
+@conjunct()
 def recent_retry_is_acknowledged(answer: Response, view: View) -> Any:  # noqa: ARG001 - one signature
-    """See ``ANSWERS``."""
+    """A retry of one of the last five batches is never refused."""
     if answer.error is ErrorCode.NONE:
         return z3.BoolVal(True)
     places = chain(ASKED["producer_id"], LENGTH, CACHED)
@@ -752,8 +716,9 @@ def recent_retry_is_acknowledged(answer: Response, view: View) -> Any:  # noqa: 
     return z3.Implies(ASKED["producer_id"] >= 0, z3.Not(z3.Or(*recent)))
 
 
+@conjunct()
 def next_is_accepted(answer: Response, view: View) -> Any:  # noqa: ARG001
-    """See ``ANSWERS``."""
+    """The batch that has to come next is never refused."""
     if answer.error not in {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH}:
         return z3.BoolVal(True)
     last = LAST(ASKED["producer_id"], LENGTH)
@@ -762,58 +727,21 @@ def next_is_accepted(answer: Response, view: View) -> Any:  # noqa: ARG001
     return z3.Not(z3.If(last >= 0, z3.Or(same, later), ASKED["sequence"] == 0))
 
 
-ANSWERS: tuple[tuple[Conjunct, Callable[[Response, View], Any]], ...] = (
-    (
-        Conjunct(
-            name="AcknowledgedIsStored", says="Whatever is acknowledged is in the log, as sent, where the answer says."
-        ),
-        acknowledged_is_stored,
-    ),
-    (
-        Conjunct(name="RecentRetryIsAcknowledged", says="A retry of one of the last five batches is never refused."),
-        recent_retry_is_acknowledged,
-    ),
-    (
-        Conjunct(name="NextIsAccepted", says="The batch that has to come next is never refused."),
-        next_is_accepted,
-    ),
-)
+ANSWERS = (acknowledged_is_stored, recent_retry_is_acknowledged, next_is_accepted)
 
 
 def safety(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
     """The invariant gives the properties of the log, and of each answer."""
-    known = hypotheses()
-    facts = definitions(PRODUCERS_ASKED, PLACES)
-    for conjunct, formula in PROPERTIES:
-        negated = z3.Not(formula(BEFORE, PRODUCER, PLACE, LATER))
-        yield Query(
-            kind="safety",
-            step=conjunct.name,
-            goal=conjunct,
-            hypotheses=known,
-            facts=facts,
-            negated=negated,
-            tell=Story(TELLING, None, (), conjunct),
-            readable=READABLE,
-        )
-    for conjunct, holds in ANSWERS:
+    yield from of_properties(ASKING, PROPERTIES, BEFORE)
+    for goal in ANSWERS:
         for act, outcomes in runs.items():
             answering = [o for o in outcomes if o.error is None and o.value.response is not NO_ANSWER]
             wrong = [
-                z3.And(o.condition, *o.value.log.entries.facts(), z3.Not(holds(o.value.response, after(o))))
+                z3.And(o.condition, *o.value.log.entries.facts(), z3.Not(goal(o.value.response, after(o))))
                 for o in answering
             ]
             if not all(z3.is_false(z3.simplify(formula)) for formula in wrong):
-                yield Query(
-                    kind="safety",
-                    step=conjunct.name,
-                    goal=conjunct,
-                    hypotheses=known,
-                    facts=[*facts, is_rightful()],
-                    negated=disjunction(wrong),
-                    tell=Story(TELLING, act, tuple(outcomes), conjunct),
-                    readable=READABLE,
-                )
+                yield ASKING.query("safety", goal.name, goal.conjunct, disjunction(wrong), outcomes, act)
 
 
 def retry_in_window(machine: type[PartitionLog], in_flight: int) -> Query:
@@ -838,16 +766,8 @@ def retry_in_window(machine: type[PartitionLog], in_flight: int) -> Query:
         name="RetryInFlightIsAnswered",
         says=f"With {in_flight} batches in flight each retry is answered with its first copy's offset.",
     )
-    facts = [*definitions(PRODUCERS_ASKED, PLACES), is_rightful(), ASKED["producer_id"] == PRODUCER]
-    return Query(
-        kind="safety",
-        step=f"{in_flight} in flight",
-        goal=goal,
-        hypotheses=hypotheses(),
-        facts=facts,
-        negated=disjunction(wrong),
-        tell=Story(TELLING, None, (), goal),
-    )
+    given = [*facts(None), is_rightful(), ASKED["producer_id"] == PRODUCER]
+    return ASKING.query("safety", f"{in_flight} in flight", goal, disjunction(wrong), facts=given)
 
 
 def too_many_in_flight(machine: type[PartitionLog]) -> Query:
@@ -856,8 +776,9 @@ def too_many_in_flight(machine: type[PartitionLog]) -> Query:
     smallest = [LENGTH == CACHED + 1, TAKEN == 0, PRODUCER == 0, SEQUENCE(0) == 0]
     for place in range(CACHED + 1):
         at = z3.IntVal(place)
+        of = {EACH_PRODUCER: (PRODUCER,), EACH_PLACE: (at,), EACH_PAIR: (at, at), Terms(): ()}
         smallest += [PRODUCER_ID(at) == PRODUCER, EPOCH(at) == 0, LAST(PRODUCER, at) == place - 1, COUNT(at) <= 2]
-        smallest += [defined_position(at), *(formula(BEFORE, PRODUCER, at, at) for _, formula in INVARIANT)]
+        smallest += [defined_position(at), *(each(BEFORE, *of[each.terms]) for each in INVARIANT)]
     return replace(query, kind="limit", facts=[*query.facts, *smallest], tell=tell_on_reference)
 
 
@@ -927,6 +848,17 @@ def _known(model: Any, state: ProducerTerms) -> str:
 
 
 TELLING = Telling(before=BEFORE, after=after, state=_state, asked=_asked, answer=_answer)
+ASKING = Asking(
+    invariant=INVARIANT,
+    hypotheses=hypotheses,
+    facts=facts,
+    telling=TELLING,
+    readable=READABLE,
+    run=lambda machine, act: run_action(machine, act, CONSTANTS),
+    broken=each_way(broken),
+    taken=taken,
+    never=frozenset({"ExpireProducer"}),
+)
 
 
 # --- the proof ------------------------------------------------------------------------------------------------------
@@ -937,11 +869,8 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
     machine = machine_for(overrides)
     yield from lemmas(machine)
     yield from initiation(machine)
-    runs = {}
-    for act in actions(machine):
-        runs[act] = run_action(machine, act, CONSTANTS)
-        yield from consecution(act, runs[act])
-        yield from witness(act, runs[act])
+    runs: dict[Action, Sequence[Outcome]] = {}
+    yield from ASKING.of_actions(machine, runs)
     yield from safety(runs)
     yield retry_in_window(machine, CACHED)
     if not overrides:
@@ -954,13 +883,12 @@ def _expiry(machine: type[PartitionLog]) -> Iterator[Query]:
     constants = replace(CONSTANTS, expiration=True)
     act = next(act for act in actions(machine) if act.name == "ExpireProducer")
     outcomes = run_action(machine, act, constants)
-    return (query for query in consecution(act, outcomes, "limit") if query.goal.name == "StateFollowsLog")
+    return (query for query in ASKING.consecution(act, outcomes, "limit") if query.goal.name == "StateFollowsLog")
 
 
 PROOF = Proof(
     name="append",
     title="no gap, no duplicate, and retries of up to five batches in flight are answered, for a log of any length",
-    model="PartitionLog",
-    conjuncts=CONJUNCTS,
+    conjuncts=tuple(each.conjunct for each in INVARIANT),
     queries=queries,
 )

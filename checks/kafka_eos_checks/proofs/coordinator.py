@@ -26,7 +26,7 @@ from typing import Any
 import z3
 
 from kafka_eos.errors import ErrorCode, NotEnabled
-from kafka_eos.machine import Action, actions
+from kafka_eos.machine import Action
 from kafka_eos.transaction_coordinator import (
     ADD,
     COMPLETE,
@@ -50,7 +50,8 @@ from kafka_eos.transaction_coordinator import (
 )
 from kafka_eos.transaction_log import TransactionState
 from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.proofs.induction import IS_TAKEN, Conjunct, Proof, Query, Story, Telling, truth, value
+from kafka_eos_checks.proofs.induction import Proof, Query, Telling, truth, value
+from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, conjunct, of_properties
 from kafka_eos_checks.proofs.symbolic import Condition, Number, Outcome, chosen, disjunction, explore, merged, term_of
 
 # Guards that return a truth value or a number: their ways are merged into one term.
@@ -514,22 +515,27 @@ def is_older(one: tuple[Any, Any], other: tuple[Any, Any]) -> Any:
     return z3.Or(one[0] < other[0], z3.And(one[0] == other[0], one[1] < other[1]))
 
 
-Formula = Callable[[View, Any, tuple[Any, Any], tuple[Any, Any]], Any]  # of a state, a place, two entries of the past
+EACH_PLACE = Terms((PLACE,), tuple((i,) for i in PLACES))
+EACH_PLACE_AND_ENTRY = Terms((PLACE, ONE), tuple((i, entry) for i in PLACES for entry in (ONE, OTHER)))
+EACH_PAIR = Terms((ONE, OTHER), ((ONE, OTHER), (OTHER, ONE)))
 
 
-def decision_is_final(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001 - one signature for all
-    """See ``INVARIANT``."""
+@conjunct(EACH_PAIR)
+def decision_is_final(view: View, one: Any, other: Any) -> Any:
+    """No transaction is committed here and aborted there, by a marker or an answer."""
     both = z3.And(view.noted(*one), view.noted(*other), one[0] == other[0])
     return z3.Implies(both, one[1] == other[1])
 
 
-def noted_is_settled(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PLACE_AND_ENTRY)
+def noted_is_settled(view: View, i: Any, one: Any) -> Any:
+    """Behind what anybody has seen the log has nothing else of that transaction."""
     return z3.Implies(view.noted(*one), each_record(view, i, lambda record: is_settled(record, *one)))
 
 
-def memory_is_settled(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PLACE)
+def memory_is_settled(view: View, i: Any) -> Any:
+    """A decision in memory, once it is replicated, is settled in every record."""
 
     def follows(commit: bool) -> Any:
         settled = each_record(view, i, lambda record: is_settled(record, view.memory["number"], z3.BoolVal(commit)))
@@ -538,24 +544,27 @@ def memory_is_settled(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa:
     return z3.And(follows(True), follows(False))
 
 
-def memory_goes_on(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PLACE)
+def memory_goes_on(view: View, i: Any) -> Any:
+    """After it every record goes on with its identity or a newer one."""
     decided = state_is(view.memory, *PREPARED.values(), *COMPLETED.values())
     mine = goes_on(view.memory)
     later = each_record(view, i, lambda r: z3.Or(state_is(r, DEAD), is_not_newer(mine, goes_on(r))))
     return z3.Implies(z3.And(z3.Not(view.loading), decided), later)
 
 
-def loading_is_tail(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct()
+def loading_is_tail(view: View) -> Any:
+    """A new coordinator knows the last unreplicated record, and waits."""
     last = view.tail.at(view.tail.stop - 1)
     kept = [view.memory[name] == last[name] for name in ("state", "number", "producer_id", "next_producer_id", "epoch")]
     idle = z3.And(view.request == 0, view.fencing == 0)
     return z3.Implies(view.loading, z3.And(view.tail.stop > view.tail.start, idle, *kept))
 
 
-def prepared_is_pending(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(documentation=True)
+def prepared_is_pending(view: View) -> Any:
+    """What is decided is being completed as decided."""
     pending = [
         z3.Implies(state_is(view.memory, PREPARED[commit]), view.memory["pending"] == int(COMPLETED[commit]))
         for commit in (True, False)
@@ -563,43 +572,50 @@ def prepared_is_pending(view: View, i: Any, one: Any, other: Any) -> Any:  # noq
     return z3.And(*pending)
 
 
-def appending_is_pending(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct()
+def appending_is_pending(view: View) -> Any:
+    """The state of a record on its way is pending."""
     return z3.Implies(view.request != 0, view.memory["pending"] == view.appending["state"])
 
 
-def appending_is_as_asked(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct()
+def appending_is_as_asked(view: View) -> Any:
+    """A record on its way leads to the state that its request asks for."""
     states = {INIT: (EMPTY,), ADD: (ONGOING,), END: tuple(PREPARED.values()), EXPIRY: (DEAD,)}
     states |= {INIT_FENCES: (PREPARED[False],), TIMEOUT: (PREPARED[False],), COMPLETE: tuple(COMPLETED.values())}
     found = [z3.Implies(is_request(view, name), state_is(view.appending, *given)) for name, given in states.items()]
     return z3.And(*found)
 
 
-def fence_is_of_open(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct()
+def fence_is_of_open(view: View) -> Any:
+    """A fence is of an open transaction."""
     return z3.Implies(view.memory["pending"] == int(FENCE), state_is(view.memory, ONGOING))
 
 
-def log_has_nothing_pending(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PLACE)
+def log_has_nothing_pending(view: View, i: Any) -> Any:
+    """Pending is known in memory only."""
     appending = z3.Implies(view.request != 0, view.appending["pending"] == NO_STATE)
     tail = z3.Implies(in_tail(view, i), view.tail.at(i)["pending"] == NO_STATE)
     return z3.And(appending, view.durable["pending"] == NO_STATE, tail)
 
 
-def versions_are_served(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct()
+def versions_are_served(view: View) -> Any:
+    """An end is of a version that the server has."""
     return z3.Implies(is_request(view, END), view.appending["version"] <= SERVER)
 
 
-def given_is_known(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PLACE)
+def given_is_known(view: View, i: Any) -> Any:
+    """No record goes on with less than what a client was given."""
     return each_record(view, i, lambda r: z3.Or(state_is(r, DEAD), is_not_newer(view.given, goes_on(r))))
 
 
-def ids_are_allocated(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PLACE)
+def ids_are_allocated(view: View, i: Any) -> Any:
+    """Every producer id was handed out."""
 
     def allocated(record: RecordTerms) -> Any:
         is_one = z3.Or(record["producer_id"] >= 0, state_is(record, DEAD))
@@ -609,13 +625,15 @@ def ids_are_allocated(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa:
     return z3.And(view.allocated >= 0, view.given[0] < view.allocated, each_record(view, i, allocated))
 
 
-def next_id_is_of_prepared(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PLACE)
+def next_id_is_of_prepared(view: View, i: Any) -> Any:
+    """A next producer id waits for a transaction to end."""
     return each_record(view, i, lambda r: z3.Or(r["next_producer_id"] == -1, state_is(r, *PREPARED.values())))
 
 
-def last_epoch_is_for_fencing(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PLACE)
+def last_epoch_is_for_fencing(view: View, i: Any) -> Any:
+    """No epoch is above the largest; in version 2 nobody goes on with that."""
 
     def bounded(record: RecordTerms) -> Any:
         return z3.And(record["epoch"] <= MAX_EPOCH, z3.Implies(SERVER == 2, goes_on(record)[1] < MAX_EPOCH))
@@ -623,8 +641,9 @@ def last_epoch_is_for_fencing(view: View, i: Any, one: Any, other: Any) -> Any: 
     return each_record(view, i, bounded)
 
 
-def last_epoch_is_not_presented(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(EACH_PLACE)
+def last_epoch_is_not_presented(view: View, i: Any) -> Any:
+    """In version 1 nobody may present the epoch before the largest."""
 
     def forgotten(record: RecordTerms) -> Any:
         return z3.Implies(z3.And(SERVER == 1, record["epoch"] == MAX_EPOCH), record["last_epoch"] == -1)
@@ -632,8 +651,9 @@ def last_epoch_is_not_presented(view: View, i: Any, one: Any, other: Any) -> Any
     return each_record(view, i, forgotten)
 
 
-def init_is_newer(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct()
+def init_is_newer(view: View) -> Any:
+    """InitProducerId is about to give something new, below the largest epoch."""
     identity = (view.appending["producer_id"], view.appending["epoch"])
     asks_anew = z3.And(is_request(view, INIT), view.asked[0] == -1, view.asked[1] == -1)
     return z3.And(
@@ -642,45 +662,31 @@ def init_is_newer(view: View, i: Any, one: Any, other: Any) -> Any:  # noqa: ARG
     )
 
 
-INVARIANT: tuple[tuple[Conjunct, Formula], ...] = tuple(
-    (Conjunct(name=name, says=says, documentation=formula is prepared_is_pending), formula)
-    for name, says, formula in (
-        ("DecisionIsFinal", "No transaction is committed here and aborted there, by a marker or an answer.",
-         decision_is_final),
-        ("NotedIsSettled", "Behind what anybody has seen the log has nothing else of that transaction.",
-         noted_is_settled),
-        ("MemoryIsSettled", "A decision in memory, once it is replicated, is settled in every record.",
-         memory_is_settled),
-        ("MemoryGoesOn", "After it every record goes on with its identity or a newer one.", memory_goes_on),
-        ("LoadingIsTail", "A new coordinator knows the last unreplicated record, and waits.", loading_is_tail),
-        ("PreparedIsPending", "What is decided is being completed as decided.", prepared_is_pending),
-        ("AppendingIsPending", "The state of a record on its way is pending.", appending_is_pending),
-        ("AppendingIsAsAsked", "A record on its way leads to the state that its request asks for.",
-         appending_is_as_asked),
-        ("FenceIsOfOpen", "A fence is of an open transaction.", fence_is_of_open),
-        ("LogHasNothingPending", "Pending is known in memory only.", log_has_nothing_pending),
-        ("VersionsAreServed", "An end is of a version that the server has.", versions_are_served),
-        ("GivenIsKnown", "No record goes on with less than what a client was given.", given_is_known),
-        ("IdsAreAllocated", "Every producer id was handed out.", ids_are_allocated),
-        ("NextIdIsOfPrepared", "A next producer id waits for a transaction to end.", next_id_is_of_prepared),
-        ("LastEpochIsForFencing", "No epoch is above the largest; in version 2 nobody goes on with that.",
-         last_epoch_is_for_fencing),
-        ("LastEpochIsNotPresented", "In version 1 nobody may present the epoch before the largest.",
-         last_epoch_is_not_presented),
-        ("InitIsNewer", "InitProducerId is about to give something new, below the largest epoch.", init_is_newer),
-    )
-)  # fmt: skip
-CONJUNCTS = tuple(conjunct for conjunct, _ in INVARIANT)
+INVARIANT = (
+    decision_is_final,
+    noted_is_settled,
+    memory_is_settled,
+    memory_goes_on,
+    loading_is_tail,
+    prepared_is_pending,
+    appending_is_pending,
+    appending_is_as_asked,
+    fence_is_of_open,
+    log_has_nothing_pending,
+    versions_are_served,
+    given_is_known,
+    ids_are_allocated,
+    next_id_is_of_prepared,
+    last_epoch_is_for_fencing,
+    last_epoch_is_not_presented,
+    init_is_newer,
+)
 
 
 @cache
 def hypotheses() -> dict[str, list[Any]]:
     """The invariant before, at the places and entries that matter."""
-    found: dict[str, list[Any]] = {}
-    for conjunct, formula in INVARIANT:
-        pairs = ((ONE, OTHER), (OTHER, ONE))
-        found[conjunct.name] = [formula(BEFORE, i, one, other) for i in PLACES for one, other in pairs]
-    return found
+    return {each.name: each.instances(BEFORE) for each in INVARIANT}
 
 
 @cache
@@ -750,37 +756,19 @@ def crashed(outcome: Outcome) -> Any:
     return z3.And(outcome.condition, z3.BoolVal(False) if outcome.crashed is None else outcome.crashed)
 
 
-def consecution(act: Action, outcomes: Sequence[Outcome]) -> Iterator[Query]:
-    """An action keeps each conjunct."""
-    known, facts = hypotheses(), [*typing(), *is_rightful(act)]
-    after = grouped(outcomes)
-    crashes = [crashed(outcome) for outcome in outcomes]
-    for conjunct, formula in INVARIANT:
-        wrong = [z3.And(condition, z3.Not(formula(view, PLACE, ONE, OTHER))) for condition, view in after]
-        yield Query(
-            kind="consecution",
-            step=act.name,
-            goal=conjunct,
-            hypotheses=known,
-            facts=facts,
-            negated=disjunction([*crashes, *wrong]),
-            tell=Story(TELLING, act, tuple(outcomes), conjunct),
-            readable=READABLE,
-        )
+def broken(outcomes: Sequence[Outcome]) -> Callable[[Clause], Any]:
+    """The action has no value, or a clause is false afterwards."""
+    after, crashes = grouped(outcomes), [crashed(outcome) for outcome in outcomes]
+
+    def is_false(goal: Clause) -> Any:
+        return disjunction([*crashes, *(z3.And(condition, z3.Not(goal.holds(view))) for condition, view in after)])
+
+    return is_false
 
 
-def witness(act: Action, outcomes: Sequence[Outcome]) -> Query:
-    """The action can be taken, without an error in its answer: what is proved of it is not empty."""
-    taken = [o for o in outcomes if not o.error and (o.value.answer is NO_ANSWER or not o.value.answer.error)]
-    return Query(
-        kind="witness",
-        step=act.name,
-        goal=IS_TAKEN,
-        hypotheses=hypotheses(),
-        facts=[*typing(), *is_rightful(act)],
-        negated=disjunction([o.condition for o in taken]),
-        tell=Story(TELLING, None, (), IS_TAKEN),
-    )
+def facts(act: Action | None) -> list[Any]:
+    """The typing of a state, and of an action what its request may be."""
+    return typing() if act is None else [*typing(), *is_rightful(act)]
 
 
 def initiation(machine: type[TransactionCoordinator]) -> Iterator[Query]:
@@ -789,28 +777,21 @@ def initiation(machine: type[TransactionCoordinator]) -> Iterator[Query]:
         producer_ids=frozenset(), max_epoch=2, partitions=frozenset(), versions=frozenset(), faults=FAULTS, max_faults=0
     )
     view = view_of(machine.initial(constants), lambda number, commit: z3.BoolVal(False))  # noqa: ARG005
-    for conjunct, formula in INVARIANT:
-        yield Query(
-            kind="initiation",
-            step="Init",
-            goal=conjunct,
-            hypotheses={},
-            facts=[MAX_EPOCH >= 2, z3.Or(SERVER == 1, SERVER == 2)],
-            negated=z3.Not(formula(view, PLACE, ONE, OTHER)),
-            tell=Story(TELLING, None, (), conjunct),
-        )
+    return ASKING.initiation(view, facts=[MAX_EPOCH >= 2, z3.Or(SERVER == 1, SERVER == 2)])
 
 
 # --- properties -----------------------------------------------------------------------------------------------------
 
 
+@conjunct()
 def only_forward(after: View, state: TransactionCoordinator) -> Any:  # noqa: ARG001 - one signature for all
-    """See ``STEPS``."""
+    """What clients are given never goes back."""
     return is_not_newer(BEFORE.given, after.given)
 
 
+@conjunct()
 def handed_out_once(after: View, state: TransactionCoordinator) -> Any:
-    """See ``STEPS``."""
+    """InitProducerId gives a producer id and epoch once, but for a client that says what it had before."""
     answer = state.answer
     if answer is NO_ANSWER or answer.request != INIT or answer.error is not ErrorCode.NONE:
         return z3.BoolVal(True)
@@ -818,73 +799,44 @@ def handed_out_once(after: View, state: TransactionCoordinator) -> Any:
     return z3.Implies(anew, is_older(BEFORE.given, after.given))
 
 
+@conjunct()
 def given_is_below_last(after: View, state: TransactionCoordinator) -> Any:
-    """See ``STEPS``."""
+    """Nobody is given the largest epoch, and no marker has an epoch above it."""
     changed = z3.Or(*(new != old for new, old in zip(after.given, BEFORE.given, strict=True)))
     new_markers = [term_of(marker.epoch) <= MAX_EPOCH for marker in state.markers.added]  # type: ignore[attr-defined]
     return z3.And(z3.Implies(changed, after.given[1] < MAX_EPOCH), *new_markers)
 
 
+@conjunct()
 def given_at_rest(after: View, state: TransactionCoordinator) -> Any:
-    """See ``STEPS``."""
+    """InitProducerId gives nothing before the log says that nothing is open."""
     answer = state.answer
     gives = answer is not NO_ANSWER and answer.request == INIT and answer.error is ErrorCode.NONE
     at_rest = z3.And(state_is(after.durable, EMPTY), after.tail.stop == after.tail.start)
     return at_rest if gives else z3.BoolVal(True)
 
 
+@conjunct()
 def noted_is_durable(after: View, state: TransactionCoordinator) -> Any:
-    """See ``STEPS``."""
+    """A marker or an answer comes after its decision is replicated."""
     entries = [*state.markers.added, *state.told.added]  # type: ignore[attr-defined]
     numbers = [(term_of(entry.number), term_of(entry.commit)) for entry in entries]
     return z3.And(*(is_settled(after.durable, number, commit) for number, commit in numbers))
 
 
-STEPS: tuple[tuple[Conjunct, Callable[[View, TransactionCoordinator], Any]], ...] = (
-    (Conjunct(name="OnlyForward", says="What clients are given never goes back."), only_forward),
-    (
-        Conjunct(
-            name="HandedOutOnce",
-            says="InitProducerId gives a producer id and epoch once, but for a client that says what it had before.",
-        ),
-        handed_out_once,
-    ),
-    (
-        Conjunct(
-            name="GivenIsBelowLast", says="Nobody is given the largest epoch, and no marker has an epoch above it."
-        ),
-        given_is_below_last,
-    ),
-    (
-        Conjunct(name="GivenAtRest", says="InitProducerId gives nothing before the log says that nothing is open."),
-        given_at_rest,
-    ),
-    (
-        Conjunct(name="NotedIsDurable", says="A marker or an answer comes after its decision is replicated."),
-        noted_is_durable,
-    ),
-)
+STEPS = (only_forward, handed_out_once, given_is_below_last, given_at_rest, noted_is_durable)
 
 
 def safety(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
     """The invariant gives the properties of a state and of each step."""
-    known = hypotheses()
-    final, holds = INVARIANT[0]
-    yield Query(
-        kind="safety", step=final.name, goal=final, hypotheses=known, facts=typing(),
-        negated=z3.Not(holds(BEFORE, PLACE, ONE, OTHER)), tell=Story(TELLING, None, (), final), readable=READABLE,
-    )  # fmt: skip
-    for conjunct, step_holds in STEPS:
+    yield from of_properties(ASKING, INVARIANT[:1], BEFORE)
+    for goal in STEPS:
         for act, outcomes in runs.items():
             views = [(outcome, view_of(outcome.value, NOTED)) for outcome in outcomes if outcome.error is None]
-            wrong = [z3.And(o.condition, z3.Not(step_holds(after, o.value))) for o, after in views]
+            wrong = [z3.And(o.condition, z3.Not(goal(after, o.value))) for o, after in views]
             wrong = [formula for formula in wrong if not z3.is_false(z3.simplify(formula))]
             if wrong:
-                yield Query(
-                    kind="safety", step=conjunct.name, goal=conjunct, hypotheses=known,
-                    facts=[*typing(), *is_rightful(act)], negated=disjunction(wrong),
-                    tell=Story(TELLING, act, tuple(outcomes), conjunct), readable=READABLE,
-                )  # fmt: skip
+                yield ASKING.query("safety", goal.name, goal.conjunct, disjunction(wrong), outcomes, act)
 
 
 # --- a solution as text ---------------------------------------------------------------------------------------------
@@ -938,7 +890,23 @@ def _after(outcome: Outcome) -> View:
     return view_of(outcome.value, NOTED)
 
 
+def _is_taken(outcome: Outcome) -> Any:
+    """The action goes this way, without an error in its answer."""
+    answer = outcome.value.answer
+    return outcome.condition if answer is NO_ANSWER or not answer.error else z3.BoolVal(False)
+
+
 TELLING = Telling(before=BEFORE, after=_after, state=_state, asked=_asked, answer=_answer)
+ASKING = Asking(
+    invariant=INVARIANT,
+    hypotheses=hypotheses,
+    facts=facts,
+    telling=TELLING,
+    readable=READABLE,
+    run=run_action,
+    broken=broken,
+    taken=_is_taken,
+)
 
 
 # --- the proof ------------------------------------------------------------------------------------------------------
@@ -948,24 +916,14 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
     """All queries, with some rules replaced by mutants or none."""
     machine = machine_for(overrides)
     yield from initiation(machine)
-    runs = {}
-    for act in actions(machine):
-        runs[act] = run_action(machine, act)
-        yield from consecution(act, runs[act])
-        yield witness(act, runs[act])
+    runs: dict[Action, Sequence[Outcome]] = {}
+    yield from ASKING.of_actions(machine, runs)
     yield from safety(runs)
 
 
-MUTANTS = (
-    "FenceKeepsProducerId", "NoNextProducerId", "ToldOldProducerId", "OneProducerIdInLog", "CommitLost",
-    "AnsweredBeforeAbort", "DecisionGivenUp", "PreparedIsLeft", "AbortAfterFailedMarker", "ActsOnLoaded",
-    "StaleAppendTaken", "AddWhileEnding",
-)  # fmt: skip
 PROOF = Proof(
     name="coordinator",
     title="a decision is final, and no epoch is handed out twice, through any failover and for every largest epoch",
-    model="TransactionCoordinator",
-    conjuncts=CONJUNCTS,
+    conjuncts=tuple(each.conjunct for each in INVARIANT),
     queries=queries,
-    mutants=MUTANTS,
 )

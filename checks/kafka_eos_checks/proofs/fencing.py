@@ -58,7 +58,8 @@ from kafka_eos_checks.proofs.coordinator import (
     state_is,
     view_of,
 )
-from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Story
+from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query
+from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, conjunct
 from kafka_eos_checks.proofs.symbolic import Number, Outcome, disjunction, explore, term_of
 
 ADDED = z3.Function("added", z3.IntSort(), z3.IntSort(), z3.IntSort(), z3.BoolSort())
@@ -104,11 +105,12 @@ def past_after(outcome: Outcome) -> Past:
     return Past(view, NOW.given, NOW.until, added)
 
 
-Formula = Callable[[Past, Any], Any]  # of a past and a place of the tail
+EACH_PLACE = Terms((PLACE,), tuple((i,) for i in PLACES))
 
 
+@conjunct(EACH_PLACE)
 def fenced_is_behind(past: Past, i: Any) -> Any:
-    """See ``INVARIANT``."""
+    """Whatever goes on after InitProducerId is a later transaction."""
 
     def is_later(record: RecordTerms) -> Any:
         at_rest = z3.And(record["number"] == past.until, state_is(record, EMPTY, DEAD))
@@ -117,54 +119,54 @@ def fenced_is_behind(past: Past, i: Any) -> Any:
     return each_record(past.view, i, is_later)
 
 
+@conjunct(EACH_PLACE)
 def added_is_behind(past: Past, i: Any) -> Any:
-    """See ``INVARIANT``."""
+    """The log never goes behind a transaction that a client takes part in."""
     behind = each_record(past.view, i, lambda r: r["number"] >= NUMBER)
     return z3.Implies(past.added(NUMBER, PRODUCER_ID, EPOCH), behind)
 
 
-def added_by_newest(past: Past, i: Any) -> Any:  # noqa: ARG001 - one signature for all
-    """See ``INVARIANT``."""
+@conjunct()
+def added_by_newest(past: Past) -> Any:
+    """Later transactions have no client that is older than that InitProducerId."""
     later = z3.And(past.added(NUMBER, PRODUCER_ID, EPOCH), past.until < NUMBER)
     return z3.Implies(later, is_not_newer(past.given, (PRODUCER_ID, EPOCH)))
 
 
-def init_is_given(past: Past, i: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct()
+def init_is_given(past: Past) -> Any:
+    """What InitProducerId gave is not newer than the last that was given."""
     return is_not_newer(past.given, past.view.given)
 
 
-def added_as_itself(past: Past, i: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct()
+def added_as_itself(past: Past) -> Any:
+    """A partition is added by the identity that the record has."""
     record = past.view.appending
     same = z3.And(past.view.asked[0] == record["producer_id"], past.view.asked[1] == record["epoch"])
     return z3.Implies(is_request(past.view, ADD), same)
 
 
+@conjunct(EACH_PLACE)
 def memory_is_oldest(past: Past, i: Any) -> Any:
-    """See ``INVARIANT``."""
+    """No record is of an earlier transaction than the coordinator's memory."""
     behind = each_record(past.view, i, lambda r: r["number"] >= past.view.memory["number"])
     return z3.Implies(z3.Not(past.view.loading), behind)
 
 
-INVARIANT: tuple[tuple[Conjunct, Formula], ...] = tuple(
-    (Conjunct(name=name, says=says), formula)
-    for name, says, formula in (
-        ("FencedIsBehind", "Whatever goes on after InitProducerId is a later transaction.", fenced_is_behind),
-        ("AddedIsBehind", "The log never goes behind a transaction that a client takes part in.", added_is_behind),
-        ("AddedByNewest", "Later transactions have no client that is older than that InitProducerId.", added_by_newest),
-        ("InitIsGiven", "What InitProducerId gave is not newer than the last that was given.", init_is_given),
-        ("AddedAsItself", "A partition is added by the identity that the record has.", added_as_itself),
-        ("MemoryIsOldest", "No record is of an earlier transaction than the coordinator's memory.", memory_is_oldest),
-    )
+INVARIANT = (
+    fenced_is_behind,
+    added_is_behind,
+    added_by_newest,
+    init_is_given,
+    added_as_itself,
+    memory_is_oldest,
 )
-CONJUNCTS = tuple(conjunct for conjunct, _ in INVARIANT)
 
 
 def hypotheses() -> dict[str, list[Any]]:
     """The invariant before, and the coordinator's, at the places that matter."""
-    found = {conjunct.name: [formula(NOW, i) for i in PLACES] for conjunct, formula in INVARIANT}
-    return {**coordinator.hypotheses(), **found}
+    return {**coordinator.hypotheses(), **{each.name: each.instances(NOW) for each in INVARIANT}}
 
 
 ENDED_BY_NEWEST = Conjunct(
@@ -193,35 +195,34 @@ def asked_by_newest(outcome: Outcome) -> Any:
     return is_not_newer(NOW.given, (term_of(appending.asked.producer_id), term_of(appending.asked.epoch)))
 
 
+def run_action(machine: type[TransactionCoordinator], act: Action) -> list[Outcome]:
+    """The ways through an action that have a value: the coordinator's own proof is about the others."""
+    return [outcome for outcome in coordinator.run_action(machine, act) if outcome.error is None]
+
+
+def broken(outcomes: Sequence[Outcome]) -> Callable[[Clause], Any]:
+    """A clause is false after the action."""
+    pasts = [(outcome.condition, past_after(outcome)) for outcome in _distinct(outcomes)]
+    return lambda goal: disjunction([z3.And(condition, z3.Not(goal.holds(past))) for condition, past in pasts])
+
+
 def of_action(machine: type[TransactionCoordinator], act: Action) -> Iterator[Query]:
     """Consecution of an action, and what it ends."""
-    known = hypotheses()
-    outcomes = [o for o in coordinator.run_action(machine, act) if o.error is None]
-    facts = [*coordinator.typing(), *coordinator.is_rightful(act)]
-    pasts = [(outcome.condition, past_after(outcome)) for outcome in _distinct(outcomes)]
-    for conjunct, formula in INVARIANT:
-        wrong = disjunction([z3.And(condition, z3.Not(formula(past, PLACE))) for condition, past in pasts])
-        yield _query(
-            "consecution",
-            act.name,
-            conjunct,
-            known,
-            facts,
-            wrong,
-            Story(coordinator.TELLING, act, tuple(outcomes), conjunct),
-        )
+    known, facts, outcomes = hypotheses(), coordinator.facts(act), run_action(machine, act)
+    yield from ASKING.consecution(act, outcomes)
+
+    def about(kind: str, step: str, goal: Conjunct, negated: Any) -> Query:
+        return ASKING.query(kind, step, goal, negated, outcomes, act, known=known, facts=facts)
+
     asking = [o for o in outcomes if not z3.is_true(asked_by_newest(o))]
     if asking:
         wrong = disjunction([z3.And(o.condition, z3.Not(asked_by_newest(o))) for o in asking])
-        story = Story(coordinator.TELLING, act, tuple(outcomes), ASKED_BY_NEWEST)
-        yield _query("safety", ASKED_BY_NEWEST.name, ASKED_BY_NEWEST, known, facts, wrong, story)
+        yield about("safety", ASKED_BY_NEWEST.name, ASKED_BY_NEWEST, wrong)
     ends = [o for o in outcomes if o.value.markers.added or o.value.told.added]
     if ends:
         wrong = disjunction([z3.And(o.condition, z3.Not(ended_by_newest(o))) for o in ends])
-        story = Story(coordinator.TELLING, act, tuple(outcomes), ENDED_BY_NEWEST)
-        yield _query("safety", ENDED_BY_NEWEST.name, ENDED_BY_NEWEST, known, facts, wrong, story)
-        taken = disjunction([o.condition for o in ends])
-        yield _query("witness", act.name, ENDED_BY_NEWEST, known, facts, taken, story)
+        yield about("safety", ENDED_BY_NEWEST.name, ENDED_BY_NEWEST, wrong)
+        yield about("witness", act.name, ENDED_BY_NEWEST, disjunction([o.condition for o in ends]))
 
 
 def _distinct(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -238,12 +239,6 @@ def _unchanged(outcome: Outcome) -> bool:
     return all(one.eq(other) for one, other in pairs)
 
 
-def _query(
-    kind: str, step: str, goal: Conjunct, known: Mapping[str, Any], facts: Sequence[Any], negated: Any, tell: Any
-) -> Query:
-    return Query(kind=kind, step=step, goal=goal, hypotheses=known, facts=facts, negated=negated, tell=tell)
-
-
 def initiation() -> Iterator[Query]:
     """The initial state has each conjunct: nobody was given anything, and nothing has begun."""
     constants = Constants(
@@ -252,9 +247,18 @@ def initiation() -> Iterator[Query]:
     )  # fmt: skip
     view = view_of(TransactionCoordinator.initial(constants), lambda number, commit: z3.BoolVal(False))  # noqa: ARG005
     start = Past(view, (z3.IntVal(-1), z3.IntVal(-1)), z3.IntVal(-1), lambda *entry: z3.BoolVal(False))  # noqa: ARG005
-    for conjunct, formula in INVARIANT:
-        story = Story(coordinator.TELLING, None, (), conjunct)
-        yield _query("initiation", "Init", conjunct, {}, [], z3.Not(formula(start, PLACE)), story)
+    return ASKING.initiation(start)
+
+
+ASKING = Asking(
+    invariant=INVARIANT,
+    hypotheses=hypotheses,
+    facts=coordinator.facts,
+    telling=coordinator.TELLING,
+    run=run_action,
+    broken=broken,
+    taken=lambda outcome: outcome.condition,
+)
 
 
 # --- the leader -----------------------------------------------------------------------------------------------------
@@ -296,7 +300,10 @@ def of_leader(overrides: Mapping[str, str]) -> Iterator[Query]:
                 bad = z3.Or(sent < known, term_of(outcome.value.epoch) < known)
                 wrong.append(z3.And(outcome.condition, bad))
         tell = lambda model: f"the leader's epoch {model[known]}, it takes one of epoch {model[sent]}"  # noqa: E731
-        yield _query("safety", f"{LEADER.name}, {kind} of version {version}", LEADER, {}, [], disjunction(wrong), tell)
+        step = f"{LEADER.name}, {kind} of version {version}"
+        yield Query(
+            kind="safety", step=step, goal=LEADER, hypotheses={}, facts=[], negated=disjunction(wrong), tell=tell
+        )
 
 
 # --- the proof ------------------------------------------------------------------------------------------------------
@@ -318,8 +325,6 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
 PROOF = Proof(
     name="fencing",
     title="after an answered InitProducerId nothing is ended that an older client takes part in",
-    model="TransactionCoordinator",
-    conjuncts=CONJUNCTS,
+    conjuncts=tuple(each.conjunct for each in INVARIANT),
     queries=queries,
-    mutants=("AnyBatchEpoch", "AnyMarkerEpoch", "AnsweredByLeader", "AnsweredBeforeAbort", "EndByAnyEpoch"),
 )

@@ -153,8 +153,6 @@ class Proof:
     Attributes:
         name: of the proof.
         title: what is proved, in one line.
-        model: an entry of ``spec/models/<Module>.toml``; its mutants are mutants of this proof.
-        mutants: those that have to make a query fail, where they are of several models, or not all of them; else none.
         conjuncts: the invariant.
         queries: the queries for a set of overrides (rule -> mutant), none for the rules as they are.
         claims: ids of the ledger's claims that it settles.
@@ -162,15 +160,13 @@ class Proof:
 
     name: str
     title: str
-    model: str
     conjuncts: Sequence[Conjunct]
     queries: Callable[[Mapping[str, str]], Iterator[Query]]
     claims: tuple[str, ...] = ()
-    mutants: tuple[str, ...] = ()
 
     def is_refuted_by(self, mutant: Model) -> bool:
-        """Whether a mutant has to make a query fail."""
-        return mutant.name in self.mutants if self.mutants else mutant.model == self.model
+        """Whether a mutant has to make a query fail: its entry in the registry says so."""
+        return self.name in mutant.proofs
 
 
 _known: list[Any] = []  # facts, hypotheses and omission of the last query, and the solver that holds them

@@ -25,7 +25,7 @@ KIPs:  98, 447, 848
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
 from typing import Any
@@ -47,9 +47,10 @@ from kafka_eos.consume_transform_produce import (
 from kafka_eos.consumer_group import Member, Membership
 from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.group_coordinator import ABORT, CLASSIC, COMMIT, CONSUMER, NO_OFFSET, PREPARING_REBALANCE, STABLE, Group
-from kafka_eos.machine import Action, actions
+from kafka_eos.machine import Action
 from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.proofs.induction import IS_TAKEN, Conjunct, Proof, Query, Story, Telling, value
+from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Telling, value
+from kafka_eos_checks.proofs.kit import Asking, Terms, conjunct, each_way
 from kafka_eos_checks.proofs.symbolic import Condition, Number, Outcome, chosen, disjunction, explore, term_of
 
 STATES = (NO_TRANSACTION, OPEN, OFFSETS_SENT, COMMIT, ABORT)
@@ -464,32 +465,59 @@ def is_in(view: View, producer: Any, *states: str) -> Any:
     return z3.Or(*(view.state(producer) == STATES.index(state) for state in states))
 
 
-Formula = Callable[..., Any]  # of a state, a transactional id, a partition, an input, an instance
+# What a conjunct may be about: the constant of a goal, and the terms at which a hypothesis is taken.
+_TERMS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
+    "t": (PRODUCER, (PRODUCER, ASKED["producer"])),
+    "p": (PARTITION, (PARTITION, ASKED["partition"])),
+    "n": (
+        INPUT,
+        (
+            INPUT,
+            POSITION(INSTANCE, PARTITION),
+            POSITION(ASKED["instance"], PARTITION),
+            PENDING(PRODUCER, PARTITION),
+            POSITION(INSTANCE, PARTITION) + 1,
+            z3.Int("somewhere_1"),
+            z3.Int("some_input_1"),
+        ),
+    ),
+    "i": (INSTANCE, (INSTANCE, ASKED["instance"])),
+}
 
 
-def pending_is_sent(view: View, t: Any, p: Any, n: Any, i: Any) -> Any:  # noqa: ARG001 - one signature for all
-    """See ``INVARIANT``."""
+def _about(names: str) -> Terms:
+    """Terms: of a transactional id, a partition, an input and an instance, by their letters."""
+    return Terms(tuple(_TERMS[name][0] for name in names), tuple(product(*(_TERMS[name][1] for name in names))))
+
+
+@conjunct(_about("tp"))
+def pending_is_sent(view: View, t: Any, p: Any) -> Any:
+    """An offset is pending in a transaction that has sent its offsets."""
     return z3.Implies(view.pending(t, p) != NO_OFFSET, is_in(view, t, OFFSETS_SENT, COMMIT, ABORT))
 
 
-def none_has_written(view: View, t: Any, p: Any, n: Any, i: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(_about("tpn"))
+def none_has_written(view: View, t: Any, p: Any, n: Any) -> Any:
+    """Without a transaction nothing is written."""
     return z3.Implies(is_in(view, t, NO_TRANSACTION), view.written(t, p, n) == 0)
 
 
-def written_is_of_inputs(view: View, t: Any, p: Any, n: Any, i: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(_about("tpn"))
+def written_is_of_inputs(view: View, t: Any, p: Any, n: Any) -> Any:
+    """Outputs are of inputs."""
     written = view.written(t, p, n)
     return z3.And(written >= 0, z3.Implies(written > 0, n >= 1))
 
 
-def written_by_own(view: View, t: Any, p: Any, n: Any, i: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(_about("tpn"))
+def written_by_own(view: View, t: Any, p: Any, n: Any) -> Any:
+    """In version 1 the outputs of a partition have its transactional id."""
     return z3.Implies(z3.And(EOS.index(V1) == VERSION, view.written(t, p, n) > 0), t == p)
 
 
-def initialized_is_own(view: View, t: Any, p: Any, n: Any, i: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(_about("ti"))
+def initialized_is_own(view: View, t: Any, i: Any) -> Any:
+    """In version 2 an instance writes with its own transactional id."""
     return z3.Implies(z3.And(EOS.index(V2) == VERSION, view.initialized(i, t)), t == i)
 
 
@@ -498,56 +526,36 @@ def _is_behind(view: View, offset: Any, t: Any, p: Any, n: Any) -> Any:
     return z3.Implies(view.written(t, p, n) > 0, z3.And(n <= offset, view.written(t, p, offset) > 0))
 
 
+@conjunct(_about("tpni"))
 def position_is_behind_written(view: View, t: Any, p: Any, n: Any, i: Any) -> Any:
-    """See ``INVARIANT``."""
+    """Whoever writes has its position behind the last input with outputs."""
     writes = z3.And(is_in(view, t, OPEN), view.initialized(i, t), view.holder(t) == i)
     return z3.Implies(writes, _is_behind(view, view.position(i, p), t, p, n))
 
 
-def sent_is_behind_written(view: View, t: Any, p: Any, n: Any, i: Any) -> Any:  # noqa: ARG001
-    """See ``INVARIANT``."""
+@conjunct(_about("tpn"))
+def sent_is_behind_written(view: View, t: Any, p: Any, n: Any) -> Any:
+    """The offset that was sent is behind the last input with outputs, and there is one."""
     offset = view.pending(t, p)
     has_outputs = z3.Implies(offset != NO_OFFSET, view.written(t, p, offset) > 0)
     return z3.Implies(is_in(view, t, OFFSETS_SENT), z3.And(_is_behind(view, offset, t, p, n), has_outputs))
 
 
-INVARIANT: tuple[tuple[Conjunct, Formula], ...] = tuple(
-    (Conjunct(name=name, says=says), formula)
-    for name, says, formula in (
-        ("PendingIsSent", "An offset is pending in a transaction that has sent its offsets.", pending_is_sent),
-        ("NoneHasWritten", "Without a transaction nothing is written.", none_has_written),
-        ("WrittenIsOfInputs", "Outputs are of inputs.", written_is_of_inputs),
-        ("WrittenByOwn", "In version 1 the outputs of a partition have its transactional id.", written_by_own),
-        ("InitializedIsOwn", "In version 2 an instance writes with its own transactional id.", initialized_is_own),
-        ("PositionIsBehindWritten", "Whoever writes has its position behind the last input with outputs.",
-         position_is_behind_written),
-        ("SentIsBehindWritten", "The offset that was sent is behind the last input with outputs, and there is one.",
-         sent_is_behind_written),
-    )
-)  # fmt: skip
-CONJUNCTS = tuple(conjunct for conjunct, _ in INVARIANT)
-GOAL = (PRODUCER, PARTITION, INPUT, INSTANCE)
+INVARIANT = (
+    pending_is_sent,
+    none_has_written,
+    written_is_of_inputs,
+    written_by_own,
+    initialized_is_own,
+    position_is_behind_written,
+    sent_is_behind_written,
+)
 
 
 @cache
 def hypotheses() -> dict[str, list[Any]]:
     """The invariant before, at the terms that matter."""
-    found: dict[str, list[Any]] = {}
-    inputs = (
-        INPUT,
-        POSITION(INSTANCE, PARTITION),
-        POSITION(ASKED["instance"], PARTITION),
-        PENDING(PRODUCER, PARTITION),
-    )
-    for conjunct, formula in INVARIANT:
-        found[conjunct.name] = [
-            formula(BEFORE, t, p, n, i)
-            for t in (PRODUCER, ASKED["producer"])
-            for p in (PARTITION, ASKED["partition"])
-            for n in (*inputs, *(POSITION(INSTANCE, PARTITION) + 1, z3.Int("somewhere_1"), z3.Int("some_input_1")))
-            for i in (INSTANCE, ASKED["instance"])
-        ]
-    return found
+    return {each.name: each.instances(BEFORE) for each in INVARIANT}
 
 
 @cache
@@ -591,29 +599,6 @@ def broken(outcome: Outcome, holds: Callable[[View], Any]) -> Any:
     return z3.And(outcome.condition, *outcome.value.facts, z3.Not(holds(view_of(outcome.value.state))))
 
 
-def query(
-    kind: str, step: str, goal: Conjunct, negated: Any, outcomes: Sequence[Outcome] = (), act: Any = None
-) -> Query:
-    """A query about the invariant or an action."""
-    return Query(
-        kind=kind, step=step, goal=goal, hypotheses=hypotheses(), facts=definitions(), negated=negated,
-        tell=Story(TELLING, act, tuple(outcomes), goal), readable=READABLE,
-    )  # fmt: skip
-
-
-def consecution(act: Action, outcomes: Sequence[Outcome]) -> Iterator[Query]:
-    """An action keeps each conjunct."""
-    for conjunct, formula in INVARIANT:
-        holds = lambda view, formula=formula: formula(view, *GOAL)  # noqa: E731
-        yield query("consecution", act.name, conjunct, disjunction([broken(o, holds) for o in outcomes]), outcomes, act)
-
-
-def witness(act: Action, outcomes: Sequence[Outcome]) -> Query:
-    """The action can be taken in a state that has the invariant: what is proved of it is not empty."""
-    taken = [z3.And(o.condition, *o.value.facts) for o in outcomes if o.error is None]
-    return query("witness", act.name, IS_TAKEN, disjunction(taken))
-
-
 def initiation(machine: type[ConsumeTransformProduce]) -> Iterator[Query]:
     """The initial state of any configuration has each conjunct: of one partition, instance and input, in any."""
     for eos, protocol in product(EOS, PROTOCOLS):
@@ -623,9 +608,7 @@ def initiation(machine: type[ConsumeTransformProduce]) -> Iterator[Query]:
             max_faults=0,
         )  # fmt: skip
         view = _first_view(machine.__mro__[1].initial(constants))  # type: ignore[attr-defined]
-        for conjunct, formula in INVARIANT:
-            found = query("initiation", f"Init, {eos}, {protocol}", conjunct, z3.Not(formula(view, *GOAL)))
-            yield replace(found, hypotheses={})
+        yield from ASKING.initiation(view, f"Init, {eos}, {protocol}", definitions())
 
 
 def _first_view(state: ConsumeTransformProduce) -> View:
@@ -715,11 +698,11 @@ PROPERTIES: tuple[tuple[Conjunct, Callable[[Action, View], Any], str], ...] = tu
 
 def safety(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
     """The invariant gives the properties of each step."""
-    for conjunct, holds, name in PROPERTIES:
+    for goal, holds, name in PROPERTIES:
         for act, outcomes in runs.items():
             if name in {"", act.name}:
                 wrong = [broken(o, lambda view, act=act: holds(act, view)) for o in outcomes]  # type: ignore[misc]  # noqa: B023
-                yield query("safety", conjunct.name, conjunct, disjunction(wrong), outcomes, act)
+                yield ASKING.query("safety", goal.name, goal, disjunction(wrong), outcomes, act)
 
 
 # --- a solution as text ---------------------------------------------------------------------------------------------
@@ -756,6 +739,16 @@ def _state(model: Any, view: View) -> list[str]:
 
 
 TELLING = Telling(before=BEFORE, after=lambda o: view_of(o.value.state), state=_state, asked=_asked)
+ASKING = Asking(
+    invariant=INVARIANT,
+    hypotheses=hypotheses,
+    facts=lambda act: definitions(),  # noqa: ARG005 - the same for each action
+    telling=TELLING,
+    readable=READABLE,
+    run=run_action,
+    broken=each_way(lambda outcome, goal: broken(outcome, goal.holds)),
+    taken=lambda outcome: z3.And(outcome.condition, *outcome.value.facts),
+)
 
 
 # --- the proof ------------------------------------------------------------------------------------------------------
@@ -765,23 +758,14 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
     """All queries, with some rules replaced by mutants or none."""
     machine = machine_for(overrides)
     yield from initiation(machine)
-    runs = {}
-    for act in actions(machine):
-        runs[act] = run_action(machine, act)
-        yield from consecution(act, runs[act])
-        yield witness(act, runs[act])
+    runs: dict[Action, Sequence[Outcome]] = {}
+    yield from ASKING.of_actions(machine, runs)
     yield from safety(runs)
 
 
-MUTANTS = (
-    "PendingIsFound", "MaterialisedOnAbort", "PendingDeletedWithGroup", "GenerationCheckedAtMarker", "NoRequireStable",
-    "OffsetWithoutPlusOne", "NeverFenced",
-)  # fmt: skip
 PROOF = Proof(
     name="offsets",
     title="a group's offsets move with their transaction's marker alone, and with all its outputs",
-    model="ConsumeTransformProduceTwoInputs",
-    conjuncts=CONJUNCTS,
+    conjuncts=tuple(each.conjunct for each in INVARIANT),
     queries=queries,
-    mutants=MUTANTS,
 )

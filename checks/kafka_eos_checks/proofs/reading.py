@@ -39,7 +39,7 @@ from immutables import Map
 
 from kafka_eos.consumer import READ_COMMITTED, Constants, Consumer
 from kafka_eos.errors import NotEnabled, Rejected
-from kafka_eos.machine import Action, actions
+from kafka_eos.machine import Action
 from kafka_eos.read_committed import AbortedTransaction, IndexedTransaction
 from kafka_eos.transactional_partition import (
     ABORT,
@@ -53,7 +53,8 @@ from kafka_eos.transactional_partition import (
     UnstableTransaction,
 )
 from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.proofs.induction import IS_TAKEN, Conjunct, Proof, Query, Story, Telling, truth, value
+from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Telling, truth, value
+from kafka_eos_checks.proofs.kit import Asking, Terms, conjunct, each_way
 from kafka_eos_checks.proofs.symbolic import (
     Condition,
     Number,
@@ -97,7 +98,7 @@ IS_PASSED = z3.Bool("is_passed")
 IS_LISTED = z3.Function("is_listed", z3.IntSort(), z3.BoolSort())
 SAVED_BY, ENDED_BY = _function("saved_by"), _function("ended_by")
 
-Terms = tuple[Any, Any, Any]  # a transaction: producer id, first offset, last offset
+TransactionTerms = tuple[Any, Any, Any]  # a transaction: producer id, first offset, last offset
 
 
 def is_a_kind(place: Any) -> Any:
@@ -200,7 +201,7 @@ class AnyProducers:
 class AnyTransactions:
     """A set of any number of transactions: a predicate, and what an action has added, removed or let go."""
 
-    def __init__(self, holds: Callable[[Terms], Any]) -> None:
+    def __init__(self, holds: Callable[[TransactionTerms], Any]) -> None:
         self.holds = holds
 
     def __or__(self, other: Iterable[UnstableTransaction]) -> "AnyTransactions":
@@ -212,12 +213,12 @@ class AnyTransactions:
         return AnyTransactions(lambda t: z3.And(self.holds(t), *(z3.Not(is_same(t, one)) for one in gone)))
 
 
-def terms_of(transaction: UnstableTransaction) -> Terms:
+def terms_of(transaction: UnstableTransaction) -> TransactionTerms:
     """A transaction of the reference, as terms."""
     return term_of(transaction.producer_id), term_of(transaction.first_offset), term_of(transaction.last_offset)
 
 
-def is_same(one: Terms, other: Terms) -> Any:
+def is_same(one: TransactionTerms, other: TransactionTerms) -> Any:
     """Two transactions are equal."""
     return conjunction([left == right for left, right in zip(one, other, strict=True)])
 
@@ -343,7 +344,7 @@ class View:
 
     length: Any
     producers: Any
-    transactions: Callable[[Terms], Any]
+    transactions: Callable[[TransactionTerms], Any]
     index: AnyIndex
     watermark: Any
     replicated: Any
@@ -411,106 +412,6 @@ def is_for_reader(view: View, place: Any) -> Any:
     return z3.Or(KIND(place) == KINDS.index(PLAIN), z3.And(is_data(place), is_committed))
 
 
-def offsets_are_places(view: View, i: Any) -> Any:
-    """See ``INVARIANT``."""
-    return z3.Implies(in_log(view, i), OFFSET(i) == i)
-
-
-def producers_follow_log(view: View, p: Any) -> Any:
-    """See ``INVARIANT``."""
-    return view.first_offset(p) == OPENED(p, view.length)
-
-
-def unstable_is_undecided(view: View, transaction: Terms) -> Any:
-    """See ``INVARIANT``."""
-    producer_id, first, last = transaction
-    marker = NEXT_MARKER(first)
-    inside = z3.And(in_log(view, first), is_data(first), PRODUCER_ID(first) == producer_id)
-    is_open = z3.And(last == NO_OFFSET, first == OPENED(producer_id, view.length))
-    unindexed = z3.And(last == NO_OFFSET, is_abort(marker), z3.Not(view.index.has(marker)))
-    unreplicated = z3.And(last == marker, marker >= view.watermark)
-    is_ended = z3.And(marker < view.length, first == OPENED(producer_id, marker), z3.Or(unindexed, unreplicated))
-    return z3.Implies(view.transactions(transaction), z3.And(inside, z3.Or(is_open, is_ended)))
-
-
-def open_is_unstable(view: View, p: Any) -> Any:
-    """See ``INVARIANT``."""
-    first = OPENED(p, view.length)
-    return z3.Implies(first != NO_OFFSET, view.transactions((p, first, z3.IntVal(NO_OFFSET))))
-
-
-def ended_is_indexed_and_replicated(view: View, i: Any) -> Any:
-    """See ``INVARIANT``."""
-    producer_id = PRODUCER_ID(i)
-    first = OPENED(producer_id, i)
-    ends = z3.And(in_log(view, i), is_marker(i), first != NO_OFFSET)
-    held = view.transactions((producer_id, first, z3.IntVal(NO_OFFSET)))
-    ended = z3.Or(i < view.watermark, view.transactions((producer_id, first, i)))
-    return z3.Implies(ends, z3.Or(held, z3.And(z3.Implies(is_abort(i), view.index.has(i)), ended)))
-
-
-def index_is_of_aborted(view: View, k: Any) -> Any:
-    """See ``INVARIANT``."""
-    producer_id, first, last = (view.index.at(k, field) for field in INDEX_FIELDS[:3])
-    of_log = z3.And(in_log(view, last), is_abort(last), PRODUCER_ID(last) == producer_id)
-    begins = z3.And(first == OPENED(producer_id, last), first != NO_OFFSET)
-    return z3.Implies(in_index(view, k), z3.And(of_log, begins))
-
-
-def later_begins_behind_scan(view: View, k: Any, later: Any) -> Any:
-    """See ``INVARIANT``."""
-    ordered = z3.And(k >= 0, k < later, later < view.index.size)
-    return z3.Implies(ordered, view.index.at(later, "first_offset") >= view.index.at(k, "last_stable_offset"))
-
-
-def open_begins_behind_scan(view: View, p: Any, k: Any) -> Any:
-    """See ``INVARIANT``."""
-    first = OPENED(p, view.length)
-    known = z3.And(in_index(view, k), first != NO_OFFSET)
-    return z3.Implies(known, first >= view.index.at(k, "last_stable_offset"))
-
-
-def scan_ends_in_log(view: View, k: Any) -> Any:
-    """See ``INVARIANT``."""
-    return z3.Implies(in_index(view, k), view.index.at(k, "last_stable_offset") <= view.length)
-
-
-def watermark_is_replicated(view: View) -> Any:
-    """See ``INVARIANT``."""
-    return z3.And(view.watermark >= 0, view.watermark <= view.replicated, view.replicated <= view.length)
-
-
-def position_is_replicated(view: View) -> Any:
-    """See ``INVARIANT``."""
-    return z3.And(view.position >= 0, view.position <= view.replicated)
-
-
-def read_is_decided(view: View, i: Any) -> Any:
-    """See ``INVARIANT``."""
-    read = z3.And(i >= 0, i < view.position, is_data(i))
-    return z3.Implies(read, NEXT_MARKER(i) < view.replicated)
-
-
-def delivered_is_committed(view: View, i: Any) -> Any:
-    """See ``INVARIANT``."""
-    read = z3.And(i >= 0, i < view.position)
-    return view.delivered(i) == z3.And(read, is_for_reader(view, i))
-
-
-@dataclass(frozen=True, slots=True)
-class Clause:
-    """A conjunct: its formula, what a goal is about, and where the hypothesis is taken."""
-
-    conjunct: Conjunct
-    formula: Callable[..., Any]
-    goal: tuple[Any, ...]
-    taken_at: tuple[tuple[Any, ...], ...]
-
-    def holds(self, view: View) -> Any:
-        """The goal, in a state."""
-        return self.formula(view, *self.goal)
-
-
 BEFORE_LOG = any_log("log", LENGTH)
 REPLAYED_LOG = any_log("replayed", ASKED["end_offset"])  # what a new leader has made of its entries
 INDEX, REPLAYED_INDEX = AnyIndex("log_index"), AnyIndex("replayed_index")
@@ -553,50 +454,131 @@ TRANSACTIONS: tuple[Any, ...] = (
     (PRODUCER_ID(PLACE), OPENED(PRODUCER_ID(PLACE), NEXT_MARKER(PLACE)), NONE),
     *WITNESSES,
 )
-_OF: dict[Any, tuple[tuple[Any, ...], list[tuple[Any, ...]]]] = {
-    offsets_are_places: ((PLACE,), [(i,) for i in PLACES]),
-    producers_follow_log: ((PRODUCER,), [(p,) for p in PRODUCERS]),
-    unstable_is_undecided: ((TRANSACTION,), [(t,) for t in TRANSACTIONS]),
-    open_is_unstable: ((PRODUCER,), [(p,) for p in PRODUCERS]),
-    ended_is_indexed_and_replicated: (
-        (PLACE,),
-        [(i,) for i in (PLACE, NEXT_MARKER(PLACE), NEXT_MARKER(TRANSACTION[1]))],
-    ),
-    index_is_of_aborted: ((ENTRY,), [(k,) for k in ENTRIES]),
-    later_begins_behind_scan: ((ENTRY, LATER_ENTRY), list(product(ENTRIES, ENTRIES))),
-    open_begins_behind_scan: ((PRODUCER, ENTRY), list(product(PRODUCERS, ENTRIES[:3]))),
-    scan_ends_in_log: ((ENTRY,), [(k,) for k in ENTRIES]),
-    watermark_is_replicated: ((), [()]),
-    position_is_replicated: ((), [()]),
-    read_is_decided: ((PLACE,), [(PLACE,)]),
-    delivered_is_committed: ((PLACE,), [(PLACE,)]),
-}
-INVARIANT: tuple[Clause, ...] = tuple(
-    Clause(Conjunct(name=name, says=says), formula, _OF[formula][0], tuple(_OF[formula][1]))
-    for name, says, formula in (
-        ("OffsetsArePlaces", "Entries follow each other without holes.", offsets_are_places),
-        ("ProducersFollowLog", "The leader knows where each open transaction begins.", producers_follow_log),
-        ("UnstableIsUndecided", "What holds the last stable offset back is open, or its marker is not replicated or "
-         "not in the index.", unstable_is_undecided),
-        ("OpenIsUnstable", "Every open transaction holds it back.", open_is_unstable),
-        ("EndedIsIndexedAndReplicated", "So does one that has ended, until its marker is replicated, and in the index "
-         "if it is an abort.", ended_is_indexed_and_replicated),
-        ("IndexIsOfAborted", "An entry of the index is of an aborted transaction.", index_is_of_aborted),
-        ("LaterBeginsBehindScan", "An entry begins behind the last stable offset of every earlier one.",
-         later_begins_behind_scan),
-        ("OpenBeginsBehindScan", "An open transaction begins behind the last stable offset of every entry.",
-         open_begins_behind_scan),
-        ("ScanEndsInLog", "The last stable offset of an entry is in the log.", scan_ends_in_log),
-        ("WatermarkIsReplicated", "The high watermark is replicated, and that is in the log.",
-         watermark_is_replicated),
-        ("PositionIsReplicated", "The reader is not ahead of what is replicated.", position_is_replicated),
-        ("ReadIsDecided", "What the reader is past was decided by a replicated marker.", read_is_decided),
-        ("DeliveredIsCommitted", "The reader was given the committed records before its position, and no others.",
-         delivered_is_committed),
-    )
-)  # fmt: skip
+EACH_PLACE = Terms((PLACE,), tuple((i,) for i in PLACES))
+THE_PLACE = Terms((PLACE,), ((PLACE,),))
+EACH_ENDED = Terms((PLACE,), tuple((i,) for i in (PLACE, NEXT_MARKER(PLACE), NEXT_MARKER(TRANSACTION[1]))))
+EACH_PRODUCER = Terms((PRODUCER,), tuple((p,) for p in PRODUCERS))
+EACH_TRANSACTION = Terms((TRANSACTION,), tuple((t,) for t in TRANSACTIONS))
+EACH_ENTRY = Terms((ENTRY,), tuple((k,) for k in ENTRIES))
+EACH_TWO_ENTRIES = Terms((ENTRY, LATER_ENTRY), tuple(product(ENTRIES, ENTRIES)))
+EACH_PRODUCER_AND_ENTRY = Terms((PRODUCER, ENTRY), tuple(product(PRODUCERS, ENTRIES[:3])))
+
+
+@conjunct(EACH_PLACE)
+def offsets_are_places(view: View, i: Any) -> Any:
+    """Entries follow each other without holes."""
+    return z3.Implies(in_log(view, i), OFFSET(i) == i)
+
+
+@conjunct(EACH_PRODUCER)
+def producers_follow_log(view: View, p: Any) -> Any:
+    """The leader knows where each open transaction begins."""
+    return view.first_offset(p) == OPENED(p, view.length)
+
+
+@conjunct(EACH_TRANSACTION)
+def unstable_is_undecided(view: View, transaction: TransactionTerms) -> Any:
+    """What holds the last stable offset back is open, or its marker is not replicated or not in the index."""
+    producer_id, first, last = transaction
+    marker = NEXT_MARKER(first)
+    inside = z3.And(in_log(view, first), is_data(first), PRODUCER_ID(first) == producer_id)
+    is_open = z3.And(last == NO_OFFSET, first == OPENED(producer_id, view.length))
+    unindexed = z3.And(last == NO_OFFSET, is_abort(marker), z3.Not(view.index.has(marker)))
+    unreplicated = z3.And(last == marker, marker >= view.watermark)
+    is_ended = z3.And(marker < view.length, first == OPENED(producer_id, marker), z3.Or(unindexed, unreplicated))
+    return z3.Implies(view.transactions(transaction), z3.And(inside, z3.Or(is_open, is_ended)))
+
+
+@conjunct(EACH_PRODUCER)
+def open_is_unstable(view: View, p: Any) -> Any:
+    """Every open transaction holds it back."""
+    first = OPENED(p, view.length)
+    return z3.Implies(first != NO_OFFSET, view.transactions((p, first, z3.IntVal(NO_OFFSET))))
+
+
+@conjunct(EACH_ENDED)
+def ended_is_indexed_and_replicated(view: View, i: Any) -> Any:
+    """So does one that has ended, until its marker is replicated, and in the index if it is an abort."""
+    producer_id = PRODUCER_ID(i)
+    first = OPENED(producer_id, i)
+    ends = z3.And(in_log(view, i), is_marker(i), first != NO_OFFSET)
+    held = view.transactions((producer_id, first, z3.IntVal(NO_OFFSET)))
+    ended = z3.Or(i < view.watermark, view.transactions((producer_id, first, i)))
+    return z3.Implies(ends, z3.Or(held, z3.And(z3.Implies(is_abort(i), view.index.has(i)), ended)))
+
+
+@conjunct(EACH_ENTRY)
+def index_is_of_aborted(view: View, k: Any) -> Any:
+    """An entry of the index is of an aborted transaction."""
+    producer_id, first, last = (view.index.at(k, field) for field in INDEX_FIELDS[:3])
+    of_log = z3.And(in_log(view, last), is_abort(last), PRODUCER_ID(last) == producer_id)
+    begins = z3.And(first == OPENED(producer_id, last), first != NO_OFFSET)
+    return z3.Implies(in_index(view, k), z3.And(of_log, begins))
+
+
+@conjunct(EACH_TWO_ENTRIES)
+def later_begins_behind_scan(view: View, k: Any, later: Any) -> Any:
+    """An entry begins behind the last stable offset of every earlier one."""
+    ordered = z3.And(k >= 0, k < later, later < view.index.size)
+    return z3.Implies(ordered, view.index.at(later, "first_offset") >= view.index.at(k, "last_stable_offset"))
+
+
+@conjunct(EACH_PRODUCER_AND_ENTRY)
+def open_begins_behind_scan(view: View, p: Any, k: Any) -> Any:
+    """An open transaction begins behind the last stable offset of every entry."""
+    first = OPENED(p, view.length)
+    known = z3.And(in_index(view, k), first != NO_OFFSET)
+    return z3.Implies(known, first >= view.index.at(k, "last_stable_offset"))
+
+
+@conjunct(EACH_ENTRY)
+def scan_ends_in_log(view: View, k: Any) -> Any:
+    """The last stable offset of an entry is in the log."""
+    return z3.Implies(in_index(view, k), view.index.at(k, "last_stable_offset") <= view.length)
+
+
+@conjunct()
+def watermark_is_replicated(view: View) -> Any:
+    """The high watermark is replicated, and that is in the log."""
+    return z3.And(view.watermark >= 0, view.watermark <= view.replicated, view.replicated <= view.length)
+
+
+@conjunct()
+def position_is_replicated(view: View) -> Any:
+    """The reader is not ahead of what is replicated."""
+    return z3.And(view.position >= 0, view.position <= view.replicated)
+
+
+@conjunct(THE_PLACE)
+def read_is_decided(view: View, i: Any) -> Any:
+    """What the reader is past was decided by a replicated marker."""
+    read = z3.And(i >= 0, i < view.position, is_data(i))
+    return z3.Implies(read, NEXT_MARKER(i) < view.replicated)
+
+
+@conjunct(THE_PLACE)
+def delivered_is_committed(view: View, i: Any) -> Any:
+    """The reader was given the committed records before its position, and no others."""
+    read = z3.And(i >= 0, i < view.position)
+    return view.delivered(i) == z3.And(read, is_for_reader(view, i))
+
+
+INVARIANT = (
+    offsets_are_places,
+    producers_follow_log,
+    unstable_is_undecided,
+    open_is_unstable,
+    ended_is_indexed_and_replicated,
+    index_is_of_aborted,
+    later_begins_behind_scan,
+    open_begins_behind_scan,
+    scan_ends_in_log,
+    watermark_is_replicated,
+    position_is_replicated,
+    read_is_decided,
+    delivered_is_committed,
+)
 OF_LOG = INVARIANT[:9]  # those that a replay has to bring about
-CONJUNCTS = tuple(clause.conjunct for clause in INVARIANT)
 
 
 @cache
@@ -620,12 +602,10 @@ def definitions() -> list[Any]:
 @cache
 def hypotheses() -> dict[str, list[Any]]:
     """The invariant before, and that of the log that a new leader has made of its entries, where it matters."""
-    found = {
-        clause.conjunct.name: [clause.formula(BEFORE, *terms) for terms in clause.taken_at] for clause in INVARIANT
-    }
+    found = {each.name: each.instances(BEFORE) for each in INVARIANT}
     replayed = view_of_log(REPLAYED_LOG, z3.IntVal(0))
-    for clause in OF_LOG:
-        found[clause.conjunct.name] += [clause.formula(replayed, *terms) for terms in clause.taken_at]
+    for each in OF_LOG:
+        found[each.name] += each.instances(replayed)
     return {name: [conjunction(formulas)] for name, formulas in found.items()}
 
 
@@ -646,7 +626,7 @@ class Laws:
     facts: list[Any]
     wrong: list[Any]
     used: int = 0
-    also: Sequence[Terms] = ()
+    also: Sequence[TransactionTerms] = ()
 
 
 _laws = Laws([], [])  # of the action that runs
@@ -949,37 +929,10 @@ def broken(outcome: Outcome, holds: Callable[[View], Any]) -> Any:
     return z3.And(taken(outcome), z3.Or(*crashed, *outcome.value.wrong, z3.Not(holds(view_of(outcome.value.state)))))
 
 
-def query(
-    kind: str, step: str, goal: Conjunct, negated: Any, outcomes: Sequence[Outcome] = (), act: Any = None
-) -> Query:
-    """A query about the invariant, an action or a rule."""
-    return Query(
-        kind=kind, step=step, goal=goal, hypotheses=hypotheses(), facts=definitions(), negated=negated,
-        tell=Story(TELLING, act, tuple(outcomes), goal), readable=READABLE,
-    )  # fmt: skip
-
-
-def consecution(act: Action, outcomes: Sequence[Outcome]) -> Iterator[Query]:
-    """An action keeps each conjunct."""
-    for clause in INVARIANT:
-        wrong = disjunction([broken(outcome, clause.holds) for outcome in outcomes])
-        yield query("consecution", act.name, clause.conjunct, wrong, outcomes, act)
-
-
-def witness(act: Action, outcomes: Sequence[Outcome]) -> Iterator[Query]:
-    """The action can be taken in a state that has the invariant: what is proved of it is not empty."""
-    if outcomes:
-        yield query("witness", act.name, IS_TAKEN, disjunction([taken(o) for o in outcomes if o.error is None]))
-
-
 def initiation(machine: type[Consumer]) -> Iterator[Query]:
     """The initial state has each conjunct."""
     view = view_of(machine.initial(replace(any_state(machine).constants, transaction_version=1)))
-    facts = [OPENED(PRODUCER, 0) == NO_OFFSET]
-    for clause in INVARIANT:
-        yield replace(
-            query("initiation", "Init", clause.conjunct, z3.Not(clause.holds(view))), hypotheses={}, facts=facts
-        )
+    return ASKING.initiation(view, facts=[OPENED(PRODUCER, 0) == NO_OFFSET])
 
 
 # --- lemmas ---------------------------------------------------------------------------------------------------------
@@ -1016,12 +969,12 @@ def _of_definitions() -> Iterator[Query]:
         more += [next_is_first(i, j) for i, j in ((PLACE, LENGTH), (first, LENGTH))]
         for step, facts, length in (("no entry", base, z3.IntVal(0)), ("one entry more", more, LENGTH + 1)):
             negated = z3.Not(lemma(PRODUCER, length))
-            yield replace(query("lemma", step, goal, negated), hypotheses={}, facts=facts)
+            yield ASKING.query("lemma", step, goal, negated, known={}, facts=facts)
 
 
 def _law(name: str, says: str, facts: Sequence[Any], law: Any) -> Query:
     goal = Conjunct(name="Law", says=says)
-    return replace(query("lemma", name, goal, z3.Not(law)), hypotheses={}, facts=facts)
+    return ASKING.query("lemma", name, goal, z3.Not(law), known={}, facts=facts)
 
 
 def of_laws(machine: type[Consumer]) -> Iterator[Query]:
@@ -1105,24 +1058,23 @@ def of_replay(
     facts += [next_is_first(i, place) for i in (*PLACES, *at) for place in at if i is not place]
     facts += [next_is_marker(place) for place in at]
     known = hypotheses()
-    for clause in OF_LOG:
-        name = clause.conjunct.name
+    for each in OF_LOG:
         extra: list[tuple[Any, ...]] = []
-        if clause.formula in {producers_follow_log, open_is_unstable}:
+        if each.terms is EACH_PRODUCER:
             extra = [(p,) for p in ids]
-        elif clause.formula is open_begins_behind_scan:
+        elif each.terms is EACH_PRODUCER_AND_ENTRY:
             extra = list(product(ids, ENTRIES[:2]))
-        known[name] = [*known[name], *(clause.formula(BEFORE, *terms) for terms in extra)]
-    for clause in OF_LOG:
+        known[each.name] = [*known[each.name], *(each(BEFORE, *terms) for terms in extra)]
+    for each in OF_LOG:
         wrong = []
         for outcome in outcomes:
             if outcome.error is not None:
                 wrong.append(outcome.condition)
             else:
                 view = view_of_log(outcome.value.state.log, WATERMARK if count else z3.IntVal(0), BEFORE)
-                wrong.append(z3.And(taken(outcome), z3.Not(clause.holds(view))))
-        found = query(kind, step, clause.conjunct, disjunction(wrong), outcomes)
-        yield replace(found, facts=facts, hypotheses=known if count else {})
+                wrong.append(z3.And(taken(outcome), z3.Not(each.holds(view))))
+        given = known if count else {}
+        yield ASKING.query(kind, step, each.conjunct, disjunction(wrong), outcomes, known=given, facts=facts)
 
 
 # --- properties -----------------------------------------------------------------------------------------------------
@@ -1138,43 +1090,36 @@ def _is_undecided(place: Any) -> Any:
     return z3.And(in_log(BEFORE, place), is_data(place), z3.Not(is_decided(BEFORE, place)))
 
 
+@conjunct()
 def stable_is_decided(stable: Any) -> Any:
-    """See ``OF_STABLE_OFFSET``."""
+    """Nothing below the last stable offset is undecided."""
     return z3.Implies(_is_undecided(PLACE), stable <= PLACE)
 
 
+@conjunct()
 def stable_offset_follows_log(stable: Any) -> Any:
-    """See ``OF_STABLE_OFFSET``."""
+    """It is the high watermark, or where an undecided batch is."""
     return z3.Or(stable == WATERMARK, z3.Implies(stable == PLACE, _is_undecided(PLACE)))
 
 
+@conjunct()
 def aborted_are_indexed(stable: Any) -> Any:
-    """See ``OF_STABLE_OFFSET``."""
+    """Whatever is aborted below it is in the index, from its first batch on."""
     marker = NEXT_MARKER(PLACE)
     aborted = z3.And(in_log(BEFORE, PLACE), stable > PLACE, is_data(PLACE), is_abort(marker))
     begins = INDEX.at(INDEX.where(marker), "first_offset")
     return z3.Implies(aborted, z3.And(INDEX.has(marker), begins <= PLACE))
 
 
-def _property(name: str, says: str, holds: Callable[..., Any]) -> tuple[Conjunct, Callable[..., Any]]:
-    return Conjunct(name=name, says=says), holds
-
-
-OF_STABLE_OFFSET = (
-    _property("StableIsDecided", "Nothing below the last stable offset is undecided.", stable_is_decided),
-    _property("StableOffsetFollowsLog", "It is the high watermark, or where an undecided batch is.",
-              stable_offset_follows_log),
-    _property("AbortedAreIndexed", "Whatever is aborted below it is in the index, from its first batch on.",
-              aborted_are_indexed),
-)  # fmt: skip
+OF_STABLE_OFFSET = (stable_is_decided, stable_offset_follows_log, aborted_are_indexed)
 FATE_IS_FINAL = Conjunct(name="FateIsFinal", says="What is below the last stable offset stays, as it was decided.")
 
 
 def of_stable_offset(machine: type[Consumer]) -> Iterator[Query]:
     """The last stable offset is that of the first undecided batch, or the high watermark."""
-    for goal, holds in OF_STABLE_OFFSET:
-        wrong = [z3.And(taken, z3.Not(holds(stable))) for taken, stable in _stable_offsets(machine)]
-        yield query("safety", goal.name, goal, disjunction(wrong))
+    for goal in OF_STABLE_OFFSET:
+        wrong = [z3.And(taken, z3.Not(goal(stable))) for taken, stable in _stable_offsets(machine)]
+        yield ASKING.query("safety", goal.name, goal.conjunct, disjunction(wrong))
 
 
 def _stable_offsets(machine: type[Consumer]) -> list[tuple[Any, Any]]:
@@ -1195,62 +1140,67 @@ def fate_is_final(machine: type[Consumer], runs: Mapping[Action, Sequence[Outcom
     before = z3.And(in_log(BEFORE, PLACE), stable)
     for act, outcomes in runs.items():
         wrong = disjunction([broken(outcome, stays) for outcome in outcomes])
-        yield query("safety", FATE_IS_FINAL.name, FATE_IS_FINAL, z3.And(before, wrong), outcomes, act)
+        yield ASKING.query("safety", FATE_IS_FINAL.name, FATE_IS_FINAL, z3.And(before, wrong), outcomes, act)
 
 
 def _is_given(view: View) -> Any:
     return z3.And(view.delivered(PLACE), z3.Not(BEFORE.delivered(PLACE)))
 
 
+@conjunct()
 def no_aborted_is_delivered(view: View) -> Any:
-    """See ``OF_DELIVERIES``."""
+    """No aborted record is given to the reader."""
     return z3.Implies(z3.And(_is_given(view), is_data(PLACE)), z3.Not(is_abort(NEXT_MARKER(PLACE))))
 
 
+@conjunct()
 def no_undecided_is_delivered(view: View) -> Any:
-    """See ``OF_DELIVERIES``."""
+    """No record is given to it before its marker is replicated."""
     return z3.Implies(z3.And(_is_given(view), is_data(PLACE)), NEXT_MARKER(PLACE) < WATERMARK)
 
 
+@conjunct()
 def no_marker_is_delivered(view: View) -> Any:
-    """See ``OF_DELIVERIES``."""
+    """No marker is given to it."""
     return z3.Implies(_is_given(view), z3.Not(is_marker(PLACE)))
 
 
+@conjunct()
 def nothing_is_skipped(view: View) -> Any:
-    """See ``OF_DELIVERIES``."""
+    """Every committed record that it passes is given to it."""
     passed = z3.And(PLACE >= POSITION, view.position > PLACE)
     return z3.Implies(z3.And(passed, is_for_reader(view, PLACE)), _is_given(view))
 
 
+@conjunct()
 def delivered_once_in_order(view: View) -> Any:
-    """See ``OF_DELIVERIES``."""
+    """What is given to it was not given before, and stands behind all that was."""
     is_behind = z3.Implies(_is_given(view), PLACE >= POSITION)
     return z3.And(is_behind, z3.Implies(PLACE >= POSITION, z3.Not(BEFORE.delivered(PLACE))))
 
 
+@conjunct()
 def positions_only_grow(view: View) -> Any:
-    """See ``OF_DELIVERIES``."""
+    """It goes on, and never back."""
     return view.position > POSITION
 
 
 OF_DELIVERIES = (
-    _property("NoAbortedIsDelivered", "No aborted record is given to the reader.", no_aborted_is_delivered),
-    _property("NoUndecidedIsDelivered", "No record is given to it before its marker is replicated.",
-              no_undecided_is_delivered),
-    _property("NoMarkerIsDelivered", "No marker is given to it.", no_marker_is_delivered),
-    _property("NothingIsSkipped", "Every committed record that it passes is given to it.", nothing_is_skipped),
-    _property("DeliveredOnceInOrder", "What is given to it was not given before, and stands behind all that was.",
-              delivered_once_in_order),
-    _property("PositionsOnlyGrow", "It goes on, and never back.", positions_only_grow),
-)  # fmt: skip
+    no_aborted_is_delivered,
+    no_undecided_is_delivered,
+    no_marker_is_delivered,
+    nothing_is_skipped,
+    delivered_once_in_order,
+    positions_only_grow,
+)
 
 
 def of_deliveries(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
     """What a fetch gives to the reader."""
     act, outcomes = next((act, outcomes) for act, outcomes in runs.items() if act.name == "FetchCommitted")
-    for goal, holds in OF_DELIVERIES:
-        yield query("safety", goal.name, goal, disjunction([broken(o, holds) for o in outcomes]), outcomes, act)
+    for goal in OF_DELIVERIES:
+        wrong = disjunction([broken(o, goal) for o in outcomes])
+        yield ASKING.query("safety", goal.name, goal.conjunct, wrong, outcomes, act)
 
 
 # --- a solution as text ---------------------------------------------------------------------------------------------
@@ -1306,6 +1256,17 @@ def _view_after(outcome: Outcome) -> View:
 
 
 TELLING = Telling(before=BEFORE, after=_view_after, state=_state, asked=_asked)
+ASKING = Asking(
+    invariant=INVARIANT,
+    hypotheses=hypotheses,
+    facts=lambda act: definitions(),  # noqa: ARG005 - the same for each action
+    telling=TELLING,
+    readable=READABLE,
+    run=run_action,
+    broken=each_way(lambda outcome, goal: broken(outcome, goal.holds)),
+    taken=taken,
+    never=frozenset({"Clean", "FetchAndHold", "FetchUncommitted"}),
+)
 
 
 # --- the proof ------------------------------------------------------------------------------------------------------
@@ -1318,11 +1279,8 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
     machine = machine_for(overrides)
     yield from lemmas(machine, overrides)
     yield from initiation(machine)
-    runs = {}
-    for act in actions(machine):
-        runs[act] = run_action(machine, act)
-        yield from consecution(act, runs[act])
-        yield from witness(act, runs[act])
+    runs: dict[Action, Sequence[Outcome]] = {}
+    yield from ASKING.of_actions(machine, runs)
     yield from of_stable_offset(machine)
     yield from fate_is_final(machine, runs)
     yield from of_deliveries(runs)
@@ -1346,19 +1304,10 @@ def _as_in_kafka() -> Iterator[Query]:
     yield from of_replay(mended, 3, "AppendedAtOnceMended, 3 at once", FETCHED_AT_ONCE)
 
 
-MUTANTS = (
-    "HighWatermarkOnly", "LimitIncluded", "MarkerNotReplicated", "LastUnstableOffset", "CompletedUnindexed",
-    "NothingIndexed", "CommittedIndexed", "NothingElseOpen", "IndexNotRebuilt", "AppendedAtOnce",
-    "TransactionsNotRebuilt", "BeginsInside", "UpperBoundTooSmall", "ListLost", "StopsAtFirstBehind",
-    "StopsAtLastBehind", "BegunBefore", "ListTakenAsSorted", "AbortNeverEnds", "BegunAlready", "MarkersPassedOn",
-    "ExpireInside", "ForgottenTransactions",
-)  # fmt: skip
 PROOF = Proof(
     name="reading",
     title="a read_committed reader is given exactly what is committed, for any interleaving, log and response",
-    model="Consumer",
-    conjuncts=CONJUNCTS,
+    conjuncts=tuple(each.conjunct for each in INVARIANT),
     queries=queries,
-    mutants=MUTANTS,
     claims=("C25",),
 )

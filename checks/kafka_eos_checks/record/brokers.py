@@ -103,7 +103,7 @@ def ask(port: int, api: str, version: int, row: Message, seconds: float = 10.0) 
 def coordinator_partition(transactional_id: str, partitions: int) -> int:
     """The partition of ``__transaction_state`` that an ASCII transactional id belongs to.
 
-    Kafka: TransactionStateManager.partitionFor, by Java's String.hashCode and Utils.abs
+    Kafka: TransactionStateManager.partitionFor, Utils.abs
     """
     value = 0
     for letter in transactional_id.encode("ascii"):

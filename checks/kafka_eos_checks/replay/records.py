@@ -5,7 +5,7 @@ Record headers are counted, not read; a record is only as long as its length say
 First the records are found: a record begins with its length, so each batch is a lane and all lanes hop at once, or,
 where batches are few, a loop hops. Then all records are decoded side by side, field by field.
 
-Kafka: DefaultRecord.readFrom; the readable decoder, which this one must equal, is ``kafka_eos.record_batch``
+Kafka: DefaultRecord.readFrom. The readable decoder, which this one must equal, is ``kafka_eos.record_batch``
 """
 
 from collections.abc import Iterator

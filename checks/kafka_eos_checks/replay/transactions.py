@@ -46,7 +46,8 @@ Of a replicated partition the longest of the given replicas is read. All logs ha
 Runs in process, for Spark on its driver.
 
 KIP:   KIP-98, KIP-890, KIP-1228
-Kafka: ProducerAppendInfo.appendEndTxnMarker, TransactionMarkerChannelManager, TransactionsCommand (find-hanging)
+Kafka: ProducerAppendInfo.appendEndTxnMarker, TransactionMarkerChannelManager,
+       TransactionsCommand.FindHangingTransactionsCommand
 """
 
 from bisect import bisect_left

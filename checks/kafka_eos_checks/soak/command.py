@@ -16,12 +16,11 @@ from time import monotonic
 from typing import Any
 
 from kafka_eos_checks.arguments import add_json
-from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.graph import instance_text
 from kafka_eos_checks.models import MalformedRegistry, Registry
-from kafka_eos_checks.mutant_keys import Kept, kept_folder
-from kafka_eos_checks.paths import build_folder
+from kafka_eos_checks.mutant_keys import Kept
 from kafka_eos_checks.replay.progress import count_progress
+from kafka_eos_checks.result_cache import ResultCache, cache_folder
 from kafka_eos_checks.soak import campaign, guards, kept, whole
 from kafka_eos_checks.soak.broken import explained, find_all, find_broken
 from kafka_eos_checks.soak.campaign import Tally
@@ -212,7 +211,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("--seeds", type=seed_range, default=(0, 1999), metavar="A..B", help="default 0..1999")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default: 2); 1 needs none")
-    parser.add_argument("--folder", type=Path, default=build_folder() / "soak", help="keeps what is done (build/soak)")
+    parser.add_argument(
+        "--folder", type=Path, default=cache_folder("walks"), help="keeps what is done (build/checked/walks)"
+    )
     parser.add_argument("--corpus", action="store_true", help="run the kept seeds, those that met something first")
     parser.add_argument("--system", action="store_true", help="the served clusters with applications and a mirror")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run one seed again and tell what it does")
@@ -267,7 +268,9 @@ def _mutants(arguments: argparse.Namespace) -> int:
     else:
         verdicts = []
         names = broken(registry)
-        kept = Kept(means="simulation", registry=registry, cache=Cache(kept_folder()), limit=arguments.limit)
+        kept = Kept(
+            means="simulation", registry=registry, cache=ResultCache(cache_folder("mutants")), limit=arguments.limit
+        )
         find = partial(find_all, limit=arguments.limit, jobs=arguments.jobs)
         with count_progress("mutants", len(names)) as advance:
             for found in kept.verdicts([registry.get(name) for name in names], find):

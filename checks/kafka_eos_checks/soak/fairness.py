@@ -9,7 +9,7 @@ from typing import Any
 from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.machine import Action, Instance
 from kafka_eos_checks.soak.formulas import Formula, Formulas, State
-from kafka_eos_checks.soak.tla_syntax import Tree
+from kafka_eos_checks.tla.parser import Tree
 
 SHUFFLED = 0.3  # how often the actions are tried in a new order
 _FORMULAS = ("Fairness", "FairSpec")

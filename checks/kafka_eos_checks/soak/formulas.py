@@ -8,20 +8,20 @@ and has to say the same.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from kafka_eos.spec_mapping import SpecValue
-from kafka_eos_checks.models import Model, ModuleFolder
-from kafka_eos_checks.soak import tla_values
-from kafka_eos_checks.soak.tla_syntax import Definition, Module, Tree, UnknownSyntax, parse_expression, parse_module
+from kafka_eos_checks.models import Model
+from kafka_eos_checks.tla import evaluation
+from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.parser import Definition, Tree, UnknownSyntax, parse_expression
+from kafka_eos_checks.tla.values import canonical
 
 State: TypeAlias = tuple[SpecValue, ...]
 Formula: TypeAlias = Callable[[State, State], Any]
 Dependency: TypeAlias = int | tuple[int, int]  # a variable, or (a variable, the parameter that it is applied to)
 
 MOST_REMEMBERED = 20_000  # values of one definition
-_BUILTIN_MODULES = frozenset({"Integers", "Naturals", "Sequences", "FiniteSets", "TLC"})
 _BINDERS = frozenset(
     {"all", "exists", "filter", "image", "choose", "function", "functions", "SUBSET", "lambda", "UNION"}
 )
@@ -88,13 +88,12 @@ class Formulas:
     def __init__(self, model: Model, constants: Mapping[str, SpecValue] | None = None, remember: bool = True) -> None:
         self._folder = ModuleFolder(model.spec)
         self._remember = remember
-        self._parsed: dict[str, Module] = {}
         mutants = f"{model.module}Mutants"
         top = mutants if mutants in self._folder.paths else model.module
         self.root = self._namespace(top)
         self.root.overrides = dict(model.overrides)
         self.variables = self.root.variables
-        self._python: dict[str, Any] = {name: getattr(tla_values, name) for name in _HELPERS}
+        self._python: dict[str, Any] = {name: getattr(evaluation, name) for name in _HELPERS}
         self._compiled: dict[tuple[int, str], _Compiled] = {}
         self._spaces: dict[str, Namespace] = {}
         self._count = 0
@@ -103,31 +102,18 @@ class Formulas:
         self.constants: dict[str, SpecValue] = {}
         for name in self.root.constants:
             if constants is not None and name in constants:
-                self.constants[name] = tla_values.normal(constants[name])
+                self.constants[name] = canonical(constants[name])
             else:
                 tree = parse_expression(model.constants[name], model.source)
                 self.constants[name] = self.evaluate(tree)((), ())
 
-    def _module(self, name: str) -> Module:
-        if name not in self._parsed:
-            self._parsed[name] = _parsed_module(self._folder.paths[name])
-        return self._parsed[name]
-
     def _namespace(self, name: str) -> Namespace:
-        definitions: dict[str, Definition] = {}
-        variables: list[str] = []
-        constants: list[str] = []
-
-        def add(module: Module) -> None:
-            for extended in module.extends:
-                if extended not in _BUILTIN_MODULES:
-                    add(self._module(extended))
-            variables.extend(v for v in module.variables if v not in variables)
-            constants.extend(c for c in module.constants if c not in constants)
-            definitions.update(module.definitions)
-
-        add(self._module(name))
-        return Namespace(definitions, tuple(variables), tuple(constants))
+        chain = self._folder.chain(name)
+        return Namespace(
+            definitions={key: definition for module in chain for key, definition in module.definitions.items()},
+            variables=tuple(dict.fromkeys(variable for module in chain for variable in module.variables)),
+            constants=tuple(dict.fromkeys(constant for module in chain for constant in module.constants)),
+        )
 
     def forget(self) -> None:
         """Forget what is remembered; called between runs, when a converter begins anew."""
@@ -572,12 +558,3 @@ _BUILTINS = {
     "Cardinality": "len({})",
     "BOOLEAN": "frozenset((False, True))",
 }
-
-
-_MODULES: dict[Path, Module] = {}
-
-
-def _parsed_module(path: Path) -> Module:
-    if path not in _MODULES:
-        _MODULES[path] = parse_module(path.stem, path.read_text(encoding="utf-8"))
-    return _MODULES[path]

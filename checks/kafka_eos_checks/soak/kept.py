@@ -4,7 +4,6 @@ What a chunk of seeds found is kept, so that a campaign goes on where it was end
 run has changed. Seeds that met something for the first time are kept as well, as a corpus.
 """
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kafka_eos_checks.imports import needed
-from kafka_eos_checks.models import ModuleFolder
+from kafka_eos_checks.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint, write_whole
 from kafka_eos_checks.soak import campaign
 from kafka_eos_checks.soak.campaign import Failure, LayerTally, Tally
 from kafka_eos_checks.soak.layers import Layer
@@ -23,32 +21,27 @@ SEEDS_PER_CHUNK = 260
 _SEPARATOR = " | "
 
 
-def sources(among: Sequence[Layer]) -> list[Path]:
-    """The files of Python that determine a run; the bounds are imported by name."""
+def modules(among: Sequence[Layer]) -> tuple[str, ...]:
+    """The modules of Python that determine a run, with all that they import; the bounds are imported by name."""
     machines = {layer.model.machine_class().__module__ for layer in among}
-    return needed([campaign.__name__, "kafka_eos_checks.bounds", *machines])
+    return (campaign.__name__, "kafka_eos_checks.bounds", *sorted(machines))
 
 
 def specs(among: Sequence[Layer]) -> Iterator[str]:
-    """What the spec's folder says that determines a run: the layers, and the modules that their formulas stand in."""
+    """What of the spec determines a run: the layers, and the modules that their formulas stand in."""
     for layer in among:
         model = layer.model
         tables = [sorted(table.items()) for table in (model.constants, model.overrides)]
         yield repr((layer.name, layer.properties, model.name, model.module, model.machine, model.bounds, *tables))
-    folder = ModuleFolder(among[0].model.spec)
-    modules = {name for layer in among for name in (layer.model.module, f"{layer.model.module}Mutants")}
-    yield from (folder.text(name) for name in sorted(folder.closure(modules)))
+    named = {name for layer in among for name in (layer.model.module, f"{layer.model.module}Mutants")}
+    yield spec_fingerprint(among[0].model.spec, sorted(named))
 
 
 @cache
-def fingerprint() -> str:
-    """Of everything that determines a run: another one makes what is kept useless."""
-    digest = hashlib.sha256()
-    for path in sources(campaign.all_layers()):
-        digest.update(path.read_bytes())
-    for text in specs(campaign.all_layers()):
-        digest.update(text.encode())
-    return digest.hexdigest()[:16]
+def runs_fingerprint() -> str:
+    """The fingerprint of everything that determines a run: another one makes what is kept useless."""
+    layers = campaign.all_layers()
+    return fingerprint(python_fingerprint(modules(layers)), *specs(layers))
 
 
 def to_json(tally: Tally) -> dict[str, Any]:
@@ -106,26 +99,22 @@ def chunks(first: int, last: int) -> list[tuple[int, int]]:
     return found
 
 
-def _kept(folder: Path, chunk: tuple[int, int]) -> Path:
-    return folder / "chunks" / f"{chunk[0]}-{chunk[1]}.json"
-
-
 def read_kept(folder: Path, chunk: tuple[int, int]) -> Tally | None:
-    """What is known of a chunk; nothing if that was found before something changed that determines a run."""
+    """What is known of a chunk; None if nothing was found since something changed that determines a run."""
+    content = ResultCache(folder).get(_key(chunk))
     try:
-        content = json.loads(_kept(folder, chunk).read_text(encoding="utf-8"))
-        return from_json(content["tally"]) if content["fingerprint"] == fingerprint() else None
-    except (OSError, ValueError, KeyError, TypeError):
+        return None if content is None else from_json(content)
+    except (ValueError, KeyError, TypeError):  # not by this program
         return None
 
 
 def keep(folder: Path, chunk: tuple[int, int], tally: Tally) -> None:
-    """Keep what was found about a chunk, whole or not at all."""
-    path = _kept(folder, chunk)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    waiting = path.with_suffix(".part")
-    waiting.write_text(json.dumps({"fingerprint": fingerprint(), "tally": to_json(tally)}), encoding="utf-8")
-    waiting.replace(path)
+    """Keep what was found about a chunk."""
+    ResultCache(folder).put(_key(chunk), to_json(tally))
+
+
+def _key(chunk: tuple[int, int]) -> str:
+    return fingerprint(runs_fingerprint(), *chunk)
 
 
 # --- the corpus -------------------------------------------------------------------------------------------------------
@@ -146,11 +135,8 @@ def write_corpus(folder: Path, tally: Tally) -> Path:
         adds = [point for point in points if (name, point) not in known]
         if adds and seed not in rows:
             rows[seed] = {"seed": seed, "layer": name, "adds": adds}
-    content = {"fingerprint": fingerprint(), "seeds": [rows[seed] for seed in sorted(rows)]}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    waiting = path.with_suffix(".part")
-    waiting.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    waiting.replace(path)
+    content = {"fingerprint": runs_fingerprint(), "seeds": [rows[seed] for seed in sorted(rows)]}
+    write_whole(path, json.dumps(content, indent=1) + "\n")
     return path
 
 
@@ -178,7 +164,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         mark, rows, usable = "", [], False
     if not usable:
         raise ValueError(f"{path}: no corpus of seeds; write one with kafka-eos check walks --seeds 0..2000")
-    if mark != fingerprint():
+    if mark != runs_fingerprint():
         raise ValueError(
             f"{path}: its seeds are other runs by now; write it anew with kafka-eos check walks --seeds 0..2000"
         )

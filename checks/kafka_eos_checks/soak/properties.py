@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_eos_checks.soak.formulas import Formula, Formulas, Namespace, State
-from kafka_eos_checks.soak.tla_syntax import Tree
-from kafka_eos_checks.soak.tla_values import Undefined
+from kafka_eos_checks.tla.evaluation import Undefined
+from kafka_eos_checks.tla.parser import Tree
 
 INITIAL, INVARIANT, STEP, GOAL = "initial", "invariant", "step", "goal"
 _TEMPORAL = frozenset({"always", "eventually"})

@@ -27,7 +27,7 @@ from kafka_eos_checks.soak.fairness import FairActions
 from kafka_eos_checks.soak.formulas import Formulas, State
 from kafka_eos_checks.soak.layers import Layer
 from kafka_eos_checks.soak.properties import Judge, Wrong, parts
-from kafka_eos_checks.soak.tla_values import Converter
+from kafka_eos_checks.tla.evaluation import Converter
 
 MOST_FAIR_STEPS = 3_000
 LIKELY = (0.0, 0.2, 0.35, 0.5, 0.8)  # of each kind of fault: one of these for a run

@@ -45,7 +45,7 @@ from kafka_eos.transaction_log import (
 )
 from kafka_eos.transactional_partition import PLAIN, TRANSACTIONAL
 from kafka_eos_checks.models import Model
-from kafka_eos_checks.tla_values import format_value
+from kafka_eos_checks.tla.values import format_value
 from kafka_eos_checks.traces.validation import NOTHING, Candidate, Trace, TraceStep
 
 MAX_EPOCH = 32767

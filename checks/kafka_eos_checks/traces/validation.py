@@ -25,10 +25,10 @@ from kafka_eos.explorer import attempt
 from kafka_eos.history import Event
 from kafka_eos.machine import Instance
 from kafka_eos.spec_mapping import SpecValue, snake_case, to_spec
-from kafka_eos_checks import tlc
 from kafka_eos_checks.graph import frame_text, instance_text
 from kafka_eos_checks.models import Configuration, Model, write_model
-from kafka_eos_checks.tla_values import canonical, format_value, parse_value
+from kafka_eos_checks.tla import tlc
+from kafka_eos_checks.tla.values import canonical, format_value, parse_value
 from kafka_eos_checks.verdict import Verdict
 
 NOTHING = ""  # the action of a candidate that changes nothing: the event may have had no effect

@@ -665,7 +665,7 @@ def _started_with(settings: Settings, machines: Machines) -> Values:
 
 @lru_cache(maxsize=10_000)
 def java_hash(text: str) -> int:
-    """A string's hash code, made positive.    Kafka: Utils.abs(String.hashCode)."""
+    """A string's hash code, made positive.    Kafka: Utils.abs."""
     value = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     for place in range(0, len(encoded), 2):

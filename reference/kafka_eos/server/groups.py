@@ -230,7 +230,10 @@ class Groups:
     # --- members -----------------------------------------------------------------------------------------------------
 
     def join(self, row: Message, version: int, client: tuple[str, str], reply: Reply) -> None:
-        """Answer JoinGroup, at once or when the rebalance ends.    Kafka: classicGroupJoinToClassicGroup."""
+        """Answer JoinGroup, at once or when the rebalance ends.
+
+        Kafka: GroupMetadataManager.classicGroupJoinToClassicGroup
+        """
         error, member_id = self._join_error(row, version, client[0])
         if error is not ErrorCode.NONE:
             reply({"ErrorCode": error, "MemberId": member_id, "ProtocolName": None if version >= 7 else ""})
@@ -456,7 +459,7 @@ class Groups:
     # --- rebalances --------------------------------------------------------------------------------------------------
 
     def _prepare_rebalance(self, group: ClassicGroup) -> None:
-        """Everybody has to join again.    Kafka: prepareRebalance."""
+        """Everybody has to join again.    Kafka: GroupMetadataManager.prepareRebalance."""
         was_empty = group.state is State.EMPTY
         for member in group.members.values():
             if member.syncs is not None:
@@ -490,7 +493,7 @@ class Groups:
             self._complete(group)
 
     def _complete(self, group: ClassicGroup) -> None:
-        """The next generation begins.    Kafka: completeClassicGroupJoin."""
+        """The next generation begins.    Kafka: GroupMetadataManager.completeClassicGroupJoin."""
         group.machine = replace(group.machine, group=group.machine.next_generation())
         assert group.machine.group.state == STABLE
         assert group.machine.group.members == group.members.keys()
@@ -601,7 +604,7 @@ class Groups:
     def _pending(
         group: ServedGroup[Any], offsets: Sequence[tuple[str, int, CommittedOffset]], producer: str, place: int
     ) -> None:
-        """Spec: ConsumeTransformProduce!CommitOffsets."""
+        """Spec: ConsumeTransformProduce!SendOffsets."""
         pending: Map[str, int] = group.machine.pending.get(producer, Map())
         for number, (topic, partition, value) in enumerate(offsets):
             key = f"{topic}-{partition}"

@@ -310,7 +310,7 @@ class Leader:
             ticket: what a transactional batch has to show; None for another one.
             now: milliseconds since the epoch.
 
-        Spec: PartitionLog!AppendBatch, AcknowledgeDuplicate, RejectBatch; TransactionalPartition!AppendBatch;
+        Spec: PartitionLog!AppendBatch, AcknowledgeDuplicate, RefuseBatch; TransactionalPartition!AppendBatch;
               Transactions!AppendVerified
         """
         sent = _sent(batch)

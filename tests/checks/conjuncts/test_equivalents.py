@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks.conjuncts.equivalents import check_known, read_equivalents
-from kafka_eos_checks.conjuncts.outcomes import Cache
 from kafka_eos_checks.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
 from kafka_eos_checks.conjuncts.search import Search, Subject, subjects
 from kafka_eos_checks.models import MalformedRegistry, Registry
+from kafka_eos_checks.result_cache import ResultCache
 
 FEW_STATES = 2_000  # a graph that is exported in a second
 
@@ -72,7 +72,7 @@ def test_the_smallest_model_sees_nothing_without_a_conjunct_that_an_entry_explai
     in_spec: list[Subject], in_reference: list[ReferenceSubject], tmp_path: Path
 ) -> None:
     reasons = read_equivalents()
-    tlc_search, graph_search = Search(cache=Cache(tmp_path)), GraphSearch(cache=Cache(tmp_path))
+    tlc_search, graph_search = Search(cache=ResultCache(tmp_path)), GraphSearch(cache=ResultCache(tmp_path))
     refuted = []
     for subject in in_spec:
         conjunct, models = subject.conjunct, subject.models[:1]

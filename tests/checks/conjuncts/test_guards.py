@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks.conjuncts.guards import Conjunct, conjuncts, without
-from kafka_eos_checks.conjuncts.sany import Span, UnparsableModule, parse
+from kafka_eos_checks.tla.sany import Span, UnparsableModule, parse
 
 pytestmark = pytest.mark.tlc
 

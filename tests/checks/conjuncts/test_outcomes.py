@@ -1,8 +1,6 @@
 """The score of a module, and what makes it fail."""
 
-from pathlib import Path
-
-from kafka_eos_checks.conjuncts.outcomes import Cache, Means, Outcome, verdicts
+from kafka_eos_checks.conjuncts.outcomes import Means, Outcome, verdicts
 
 
 def outcome(change: str, means: Means, by: str = "") -> Outcome:
@@ -53,12 +51,3 @@ def test_each_module_has_a_verdict_of_its_own() -> None:
     other = Outcome(operator="Log!Append", change="x -> TRUE", place="Log.tla:1", means=Means.NONE)
     found = verdicts("conjunct", [KILLED, other], {})
     assert [(verdict.name, verdict.ok) for verdict in found] == [("Queue", True), ("Log", False)]
-
-
-def test_a_result_is_kept_under_its_key_and_a_damaged_one_is_none(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "cache")
-    assert cache.get("k") is None
-    cache.put("k", {"verdict": "holds", "states": 3})
-    assert cache.get("k") == {"verdict": "holds", "states": 3}
-    (tmp_path / "cache" / "k.json").write_text('{"verdict": ', encoding="utf-8")
-    assert cache.get("k") is None

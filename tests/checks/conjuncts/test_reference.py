@@ -12,7 +12,7 @@ import pytest
 from kafka_eos import epoch_bump
 from kafka_eos.errors import NotEnabled
 from kafka_eos.machine import actions
-from kafka_eos_checks.conjuncts.outcomes import Cache, Means
+from kafka_eos_checks.conjuncts.outcomes import Means
 from kafka_eos_checks.conjuncts.reference import (
     GraphSearch,
     guard_parts,
@@ -21,6 +21,7 @@ from kafka_eos_checks.conjuncts.reference import (
 )
 from kafka_eos_checks.graph import GraphUnusable
 from kafka_eos_checks.models import Registry
+from kafka_eos_checks.result_cache import ResultCache
 
 GUARDS = """
 from kafka_eos.errors import ErrorCode, enabled
@@ -139,7 +140,7 @@ def test_a_property_stays_a_property() -> None:
 
 @pytest.mark.tlc
 def test_every_part_but_a_planted_one_is_told_apart_by_the_graph(planted: Registry, tmp_path: Path) -> None:
-    search = GraphSearch(cache=Cache(tmp_path / "cache"))
+    search = GraphSearch(cache=ResultCache(tmp_path / "cache"))
     outcomes = {s.part.name: search.judge(s) for s in reference_subjects(planted)}
     assert {name for name, outcome in outcomes.items() if not outcome.means.kills} == {
         "planted_counter!Counter.reset: self.total >= 0 -> True",
@@ -161,4 +162,4 @@ def test_a_reference_that_differs_as_it_is_decides_nothing(planted: Registry, tm
         p for p in guard_parts(sys.modules["planted_counter"]) if "self.total == self.constants.limit" in p.change
     ]
     with mutated_reference(reset), pytest.raises(GraphUnusable, match="differs from the spec as it is: Reset"):
-        GraphSearch(cache=Cache(tmp_path / "cache")).judge(part)
+        GraphSearch(cache=ResultCache(tmp_path / "cache")).judge(part)

@@ -5,17 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks import tlc
-from kafka_eos_checks.conjuncts.outcomes import Cache, Means, Outcome
+from kafka_eos_checks.conjuncts.outcomes import Means, Outcome
 from kafka_eos_checks.conjuncts.search import Search, Subject, UnusableMutant, subjects
 from kafka_eos_checks.models import Registry
+from kafka_eos_checks.result_cache import ResultCache
+from kafka_eos_checks.tla import tlc
 
 pytestmark = pytest.mark.tlc
 
 
 @pytest.fixture
 def search(tmp_path: Path) -> Search:
-    return Search(cache=Cache(tmp_path / "cache"))
+    return Search(cache=ResultCache(tmp_path / "cache"))
 
 
 def subject(registry: Registry, operator: str, change: str) -> Subject:
@@ -89,10 +90,10 @@ def test_a_model_that_does_not_hold_itself_decides_nothing(registry: Registry, s
 
 
 def test_a_run_that_takes_too_long_is_not_decided_and_not_kept(registry: Registry, tmp_path: Path) -> None:
-    hasty = Search(cache=Cache(tmp_path / "cache"), timeout=0.01)
+    hasty = Search(cache=ResultCache(tmp_path / "cache"), timeout=0.01)
     outcome = judged(registry, hasty, "AddError", "total + amount > Limit -> FALSE")
     assert (outcome.means, outcome.means.kills) == (Means.UNDECIDED, False)
-    patient = Search(cache=Cache(tmp_path / "cache"))
+    patient = Search(cache=ResultCache(tmp_path / "cache"))
     assert judged(registry, patient, "AddError", "total + amount > Limit -> FALSE").means is Means.PROPERTY
 
 

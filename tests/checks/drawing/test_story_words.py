@@ -7,6 +7,7 @@ import pytest
 from kafka_eos import machine as machines
 from kafka_eos_checks.drawing.story_words import words_in, words_of
 from kafka_eos_checks.models import Registry
+from kafka_eos_checks.tla.parser import parse_module
 
 DOOR = r"""
 ---- MODULE Door ----
@@ -31,13 +32,13 @@ Close == TRUE
 
 
 def test_a_comment_above_an_operator_is_its_sentence_and_the_heading_of_a_part_is_not() -> None:
-    words = words_in(DOOR)
+    words = words_in(parse_module("Door", DOOR))
     assert words.sentences == {"Open": "A key that fits, turns."}
     assert (words.parameters["Open"], words.parameters["Close"]) == (("key", "side"), ())
 
 
 def test_the_comment_behind_a_variable_is_its_meaning() -> None:
-    assert words_in(DOOR).variables == {
+    assert words_in(parse_module("Door", DOOR)).variables == {
         "isOpen": r"whether it is; \* and not more",
         "turns": "",
         "visitors": "those who came …",
@@ -46,9 +47,9 @@ def test_the_comment_behind_a_variable_is_its_meaning() -> None:
 
 def test_a_module_has_the_words_of_those_that_it_extends_and_its_own_come_first(tmp_path: Path) -> None:
     texts = {
-        "Base": "EXTENDS Integers\nVARIABLE a \\* one\n\n(* Base *)\nGo == TRUE\n(* Kept *)\nB == 1\n===",
-        "Top": "EXTENDS Sequences, Base\nVARIABLE b \\* two\n\n(* Top *)\nGo == TRUE\n===",
-        "TopMutants": "EXTENDS Top\n(* for B: it is two *)\nTwo == 2\n===",
+        "Base": "EXTENDS Integers\nVARIABLE a \\* one\n\n(* Base *)\nGo == TRUE\n(* Kept *)\nB == 1\n====",
+        "Top": "EXTENDS Sequences, Base\nVARIABLE b \\* two\n\n(* Top *)\nGo == TRUE\n====",
+        "TopMutants": "EXTENDS Top\n(* for B: it is two *)\nTwo == 2\n====",
     }
     for name, text in texts.items():
         (tmp_path / f"{name}.tla").write_text(f"---- MODULE {name} ----\n{text}", encoding="utf-8")

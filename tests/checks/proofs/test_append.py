@@ -108,7 +108,7 @@ def counter(step: int, *, decoration: bool = False) -> Proof:
                     negated=x == 1, tell=str)  # fmt: skip
 
     positive = Conjunct(name="Positive", says="", documentation=decoration)
-    return Proof(name="counter", title="", model="PartitionLog", conjuncts=(EVEN, positive), queries=queries)  # type: ignore[arg-type]
+    return Proof(name="counter", title="", conjuncts=(EVEN, positive), queries=queries)  # type: ignore[arg-type]
 
 
 def test_an_inductive_invariant_is_proved_and_another_is_not() -> None:
@@ -145,9 +145,7 @@ def queries() -> list[Query]:
 
 @pytest.fixture(scope="module")
 def verdicts(queries: list[Query]) -> list[Verdict]:
-    proof = Proof(
-        name="append", title="", model="PartitionLog", conjuncts=append.CONJUNCTS, queries=lambda _: iter(queries)
-    )
+    proof = Proof(name="append", title="", conjuncts=append.PROOF.conjuncts, queries=lambda _: iter(queries))
     return list(discharge(proof))
 
 
@@ -157,7 +155,7 @@ def test_appending_leaves_no_gap_and_no_duplicate_for_logs_of_any_length(verdict
 
 def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
     proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
-    assert proved == {(act.name, conjunct.name) for act in actions(PartitionLog) for conjunct in append.CONJUNCTS}
+    assert proved == {(act.name, conjunct.name) for act in actions(PartitionLog) for conjunct in append.PROOF.conjuncts}
 
 
 def test_with_six_in_flight_the_leader_refuses_a_retry_and_the_story_says_so(verdicts: list[Verdict]) -> None:
@@ -168,9 +166,7 @@ def test_with_six_in_flight_the_leader_refuses_a_retry_and_the_story_says_so(ver
 
 
 def test_each_conjunct_of_the_invariant_is_needed(queries: list[Query]) -> None:
-    proof = Proof(
-        name="append", title="", model="PartitionLog", conjuncts=append.CONJUNCTS, queries=lambda _: iter(queries)
-    )
+    proof = Proof(name="append", title="", conjuncts=append.PROOF.conjuncts, queries=lambda _: iter(queries))
     assert [verdict.name for verdict in minimal(proof) if not verdict.ok] == []
 
 
@@ -209,11 +205,11 @@ def test_tlc_checks_the_same_conjuncts_from_every_small_state_that_has_them() ->
     inductive = re.search(r"^Inductive ==\n((?:    /\\ \w+\n)+)", text, re.MULTILINE)
     assert inductive is not None
     names = set(re.findall(r"\w+", inductive[1]))
-    assert names == {conjunct.name for conjunct in append.CONJUNCTS}
+    assert names == {conjunct.name for conjunct in append.PROOF.conjuncts}
     model = Registry().get("PartitionLogInduction")
     assert model.specification == "IndSpec"
     assert names <= set(model.invariants)
-    for conjunct in append.CONJUNCTS:
+    for conjunct in append.PROOF.conjuncts:
         if re.search(rf"^{conjunct.name} ==", text, re.MULTILINE) and "2^31" not in conjunct.says:
             assert f"(* {conjunct.says} *)" in text
 

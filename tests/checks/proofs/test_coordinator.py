@@ -35,8 +35,7 @@ def proof(queries: list[Query]) -> Proof:
     return Proof(
         name="coordinator",
         title="",
-        model="TransactionCoordinator",
-        conjuncts=coordinator.CONJUNCTS,
+        conjuncts=coordinator.PROOF.conjuncts,
         queries=lambda _: iter(queries),
     )
 
@@ -52,7 +51,9 @@ def test_a_decision_is_final_and_no_epoch_is_handed_out_twice(verdicts: list[Ver
 
 def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
     proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
-    every = {(act.name, conjunct.name) for act in actions(TransactionCoordinator) for conjunct in coordinator.CONJUNCTS}
+    every = {
+        (act.name, conjunct.name) for act in actions(TransactionCoordinator) for conjunct in coordinator.PROOF.conjuncts
+    }
     assert proved == every
     witnessed = {query.step for query in queries if query.kind == "witness"}
     assert witnessed == {act.name for act in actions(TransactionCoordinator)}
@@ -77,7 +78,7 @@ def test_with_a_mutated_rule_an_action_breaks_a_conjunct_and_its_state_is_told(
 ) -> None:
     machine = coordinator.machine_for(Registry().get(mutant).overrides)
     act = next(act for act in actions(machine) if act.name == step)
-    asked = coordinator.consecution(act, coordinator.run_action(machine, act))
+    asked = coordinator.ASKING.consecution(act, coordinator.run_action(machine, act))
     [answer] = [ask(query) for query in asked if query.goal.name == goal]
     assert not answer.ok
     assert "before" in answer.evidence
@@ -110,7 +111,7 @@ def test_tlc_checks_the_same_conjuncts_from_small_states_that_have_them() -> Non
     inductive = re.search(r"^Inductive ==\n((?:    /\\ \w+\n)+)", text, re.MULTILINE)
     assert inductive is not None
     names = set(re.findall(r"\w+", inductive[1]))
-    assert names == {conjunct.name for conjunct in coordinator.CONJUNCTS}
+    assert names == {conjunct.name for conjunct in coordinator.PROOF.conjuncts}
     models = [model for model in Registry().models.values() if model.module == "CoordinatorInduction"]
     holding = [model for model in models if not model.expect.violates]
     assert len(holding) == 3
@@ -119,7 +120,7 @@ def test_tlc_checks_the_same_conjuncts_from_small_states_that_have_them() -> Non
         without = set(re.findall(r"\w+", model.constants["Without"]))
         assert set(model.invariants) == names - without
         assert bool(without) == bool(model.expect.violates)
-    for conjunct in coordinator.CONJUNCTS:
+    for conjunct in coordinator.PROOF.conjuncts:
         if re.search(rf"^{conjunct.name} ==", text, re.MULTILINE):
             assert f"(* {conjunct.says} *)" in text
 

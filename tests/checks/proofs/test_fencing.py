@@ -19,7 +19,7 @@ def queries() -> list[Query]:
 
 @pytest.fixture(scope="module")
 def proof(queries: list[Query]) -> Proof:
-    return Proof(name="fencing", title="", model="", conjuncts=fencing.CONJUNCTS, queries=lambda _: iter(queries))
+    return Proof(name="fencing", title="", conjuncts=fencing.PROOF.conjuncts, queries=lambda _: iter(queries))
 
 
 def test_after_an_answered_init_nothing_is_ended_that_an_older_client_takes_part_in(proof: Proof) -> None:
@@ -28,7 +28,7 @@ def test_after_an_answered_init_nothing_is_ended_that_an_older_client_takes_part
 
 def test_every_action_of_the_coordinator_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
     proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
-    assert proved == {(act.name, c.name) for act in actions(TransactionCoordinator) for c in fencing.CONJUNCTS}
+    assert proved == {(act.name, c.name) for act in actions(TransactionCoordinator) for c in fencing.PROOF.conjuncts}
     ending = {query.step for query in queries if query.kind == "witness"}
     assert ending == {"WriteMarker", "HandleEndTxn", "AppendIsReplicated"}
 
@@ -74,9 +74,9 @@ def test_with_a_mutated_rule_of_the_coordinator_a_query_fails(mutant: str, step:
 def test_tlc_checks_the_same_conjuncts_from_small_states_that_have_them() -> None:
     text = (spec_folder() / "proofs" / "FencingInduction.tla").read_text(encoding="utf-8")
     follows = {fencing.ENDED_BY_NEWEST, fencing.ASKED_BY_NEWEST}
-    for conjunct in {*fencing.CONJUNCTS, *follows}:
+    for conjunct in {*fencing.PROOF.conjuncts, *follows}:
         assert f"(* {conjunct.says} *)\n{conjunct.name} ==" in text
-    names = {conjunct.name for conjunct in fencing.CONJUNCTS}
+    names = {conjunct.name for conjunct in fencing.PROOF.conjuncts}
     models = [model for model in Registry().models.values() if model.module == "FencingInduction"]
     holding = [model for model in models if not model.expect.violates]
     assert len(holding) == 3

@@ -19,7 +19,7 @@ def queries() -> list[Query]:
 
 @pytest.fixture(scope="module")
 def proof(queries: list[Query]) -> Proof:
-    return Proof(name="offsets", title="", model="", conjuncts=offsets.CONJUNCTS, queries=lambda _: iter(queries))
+    return Proof(name="offsets", title="", conjuncts=offsets.PROOF.conjuncts, queries=lambda _: iter(queries))
 
 
 def test_a_groups_offsets_move_with_their_transaction_alone(proof: Proof) -> None:
@@ -29,7 +29,7 @@ def test_a_groups_offsets_move_with_their_transaction_alone(proof: Proof) -> Non
 def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
     every = {act.name for act in actions(ConsumeTransformProduce)}
     proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
-    assert proved == {(name, conjunct.name) for name in every for conjunct in offsets.CONJUNCTS}
+    assert proved == {(name, conjunct.name) for name in every for conjunct in offsets.PROOF.conjuncts}
     assert {query.step for query in queries if query.kind == "witness"} == every
 
 
@@ -69,7 +69,7 @@ def test_with_a_mutated_rule_a_property_of_a_step_fails_and_its_state_is_told(
 def test_with_a_mutated_rule_an_action_breaks_a_conjunct(mutant: str, action: str, goal: str) -> None:
     machine = offsets.machine_for(Registry().get(mutant).overrides)
     act = next(act for act in actions(machine) if act.name == action)
-    asked = offsets.consecution(act, offsets.run_action(machine, act))
+    asked = offsets.ASKING.consecution(act, offsets.run_action(machine, act))
     [answer] = [ask(query) for query in asked if query.goal.name == goal]
     assert not answer.ok
 
@@ -79,11 +79,11 @@ def test_tlc_checks_the_same_conjuncts_from_every_small_state_that_has_them() ->
     inductive = re.search(r"^Inductive ==\n((?:    /\\ \w+\n)+)", text, re.MULTILINE)
     assert inductive is not None
     names = set(re.findall(r"\w+", inductive[1]))
-    assert names == {conjunct.name for conjunct in offsets.CONJUNCTS}
+    assert names == {conjunct.name for conjunct in offsets.PROOF.conjuncts}
     models = [Registry().get(name) for name in ("OffsetsInduction", "OffsetsInductionVersion2")]
     assert [model.constants["Eos"] for model in models] == ['"v1"', '"v2"']
     for model in models:
         assert model.specification == "IndSpec"
         assert names <= set(model.invariants)
-    for conjunct in offsets.CONJUNCTS:
+    for conjunct in offsets.PROOF.conjuncts:
         assert f"(* {conjunct.says} *)" in text

@@ -50,9 +50,7 @@ def queries() -> list[Query]:
 
 @pytest.fixture(scope="module")
 def proof(queries: list[Query]) -> Proof:
-    return Proof(
-        name="reading", title="", model="Consumer", conjuncts=reading.CONJUNCTS, queries=lambda _: iter(queries)
-    )
+    return Proof(name="reading", title="", conjuncts=reading.PROOF.conjuncts, queries=lambda _: iter(queries))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +64,7 @@ def test_a_read_committed_reader_is_given_exactly_what_is_committed(verdicts: li
 
 def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
     proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
-    assert proved == {(act.name, conjunct.name) for act in actions(Consumer) for conjunct in reading.CONJUNCTS}
+    assert proved == {(act.name, conjunct.name) for act in actions(Consumer) for conjunct in reading.PROOF.conjuncts}
     taken = {query.step for query in queries if query.kind == "witness"}
     assert taken == {act.name for act in actions(Consumer)} - {"Clean", "FetchUncommitted", "FetchAndHold"}
 
@@ -103,7 +101,7 @@ def test_with_a_mutated_rule_an_action_breaks_a_conjunct_and_its_log_is_told(
 ) -> None:
     machine = reading.machine_for(Registry().get(mutant).overrides)
     act = next(act for act in actions(machine) if act.name == action)
-    asked = reading.consecution(act, reading.run_action(machine, act))
+    asked = reading.ASKING.consecution(act, reading.run_action(machine, act))
     [answer] = [ask(query) for query in asked if query.goal.name == goal]
     assert not answer.ok
     assert f"action: {action}(" in answer.evidence
@@ -135,11 +133,11 @@ def test_tlc_checks_the_same_conjuncts_from_every_small_state_that_has_them() ->
     inductive = re.search(r"^Inductive ==\n((?:    /\\ \w+\n)+)", text, re.MULTILINE)
     assert inductive is not None
     names = set(re.findall(r"\w+", inductive[1]))
-    assert names == {conjunct.name for conjunct in reading.CONJUNCTS}
+    assert names == {conjunct.name for conjunct in reading.PROOF.conjuncts}
     model = Registry().get("ConsumerInduction")
     assert model.specification == "IndSpec"
     assert names <= set(model.invariants)
-    for conjunct in reading.CONJUNCTS:
+    for conjunct in reading.PROOF.conjuncts:
         assert f"(* {conjunct.says} *)" in text
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from kafka_eos import partition_log
 from kafka_eos_checks import bounds, cli
+from kafka_eos_checks.imports import needed
 from kafka_eos_checks.models import MalformedRegistry, Registry
 from kafka_eos_checks.paths import spec_folder
 from kafka_eos_checks.soak import broken as broken_module
@@ -314,7 +315,7 @@ def test_what_is_not_found_in_time_is_no_success(registry: Registry) -> None:
 def test_what_is_found_is_kept_and_what_is_not_is_looked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "kept_folder", lambda: tmp_path)
+    monkeypatch.setattr(command, "cache_folder", lambda _: tmp_path)
     monkeypatch.setattr(command, "broken", lambda _: ["EndRaisesEpoch", "NoEndBump", "LateMarker"])
     find = broken_module.find_broken
     monkeypatch.setattr(
@@ -404,7 +405,7 @@ def test_a_corpus_of_other_runs_is_not_run_and_is_replaced(
 ) -> None:
     tally = campaign.run_seeds([0], [layer_named("Outbox")], sample=1_000)
     with monkeypatch.context() as earlier:
-        earlier.setattr(kept, "fingerprint", lambda: "another reference")
+        earlier.setattr(kept, "runs_fingerprint", lambda: "another reference")
         kept.write_corpus(tmp_path, tally)
     assert cli.main(["check", "walks", "--corpus", "--folder", str(tmp_path)]) == 2
     assert "its seeds are other runs by now" in " ".join(capsys.readouterr().err.split())
@@ -433,7 +434,7 @@ def test_a_campaign_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pyte
     assert cli.main([*arguments, "0..7"]) == 0
     assert cli.main([*arguments, "2..11"]) == 0
     assert asked == [(0, 3), (4, 7), (2, 3), (8, 11)]
-    monkeypatch.setattr(kept, "fingerprint", lambda: "another reference")
+    monkeypatch.setattr(kept, "runs_fingerprint", lambda: "another reference")
     assert cli.main([*arguments, "0..3"]) == 0
     assert asked[4:] == [(0, 3)]
 
@@ -479,7 +480,7 @@ def test_what_is_kept_depends_on_every_module_that_is_imported_for_a_run_and_on_
     code += "for name, each in sys.modules.items(): name.startswith('kafka_eos') and print(each.__file__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = {path for path in map(Path, done.stdout.splitlines()) if path.name != "__init__.py"}
-    found = {path for path in kept.sources(campaign.all_layers()) if path.name != "__init__.py"}
+    found = {path for path in needed(kept.modules(campaign.all_layers())) if path.name != "__init__.py"}
     assert Path(campaign.__file__) in imported
     assert found - imported == {Path(bounds.__file__), Path(partition_log.__file__)}, "imported when a walk begins"
     assert imported <= found

@@ -12,9 +12,9 @@ from kafka_eos_checks.models import Model, Registry, bounds_predicate
 from kafka_eos_checks.soak.formulas import Formulas
 from kafka_eos_checks.soak.layers import broken_layer
 from kafka_eos_checks.soak.properties import GOAL, INITIAL, INVARIANT, STEP, parts
-from kafka_eos_checks.soak.tla_syntax import UnknownSyntax, parse_expression, parse_module
-from kafka_eos_checks.soak.tla_values import Undefined
 from kafka_eos_checks.soak.walk import Walker
+from kafka_eos_checks.tla.evaluation import Undefined
+from kafka_eos_checks.tla.parser import parse_expression
 
 EXPRESSIONS = {
     "1 + 2 * 3": 7,
@@ -58,23 +58,6 @@ def formulas(registry: Registry) -> Formulas:
 @pytest.mark.parametrize(("text", "value"), EXPRESSIONS.items())
 def test_an_expression_has_the_value_that_tla_gives_it(formulas: Formulas, text: str, value: object) -> None:
     assert formulas.evaluate(parse_expression(text, "a test"))((), ()) == value
-
-
-def test_items_of_a_list_end_where_the_next_begins() -> None:
-    text = "/\\ 1 = 1\n/\\ \\/ 1 = 2\n   \\/ 2 = 2\n/\\ 3 = 3"
-    assert parse_expression(text, "a test")[0] == "and"
-    assert [item[0] for item in parse_expression(text, "a test")[1]] == ["infix", "or", "infix"]
-
-
-def test_what_is_outside_of_the_subset_is_refused_with_its_line() -> None:
-    with pytest.raises(UnknownSyntax, match=r"M.tla line 2"):
-        parse_module("M", "---- MODULE M ----\nA == CHOOSE x : TRUE\n====\n")
-
-
-def test_every_module_of_the_project_that_is_walked_is_inside_of_the_subset(registry: Registry) -> None:
-    for path in sorted(registry.folder.parent.rglob("*.tla")):
-        if path.parent.name != "proofs":  # they quantify over what TLC alone enumerates
-            assert parse_module(path.stem, path.read_text(encoding="utf-8")).definitions, path.name
 
 
 def test_a_function_outside_of_its_domain_has_no_value(formulas: Formulas) -> None:

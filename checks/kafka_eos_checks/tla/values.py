@@ -143,6 +143,20 @@ def parse_value(text: str) -> SpecValue:
     return value
 
 
+def function(pairs: Mapping[SpecValue, SpecValue]) -> SpecValue:
+    """The function of these pairs: a tuple if its domain is 1..n, a Map otherwise."""
+    if not pairs:
+        return ()
+    for key in pairs:
+        if type(key) is not int:
+            return Map(pairs)
+        break
+    count = len(pairs)
+    if all(type(key) is int and 1 <= key <= count for key in pairs):
+        return tuple(pairs[key] for key in range(1, count + 1))
+    return Map(pairs)
+
+
 def canonical(value: SpecValue) -> SpecValue:
     """The value with every function over 1..n as a sequence, so that equal values of TLA+ are equal here."""
     if isinstance(value, tuple):
@@ -150,10 +164,7 @@ def canonical(value: SpecValue) -> SpecValue:
     if isinstance(value, frozenset):
         return frozenset(map(canonical, value))
     if isinstance(value, Mapping):
-        entries = {canonical(key): canonical(inner) for key, inner in value.items()}
-        if entries.keys() == set(range(1, len(entries) + 1)):
-            return tuple(entries[place] for place in range(1, len(entries) + 1))
-        return Map(entries)
+        return function({canonical(key): canonical(inner) for key, inner in value.items()})
     return value
 
 

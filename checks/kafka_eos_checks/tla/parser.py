@@ -1,12 +1,14 @@
-"""The expressions of the project's TLA+ modules as trees: what the simulation needs to evaluate properties by itself.
+"""The parser of TLA+ modules: definitions, declarations, their comments and places, and expressions as trees.
 
-A subset: modules whose definitions begin in the first column, bounded quantifiers, no user-defined infix operators. A
-module outside of it is refused with the line. Trees are nested tuples, the first element names the kind.
+It reads a subset: modules whose definitions begin in the first column, bounded quantifiers, no user-defined infix
+operators. A module outside of the subset is refused with the line. Trees are nested tuples whose first element names
+the kind.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeAlias
 
 Tree: TypeAlias = tuple[Any, ...]
@@ -29,21 +31,48 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """An operator: its parameters and its body; for ``Name == INSTANCE M WITH …`` the body is ("instance", …)."""
+    """An operator.
+
+    Attributes:
+        name: of the operator.
+        parameters: their names.
+        body: a tree; ("instance", …) for ``Name == INSTANCE M WITH …``.
+        comment: the comment above the definition, on one line; "" for a definition of a LET.
+        line: where the definition starts, counted from 1; 0 for a definition of a LET.
+    """
 
     name: str
     parameters: tuple[str, ...]
     body: Tree
+    comment: str = field(default="", compare=False)
+    line: int = field(default=0, compare=False)
+
+    @property
+    def is_disjunction(self) -> bool:
+        """Whether the body is an "or" of other operators, as ``Next`` is, and not an action itself."""
+        return _is_disjunction(self.body)
 
 
 @dataclass(slots=True)
 class Module:
-    """A module: what it extends, declares and defines."""
+    """A module.
+
+    Attributes:
+        name: of the module.
+        extends: the modules after EXTENDS.
+        instantiates: the modules after INSTANCE.
+        constants: the declared constants.
+        variables: the declared variables.
+        meanings: constant or variable -> the comment behind its declaration, "" where there is none.
+        definitions: by name, in the order of the text.
+    """
 
     name: str
     extends: tuple[str, ...] = ()
+    instantiates: tuple[str, ...] = ()
     constants: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    meanings: dict[str, str] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
 
 
@@ -59,24 +88,23 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _RULE = re.compile(r"^(-{4,}|={4,}).*$", re.MULTILINE)
+_BRACKET = re.compile(r"\(\*|\*\)")
+_NO_NEWLINE = re.compile(r"[^\n]")
+_COMMENT_LINE = re.compile(r"\(\*(.*)\*\)\s*")
+_BANNER = re.compile(r"\(\*+\)\s*")  # a line of asterisks, above and below the heading of a part of the module
 END = Token("", 0, 0, "end")
 
 
 def _blanked(text: str) -> str:
     """The text with blanks for comments in brackets, which nest, and for the lines around the module."""
-    result, depth, place = [], 0, 0
-    while place < len(text):
-        pair = text[place : place + 2]
-        if pair == "(*":
-            depth += 1
-        if depth:
-            width = 2 if pair in {"(*", "*)"} else 1
-            result.append("".join("\n" if c == "\n" else " " for c in text[place : place + width]))
-            depth -= pair == "*)"
-            place += width
-            continue
-        result.append(text[place])
-        place += 1
+    result, depth, end = [], 0, 0
+    for bracket in _BRACKET.finditer(text):
+        before = text[end : bracket.start()]
+        result.append(_NO_NEWLINE.sub(" ", before) if depth else before)
+        depth += 1 if bracket[0] == "(*" else -1 if depth else 0
+        result.append("  ")
+        end = bracket.end()
+    result.append(text[end:])
     return _RULE.sub(lambda m: " " * len(m[0]), "".join(result))
 
 
@@ -148,6 +176,7 @@ class _Parser:
         self.words = words
         self.where = where
         self.place = 0
+        self.instantiated: list[str] = []
         self.fences = [0]  # a word in this column or left of it ends the expression
 
     def raw(self, ahead: int = 0) -> Token:
@@ -383,6 +412,7 @@ class _Parser:
         self.expect("==")
         if self.accept("INSTANCE"):
             module = self.name()
+            self.instantiated.append(module)
             given: list[tuple[str, Tree]] = []
             if self.accept("WITH"):
                 while True:
@@ -433,6 +463,8 @@ class _Parser:
                     break
             self.expect("]")
             return ("record", tuple(fields))
+        if self.raw().kind == "name" and self.raw(1).text == ":":
+            return self.records()
         first = self.expression()
         if self.accept("->"):
             second = self.expression()
@@ -459,9 +491,22 @@ class _Parser:
             return ("except", first, tuple(changes))
         self.expect("]")
         subscript = self.next().text
+        if subscript == "_":
+            return ("step", first, self.primary())
         if not subscript.startswith("_"):
             raise self.unknown(self.raw(-1))
         return ("step", first, ("call", subscript[1:], ()))
+
+    def records(self) -> Tree:
+        """``[name : Set, …]``, the bracket is read."""
+        fields = []
+        while True:
+            key = self.name()
+            self.expect(":")
+            fields.append((key, self.expression()))
+            if not self.accept(","):
+                self.expect("]")
+                return ("records", tuple(fields))
 
 
 def parse_expression(text: str, where: str) -> Tree:
@@ -473,6 +518,7 @@ def parse_expression(text: str, where: str) -> Tree:
     return tree
 
 
+@cache
 def parse_module(name: str, text: str) -> Module:
     """A module.
 
@@ -481,33 +527,45 @@ def parse_module(name: str, text: str) -> Module:
     """
     module = Module(name)
     parser = _Parser(tokens(text), f"{name}.tla")
+    lines = text.splitlines()
     while parser.raw() is not END:
         word = parser.raw()
         if word.text in _UNITS:
             parser.place += 1
             parser.fences = [0]
-            _declaration(parser, module, word.text)
+            _declaration(parser, module, word.text, lines)
             continue
         if word.column != 1 or word.kind != "name":
             raise parser.unknown(word)
-        parser.fences = [0]
-        definition = _top_definition(parser)
+        definition = _top_definition(parser, lines)
         module.definitions[definition.name] = definition
+    module.instantiates = tuple(parser.instantiated)
     return module
 
 
-def _top_definition(parser: _Parser) -> Definition:
-    name_word = parser.next()
-    parser.place -= 1
-    assert name_word.column == 1
+def _top_definition(parser: _Parser, lines: Sequence[str]) -> Definition:
+    head = parser.raw()
     parser.words = list(parser.words)
     # the name itself stands in the first column, what follows right of it
-    parser.words[parser.place] = Token(name_word.text, name_word.line, 2, name_word.kind)
+    parser.words[parser.place] = Token(head.text, head.line, 2, head.kind)
     parser.fences = [1]
-    return parser.definition()
+    found = parser.definition()
+    comment = _comment_above(lines[: head.line - 1])
+    return Definition(found.name, found.parameters, found.body, comment, head.line)
 
 
-def _declaration(parser: _Parser, module: Module, kind: str) -> None:
+def _comment_above(lines: Sequence[str]) -> str:
+    """The comment whose last line is the last of these lines."""
+    above: list[str] = []
+    for line in reversed(lines):
+        found = _COMMENT_LINE.fullmatch(line)
+        if found is None or _BANNER.fullmatch(line):
+            break
+        above.append(found[1])
+    return " ".join(" ".join(reversed(above)).split())
+
+
+def _declaration(parser: _Parser, module: Module, kind: str, lines: Sequence[str]) -> None:
     if kind == "RECURSIVE":
         parser.recursive()
         return
@@ -515,12 +573,59 @@ def _declaration(parser: _Parser, module: Module, kind: str) -> None:
         parser.fences = [1]
         parser.expression()
         return
-    names = [parser.name()]
-    while parser.accept(","):
-        names.append(parser.name())
+    places: dict[str, int] = {}
+    while True:
+        line = parser.raw().line
+        places[parser.name()] = line
+        if not parser.accept(","):
+            break
+    names = tuple(places)
     if kind == "EXTENDS":
-        module.extends = tuple(names)
-    elif kind.startswith("CONSTANT"):
-        module.constants += tuple(names)
+        module.extends = names
+        return
+    module.meanings |= {name: lines[line - 1].partition("\\*")[2].strip() for name, line in places.items()}
+    if kind.startswith("CONSTANT"):
+        module.constants += names
     else:
-        module.variables += tuple(names)
+        module.variables += names
+
+
+# --- questions to a tree ----------------------------------------------------------------------------------------------
+
+
+def names(tree: Any) -> Iterator[str]:
+    """The names that an expression refers to: operators, constants, variables, and those that it binds itself."""
+    if isinstance(tree, Definition):
+        yield from names(tree.body)
+    elif isinstance(tree, tuple):
+        if len(tree) == 3 and tree[0] == "call":
+            yield tree[1]
+        elif tree[:1] == ("of",):
+            yield f"{tree[1]}!{tree[2]}"
+        for part in tree:
+            yield from names(part)
+
+
+def disjuncts(tree: Tree) -> Iterator[str]:
+    """The operators of a disjunction, without their arguments."""
+    if tree[0] == "or":
+        for item in tree[1]:
+            yield from disjuncts(item)
+    elif tree[0] == "and":
+        yield from disjuncts(tree[1][0])
+    elif tree[0] == "exists":
+        yield from disjuncts(tree[2])
+    else:
+        yield tree[1]
+
+
+def _is_disjunction(tree: Tree) -> bool:
+    if tree[0] == "or":
+        return all(map(_is_disjunction, tree[1]))
+    if tree[0] == "and":  # an action of another module, and what it leaves unchanged
+        return [item[0] for item in tree[1]] == ["call", "unchanged"] and _is_disjunction(tree[1][0])
+    if tree[0] == "exists":
+        return _is_disjunction(tree[2])
+    return tree[0] == "call" and all(
+        argument[0] == "call" for argument in tree[2]
+    )  # a literal is an action's own choice

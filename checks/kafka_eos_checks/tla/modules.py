@@ -1,0 +1,99 @@
+"""The TLA+ modules of a folder: where they stand, what they need, and which operators a module sees."""
+
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+from kafka_eos_checks.tla.parser import Definition, Module, disjuncts, names, parse_module
+
+
+class ModuleFolder:
+    """The project's modules, wherever below the folder they stand, as they are when one is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._seen: dict[str, dict[str, tuple[str, Definition]]] = {}
+        self._reached: dict[tuple[str, str], frozenset[str]] = {}
+
+    @cached_property
+    def paths(self) -> dict[str, Path]:
+        """Module name -> file."""
+        return {path.stem: path for path in sorted(self.folder.rglob("*.tla"))}
+
+    def text(self, module: str) -> str:
+        """A module's text."""
+        return self.paths[module].read_text(encoding="utf-8")
+
+    def module(self, name: str) -> Module:
+        """A module, parsed.
+
+        Raises:
+            UnknownSyntax: when it is outside of the subset that the parser reads.
+        """
+        return parse_module(name, self.text(name))
+
+    def closure(self, modules: Iterable[str]) -> list[str]:
+        """The modules of the project that these need, themselves included; TLC's own modules are left out."""
+        found: list[str] = []
+        waiting = list(modules)
+        while waiting:
+            name = waiting.pop()
+            if name not in found and name in self.paths:
+                found.append(name)
+                module = self.module(name)
+                waiting += [*module.extends, *module.instantiates]
+        return found
+
+    def chain(self, name: str) -> list[Module]:
+        """A module and those that it extends, each after the ones it stands on; TLA+'s own are left out."""
+        if name not in self.paths:
+            return []
+        found: list[Module] = []
+        own = self.module(name)
+        for base in own.extends:
+            found += [module for module in self.chain(base) if module not in found]
+        return [*found, own]
+
+    def defines(self, module: str, operator: str) -> bool:
+        """Whether a module itself defines an operator."""
+        return module in self.paths and operator in self.module(module).definitions
+
+    def operators(self, name: str) -> dict[str, tuple[str, Definition]]:
+        """Every operator that a module sees: its name -> the module that defines it, and the definition."""
+        if name not in self._seen:
+            self._seen[name] = {
+                definition.name: (module.name, definition)
+                for module in self.chain(name)
+                for definition in module.definitions.values()
+            }
+        return self._seen[name]
+
+    def actions(self, name: str, step: str) -> dict[str, tuple[str, Definition]]:
+        """The actions that ``step`` is a disjunction of; as :meth:`operators`."""
+        seen = self.operators(name)
+        found: dict[str, tuple[str, Definition]] = {}
+        waiting = [step]
+        while waiting:
+            home, operator = seen[waiting.pop()]
+            if operator.is_disjunction:
+                waiting += [word for word in disjuncts(operator.body) if word in seen]
+            else:
+                found[operator.name] = (home, operator)
+        return found
+
+    def reached(self, name: str, step: str) -> frozenset[str]:
+        """Every operator that ``step`` depends on, itself included."""
+        if (name, step) not in self._reached:
+            self._reached[name, step] = frozenset(self._depends(name, step))
+        return self._reached[name, step]
+
+    def _depends(self, name: str, step: str) -> set[str]:
+        seen = self.operators(name)
+        found: set[str] = set()
+        waiting = [step]
+        while waiting:
+            operator = waiting.pop()
+            if operator in seen and operator not in found:
+                found.add(operator)
+                waiting += names(seen[operator][1].body)
+        return found

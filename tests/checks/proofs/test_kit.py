@@ -1,0 +1,102 @@
+"""The kit of the proofs: what it makes of an invariant and of the ways through an action, and where it fails."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import z3
+
+from kafka_eos.machine import Action
+from kafka_eos_checks.proofs.induction import NO_SOLUTION, SOLUTION, Conjunct, Telling, ask
+from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, conjunct, each_way, of_properties
+from kafka_eos_checks.proofs.symbolic import Outcome
+
+COUNT, OTHER = z3.Ints("count other")
+RAISE = Action(name="Raise", domains=(), method="raise_it")
+
+
+@conjunct()
+def is_positive(count: Any) -> Any:
+    """There is one."""
+    return count > 0
+
+
+@conjunct(Terms((OTHER,), ((OTHER,), (OTHER - 1,))))
+def is_below(count: Any, bound: Any) -> Any:
+    """It is below every bound above ten."""
+    return z3.Implies(bound > 10, count < bound)
+
+
+INVARIANT = (is_positive, is_below)
+
+
+def asking(invariant: Sequence[Clause] = INVARIANT, step: int = 1) -> Asking:
+    """A counter that goes up by a step while it is below five."""
+    return Asking(
+        invariant=invariant,
+        hypotheses=lambda: {each.name: each.instances(COUNT) for each in invariant},
+        telling=Telling(before=COUNT, after=lambda o: o.value, state=lambda *_: [], asked=lambda *_: []),
+        run=lambda *_: [Outcome(COUNT < 5, COUNT + step)],
+        broken=each_way(lambda outcome, goal: z3.And(outcome.condition, z3.Not(goal.holds(outcome.value)))),
+        taken=lambda outcome: outcome.condition,
+    )
+
+
+def found(queries: Any) -> dict[str, str]:
+    return {f"{query.kind} {query.goal.name}": ask(query).found for query in queries}
+
+
+def test_an_invariant_that_every_step_keeps_is_proved_and_the_action_has_a_witness() -> None:
+    kit = asking()
+    outcomes = kit.run(None, RAISE)
+    assert found(kit.consecution(RAISE, outcomes)) == {
+        "consecution IsPositive": NO_SOLUTION,
+        "consecution IsBelow": NO_SOLUTION,
+    }
+    assert found([kit.witness(RAISE, outcomes)]) == {"witness IsTaken": SOLUTION}
+
+
+def test_a_step_that_breaks_a_clause_is_found() -> None:
+    kit = asking(step=-1)
+    assert found(kit.consecution(RAISE, kit.run(None, RAISE)))["consecution IsPositive"] == SOLUTION
+
+
+def test_an_action_that_contradicts_the_invariant_has_no_witness() -> None:
+    @conjunct()
+    def is_large(count: Any) -> Any:
+        return count > 7
+
+    kit = asking((is_large,))
+    assert found([kit.witness(RAISE, kit.run(None, RAISE))]) == {"witness IsTaken": NO_SOLUTION}
+
+
+def test_an_action_without_a_way_has_no_witness_either() -> None:
+    assert found([asking().witness(RAISE, [])]) == {"witness IsTaken": NO_SOLUTION}
+
+
+def test_initiation_assumes_nothing_and_fails_where_the_first_state_is_wrong() -> None:
+    assert found(asking().initiation(z3.IntVal(1))) == {
+        "initiation IsPositive": NO_SOLUTION,
+        "initiation IsBelow": NO_SOLUTION,
+    }
+    assert found(asking().initiation(z3.IntVal(0)))["initiation IsPositive"] == SOLUTION
+    assert all(not query.hypotheses for query in asking().initiation(z3.IntVal(1)))
+
+
+@pytest.mark.parametrize(("bound", "expected"), [(0, NO_SOLUTION), (1, SOLUTION)])
+def test_a_property_follows_from_the_invariant_or_does_not(bound: int, expected: str) -> None:
+    @conjunct()
+    def is_more(count: Any) -> Any:
+        return count > bound
+
+    assert found(of_properties(asking(), [is_more], COUNT)) == {"safety IsMore": expected}
+
+
+def test_a_hypothesis_is_taken_at_the_terms_of_its_clause_and_a_goal_at_its_constants() -> None:
+    below = INVARIANT[1]
+    assert below.holds(COUNT).eq(is_below(COUNT, OTHER))
+    assert [one.sexpr() for one in below.instances(COUNT)] == [
+        is_below(COUNT, OTHER).sexpr(),
+        is_below(COUNT, OTHER - 1).sexpr(),
+    ]
+    assert below.conjunct == Conjunct(name="IsBelow", says="It is below every bound above ten.")

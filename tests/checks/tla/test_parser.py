@@ -1,0 +1,60 @@
+"""The parser of modules: trees, comments, places, and the modules that a folder needs."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.paths import spec_folder
+from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.parser import UnknownSyntax, names, parse_expression, parse_module
+from kafka_eos_checks.tla.sany import parse as parsed_by_sany
+
+
+def test_items_of_a_list_end_where_the_next_begins() -> None:
+    text = "/\\ 1 = 1\n/\\ \\/ 1 = 2\n   \\/ 2 = 2\n/\\ 3 = 3"
+    assert parse_expression(text, "a test")[0] == "and"
+    assert [item[0] for item in parse_expression(text, "a test")[1]] == ["infix", "or", "infix"]
+
+
+def test_what_is_outside_of_the_subset_is_refused_with_its_line() -> None:
+    with pytest.raises(UnknownSyntax, match=r"M.tla line 2"):
+        parse_module("M", "---- MODULE M ----\nA == CHOOSE x : TRUE\n====\n")
+
+
+def test_every_module_of_the_project_is_inside_of_the_subset() -> None:
+    spec = ModuleFolder(spec_folder())
+    assert len(spec.paths) > 40
+    assert [name for name in spec.paths if not spec.module(name).definitions] == []
+
+
+def test_record_sets_and_tuples_of_variables_behind_an_action_are_read() -> None:
+    assert parse_expression("[a : {1}, b : S]", "a test")[0] == "records"
+    assert parse_expression("[][x' = x]_<<x, y>>", "a test")[1][2][0] == "tuple"
+
+
+def test_comments_nest_and_hide_definitions() -> None:
+    text = "---- MODULE M ----\n(* a (* b *)\nHidden == 1 *)\n\\* Gone == 2\nShown == 3\n====\n"
+    assert list(parse_module("M", text).definitions) == ["Shown"]
+    assert parse_module("M", text).definitions["Shown"].line == 5
+
+
+def test_the_names_of_an_expression_are_those_in_its_bounds_arguments_and_lets_too() -> None:
+    tree = parse_expression("LET a == F(x) IN \\A i \\in S : [f EXCEPT ![i] = M!G(a)]", "a test")
+    assert set(names(tree)) == {"F", "x", "S", "f", "i", "M!G", "a"}
+
+
+@pytest.mark.tlc
+@pytest.mark.parametrize("module", ["Transactions", "ConsumeTransformProduce"])
+def test_the_parser_finds_the_definitions_that_sany_finds_where_sany_finds_them(module: str, tmp_path: Path) -> None:
+    spec = ModuleFolder(spec_folder())
+    for name in spec.closure([module]):
+        (tmp_path / f"{name}.tla").write_text(spec.text(name), encoding="utf-8")
+    found = {
+        definition.name: definition.body.span.line
+        for definition in parsed_by_sany(tmp_path, module).values()
+        if definition.body.span.module == module and "!" not in definition.name
+    }
+    own = spec.module(module).definitions
+    top = {name for name in found if name in own}
+    assert top == {name for name, definition in own.items() if definition.body[0] != "instance"}
+    assert [name for name in top if not 0 <= found[name] - own[name].line <= 3] == []
