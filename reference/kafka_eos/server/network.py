@@ -27,7 +27,7 @@ from kafka_eos.server.faults import FATES, Asked, Fault, Faults, Rule, Subjects,
 from kafka_eos.server.handlers import handle
 from kafka_eos.server.handlers.request import Request, served_versions
 from kafka_eos.server.refusals import refusal
-from kafka_eos.server.schemas import served_codec
+from kafka_eos.server.schemas import NOT_SERVED, served_codec
 from kafka_eos.transaction_coordinator import ONGOING
 
 log = logging.getLogger("kafka_eos.server")
@@ -451,6 +451,8 @@ class Server:
     def handle(self, request: Request) -> Message | None:
         """Let the cluster answer a request at this time."""
         self.cluster.advance(self.clock())
+        if why := NOT_SERVED.get(request.api):
+            log.warning("%s of client %r is not served: %s", request.api, request.client_id, why)
         return handle(self.cluster, request)
 
     def settle(self) -> None:

@@ -7,7 +7,6 @@ themselves are theirs.
 Kafka: KafkaApis, AddPartitionsToTxnManager, the schemas of the messages
 """
 
-import logging
 import re
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -19,8 +18,6 @@ from kafka_eos.server.handlers import configs, groups, logs, offsets, topics, tr
 from kafka_eos.server.handlers.request import Request
 from kafka_eos.server.refusals import refusal
 from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
-
-log = logging.getLogger("kafka_eos.server")
 
 Handler = Callable[[Cluster, Request], Message | None]
 _MODULES: tuple[ModuleType, ...] = (topics, configs, logs, transactions, offsets, groups)
@@ -44,6 +41,4 @@ def handle(cluster: Cluster, request: Request) -> Message | None:
 def _refuse(request: Request) -> Message:
     """What is told of an API that has no handler."""
     error, why = REFUSED.get(request.api) or (ErrorCode.UNSUPPORTED_VERSION, NOT_SERVED[request.api])
-    if request.api in NOT_SERVED:
-        log.warning("%s of client %r is not served: %s", request.api, request.client_id, why)
     return refusal(served_codec(), request.api, request.version, request.row, error, why)
