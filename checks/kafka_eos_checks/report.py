@@ -29,12 +29,14 @@ from kafka_eos_checks.findings import Entry as FindingEntry
 from kafka_eos_checks.findings import MalformedFindings, read_findings
 from kafka_eos_checks.findings import entries as finding_entries
 from kafka_eos_checks.terminal import answer_console
+from kafka_eos_checks.verdict import Standing as VerdictStanding
 from kafka_eos_checks.verdict import Verdict, headline, read_verdicts
 
 MAX_EVIDENCE = 20_000  # characters of one verdict's evidence on the page; report.json has all of it
 SHORT = 12  # lines of evidence that the page shows without a click
 
 MAX_SECONDS = 10_000_000  # four months
+URGENCY = (VerdictStanding.FAIL, VerdictStanding.NOT_JUDGED, VerdictStanding.OK, VerdictStanding.NOTHING)
 
 # kind of check -> (title, what it is), in the order of the page; other kinds follow under their own name
 KINDS = {
@@ -89,7 +91,7 @@ KINDS = {
         "A served reference with a mutated rule: conform tells it apart by what raw requests are answered.",
     ),
     "contract-mutant": ("Contracts of mutants", "A contract about a mutated rule: CrossHair breaks it."),
-    "replay": ("Replay", "Recorded logs and histories, audited by the spec's invariants."),
+    "replay": ("Audit", "Log directories and histories, judged by the rules of exactly-once."),
     "fuzz": ("Fuzzing", "Mutated record batches: the codec accepts or refuses them, and never does anything else."),
     "cost": (
         "Costs",
@@ -521,7 +523,8 @@ def write_page(verdicts: Sequence[Verdict], page: Path, now: datetime | None = N
     """
     facts = environment(verdicts, now or datetime.now(UTC))
     page.parent.mkdir(parents=True, exist_ok=True)
-    report = Report(verdicts=tuple(verdicts), entries=(), environment=facts, subject=subject)
+    first = sorted(verdicts, key=lambda verdict: URGENCY.index(verdict.standing))
+    report = Report(verdicts=tuple(first), entries=(), environment=facts, subject=subject)
     page.write_text(render(report), encoding="utf-8")
 
 

@@ -120,10 +120,10 @@ OPEN_BEHIND_HOLE = Reason(
     "compacted", "a hole in their partition may have had their markers; another replica would tell"
 )
 OPEN_WITHOUT_LOG = Reason(
-    "no-coordinator-log", "they are open, and no log of __transaction_state tells who will end them"
+    "no-coordinator-log", "open, and no log of __transaction_state tells who will end them"
 )
 OPEN_OF_NOBODY = Reason(
-    "unknown-producer", "they are open, and no given log of __transaction_state names their producer"
+    "unknown-producer", "open, and no given log of __transaction_state names their producer"
 )
 OTHER_MOMENT = Reason(
     "other-moment",
