@@ -466,7 +466,9 @@ class Server:
     def settle_after_answer(self) -> None:
         """Settle; markers and completions are a step of their own, behind the requests that are here already.
 
-        Kafka: TransactionMarkerChannelManager, whose thread sends markers after EndTxn is answered.
+        In Kafka a thread of its own sends markers after the answer to EndTxn.
+
+        Kafka: TransactionMarkerChannelManager
         """
         if self.cluster.transactions.has_work:
             self.soon(self.settle)

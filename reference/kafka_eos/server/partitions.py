@@ -152,7 +152,9 @@ class Ticket(NamedTuple):
 def _sent(batch: RecordBatch) -> Batch:
     """A batch as the machines see it. Without a producer id nothing else counts, whatever its client wrote there.
 
-    Kafka: RecordBatch.hasProducerId; aiokafka, KafkaJS and Sarama send sequence 0 with producer id -1.
+    The clients aiokafka, KafkaJS and Sarama send sequence 0 with producer id -1.
+
+    Kafka: RecordBatch.hasProducerId
     """
     count = batch.last_offset_delta + 1
     if batch.producer_id <= NO_PRODUCER_ID:

@@ -45,18 +45,14 @@ def test_every_api_has_a_handler_and_versions_that_clients_negotiate() -> None:
 
 
 @pytest.mark.parametrize("api", [*REFUSED, *NOT_SERVED])
-def test_an_api_without_a_handler_is_refused_with_an_error_and_a_word_why(
-    wire: Wire, api: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_api_without_a_handler_is_refused_with_an_error(wire: Wire, api: str) -> None:
     is_offered = served_codec().keys[api] in {row["ApiKey"] for row in wire.ask("ApiVersions", 3)["ApiKeys"]}
     assert is_offered == (api in REFUSED)
     expected = REFUSED[api][0] if api in REFUSED else E.UNSUPPORTED_VERSION
     for version in served_versions(api):
-        caplog.clear()
         fields = served_codec().fields(f"{api}Request", version)
         answer = wire.ask(api, version, **sample(fields))
         assert set(errors_in(answer)) == {expected}, version
-        assert [NOT_SERVED[api] in record.message for record in caplog.records] == [True] * (api in NOT_SERVED)
 
 
 def test_an_unknown_topic_is_made_when_a_client_asks_for_it(make: Make) -> None:

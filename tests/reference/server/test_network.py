@@ -10,12 +10,13 @@ from dataclasses import replace
 
 import pytest
 
+from kafka_eos.errors import ErrorCode
 from kafka_eos.protocol import Message
 from kafka_eos.record_batch import Record, build_batch
 from kafka_eos.server import handlers
 from kafka_eos.server.cluster import Cluster, Limits
 from kafka_eos.server.network import Server, bind
-from kafka_eos.server.schemas import SERVED, served_codec
+from kafka_eos.server.schemas import NOT_SERVED, SERVED, served_codec
 
 Test = Callable[["Running"], Awaitable[None]]
 CODEC = served_codec()
@@ -114,6 +115,17 @@ def test_a_request_may_come_byte_by_byte_and_many_at_once() -> None:
         assert all(answers)
 
     serve(test)
+
+
+def test_an_api_that_is_not_served_is_named_in_the_log_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(running: Running) -> None:
+        client = await running.connect()
+        assert (await client.ask("DescribeLogDirs", 4, Topics=None))["ErrorCode"] == ErrorCode.UNSUPPORTED_VERSION
+
+    with caplog.at_level("WARNING"):
+        serve(test)
+    [record] = caplog.records
+    assert record.getMessage() == f"DescribeLogDirs of client 'test' is not served: {NOT_SERVED['DescribeLogDirs']}"
 
 
 def test_each_logical_broker_has_its_own_port() -> None:
