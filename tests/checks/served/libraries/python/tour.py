@@ -1,0 +1,76 @@
+"""What the tours of all libraries have in common: the names, the numbers, and how a tour tells what it saw.
+
+A tour is a program of one library with that library's default settings. It is called with the bootstrap servers and a
+name, which all its topics, groups and transactional ids begin with, and prints a JSON object a line, whose key ``saw``
+says what it is about (``EVENTS``). The tours in other languages have the same constants and print the same.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+PARTITIONS = {"records": 3, "transactions": 2, "copies": 1}
+"""Partitions of the topics, by the ends of their names."""
+ROUNDS = 5
+"""Rounds of the producers with default settings and of idempotent ones; others write one."""
+ROUND = 20
+"""Records of a round: they are sent at once and waited for together. Every second one has a key, of three."""
+TRANSACTIONS = 9
+"""Transactions, of two records each, in partition 0 and 1 of the topic; every third is aborted."""
+COPIED = 25
+"""Records that a transaction of the copier takes at most."""
+FIRST = 50
+"""Records after which the first reader commits and is closed."""
+END = "end"
+"""Value of the last record of each partition, by which readers know that they have seen all."""
+RETENTION = ("3600000", "7200000")
+"""``retention.ms`` of the topic of records, as it is created and as it is altered."""
+EVENTS = (
+    "cluster",  # brokers: ids, controller: id
+    "topics",  # topics: name -> number of partitions
+    "configuration",  # retention.ms
+    "acknowledged",  # kind, key, value, partition, offset
+    "failed",  # kind, value, error: the library gave up
+    "transaction",  # number, outcome: committed, aborted or unknown; error
+    "copied",  # inputs: [[partition, offset]…], outcome, error
+    "consumed",  # reader, topic, partition, offset, key, value
+    "committed",  # group, offsets: partition -> offset
+    "assigned",  # member, partitions
+    "groups",  # listed
+    "group",  # group, state, members
+    "deleted groups",  # listed: those that are left
+    "deleted topics",  # listed: those that are left
+    "end",
+)
+
+
+def say(saw: str, **what: Any) -> None:
+    """Print an event."""
+    assert saw in EVENTS, saw
+    print(json.dumps({"saw": saw, **what}), flush=True)
+
+
+def key_of(number: int) -> str | None:
+    """The key of a record of a round."""
+    return f"key-{number % 3}" if number % 2 else None
+
+
+def arguments() -> tuple[str, str]:
+    """Bootstrap servers and name."""
+    bootstrap, name = sys.argv[1:]
+    return bootstrap, name
+
+
+def wait_until(ready: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.05)
+
+
+def text(data: bytes | None) -> str | None:
+    """A key or a value."""
+    return None if data is None else data.decode()
