@@ -82,14 +82,15 @@ public class Tour {
             topics.add(new NewTopic(name + "-" + each.getKey(), each.getValue(), (short) 1)
                 .configs(Map.of("retention.ms", RETENTION[0])));
         admin.createTopics(topics).all().get();
+        waitUntil(() -> topics().size() == PARTITIONS.size()); // brokers hear of it after the controller
         Map<String, Integer> counts = new TreeMap<>();
-        for (var topic : admin.describeTopics(List.of(records, transactions, copies)).allTopicNames().get().values())
+        for (var topic : admin.describeTopics(topics()).allTopicNames().get().values())
             counts.put(topic.name(), topic.partitions().size());
         say("topics", "topics", counts);
         say("configuration", "retention.ms", configured());
         var set = new AlterConfigOp(new ConfigEntry("retention.ms", RETENTION[1]), AlterConfigOp.OpType.SET);
         admin.incrementalAlterConfigs(Map.of(topicOfRecords(), List.of(set))).all().get();
-        waitUntil(() -> configured().equals(RETENTION[1])); // brokers hear of it after the controller
+        waitUntil(() -> configured().equals(RETENTION[1]));
         say("configuration", "retention.ms", configured());
     }
 
@@ -337,8 +338,12 @@ public class Tour {
         admin.deleteConsumerGroups(groups()).all().get();
         say("deleted groups", "listed", groups());
         admin.deleteTopics(List.of(records, transactions, copies)).all().get();
-        say("deleted topics", "listed",
-            admin.listTopics().names().get().stream().filter(topic -> topic.startsWith(name)).toList());
+        waitUntil(() -> topics().isEmpty());
+        say("deleted topics", "listed", topics());
+    }
+
+    List<String> topics() throws Exception {
+        return admin.listTopics().names().get().stream().filter(topic -> topic.startsWith(name)).sorted().toList();
     }
 
     void go() throws Exception {

@@ -41,6 +41,11 @@ async def administer(admin: Any) -> None:
             for end, count in tour.PARTITIONS.items()
         ]
     )
+
+    async def are_there() -> bool:
+        return len(await listed_topics(admin)) == len(tour.PARTITIONS)
+
+    await wait_until(are_there)  # brokers hear of it after the controller
     described = await admin.describe_topics([RECORDS, TRANSACTIONS, COPIES])
     say("topics", topics={topic["topic"]: len(topic["partitions"]) for topic in described})
     say("configuration", **{"retention.ms": await configured(admin)})
@@ -50,7 +55,7 @@ async def administer(admin: Any) -> None:
     async def is_altered() -> bool:
         return await configured(admin) == tour.RETENTION[1]
 
-    await wait_until(is_altered)  # brokers hear of it after the controller
+    await wait_until(is_altered)
     say("configuration", **{"retention.ms": await configured(admin)})
 
 
@@ -250,12 +255,22 @@ async def rebalance(admin: Any) -> None:
     await runs[0]
 
 
+async def listed_topics(admin: Any) -> list[str]:
+    """The topics of this tour."""
+    return sorted(topic for topic in await admin.list_topics() if topic.startswith(NAME))
+
+
 async def clean_up(admin: Any) -> None:
     """List the groups, and delete topics; aiokafka deletes no groups."""
     groups = await admin.list_consumer_groups()
     say("groups", listed=sorted(name for name, *_ in groups if name.startswith(NAME)))
     await admin.delete_topics([RECORDS, TRANSACTIONS, COPIES])
-    say("deleted topics", listed=[topic for topic in await admin.list_topics() if NAME in topic])
+
+    async def are_gone() -> bool:
+        return not await listed_topics(admin)
+
+    await wait_until(are_gone)
+    say("deleted topics", listed=await listed_topics(admin))
 
 
 async def main() -> None:

@@ -24,7 +24,7 @@ def configured() -> str:
 
 
 def configure(value: str) -> None:
-    """Set ``retention.ms``, and wait until it is so: brokers hear of it after the controller."""
+    """Set ``retention.ms``, and wait until it is so."""
     ADMIN.alter_configs([ConfigResource(ConfigResourceType.TOPIC, RECORDS, {"retention.ms": value})])
     wait_until(lambda: configured() == value)
     say("configuration", **{"retention.ms": configured()})
@@ -40,6 +40,7 @@ def administer() -> None:
         for end, count in tour.PARTITIONS.items()
     ]
     ADMIN.create_topics(topics)
+    wait_until(lambda: len(listed_topics()) == len(topics))  # brokers hear of it after the controller
     described = ADMIN.describe_topics([RECORDS, TRANSACTIONS, COPIES])
     say("topics", topics={topic["name"]: len(topic["partitions"]) for topic in described})
     say("configuration", **{"retention.ms": configured()})
@@ -250,13 +251,19 @@ def listed_groups() -> list[str]:
     return sorted(row["group_id"] for row in ADMIN.list_groups() if row["group_id"].startswith(NAME))
 
 
+def listed_topics() -> list[str]:
+    """The topics of this tour."""
+    return sorted(topic for topic in ADMIN.list_topics() if topic.startswith(NAME))
+
+
 def clean_up() -> None:
     """List the groups, and delete groups and topics."""
     say("groups", listed=listed_groups())
     ADMIN.delete_groups(listed_groups())
     say("deleted groups", listed=listed_groups())
     ADMIN.delete_topics([RECORDS, TRANSACTIONS, COPIES])
-    say("deleted topics", listed=[topic for topic in ADMIN.list_topics() if NAME in topic])
+    wait_until(lambda: not listed_topics())
+    say("deleted topics", listed=listed_topics())
 
 
 administer()

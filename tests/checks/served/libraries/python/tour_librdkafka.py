@@ -28,7 +28,7 @@ def configured() -> str:
 
 
 def configure(value: str) -> None:
-    """Set ``retention.ms``, and wait until it is so: brokers hear of it after the controller."""
+    """Set ``retention.ms``, and wait until it is so."""
     entry = ca.ConfigEntry("retention.ms", value, incremental_operation=ca.AlterConfigOpType.SET)
     resource = ca.ConfigResource(ca.ResourceType.TOPIC, RECORDS, incremental_configs=[entry])
     done(ADMIN.incremental_alter_configs([resource]))
@@ -45,6 +45,7 @@ def administer() -> None:
         for end, count in tour.PARTITIONS.items()
     ]
     done(ADMIN.create_topics(topics))
+    wait_until(lambda: len(listed_topics()) == len(topics))  # brokers hear of it after the controller
     described = done(ADMIN.describe_topics(ck.TopicCollection([RECORDS, TRANSACTIONS, COPIES])))
     say("topics", topics={name: len(topic.partitions) for name, topic in described.items()})
     say("configuration", **{"retention.ms": configured()})
@@ -275,13 +276,19 @@ def listed_groups() -> list[str]:
     return sorted(group.group_id for group in found if group.group_id.startswith(NAME))
 
 
+def listed_topics() -> list[str]:
+    """The topics of this tour."""
+    return sorted(topic for topic in ADMIN.list_topics(timeout=SECONDS).topics if topic.startswith(NAME))
+
+
 def clean_up() -> None:
     """List the groups, and delete groups and topics."""
     say("groups", listed=listed_groups())
     done(ADMIN.delete_consumer_groups(listed_groups()))
     say("deleted groups", listed=listed_groups())
     done(ADMIN.delete_topics([RECORDS, TRANSACTIONS, COPIES]))
-    say("deleted topics", listed=[topic for topic in ADMIN.list_topics(timeout=SECONDS).topics if NAME in topic])
+    wait_until(lambda: not listed_topics())
+    say("deleted topics", listed=listed_topics())
 
 
 administer()

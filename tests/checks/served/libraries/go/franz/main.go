@@ -306,11 +306,12 @@ func cleanUp() {
 		Must(deleted.Err)
 	}
 	left := []string{}
-	for _, topic := range Got(admin.ListTopics(background)).Names() {
-		if strings.HasPrefix(topic, Name) {
-			left = append(left, topic)
-		}
-	}
+	Until(func() bool {
+		left = slices.DeleteFunc(Got(admin.ListTopics(background)).Names(), func(topic string) bool {
+			return !strings.HasPrefix(topic, Name)
+		})
+		return len(left) == 0
+	})
 	Say("deleted topics", Event{"listed": left})
 }
 
