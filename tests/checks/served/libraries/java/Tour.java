@@ -38,11 +38,14 @@ public class Tour {
     static final ObjectMapper JSON = new ObjectMapper();
 
     final String bootstrap, name, records, transactions, copies;
+    final boolean keep;
     final Admin admin;
+    final Map<String, Set<Integer>> allEnded = new HashMap<>(); // by group: its second reader goes on after the first
 
-    Tour(String bootstrap, String name) {
+    Tour(String bootstrap, String name, boolean keep) {
         this.bootstrap = bootstrap;
         this.name = name;
+        this.keep = keep;
         records = name + "-records";
         transactions = name + "-transactions";
         copies = name + "-copies";
@@ -264,7 +267,7 @@ public class Tour {
     /** Reads until each partition's end, or at most so many; commits and leaves. */
     void consume(String reader, String group, String topic, int most, Map<String, Object> settings) throws Exception {
         try (var consumer = reader(group, topic, settings)) {
-            Set<Integer> ended = new HashSet<>(), again = new HashSet<>();
+            Set<Integer> ended = allEnded.computeIfAbsent(group, any -> new HashSet<>()), again = new HashSet<>();
             for (int count = 0; ended.size() < partitions(topic) && (most == 0 || count < most);) {
                 for (var record : polled(consumer)) {
                     if (count == most && most > 0) { // the rest of a poll is for the next reader
@@ -364,12 +367,12 @@ public class Tour {
         consume("copies", "copies", copies, 0, Map.of("isolation.level", "read_committed"));
         consume("uncommitted", "uncommitted", transactions, 0, Map.of());
         rebalance();
-        cleanUp();
+        if (!keep) cleanUp();
         say("end");
     }
 
     public static void main(String[] arguments) throws Exception {
-        new Tour(arguments[0], arguments[1]).go();
+        new Tour(arguments[0], arguments[1], arguments[2].equals("keep")).go();
         System.exit(0);
     }
 }

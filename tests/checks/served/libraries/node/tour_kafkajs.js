@@ -5,9 +5,10 @@ const { Kafka, ConfigResourceTypes, CompressionTypes, logLevel } = require("kafk
 const PARTITIONS = { records: 3, transactions: 2, copies: 1 };
 const [ROUNDS, ROUND, TRANSACTION_COUNT, COPIED, FIRST] = [5, 20, 9, 25, 50];
 const END = "end";
+const ENDED = {}; // by group the partitions whose end was seen: the second reader goes on after the first
 const RETENTION = ["3600000", "7200000"];
 
-const [bootstrap, name] = process.argv.slice(2);
+const [bootstrap, name, atEnd] = process.argv.slice(2);
 const [RECORDS, TRANSACTIONS, COPIES] = Object.keys(PARTITIONS).map((end) => `${name}-${end}`);
 const logCreator = () => ({ label, log }) => console.error(label, log.message, log.error ?? "");
 const kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.WARN, logCreator });
@@ -183,7 +184,7 @@ async function copy() {
 
 // Reads until each partition's end, or at most so many; commits and leaves.
 async function consume(called, group, topic, most = 0, settings = {}) {
-  const ended = new Set();
+  const ended = (ENDED[group] ??= new Set());
   let count = 0;
   const isDone = () => ended.size === PARTITIONS[topic.slice(name.length + 1)] || (most > 0 && count === most);
   const eachBatch = async ({ batch: { partition, messages }, resolveOffset }) => {
@@ -259,7 +260,7 @@ async function main() {
   await consume("copies", "copies", COPIES);
   await consume("uncommitted", "uncommitted", TRANSACTIONS, 0, { readUncommitted: true });
   await rebalance();
-  await cleanUp();
+  if (atEnd !== "keep") await cleanUp();
   await admin.disconnect();
   say("end");
 }

@@ -1,13 +1,15 @@
 """What the tours of all libraries have in common: the names, the numbers, and how a tour tells what it saw.
 
-A tour is a program of one library with that library's default settings. It is called with the bootstrap servers and a
-name, which all its topics, groups and transactional ids begin with, and prints a JSON object a line, whose key ``saw``
+A tour is a program of one library with that library's default settings. It is called with the bootstrap servers, a
+name, which all its topics, groups and transactional ids begin with, and ``keep`` or ``delete``, what becomes of them in
+the end. It prints a JSON object a line, whose key ``saw``
 says what it is about (``EVENTS``). The tours in other languages have the same constants and print the same.
 """
 
 import json
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +27,8 @@ FIRST = 50
 """Records after which the first reader commits and is closed."""
 END = "end"
 """Value of the last record of each partition, by which readers know that they have seen all."""
+ENDED: defaultdict[str, set[int]] = defaultdict(set)
+"""Partitions that readers of a group have seen the end of: the second reader goes on after the first."""
 RETENTION = ("3600000", "7200000")
 """``retention.ms`` of the topic of records, as it is created and as it is altered."""
 EVENTS = (
@@ -57,10 +61,10 @@ def key_of(number: int) -> str | None:
     return f"key-{number % 3}" if number % 2 else None
 
 
-def arguments() -> tuple[str, str]:
-    """Bootstrap servers and name."""
-    bootstrap, name = sys.argv[1:]
-    return bootstrap, name
+def arguments() -> tuple[str, str, bool]:
+    """Bootstrap servers, name, and whether to keep what was made."""
+    bootstrap, name, end = sys.argv[1:]
+    return bootstrap, name, end == "keep"
 
 
 def wait_until(ready: Callable[[], bool], seconds: float = 60.0) -> None:

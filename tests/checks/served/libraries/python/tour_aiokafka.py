@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 from tour import say, text
 
 SECONDS = 60.0
-BOOTSTRAP, NAME = tour.arguments()
+BOOTSTRAP, NAME, KEEP = tour.arguments()
 RECORDS, TRANSACTIONS, COPIES = (f"{NAME}-{end}" for end in tour.PARTITIONS)
 
 
@@ -74,9 +74,7 @@ async def produce(kind: str, rounds: int, **settings: Any) -> None:
                 except KafkaError as error:
                     say("failed", kind=kind, value=value, error=repr(error))
                 else:
-                    say(
-                        "acknowledged", kind=kind, key=key, value=value, partition=where.partition, offset=where.offset
-                    )
+                    say("acknowledged", kind=kind, key=key, value=value, partition=where.partition, offset=where.offset)
 
 
 async def end(topic: str, partitions: int) -> None:
@@ -187,7 +185,7 @@ async def copy(admin: Any) -> None:
 async def consume(name: str, group: str, topic: str, most: int | None = None, **settings: Any) -> None:
     """Read until each partition's end, or at most so many; commit and leave."""
     consumer = await reader(group, topic, **settings)
-    ended: set[int] = set()
+    ended = tour.ENDED[group]
     count = 0
     while len(ended) < tour.PARTITIONS[topic.removeprefix(f"{NAME}-")] and count != most:
         for message in await polled(consumer, None if most is None else most - count):
@@ -294,7 +292,8 @@ async def main() -> None:
     await consume("copies", "copies", COPIES, isolation_level="read_committed")
     await consume("uncommitted", "uncommitted", TRANSACTIONS)
     await rebalance(admin)
-    await clean_up(admin)
+    if not KEEP:
+        await clean_up(admin)
     await admin.close()
     say("end")
 

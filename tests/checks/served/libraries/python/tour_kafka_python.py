@@ -12,7 +12,7 @@ from kafka.errors import KafkaError
 from tour import say, text, wait_until
 
 SECONDS = 60.0
-BOOTSTRAP, NAME = tour.arguments()
+BOOTSTRAP, NAME, KEEP = tour.arguments()
 RECORDS, TRANSACTIONS, COPIES = (f"{NAME}-{end}" for end in tour.PARTITIONS)
 ADMIN = kafka.KafkaAdminClient(bootstrap_servers=BOOTSTRAP)
 
@@ -61,9 +61,7 @@ def produce(kind: str, rounds: int, **settings: Any) -> None:
             except KafkaError as error:
                 say("failed", kind=kind, value=value, error=str(error))
             else:
-                say(
-                    "acknowledged", kind=kind, key=key, value=value, partition=where.partition, offset=where.offset
-                )
+                say("acknowledged", kind=kind, key=key, value=value, partition=where.partition, offset=where.offset)
     producer.close()
 
 
@@ -184,7 +182,7 @@ def copy() -> None:
 def consume(name: str, group: str, topic: str, most: int | None = None, **settings: Any) -> None:
     """Read until each partition's end, or at most so many; commit and leave."""
     consumer = reader(group, topic, **settings)
-    ended: set[int] = set()
+    ended = tour.ENDED[group]
     count = 0
     while len(ended) < tour.PARTITIONS[topic.removeprefix(f"{NAME}-")] and count != most:
         for message in polled(consumer, None if most is None else most - count):
@@ -283,5 +281,6 @@ consume("committed", "transactions", TRANSACTIONS, isolation_level="read_committ
 consume("copies", "copies", COPIES, isolation_level="read_committed")
 consume("uncommitted", "uncommitted", TRANSACTIONS)
 rebalance()
-clean_up()
+if not KEEP:
+    clean_up()
 say("end")

@@ -11,7 +11,7 @@ from confluent_kafka import admin as ca
 from tour import say, text, wait_until
 
 SECONDS = 60.0
-BOOTSTRAP, NAME = tour.arguments()
+BOOTSTRAP, NAME, KEEP = tour.arguments()
 RECORDS, TRANSACTIONS, COPIES = (f"{NAME}-{end}" for end in tour.PARTITIONS)
 ADMIN = ca.AdminClient({"bootstrap.servers": BOOTSTRAP})
 
@@ -206,7 +206,7 @@ def copy() -> None:
 def consume(name: str, group: str, topic: str, most: int | None = None, **settings: Any) -> None:
     """Read until each partition's end, or at most so many; commit and leave."""
     consumer = reader(group, topic, **settings)
-    ended: set[int] = set()
+    ended = tour.ENDED[group]
     count = 0
     while len(ended) < tour.PARTITIONS[topic.removeprefix(f"{NAME}-")] and count != most:
         message = polled(consumer)
@@ -308,5 +308,6 @@ consume("committed", "transactions", TRANSACTIONS)
 consume("copies", "copies", COPIES)
 consume("uncommitted", "uncommitted", TRANSACTIONS, **{"isolation.level": "read_uncommitted"})
 rebalance()
-clean_up()
+if not KEEP:
+    clean_up()
 say("end")

@@ -217,7 +217,7 @@ func copyRecords() {
 // Reads until each partition's end, or at most so many; commits and leaves.
 func consume(reader, group, topic string, most int, options ...kgo.Opt) {
 	consumer := client(append(options, kgo.ConsumerGroup(Name+"-"+group), kgo.ConsumeTopics(topic))...)
-	ended := map[int32]bool{}
+	ended := EndedOf(group)
 	for count := 0; len(ended) < CountOf(topic) && (most == 0 || count < most); {
 		for _, record := range polled(consumer.PollRecords, max(most-count, 0)) {
 			count++
@@ -226,7 +226,7 @@ func consume(reader, group, topic string, most int, options ...kgo.Opt) {
 				"key": Text(record.Key), "value": Text(record.Value),
 			})
 			if string(record.Value) == End {
-				ended[record.Partition] = true
+				ended[int(record.Partition)] = true
 			}
 		}
 	}
@@ -337,6 +337,8 @@ func main() {
 	consume("copies", "copies", CopiesTopic, 0, committedOnly)
 	consume("uncommitted", "uncommitted", TransactionsTopic, 0)
 	rebalance()
-	cleanUp()
+	if !Keep {
+		cleanUp()
+	}
 	Say("end", nil)
 }

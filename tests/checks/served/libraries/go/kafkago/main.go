@@ -139,7 +139,7 @@ func committed(group string) {
 // Reads until each partition's end, or at most so many; commits and leaves.
 func consume(reader, group, topic string, most int) {
 	consumer := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{Bootstrap}, GroupID: Name + "-" + group, Topic: topic})
-	ended := map[int]bool{}
+	ended := EndedOf(group)
 	var read []kafka.Message
 	for len(ended) < CountOf(topic) && (most == 0 || len(read) < most) {
 		message := Got(consumer.FetchMessage(background))
@@ -249,6 +249,8 @@ func main() {
 	consume("second", "readers", RecordsTopic, 0)
 	committed("readers")
 	rebalance()
-	cleanUp()
+	if !Keep {
+		cleanUp()
+	}
 	Say("end", nil)
 }

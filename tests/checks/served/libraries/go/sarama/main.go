@@ -244,7 +244,7 @@ func committedOnly(config *sarama.Config) {
 func consume(reader, group, topic string, most int, change func(*sarama.Config)) {
 	ctx, leave := context.WithCancel(background)
 	var lock sync.Mutex
-	ended := map[int32]bool{}
+	ended := EndedOf(group)
 	count := 0
 	claimed := func(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 		for message := range claim.Messages() {
@@ -257,7 +257,7 @@ func consume(reader, group, topic string, most int, change func(*sarama.Config))
 					"key": Text(message.Key), "value": Text(message.Value),
 				})
 				if string(message.Value) == End {
-					ended[message.Partition] = true
+					ended[int(message.Partition)] = true
 				}
 				if len(ended) == CountOf(topic) || count == most {
 					session.Commit()
@@ -450,6 +450,8 @@ func main() {
 	consume("copies", "copies", CopiesTopic, 0, committedOnly)
 	consume("uncommitted", "uncommitted", TransactionsTopic, 0, unchanged)
 	rebalance()
-	cleanUp()
+	if !Keep {
+		cleanUp()
+	}
 	Say("end", nil)
 }

@@ -27,10 +27,13 @@ var (
 
 	Bootstrap = os.Args[1]
 	Name      = os.Args[2]
+	Keep      = os.Args[3] == "keep"
 
 	RecordsTopic      = Name + "-records"
 	TransactionsTopic = Name + "-transactions"
 	CopiesTopic       = Name + "-copies"
+
+	ended = map[string]map[int]bool{}
 
 	printing sync.Mutex
 )
@@ -97,6 +100,14 @@ func Reason(err error) any {
 		return nil
 	}
 	return err.Error()
+}
+
+// EndedOf is the partitions whose end readers of a group have seen: the second reader goes on after the first.
+func EndedOf(group string) map[int]bool {
+	if ended[group] == nil {
+		ended[group] = map[int]bool{}
+	}
+	return ended[group]
 }
 
 // CountOf is the number of partitions of a topic.
