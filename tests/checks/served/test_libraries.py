@@ -1,7 +1,7 @@
 """The default clients of eight libraries on the served cluster, which is also killed in the middle of what they do.
 
 Each library has a program in ``libraries/``, its tour; ``libraries/python/tour.py`` says what a tour does and prints. A
-tour is run twice: undisturbed, and against a server with files that is killed with kill -9 four times and started again.
+tour is run twice: undisturbed, and against a server with files that is killed by kill -9 four times and comes back.
 """
 
 import collections
@@ -12,12 +12,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -85,6 +86,7 @@ class Library:
         sent: records of a kind that nothing is acknowledged of.
         has_transactions: it has a transactional producer.
         deletes_groups: its admin client does.
+        calls_in_order: it writes the records of calls that are not waited for in their order.
         environment: of the tour.
     """
 
@@ -96,6 +98,7 @@ class Library:
     sent: Mapping[str, int] = field(default_factory=dict)
     has_transactions: bool = True
     deletes_groups: bool = True
+    calls_in_order: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -125,6 +128,7 @@ ALL = (
         **built_tour("node", LIBRARIES / "node" / "tour_kafkajs.js", "node"),
         kinds=kinds(["default", "idempotent"], ["gzip"]),
         exactly_once=frozenset({"idempotent"}),
+        calls_in_order=False,
         environment={
             "NODE_PATH": str(BUILT / "node" / "node_modules"),
             "KAFKAJS_NO_PARTITIONER_WARNING": "1",
@@ -202,55 +206,61 @@ class Run:
         return found
 
 
-# --- running -----------------------------------------------------------------------------------------------------------
+# --- running ----------------------------------------------------------------------------------------------------------
 
 
 class Server:
-    """A served cluster with files, on a port that stays its own when it is killed."""
+    """A served cluster with files, on a port that stays its own when it is killed; a context manager."""
 
     def __init__(self, data: Path) -> None:
         [port] = free_ports(1)
         self._arguments = ("--port", str(port), "--data", str(data))
-        self.process = ServedProcess(*self._arguments).__enter__()
+        self._process = ServedProcess(*self._arguments)
 
-    def kill(self) -> None:
-        """Kill -9."""
-        assert self.process.end(signal.SIGKILL) == -signal.SIGKILL
+    def __enter__(self) -> Self:
+        self._process.__enter__()
+        return self
 
-    def start_again(self) -> None:
-        """Start it with the files that are left."""
-        self.process = ServedProcess(*self._arguments).__enter__()
+    def __exit__(self, *_: object) -> None:
+        self._process.__exit__()
+
+    @property
+    def bootstrap(self) -> str:
+        """For the clients."""
+        return self._process.bootstrap
+
+    def kill_and_start_again(self) -> None:
+        """Kill -9, and start it with the files that are left."""
+        assert self._process.end(signal.SIGKILL) == -signal.SIGKILL
+        self._process.__exit__()
+        self._process = ServedProcess(*self._arguments)
+        self._process.__enter__()
 
 
 def run_tour(library: Library, folder: Path, *, is_killed: bool) -> Run:
-    """Run a tour to its end."""
+    """Run a tour to its end, and kill the server in the end, too."""
     data, errors = folder / "data", folder / "errors.txt"
     name = "".join(filter(str.isalnum, library.name.lower()))
-    server = Server(data)
     events: list[Event] = []
     counts: collections.Counter[str] = collections.Counter()
     kills = 0
-    with errors.open("w", encoding="utf-8") as said:
-        command = [*library.command, server.process.bootstrap, name, "keep" if is_killed else "delete"]
+    with Server(data) as server, errors.open("w", encoding="utf-8") as said:
+        command = [*library.command, server.bootstrap, name, "keep" if is_killed else "delete"]
         environment = {**os.environ, **library.environment}
-        tour = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True, env=environment)
-    try:
-        assert tour.stdout is not None
-        for line in tour.stdout:
-            events.append(json.loads(line))
-            saw = events[-1]["saw"]
-            counts[saw] += 1
-            if is_killed and (saw, counts[saw]) in KILLS:
-                server.kill()
-                server.start_again()
-                kills += 1
-        code = tour.wait(TOUR_SECONDS)
-        assert code == 0, errors.read_text(encoding="utf-8")[-3000:]
-    finally:
-        tour.kill()
-        tour.wait()
-        if server.process.is_alive:
-            server.kill()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True, env=environment) as tour:
+            late = threading.Timer(TOUR_SECONDS, tour.kill)
+            late.start()
+            assert tour.stdout is not None
+            for line in tour.stdout:
+                events.append(json.loads(line))
+                saw = events[-1]["saw"]
+                counts[saw] += 1
+                if is_killed and (saw, counts[saw]) in KILLS:
+                    server.kill_and_start_again()
+                    kills += 1
+            late.cancel()
+        last = events[-1] if events else None
+        assert tour.returncode == 0, f"after {last}: {errors.read_text(encoding='utf-8')[-3000:]}"
     return Run(library, name, events, kills, data)
 
 
@@ -289,7 +299,7 @@ killed = pytest.mark.parametrize("is_killed", [True], ids=["killed"])
 each_library = pytest.mark.parametrize("library", ALL, ids=[library.name for library in ALL])
 
 
-# --- judging -----------------------------------------------------------------------------------------------------------
+# --- judging ----------------------------------------------------------------------------------------------------------
 
 
 def check_administration(run: Run) -> None:
@@ -349,10 +359,13 @@ def numbers(run: Run, kind: str, partition: int) -> list[int]:
 
 def check_order(run: Run, kinds: Iterable[str]) -> None:
     """Records of a partition stand in the order in which they were sent, each once."""
+    together = 1 if run.library.calls_in_order else ROUND
     for kind in kinds:
         for partition in range(PARTITIONS["records"]):
             stored = numbers(run, kind, partition)
-            assert stored == sorted(set(stored)), (kind, partition)
+            assert len(stored) == len(set(stored)), (kind, partition)
+            rounds = [number // together for number in stored]
+            assert rounds == sorted(rounds), (kind, partition)
 
 
 def check_transactions(run: Run) -> None:
@@ -484,43 +497,37 @@ def test_kafkas_tool_and_the_audit_read_what_four_kills_have_left(run: Run, caps
     assert main(["audit", str(run.data)]) == 0, capsys.readouterr().out
 
 
-def without(events: list[Event], number: int) -> list[Event]:
-    """Events, one left out."""
-    return events[:number] + events[number + 1 :]
+def spoil(saw: str, value: Any, *instead: Event, column: str = "value") -> Callable[[Event], list[Event]]:
+    """Changes of the events that have a value in a column: each becomes as many as there are changes."""
+
+    def change(event: Event) -> list[Event]:
+        is_meant = event["saw"] == saw and (event[column] == value if column in event else value is None)
+        return [event | new for new in instead] if is_meant else [event]
+
+    return change
 
 
-SPOILED: Mapping[str, Callable[[list[Event], dict[str, int]], list[Event]]] = {
-    "a record is lost": lambda events, at: without(events, at["consumed"]),
-    "a record is read twice": lambda events, at: [*events[:-1], events[at["consumed"]], events[-1]],
-    "a record is elsewhere": lambda events, at: [
-        *events[: at["acknowledged"]],
-        {**events[at["acknowledged"]], "offset": 1_000},
-        *events[at["acknowledged"] + 1 :],
-    ],
-    "a committed transaction is aborted": lambda events, at: [
-        {**event, "outcome": "aborted"} if event["saw"] == "transaction" else event for event in events
-    ],
-    "half a transaction is read": lambda events, at: [
-        event for event in events if event.get("reader") != "committed" or event["value"] != "3-1"
-    ],
-    "a copy is lost": lambda events, at: [
-        event for event in events if event.get("reader") != "copies" or event["value"] != "0-0"
-    ],
-    "an offset is another": lambda events, at: [
-        {**event, "offsets": {**event["offsets"], "0": 7}} if event["saw"] == "committed" else event for event in events
-    ],
-    "the configuration stays": lambda events, at: [
-        {**event, "retention.ms": RETENTION[0]} if event["saw"] == "configuration" else event for event in events
-    ],
-    "the tour stops": lambda events, at: events[:-1],
+SPOILED: Mapping[str, Callable[[Event], list[Event]]] = {
+    "a record is lost": spoil("consumed", "default-0"),
+    "a record is read twice": spoil("consumed", "default-0", {}, {}),
+    "a record is elsewhere": spoil("acknowledged", "default-0", {"offset": 1_000}),
+    "a record has another value": spoil("consumed", "default-0", {"value": "default-00"}),
+    "a record is not acknowledged": spoil("acknowledged", "default-0", {"saw": "failed"}),
+    "a committed transaction was aborted": spoil("transaction", 3, {"outcome": "aborted"}, column="number"),
+    "half a transaction is read": spoil("consumed", "3-1"),
+    "a copy is lost": spoil("consumed", "0-0"),
+    "the offsets are others": spoil("committed", None, {"offsets": {"0": 7}}),
+    "the configuration stays": spoil("configuration", RETENTION[1], {"retention.ms": "1"}, column="retention.ms"),
+    "the members do not share": spoil("assigned", "b", {"partitions": []}, column="member"),
+    "a topic stays": spoil("deleted topics", [], {"listed": ["librdkafka-records"]}, column="listed"),
+    "the tour stops": spoil("end", None),
 }
 
 
-@pytest.mark.parametrize("library", [library for library in ALL if library.name == "librdkafka"], ids=str)
+@pytest.mark.parametrize("library", [library for library in ALL if library.name == "librdkafka"], ids=["librdkafka"])
 @undisturbed
-@pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED.keys())
-def test_a_spoiled_tour_is_told(run: Run, spoil: Callable[[list[Event], dict[str, int]], list[Event]]) -> None:
+@pytest.mark.parametrize("change", SPOILED.values(), ids=SPOILED.keys())
+def test_a_spoiled_tour_is_told(run: Run, change: Callable[[Event], list[Event]]) -> None:
     check_undisturbed(run)
-    first = {saw: number for number, saw in reversed(list(enumerate(event["saw"] for event in run.events)))}
     with pytest.raises(AssertionError):
-        check_undisturbed(replace(run, events=spoil(run.events, first)))
+        check_undisturbed(replace(run, events=[new for event in run.events for new in change(event)]))

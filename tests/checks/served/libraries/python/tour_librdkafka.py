@@ -131,6 +131,7 @@ def transact() -> None:
         def both(producer: Any) -> None:
             for partition in range(2):
                 producer.produce(TRANSACTIONS, f"{number}-{partition}", partition=partition)
+            producer.flush(SECONDS)  # an abort would take back what is not sent
 
         return both
 
