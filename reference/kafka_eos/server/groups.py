@@ -167,6 +167,30 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
         """The present one."""
         return self.machine.group.generation
 
+    def recall(self, content: Message) -> None:
+        """Become what a record of the group says: stable with its members, or empty.
+
+        Kafka: GroupMetadataManager.replay(GroupMetadataKey, GroupMetadataValue)
+        """
+        self.protocol_type, self.protocol = content["protocolType"], content["protocol"]
+        self.leader = content["leader"] or ""
+        self.members = {
+            row["memberId"]: Member(
+                member_id=row["memberId"],
+                instance_id=row["groupInstanceId"],
+                client_id=row["clientId"],
+                client_host=row["clientHost"],
+                session_ms=row["sessionTimeout"],
+                rebalance_ms=row["rebalanceTimeout"],
+                protocols=[(content["protocol"], row["subscription"])],
+                assignment=row["assignment"],
+            )
+            for row in content["members"]
+        }
+        self.state = State.STABLE if self.members else State.EMPTY
+        group = Group(generation=content["generation"], members=frozenset(self.members))
+        self.machine = replace(self.machine, group=group)
+
     def static_member(self, instance_id: str | None) -> Member | None:
         """The member with this instance id."""
         if instance_id is None:
@@ -729,9 +753,9 @@ class Groups:
         )
 
     def recover(self, partition: Leader, batches: Iterable[RecordBatch]) -> None:
-        """What a partition of ``__consumer_offsets`` says. Members have to join again.
+        """Read the groups and offsets of a partition of ``__consumer_offsets``; sessions of members begin anew.
 
-        Kafka: GroupCoordinatorShard.replay, replayEndTransactionMarker
+        Kafka: GroupCoordinatorShard.replay, replayEndTransactionMarker; GroupMetadataManager.onLoaded
         """
         for batch in batches:
             if batch.is_control:
@@ -742,6 +766,10 @@ class Groups:
             for record in batch.records():
                 if record.key is not None:
                     self._replay(record.key, record.value, batch, batch.offset(record))
+        for group in self.known.values():
+            if isinstance(group, ClassicGroup) and self.cluster.offsets_partition(group.name) is partition:
+                for member in group.members.values():
+                    self._watch(group, member)
 
     def _replay(self, key: bytes, value: bytes | None, batch: RecordBatch, place: int) -> None:
         kind = int.from_bytes(key[:2], "big")
@@ -762,9 +790,7 @@ class Groups:
         content = self.codec.read(f"{message}Value", int.from_bytes(value[:2], "big"), Buffer(value[2:]))
         if kind == GROUP_KEY:
             assert isinstance(group, ClassicGroup), "the records of consumer groups have other keys"
-            group.protocol_type = content["protocolType"]
-            present = replace(group.machine.group, generation=content["generation"])
-            group.machine = replace(group.machine, group=present)
+            group.recall(content)
             return
         offset = CommittedOffset(
             content["offset"], content["leaderEpoch"], content["metadata"], content["commitTimestamp"]

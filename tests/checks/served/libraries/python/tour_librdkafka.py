@@ -11,6 +11,7 @@ from confluent_kafka import admin as ca
 from tour import say, text, wait_until
 
 SECONDS = 60.0
+OFFSETS_SECONDS = 5.0  # without, sending offsets may wait for ever for a coordinator that was killed, Kafka's as well
 BOOTSTRAP, NAME, KEEP = tour.arguments()
 RECORDS, TRANSACTIONS, COPIES = (f"{NAME}-{end}" for end in tour.PARTITIONS)
 ADMIN = ca.AdminClient({"bootstrap.servers": BOOTSTRAP})
@@ -107,7 +108,9 @@ class Transactions:
             return ("unknown" if committing and not error.args[0].txn_requires_abort() else "aborted"), str(error)
         return ("committed" if commit else "aborted"), None
 
-    def _retried(self, call: Callable[[], None]) -> None:
+    @staticmethod
+    def _retried(call: Callable[[], None]) -> None:
+        """Call again as long as the error asks for it."""
         deadline = time.monotonic() + SECONDS
         while True:
             try:
@@ -189,7 +192,8 @@ def copy() -> None:
             for message in batch:
                 producer.produce(COPIES, f"{message.partition()}-{message.offset()}")
             offsets = [ck.TopicPartition(RECORDS, partition, offset) for partition, offset in behind.items()]
-            producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
+            metadata = consumer.consumer_group_metadata()
+            producer.send_offsets_to_transaction(offsets, metadata, OFFSETS_SECONDS)
 
         outcome, error = transactions.run(write)
         inputs = [[message.partition(), message.offset()] for message in batch]
