@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 KAFKA_EOS := $(BIN)/kafka-eos
 JARS := build/jars
+LIBRARIES := build/libraries
+TOURS := tests/checks/served/libraries
 VERDICTS := build/verdicts
 MAVEN := mvn -q -B --no-transfer-progress
 
@@ -19,7 +21,7 @@ setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages int
 test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run the tests, but for those of a minute or more
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not thorough"
 
-test-all: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied lint ## every test, with every peer
+test-all: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied libraries lint ## every test, with every peer and client library
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
@@ -112,8 +114,20 @@ $(VENV)/.installed-bench: $(VENV)/.installed requirements/bench.lock
 	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/bench.lock
 	@touch $@
 
+libraries: $(LIBRARIES)/go/.built $(LIBRARIES)/node/.installed ## build what the tests of client libraries run; without Go or Node they are skipped
+
+$(LIBRARIES)/go/.built: $(wildcard $(TOURS)/go/go.* $(TOURS)/go/*/*.go)
+	@mkdir -p $(@D)
+	@command -v go > /dev/null || { echo "no Go: franz-go, Sarama and kafka-go are not tested"; exit 0; }; \
+	  go build -C $(TOURS)/go -o $(abspath $(@D))/ ./franz ./kafkago ./sarama && touch $@
+
+$(LIBRARIES)/node/.installed: $(wildcard $(TOURS)/node/package*.json)
+	@mkdir -p $(@D)
+	@command -v npm > /dev/null || { echo "no npm: KafkaJS is not tested"; exit 0; }; \
+	  cp $^ $(@D) && npm ci --prefix $(@D) --silent --no-audit --no-fund --ignore-scripts && touch $@
+
 $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all setup test test-all lint proofs mutants model-check model-check-deep conformance findings sinks replay report record costs peers bench soak fuzz schemas lock clean help
+.PHONY: all setup test test-all lint proofs mutants model-check model-check-deep conformance findings sinks replay report record costs peers bench soak fuzz schemas libraries lock clean help

@@ -273,11 +273,23 @@ def test_another_process_knows_the_offsets_and_what_is_pending(make: Make, tmp_p
     commit_in_transaction(before, producer, 5, member, 1)
     after = make(storage=Directory(tmp_path))
     assert committed(after) == (E.UNSTABLE_OFFSET_COMMIT, -1)
-    assert commit_in_transaction(after, producer, 6, member, 1) == E.UNKNOWN_MEMBER_ID
+    assert commit_in_transaction(after, producer, 6, member, 1) == E.NONE
     after.end(producer)
-    assert committed(after) == (E.NONE, 5)
+    assert committed(after) == (E.NONE, 6)
     third = make(storage=Directory(tmp_path))
-    assert committed(third) == (E.NONE, 5)
+    assert committed(third) == (E.NONE, 6)
+
+
+def test_members_outlive_a_restart_until_their_session_ends(make: Make, tmp_path: Path) -> None:
+    member = alone(make(storage=Directory(tmp_path)))
+    after = make(storage=Directory(tmp_path))
+    beat = {"GroupId": "g", "MemberId": member, "GenerationId": 1}
+    assert after.ask("Heartbeat", 4, **beat)["ErrorCode"] == E.NONE
+    assert after.ask("Heartbeat", 4, **beat | {"GenerationId": 2})["ErrorCode"] == E.ILLEGAL_GENERATION
+    [group] = after.ask("DescribeGroups", 5, Groups=["g"])["Groups"]
+    assert (group["GroupState"], [row["MemberId"] for row in group["Members"]]) == ("Stable", [member])
+    after.wait(SESSION + 1)
+    assert after.ask("Heartbeat", 4, **beat)["ErrorCode"] == E.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,15 @@ def copy() -> None:
     end(COPIES, 1)
 
 
+def is_committed(consumer: Any) -> bool:
+    """Commit; whether that went well: the connection may be gone."""
+    try:
+        consumer.commit()
+    except KafkaError:
+        return False
+    return True
+
+
 def consume(name: str, group: str, topic: str, most: int | None = None, **settings: Any) -> None:
     """Read until each partition's end, or at most so many; commit and leave."""
     consumer = reader(group, topic, **settings)
@@ -191,7 +200,7 @@ def consume(name: str, group: str, topic: str, most: int | None = None, **settin
             say("consumed", reader=name, **where, key=text(message.key), value=text(message.value))
             if text(message.value) == tour.END:
                 ended.add(message.partition)
-    consumer.commit()
+    wait_until(lambda: is_committed(consumer))
     consumer.close()
 
 

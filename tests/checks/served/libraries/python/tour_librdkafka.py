@@ -11,7 +11,7 @@ from confluent_kafka import admin as ca
 from tour import say, text, wait_until
 
 SECONDS = 60.0
-OFFSETS_SECONDS = 5.0  # without, sending offsets may wait for ever for a coordinator that was killed, Kafka's as well
+OFFSETS_SECONDS = 5.0
 BOOTSTRAP, NAME, KEEP = tour.arguments()
 RECORDS, TRANSACTIONS, COPIES = (f"{NAME}-{end}" for end in tour.PARTITIONS)
 ADMIN = ca.AdminClient({"bootstrap.servers": BOOTSTRAP})
@@ -82,6 +82,37 @@ def end(topic: str, partitions: int) -> None:
     assert producer.flush(2 * SECONDS) == 0
 
 
+class NotInTime(Exception):  # noqa: N818 - what happened
+    """A call did not come back."""
+
+
+def in_time(call: Callable[[], None]) -> None:
+    """Call, in a thread that is left alone when it does not come back.
+
+    librdkafka 2.16 may send offsets for ever, beyond its timeout, when the coordinator was killed; Kafka's as well.
+
+    Raises:
+        NotInTime: it does not come back.
+    """
+    outcome: list[BaseException | None] = []
+
+    def run() -> None:
+        try:
+            call()
+        except ck.KafkaException as error:
+            outcome.append(error)
+        else:
+            outcome.append(None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(2 * OFFSETS_SECONDS)
+    if not outcome:
+        raise NotInTime("sending offsets")
+    if outcome[0] is not None:
+        raise outcome[0]
+
+
 class Transactions:
     """A transactional producer, replaced by a new one when it cannot go on."""
 
@@ -103,6 +134,9 @@ class Transactions:
                 self._retried(self._producer.commit_transaction)
             else:
                 self._retried(self._producer.abort_transaction)
+        except NotInTime as error:
+            self._producer = None
+            return "aborted", str(error)
         except ck.KafkaException as error:
             self._give_up(error)
             return ("unknown" if committing and not error.args[0].txn_requires_abort() else "aborted"), str(error)
@@ -193,7 +227,7 @@ def copy() -> None:
                 producer.produce(COPIES, f"{message.partition()}-{message.offset()}")
             offsets = [ck.TopicPartition(RECORDS, partition, offset) for partition, offset in behind.items()]
             metadata = consumer.consumer_group_metadata()
-            producer.send_offsets_to_transaction(offsets, metadata, OFFSETS_SECONDS)
+            in_time(lambda: producer.send_offsets_to_transaction(offsets, metadata, OFFSETS_SECONDS))
 
         outcome, error = transactions.run(write)
         inputs = [[message.partition(), message.offset()] for message in batch]

@@ -134,7 +134,13 @@ func transact() {
 
 func groupOffsets(group string) map[int32]int64 {
 	offsets := map[int32]int64{}
-	Got(admin.FetchOffsets(background, Name+"-"+group)).Each(func(row kadm.OffsetResponse) {
+	var fetched kadm.OffsetResponses
+	Until(func() bool { // its connection may be gone
+		var err error
+		fetched, err = admin.FetchOffsets(background, Name+"-"+group)
+		return err == nil
+	})
+	fetched.Each(func(row kadm.OffsetResponse) {
 		offsets[row.Partition] = row.At
 	})
 	return offsets
@@ -230,7 +236,7 @@ func consume(reader, group, topic string, most int, options ...kgo.Opt) {
 			}
 		}
 	}
-	Must(consumer.CommitUncommittedOffsets(background))
+	Until(func() bool { return consumer.CommitUncommittedOffsets(background) == nil })
 	consumer.Close()
 }
 

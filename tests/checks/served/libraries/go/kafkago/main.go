@@ -124,8 +124,12 @@ func end(topic string) {
 
 func committed(group string) {
 	request := &kafka.OffsetFetchRequest{GroupID: Name + "-" + group, Topics: map[string][]int{RecordsTopic: {0, 1, 2}}}
-	fetched := Got(admin.OffsetFetch(background, request))
-	Must(fetched.Error)
+	var fetched *kafka.OffsetFetchResponse
+	Until(func() bool { // its connection may be gone
+		var err error
+		fetched, err = admin.OffsetFetch(background, request)
+		return err == nil && fetched.Error == nil
+	})
 	offsets := map[int]int64{}
 	for _, row := range fetched.Topics[RecordsTopic] {
 		Must(row.Error)
@@ -152,7 +156,7 @@ func consume(reader, group, topic string, most int) {
 			ended[message.Partition] = true
 		}
 	}
-	Must(consumer.CommitMessages(background, read...))
+	Until(func() bool { return consumer.CommitMessages(background, read...) == nil }) // its connection may be gone
 	Must(consumer.Close())
 }
 

@@ -272,7 +272,12 @@ func consume(reader, group, topic string, most int, change func(*sarama.Config))
 }
 
 func groupOffsets(group string) map[int32]int64 {
-	fetched := Got(admin.ListConsumerGroupOffsets(Name+"-"+group, map[string][]int32{RecordsTopic: {0, 1, 2}}))
+	var fetched *sarama.OffsetFetchResponse
+	Until(func() bool { // its connection may be gone
+		var err error
+		fetched, err = admin.ListConsumerGroupOffsets(Name+"-"+group, map[string][]int32{RecordsTopic: {0, 1, 2}})
+		return err == nil
+	})
 	offsets := map[int32]int64{}
 	for partition, row := range fetched.Blocks[RecordsTopic] {
 		if row.Offset >= 0 {
