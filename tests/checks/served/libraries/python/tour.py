@@ -11,7 +11,9 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 PARTITIONS = {"records": 3, "transactions": 2, "copies": 1}
 """Partitions of the topics, by the ends of their names."""
@@ -73,6 +75,18 @@ def wait_until(ready: Callable[[], bool], seconds: float = 60.0) -> None:
     while not ready():
         assert time.monotonic() < deadline, "not in time"
         time.sleep(0.05)
+
+
+def again(call: Callable[[], T], error: type[Exception], seconds: float = 60.0) -> T:
+    """Call until there is no error: the connection may be gone with the server."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return call()
+        except error:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def text(data: bytes | None) -> str | None:

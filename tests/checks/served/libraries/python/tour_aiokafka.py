@@ -200,7 +200,16 @@ async def consume(name: str, group: str, topic: str, most: int | None = None, **
 
 async def group_offsets(admin: Any, group: str) -> dict[int, int]:
     """The committed offsets of a group, by partition."""
-    found = await admin.list_consumer_group_offsets(f"{NAME}-{group}")
+    found: dict[Any, Any] = {}
+
+    async def is_told() -> bool:
+        try:
+            found.update(await admin.list_consumer_group_offsets(f"{NAME}-{group}"))
+        except KafkaError:  # the connection may be gone with the server
+            return False
+        return True
+
+    await wait_until(is_told)
     return {partition.partition: row.offset for partition, row in found.items()}
 
 

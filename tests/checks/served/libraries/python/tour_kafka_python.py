@@ -3,15 +3,17 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import kafka
 import tour
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError
-from tour import say, text, wait_until
+from tour import again, say, text, wait_until
 
 SECONDS = 60.0
+SENDING_SECONDS = 10.0  # after which a transaction is given up
 BOOTSTRAP, NAME, KEEP = tour.arguments()
 RECORDS, TRANSACTIONS, COPIES = (f"{NAME}-{end}" for end in tour.PARTITIONS)
 ADMIN = kafka.KafkaAdminClient(bootstrap_servers=BOOTSTRAP)
@@ -102,7 +104,8 @@ class Transactions:
     def close(self) -> None:
         """Close the producer."""
         if self._producer is not None:
-            self._producer.close(timeout=1)
+            with suppress(KafkaError):
+                self._producer.close(timeout=1)
             self._producer = None
 
 
@@ -117,7 +120,7 @@ def transact() -> None:
                 for partition in range(2)
             ]
             for future in sent:
-                future.get(SECONDS)
+                future.get(SENDING_SECONDS)
 
         return both
 
@@ -179,15 +182,6 @@ def copy() -> None:
     end(COPIES, 1)
 
 
-def is_committed(consumer: Any) -> bool:
-    """Commit; whether that went well: the connection may be gone."""
-    try:
-        consumer.commit()
-    except KafkaError:
-        return False
-    return True
-
-
 def consume(name: str, group: str, topic: str, most: int | None = None, **settings: Any) -> None:
     """Read until each partition's end, or at most so many; commit and leave."""
     consumer = reader(group, topic, **settings)
@@ -200,13 +194,14 @@ def consume(name: str, group: str, topic: str, most: int | None = None, **settin
             say("consumed", reader=name, **where, key=text(message.key), value=text(message.value))
             if text(message.value) == tour.END:
                 ended.add(message.partition)
-    wait_until(lambda: is_committed(consumer))
+    again(consumer.commit, KafkaError)
     consumer.close()
 
 
 def group_offsets(group: str) -> dict[int, int]:
     """The committed offsets of a group, by partition."""
-    found = ADMIN.list_group_offsets(f"{NAME}-{group}")[f"{NAME}-{group}"]
+    name = f"{NAME}-{group}"
+    found = again(lambda: ADMIN.list_group_offsets(name), KafkaError)[name]
     return {partition.partition: row.offset for partition, row in found.items()}
 
 

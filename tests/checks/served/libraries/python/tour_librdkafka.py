@@ -263,7 +263,8 @@ def consume(name: str, group: str, topic: str, most: int | None = None, **settin
 def group_offsets(group: str) -> dict[int, int]:
     """The committed offsets of a group, by partition."""
     asked = [ck.ConsumerGroupTopicPartitions(f"{NAME}-{group}")]
-    [answer] = done(ADMIN.list_consumer_group_offsets(asked)).values()
+    fresh = ca.AdminClient({"bootstrap.servers": BOOTSTRAP})  # ADMIN may never ask a coordinator that was killed
+    [answer] = done(fresh.list_consumer_group_offsets(asked)).values()
     return {row.partition: row.offset for row in answer.topic_partitions if row.offset >= 0}
 
 
