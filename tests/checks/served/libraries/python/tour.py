@@ -1,9 +1,9 @@
 """What the tours of all libraries have in common: the names, the numbers, and how a tour tells what it saw.
 
-A tour is a program of one library with that library's default settings. It is called with the bootstrap servers, a
-name, which all its topics, groups and transactional ids begin with, and ``keep`` or ``delete``, what becomes of them in
-the end. It prints a JSON object a line, whose key ``saw``
-says what it is about (``EVENTS``). The tours in other languages have the same constants and print the same.
+A tour is a program of one library with that library's default settings. Its arguments are the bootstrap servers, the
+name that all its topics, groups and transactional ids begin with, and ``keep`` or ``delete``: what becomes of topics
+and groups in the end. It prints one JSON object a line, whose key ``saw`` is one of ``EVENTS``. The tours in other
+languages have the same constants and print the same events.
 """
 
 import json
@@ -38,6 +38,7 @@ EVENTS = (
     "topics",  # topics: name -> number of partitions
     "configuration",  # retention.ms
     "acknowledged",  # kind, key, value, partition, offset
+    "sent",  # kind, key, value: by a producer that asks for no acknowledgement
     "failed",  # kind, value, error: the library gave up
     "transaction",  # number, outcome: committed, aborted or unknown; error
     "copied",  # inputs: [[partition, offset]…], outcome, error
