@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 
@@ -146,7 +147,12 @@ func consume(reader, group, topic string, most int) {
 	ended := EndedOf(group)
 	var read []kafka.Message
 	for len(ended) < CountOf(topic) && (most == 0 || len(read) < most) {
-		message := Got(consumer.FetchMessage(background))
+		message, err := consumer.FetchMessage(background)
+		if err != nil { // the reader goes on by itself
+			Say("failed", Event{"kind": "fetch", "error": err.Error()})
+			time.Sleep(Quiet)
+			continue
+		}
 		read = append(read, message)
 		Say("consumed", Event{
 			"reader": reader, "topic": message.Topic, "partition": message.Partition, "offset": message.Offset,
