@@ -1,7 +1,7 @@
 """The default clients of eight libraries on the served cluster, which is also killed in the middle of what they do.
 
 Each library has a program in ``libraries/``, its tour; ``libraries/python/tour.py`` says what a tour does and prints. A
-tour is run twice: undisturbed, and against a server with files that is killed by kill -9 up to five times and comes back.
+tour is run twice: undisturbed, and against a server with files that kill -9 ends up to five times and that comes back.
 """
 
 import collections
