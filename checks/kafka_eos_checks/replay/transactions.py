@@ -119,12 +119,8 @@ AMBIGUOUS = Reason(
 OPEN_BEHIND_HOLE = Reason(
     "compacted", "a hole in their partition may have had their markers; another replica would tell"
 )
-OPEN_WITHOUT_LOG = Reason(
-    "no-coordinator-log", "open, and no log of __transaction_state tells who will end them"
-)
-OPEN_OF_NOBODY = Reason(
-    "unknown-producer", "open, and no given log of __transaction_state names their producer"
-)
+OPEN_WITHOUT_LOG = Reason("no-coordinator-log", "open, and no log of __transaction_state tells who will end them")
+OPEN_OF_NOBODY = Reason("unknown-producer", "open, and no given log of __transaction_state names their producer")
 OTHER_MOMENT = Reason(
     "other-moment",
     "the log that would tell may be an older copy; audit the directory in place, or copy it with `cp -a`, which "
