@@ -26,7 +26,7 @@ from kafka_eos_checks import mutants as mutated_rules
 from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.citations import citations, cited_operators
 from kafka_eos_checks.contracts.conditions import CONTRACTS
-from kafka_eos_checks.findings import read_findings
+from kafka_eos_checks.findings import KafkaFinding, read_findings
 from kafka_eos_checks.missing import Missing, MissingExtra, need_clone
 from kafka_eos_checks.models import Model, Registry
 from kafka_eos_checks.mutant_requests import SERVED
@@ -34,7 +34,6 @@ from kafka_eos_checks.paths import CLONE
 from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.soak.layers import WALKS
 from kafka_eos_checks.tla.modules import ModuleFolder
-from kafka_eos_checks.tla.parser import names
 
 FOLDERS = ("spec", "reference", "checks", "tests", "examples", "docs")
 SUFFIXES = (".tla", ".toml", ".py", ".java", ".md")
@@ -116,6 +115,11 @@ class Sources:
     def spec(self) -> ModuleFolder:
         """The modules."""
         return ModuleFolder(self.root / "spec")
+
+    @cached_property
+    def findings(self) -> list[KafkaFinding]:
+        """What was found in Kafka."""
+        return read_findings()
 
     @cached_property
     def registry(self) -> Registry:
@@ -255,7 +259,7 @@ def _in_spec(rule: Rule) -> Iterator[Place]:
             yield place("property", spec.paths[home], found.line, what)
     for name in rule.modules:
         for other in spec.module(name).definitions.values():
-            if other.name != rule.name and rule.name in set(names(other.body)):
+            if other.name != rule.name and rule.name in spec.asked(name, other.name):
                 kind = kind_of(spec.paths[name].relative_to(rule.sources.root).as_posix())
                 yield place(kind, spec.paths[name], other.line, f"{name}!{other.name} asks it")
 
@@ -285,7 +289,7 @@ def _in_registry(rule: Rule) -> Iterator[Place]:
     for claim in sorted({claim for entry in (*rule.mutants, *rule.models) for claim in entry.claims}):
         file = f"{_CHECKS}claims.toml"
         yield place("claim", file, rule.sources.line_of(file, rf'^id = "{claim}"'), f"{claim}, settled by its models")
-    for finding in read_findings():
+    for finding in rule.sources.findings:
         if entries & {*finding.models, *finding.mended}:
             file = f"{_CHECKS}findings.toml"
             yield place("finding", file, rule.sources.line_of(file, rf'^id = "{finding.id}"'), finding.title)

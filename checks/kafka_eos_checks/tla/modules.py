@@ -14,6 +14,7 @@ class ModuleFolder:
         self.folder = folder
         self._seen: dict[str, dict[str, tuple[str, Definition]]] = {}
         self._reached: dict[tuple[str, str], frozenset[str]] = {}
+        self._asked: dict[tuple[str, str], frozenset[str]] = {}
 
     @cached_property
     def paths(self) -> dict[str, Path]:
@@ -68,6 +69,17 @@ class ModuleFolder:
             }
         return self._seen[name]
 
+    def asked(self, module: str, operator: str) -> frozenset[str]:
+        """The names that the body of an operator refers to.
+
+        Args:
+            module: the one that defines it.
+            operator: its name.
+        """
+        if (module, operator) not in self._asked:
+            self._asked[module, operator] = frozenset(names(self.module(module).definitions[operator].body))
+        return self._asked[module, operator]
+
     def actions(self, name: str, step: str) -> dict[str, tuple[str, Definition]]:
         """The actions that ``step`` is a disjunction of; as :meth:`operators`."""
         seen = self.operators(name)
@@ -95,5 +107,5 @@ class ModuleFolder:
             operator = waiting.pop()
             if operator in seen and operator not in found:
                 found.add(operator)
-                waiting += names(seen[operator][1].body)
+                waiting += self.asked(seen[operator][0], operator)
         return found
