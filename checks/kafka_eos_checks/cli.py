@@ -66,7 +66,7 @@ def parser_of(words: Sequence[str]) -> tuple[Parser, list[str]]:
     if isinstance(entry, Command):
         return _loaded(entry, PROGRAM, first), left
     if not left or left[0].startswith("-"):
-        return _commands_of(first, entry), left
+        return _commands_of(first, entry, runs=True), left
     command = entry.commands.get(left[0])
     if command is None:
         _commands_of(first, entry).error(f"unknown command {left[0]}{_nearest(left[0], entry.commands)}")
@@ -110,11 +110,16 @@ def _overview() -> Parser:
     return parser
 
 
-def _commands_of(name: str, group: Group) -> Parser:
-    """The parser of a group's first word alone."""
+def _commands_of(name: str, group: Group, *, runs: bool = False) -> Parser:
+    """The parser of a group's first word alone, where wanted with what the word does without a command."""
     text = [f"{group.line[0].upper()}{group.line[1:]}.", "", "commands:", *_listing(group.commands)]
     examples = "\n  ".join(["examples:", *group.examples])
-    return _help_only(f"{PROGRAM} {name}", "\n".join(text), f"{examples}\n\n{EPILOG}")
+    parser = _help_only(f"{PROGRAM} {name}", "\n".join(text), f"{examples}\n\n{EPILOG}")
+    if group.alone is None or not runs:
+        return parser
+    alone = _loaded(group.alone, PROGRAM, name)
+    alone.usage, alone.description, alone.epilog = f"{parser.prog} [COMMAND] …", parser.description, parser.epilog
+    return alone
 
 
 def _help_only(prog: str, description: str, epilog: str) -> Parser:

@@ -174,7 +174,7 @@ def export(
     )
     with tempfile.TemporaryDirectory(prefix="kafka-eos-graph-") as name:
         dot = Path(name) / "graph.dot"
-        job = tlc.Job(folder=folder, module=root, dump=dot, timeout=timeout, short=False)
+        job = tlc.Job(folder=folder, module=root, dump=dot, timeout=timeout, short=model.is_short)
         result = tlc.run(job, on_progress)
         if result.verdict != "holds":
             raise GraphUnusable(f"{model.name}: TLC {result.verdict} while it exports the graph\n{result.error}")
@@ -208,7 +208,7 @@ def plain_size(model: Model, timeout: float = 600.0) -> Size:
     """
     plain = Configuration(specification=model.specification, constraint=model.bounds)
     folder, root = write_model(model, plain, suffix="_plain")
-    result = tlc.run(tlc.Job(folder=folder, module=root, timeout=timeout, short=False))
+    result = tlc.run(tlc.Job(folder=folder, module=root, timeout=timeout, short=model.is_short))
     if result.verdict != "holds":
         raise GraphUnusable(f"{model.name}: TLC {result.verdict} while it counts states\n{result.error}")
     return Size(states=result.distinct, generated=result.generated)

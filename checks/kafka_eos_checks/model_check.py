@@ -44,7 +44,6 @@ from kafka_eos_checks.verdict import Verdict, write_verdicts
 _PROBE_REGISTER = 1001
 _PROBE_REACHED = "probe reached: "
 MOST_TOLD = 3  # models whose expected counterexamples are told when they are named; more would be pages
-_LONG_STATES = 20_000  # from here on Java's second compiler pays
 
 Progress = Callable[[str, tlc.Progress], None]
 
@@ -198,7 +197,7 @@ def check_model(
         workers=workers,
         timeout=timeout,
         coverage=not model.expect.violates,
-        short=(model.expect.states or 0) < _LONG_STATES,
+        short=model.is_short,
     )
     result = tlc.run(job, None if on_progress is None else partial(on_progress, model.name))
     named = replace(result, behaviour=with_arguments(model, result.behaviour))

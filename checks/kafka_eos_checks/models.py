@@ -50,6 +50,7 @@ from kafka_eos_checks.tla.values import MalformedValue, parse_value
 
 TIERS = ("small", "full", "deep")
 BLIND = ("replay", "requests")  # methods that may have a reason for not noticing a mutant
+_LONG_STATES = 20_000  # from here on Java's second compiler pays
 
 
 class MalformedRegistry(ValueError):  # noqa: N818 - named for the file, as MalformedBatch is
@@ -137,6 +138,11 @@ class Model:
     spec: Path
     file: Path
     source: str = ""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether TLC's run is over before Java's second compiler pays."""
+        return (self.expect.states or 0) < _LONG_STATES
 
     @property
     def root_module(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from kafka_eos_checks import conformance, model_check
 from kafka_eos_checks.contracts import command as contract_check
@@ -16,7 +16,7 @@ from kafka_eos_checks.costs.command import KEPT
 from kafka_eos_checks.costs.verdicts import read_evidence
 from kafka_eos_checks.costs.verdicts import verdicts as cost_verdicts
 from kafka_eos_checks.missing import need_clone
-from kafka_eos_checks.models import MalformedRegistry, Registry
+from kafka_eos_checks.models import MalformedRegistry, Model, Registry
 from kafka_eos_checks.paths import build_folder, recordings_folder
 from kafka_eos_checks.proofs import command as proof_check
 from kafka_eos_checks.record.recording import kept_recordings
@@ -30,7 +30,7 @@ from kafka_eos_checks.verdict import Standing, Verdict, headline, write_verdicts
 PARTS = ("models", "mutants", "graphs", "traces", "proofs", "contracts", "simulations", "costs", "recordings")
 CONTRACT_SECONDS = 2.0  # of CPU time for each contract; those that this confirms take less than one
 EPILOG = """examples:
-  kafka-eos check all                  what `make` runs
+  kafka-eos check all                  what `make check` runs
   kafka-eos check all --engine local   without Spark
   kafka-eos check all --only graphs
 
@@ -38,20 +38,27 @@ exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 something cannot 
 """
 
 
+Parts: TypeAlias = dict[str, Callable[[], Iterator[Verdict]]]
+"""The parts of a job by name, in the order in which they run."""
+
+
 def models(registry: Registry) -> Iterator[Verdict]:
     """TLC on the models of the small tier."""
-    yield from _checked(registry, mutants=False)
+    yield from checked(model_check.select(registry, [], "small", mutants=False))
 
 
 def mutants(registry: Registry) -> Iterator[Verdict]:
     """TLC on the mutants of the small tier: each must violate the property it names."""
-    yield from _checked(registry, mutants=True)
+    yield from checked(model_check.select(registry, [], "small", mutants=True))
 
 
-def _checked(registry: Registry, *, mutants: bool) -> Iterator[Verdict]:
-    chosen = model_check.select(registry, [], "small", mutants=mutants)
+def checked(chosen: Sequence[Model]) -> Iterator[Verdict]:
+    """TLC on models or mutants; each verdict is told on standard error as it comes."""
     for outcome in model_check.check_models(chosen):
-        yield model_check.to_verdict(outcome)
+        verdict = model_check.to_verdict(outcome)
+        mark = "ok  " if verdict.ok else "FAIL"
+        progress_console.print(f"{mark} {verdict.check} {verdict.name}: {verdict.found}, {verdict.seconds:.0f} s")
+        yield verdict
 
 
 def graphs(registry: Registry) -> Iterator[Verdict]:
@@ -80,8 +87,8 @@ def costs() -> Iterator[Verdict]:
     yield from cost_verdicts(read_evidence(KEPT))
 
 
-def recordings(engine: str) -> Iterator[Verdict]:
-    """The audit of each kept recording, against what ``expected.toml`` says is in it."""
+def recordings(engine: str, archives: Sequence[Path]) -> Iterator[Verdict]:
+    """The audit of each of these recordings, against what ``expected.toml`` says is in it."""
     expected = tomllib.loads((recordings_folder() / "expected.toml").read_text(encoding="utf-8"))
     with ExitStack() as stack:
         spark = None
@@ -90,7 +97,7 @@ def recordings(engine: str) -> Iterator[Verdict]:
 
             progress_console.print("starting Spark")
             spark = stack.enter_context(session())
-        for recording in kept_recordings():
+        for recording in archives:
             name = recording.name.removesuffix(".tar.xz")
             progress_console.print(f"auditing the recording {name} ({engine})")
             for verdict in audit([recording], engine, spark=spark):
@@ -123,30 +130,45 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the job, print and write its verdicts."""
-    if arguments.only in {None, "traces", "recordings"}:
+
+    def parts(registry: Registry) -> Parts:
+        every: Parts = {
+            "models": lambda: models(registry),
+            "mutants": lambda: mutants(registry),
+            "graphs": lambda: graphs(registry),
+            "traces": lambda: traces(registry),
+            "proofs": proofs,
+            "contracts": contracts,
+            "simulations": scenarios,
+            "costs": costs,
+            "recordings": lambda: recordings(arguments.engine, kept_recordings()),
+        }
+        return {arguments.only: every[arguments.only]} if arguments.only else every
+
+    return run_parts(parts, from_clone=arguments.only in {None, "traces", "recordings"})
+
+
+def run_parts(parts: Callable[[Registry], Parts], *, prefix: str = "", from_clone: bool = True) -> int:
+    """Run the parts of a job, print and write the verdicts of each as it is done, then write the report.
+
+    Args:
+        parts: of the registry.
+        prefix: of the names of the files of verdicts.
+        from_clone: whether some part needs the kept recordings.
+    """
+    if from_clone:
         need_clone("the kept recordings")
     try:
-        registry = Registry()
+        chosen = parts(Registry())
     except MalformedRegistry as error:
-        print(f"kafka-eos check all: {error}", file=sys.stderr)
+        print(f"kafka-eos check: {error}", file=sys.stderr)
         return 2
-    parts: dict[str, Callable[[], Iterator[Verdict]]] = {
-        "models": lambda: models(registry),
-        "mutants": lambda: mutants(registry),
-        "graphs": lambda: graphs(registry),
-        "traces": lambda: traces(registry),
-        "proofs": proofs,
-        "contracts": contracts,
-        "simulations": scenarios,
-        "costs": costs,
-        "recordings": lambda: recordings(arguments.engine),
-    }
     started = time.perf_counter()
     verdicts: list[Verdict] = []
-    for name in [arguments.only] if arguments.only else parts:
-        found = sorted(parts[name](), key=lambda verdict: verdict.name)
+    for name, part in chosen.items():
+        found = sorted(part(), key=lambda verdict: verdict.name)
         print_verdicts(found, name)
-        write_verdicts(build_folder() / "verdicts" / f"{name}.json", found)
+        write_verdicts(build_folder() / "verdicts" / f"{prefix}{name}.json", found)
         verdicts += found
     return finish(verdicts, time.perf_counter() - started)
 

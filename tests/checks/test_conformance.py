@@ -149,7 +149,9 @@ def test_a_model_with_rules_of_its_own_is_compared_with_the_reference_that_has_t
     assert not compare(model, model.machine_class(), graph=graph).equal, "its blocks do not overlap"
 
 
-@pytest.mark.parametrize("name", ["PendingDeletedWithGroup", "LateCompletionTakesNext"])
+@pytest.mark.parametrize(
+    "name", ["PendingDeletedWithGroup", pytest.param("LateCompletionTakesNext", marks=pytest.mark.thorough)]
+)
 def test_a_mutant_is_told_apart_with_the_constants_that_it_needs(name: str) -> None:
     registry = Registry()
     mutant = registry.get(name)

@@ -71,7 +71,10 @@ def test_the_command_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [(["sinks", "prayer"], "no strategy 'prayer'"), (["sinks", "--inputs", "0"], "there has to be an input")],
+    [
+        (["lab", "sinks", "prayer"], "no strategy 'prayer'"),
+        (["lab", "sinks", "--inputs", "0"], "there has to be an input"),
+    ],
 )
 def test_a_call_that_cannot_be_used_says_so(wrong: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):

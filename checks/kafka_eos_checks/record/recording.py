@@ -24,6 +24,7 @@ from kafka_eos_checks.nearest import did_you_mean
 from kafka_eos_checks.paths import is_clone, recordings_folder
 
 EXAMPLE = "example:"
+EXAMPLES = ("application-mistakes", "operator-mistakes", "replicated-violations", "violations")
 _SUFFIX = ".tar.xz"
 UNPACKED_LIMIT = 256 << 20  # bytes of all files together
 FILES_LIMIT = 20_000  # and folders
@@ -47,6 +48,11 @@ class UnsafeArchive(ValueError):  # noqa: N818 - named for the archive
 def kept_recordings() -> list[Path]:
     """The archives kept in the repository, by name; of an installed wheel those that it carries."""
     return sorted(recordings_folder().glob(f"*{_SUFFIX}"))
+
+
+def example_recordings() -> list[Path]:
+    """The small archives, which the wheel carries, too."""
+    return [kept_recording(name) for name in EXAMPLES]
 
 
 def kept_recording(name: str) -> Path:

@@ -103,7 +103,13 @@ def parse(folder: Path, module: str) -> dict[str, Definition]:
         TlcMissing: when there are no TLA+ tools or no Java.
     """
     with tempfile.TemporaryDirectory(prefix="kafka-eos-sany-") as temporary:
-        command = [java_command(), "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", f"-Djava.io.tmpdir={temporary}"]
+        command = [
+            java_command(),
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dfile.encoding=UTF-8",
+            f"-Djava.io.tmpdir={temporary}",
+        ]
         command += ["-cp", str(find_jar().resolve()), "tla2sany.xml.XMLExporter", "-o", f"{module}.tla"]
         run = subprocess.run(command, cwd=folder, capture_output=True, timeout=120, check=False)
     if run.returncode or not run.stdout.startswith(b"<?xml"):
