@@ -67,8 +67,8 @@ _CHECK = Group(
         ),
     },
     (
-        "kafka-eos check                              # what `make` runs",
-        "kafka-eos check all                          # what `make check` runs",
+        "kafka-eos check                              what `make` runs",
+        "kafka-eos check all                          what `make check` runs",
         "kafka-eos check models LateEndIsNotAtomic    a known failure, told step by step",
         "kafka-eos check graphs PartitionLog",
         "kafka-eos check proofs append --queries",

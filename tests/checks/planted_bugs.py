@@ -16,7 +16,7 @@ from kafka_eos_checks.models import Registry
 from kafka_eos_checks.mutant_contracts import contracts_about, find_by_contract
 from kafka_eos_checks.verdict import Verdict
 
-SECONDS = 1.5  # of CPU time, for a contract with too many paths to run them all
+SECONDS = 0.75  # of CPU time, for a contract with too many paths to run them all
 ENOUGH = 20.0  # for the others, which take less than one
 LARGE = {"varint", "batch codec"}
 

@@ -13,9 +13,9 @@ from kafka_eos_checks.paths import CLONE
 
 SUFFIXES = (".md", ".toml", ".py", ".tla", ".j2", "Makefile")
 LEFT_OUT = re.compile("required|expected (one|at least one) argument")
-_LINE = re.compile(r"^ *(?:\$ |[A-Z_]+=\S+ |nice -n -?\d+ )*kafka-eos (?!is )([^=].*)$", re.MULTILINE)
+_LINE = re.compile(r"^ *(?:\$ |[A-Z_]+=\S+ |nice -n -?\d+ )*kafka-eos (?!is |=)(.*)$", re.MULTILINE)
 _QUOTED = re.compile(r"`(?:[A-Z_]+=\S+ )*kafka-eos ([^`\n]*)`")
-_MENTIONED = re.compile(r"kafka-eos (?!is )([a-z][a-z-]+)(?:[ \n]+(?:# )?([a-z][a-z-]*))?")
+_MENTIONED = re.compile(r"kafka-eos (?!is )([a-z][a-z-]+)(?:(?: |\n(?:# )?)([a-z][a-z-]*))?")
 _MADE = re.compile(r"^\t\$\(KAFKA_EOS\) ?(.*)$", re.MULTILINE)
 
 
