@@ -36,7 +36,7 @@ import importlib
 import re
 import shutil
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -258,14 +258,14 @@ def _fields_of(entry: Mapping[str, Any], where: str, allowed: Iterable[str]) -> 
     return {key: _checked(key, value, where) for key, value in entry.items()}
 
 
-def _validate(model: Model) -> Model:
-    """Check what can be checked without TLC."""
+def _validate(model: Model, modules: Container[str]) -> Model:
+    """Check what can be checked without TLC, next to the modules that there are."""
     where = model.source
     if not _IDENTIFIER.match(model.name):
         raise MalformedRegistry(f"{where}: {model.name!r} becomes part of a TLA+ name; use letters, digits and _")
     if model.tier not in TIERS:
         raise MalformedRegistry(f"{where}: tier is {model.tier!r}; write one of {', '.join(TIERS)}")
-    if model.module not in ModuleFolder(model.spec).paths:
+    if model.module not in modules:
         raise MalformedRegistry(f"{where}: no module {model.module}.tla in {model.spec}; correct 'module'")
     if not model.invariants and not model.properties:
         raise MalformedRegistry(f"{where}: nothing is checked; name invariants or properties")
@@ -305,6 +305,7 @@ class Registry:
         files = sorted(self.folder.glob("*.toml"))
         if not files:
             raise MalformedRegistry(f"{self.folder}: no models; name the folder of the files <Module>.toml")
+        self._modules = ModuleFolder(self.folder.parent).paths.keys()
         self.models: dict[str, Model] = {}
         self.mutants: dict[str, Model] = {}
         for file in files:
@@ -342,7 +343,7 @@ class Registry:
             raise MalformedRegistry(f"{where}: title is missing; add it")
         values = dict(base) | values | {key: {**base.get(key, {}), **values.get(key, {})} for key in _MERGED}
         place: dict[str, Any] = {"module": file.stem, "spec": self.folder.parent, "file": file, "source": where}
-        return _validate(Model(name=name, expect=expect, **place, **values))
+        return _validate(Model(name=name, expect=expect, **place, **values), self._modules)
 
     def _mutant(self, file: Path, name: str, entry: dict[str, Any]) -> Model:
         where = f"{file} [mutant.{name}]"
@@ -372,7 +373,8 @@ class Registry:
         values["properties"] = (violates,) if temporal else ()
         expect = Expectation(violates=violates, depth=depth)
         place: dict[str, Any] = {"kind": "mutant", "file": file, "source": where}
-        return _validate(replace(base, name=name, expect=expect, graph="", probes=(), **place, **values))
+        mutant = replace(base, name=name, expect=expect, graph="", probes=(), **place, **values)
+        return _validate(mutant, self._modules)
 
     def get(self, name: str) -> Model:
         """The model or mutant of that name.

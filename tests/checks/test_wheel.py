@@ -145,6 +145,7 @@ NEED = {
     "kafka-eos check traces": ("", CLONES),
     "kafka-eos check traces --only transactions": ("", CLONES),
     "kafka-eos check traces [PATH…]": ("check traces --only told", TLC),
+    "kafka-eos check": ("", CLONES),
     "kafka-eos check all": ("", CLONES),
 }
 # Tried below with a server, or with Spark.
