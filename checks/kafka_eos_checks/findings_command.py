@@ -276,8 +276,8 @@ def summary(shown: Sequence[Entry]) -> str:
     text = f"{len(shown)} findings, {new} of them new: {counts} here."
     if {State.PARTLY, State.OPEN} & set(states):
         text += (
-            "\n`make check` checks the small models. `make findings` (kafka-eos ledger findings --check) checks everything, "
-            "with TLC, Kafka's own client and a broker on loopback: it needs Java and takes some minutes."
+            "\n`make check` checks the small models. `make findings` (kafka-eos ledger findings --check) checks "
+            "everything, with TLC, Kafka's own client and a broker on loopback: it needs Java and takes some minutes."
         )
     return f"{text}\n`kafka-eos ledger findings ID` tells one: what it means, what mends it, how to reproduce it."
 

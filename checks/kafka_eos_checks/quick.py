@@ -1,7 +1,7 @@
 """``kafka-eos check``: something of each floor, in minutes; ``kafka-eos check all`` is the whole of it.
 
 Of each TLA+ module: its main model, one mutant of it, and the equality of its state graph with the reference's. Then
-two proofs without bounds, the audit of the small recordings on Spark, and the report.
+the proofs without bounds, the audit of the small recordings on Spark, and the report.
 """
 
 import argparse
@@ -11,7 +11,6 @@ from typing import Any
 
 ENGINES = ("local", "spark")
 KNOWN_FAILURES = ("LateEndIsNotAtomic",)  # the one that README tells
-PROOFS = ("append", "offsets")  # the rules of one log, and of two machines together: the cheapest of either kind
 TIER = "small"
 EPILOG = """examples:
   kafka-eos check                   what `make` runs
@@ -47,7 +46,6 @@ def one_mutant_each(mutants: Iterable[Any]) -> dict[str, Any]:
 def run(arguments: argparse.Namespace) -> int:
     """Run the parts, print and write their verdicts, and write the report."""
     from kafka_eos_checks import conformance, verify  # noqa: PLC0415 - `--help` needs none of it
-    from kafka_eos_checks.proofs import command as proof_check  # noqa: PLC0415
     from kafka_eos_checks.record.recording import example_recordings  # noqa: PLC0415
 
     def parts(registry: Any) -> verify.Parts:
@@ -58,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             "models": partial(verify.checked, [*models.values(), *failures]),
             "mutants": partial(verify.checked, [*one_mutant_each(registry.mutants.values()).values()]),
             "graphs": partial(conformance.check, registry, compared),
-            "proofs": lambda: proof_check.proved(proof_check.proofs(PROOFS)),
+            "proofs": verify.proofs,
             "recordings": partial(verify.recordings, arguments.engine, example_recordings()),
         }
 

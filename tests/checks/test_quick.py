@@ -8,7 +8,6 @@ import pytest
 
 from kafka_eos_checks import conformance, quick, report, verify
 from kafka_eos_checks.models import Model, Registry
-from kafka_eos_checks.proofs import command as proof_check
 from kafka_eos_checks.record.recording import kept_recordings
 from kafka_eos_checks.verdict import Verdict, read_verdicts
 
@@ -64,8 +63,7 @@ def test_the_verdicts_of_each_part_are_kept_next_to_those_of_the_whole_check(
     monkeypatch.setattr(verify, "checked", tlc)
     monkeypatch.setattr(verify, "recordings", recordings)
     monkeypatch.setattr(conformance, "check", verdicts_of("graph"))
-    monkeypatch.setattr(proof_check, "proofs", lambda names: names)
-    monkeypatch.setattr(proof_check, "proved", verdicts_of("proof", found))
+    monkeypatch.setattr(verify, "proofs", verdicts_of("proof", found))
     for module in (verify, report.paths):
         monkeypatch.setattr(module, "build_folder", lambda: tmp_path)
     assert quick.run(argparse.Namespace(engine="local")) == code
