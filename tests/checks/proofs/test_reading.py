@@ -69,6 +69,7 @@ def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: l
     assert taken == {act.name for act in actions(Consumer)} - {"Clean", "FetchUncommitted", "FetchAndHold"}
 
 
+@pytest.mark.thorough
 def test_each_conjunct_of_the_invariant_is_needed(proof: Proof, queries: list[Query]) -> None:
     of_steps = replace(proof, queries=lambda _: (query for query in queries if query.kind != "lemma"))
     assert [verdict.name for verdict in minimal(of_steps) if not verdict.ok] == []
