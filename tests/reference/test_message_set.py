@@ -76,7 +76,14 @@ def rows(messages: Sequence[Message]) -> list[list[Any]]:
 def kafka(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What Kafka's own codec answers."""
     done = subprocess.run(
-        ["java", "-cp", f"{need_jars()}/*", str(TESTS / "java" / "MessageSets.java")],
+        [
+            "java",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            f"{need_jars()}/*",
+            str(TESTS / "java" / "MessageSets.java"),
+        ],
         input="".join(json.dumps(question) + "\n" for question in questions),
         capture_output=True,
         check=True,

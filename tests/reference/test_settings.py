@@ -105,7 +105,7 @@ def java(kind: str, rows: list[Row]) -> list[dict[str, Any]]:
         return {name: NAMES_OF_JAVA.get(name, {}).get(word, word) for name, word in row.items()}
 
     done = subprocess.run(
-        ["java", "-cp", f"{need_jars()}/*", str(JAVA_SOURCE)],
+        ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{need_jars()}/*", str(JAVA_SOURCE)],
         input="".join(json.dumps({kind: named(row)}) + "\n" for row in rows),
         capture_output=True,
         check=True,

@@ -54,7 +54,8 @@ ACKNOWLEDGED = (*REGISTERED, 'AcknowledgeBatch("p")')
 def classpath(folder: Path) -> str:
     source = TESTS / "java" / "TransactionalProducers.java"
     jars = f"{need_jars()}/*"
-    subprocess.run(["javac", "-nowarn", "-d", str(folder), "-cp", jars, str(source)], check=True, capture_output=True)
+    javac = ("javac", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1", "-nowarn")
+    subprocess.run([*javac, "-d", str(folder), "-cp", jars, str(source)], check=True, capture_output=True)
     return f"{folder}:{jars}"
 
 
@@ -65,7 +66,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
 
     def ask(*questions: dict[str, Any]) -> list[Any]:
         done = subprocess.run(
-            ["java", "-XX:+UseSerialGC", "-cp", classpath(folder), CLASS],
+            ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath(folder), CLASS],
             input="".join(json.dumps(question) + "\n" for question in questions),
             capture_output=True,
             check=True,
