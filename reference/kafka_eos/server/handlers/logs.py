@@ -98,8 +98,12 @@ def _is_pending(outcome: _Admitted | Refused) -> bool:
 
 def _has_transactional(row: Message) -> bool:
     """Kafka: RequestUtils.hasTransactionalRecords."""
-    parts = (part["Records"] for topic in row["TopicData"] for part in topic["PartitionData"])
-    return any(data is not None and len(data) >= HEADER_BYTES and data[22] & _TRANSACTIONAL for data in parts)
+    for topic in row["TopicData"]:
+        for part in topic["PartitionData"]:
+            data = part["Records"]
+            if data is not None and len(data) >= HEADER_BYTES and data[22] & _TRANSACTIONAL:
+                return True
+    return False
 
 
 def _refused(number: int, error: ErrorCode, why: str | None = None) -> Message:
@@ -117,12 +121,13 @@ def _admitted(cluster: Cluster, request: Request, topic: str | UUID, part: Messa
         return refused
     if request.row["Acks"] not in {-1, 0, 1}:
         return Refused(ErrorCode.INVALID_REQUIRED_ACKS)
-    producer_id, epoch = producer_of(data)
     ticket = None
-    if data[22] & _TRANSACTIONAL and producer_id > NO_PRODUCER_ID:
-        error, ticket = ticket_for(cluster, request, leader, producer_id, epoch)
-        if error is not ErrorCode.NONE:
-            return Refused(error)
+    if data[22] & _TRANSACTIONAL:
+        producer_id, epoch = producer_of(data)
+        if producer_id > NO_PRODUCER_ID:
+            error, ticket = ticket_for(cluster, request, leader, producer_id, epoch)
+            if error is not ErrorCode.NONE:
+                return Refused(error)
     if leader.topic in INTERNAL_TOPICS:
         return Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {leader.topic}")
     return _Admitted(leader, data, ticket)
