@@ -557,6 +557,24 @@ def test_what_cannot_be_described_has_kafkas_error(both: Both, kind: int, name: 
     assert (served[0], served[2]) == (kafka[0], kafka[2])
 
 
+@pytest.mark.parametrize("kinds", [[2], [4], [99], [4, 99]], ids=str)
+def test_what_has_configurations_is_listed_as_by_kafka(both: Both, kinds: list[int]) -> None:
+    topic = both.topic()
+    kafka, served = (
+        (
+            answer["ErrorCode"],
+            {
+                (row["ResourceType"], row["ResourceName"])
+                for row in answer["ConfigResources"]
+                if row["ResourceType"] == 4
+            },
+            (topic in {row["ResourceName"] for row in answer["ConfigResources"]}),
+        )
+        for answer in both.ask("ListConfigResources", 1, {"ResourceTypes": kinds})
+    )
+    assert served == kafka
+
+
 # --- what is not served ----------------------------------------------------------------------------------------------
 
 ACL = {"ResourceType": 2, "ResourceName": "x", "ResourcePatternType": 3, "Principal": "User:a", "Host": "*"}
