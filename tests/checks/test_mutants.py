@@ -266,7 +266,7 @@ def test_what_has_been_found_is_kept_until_something_changes_that_it_depends_on(
         assert {v.name: v.ok for v in found} == {first.name: True, second.name: False}
     assert looked_at == [first.name, second.name, second.name], "what survives is looked at again"
     verdicts_of("proof", registry, [replace(first, constants={**first.constants, "MaxEntries": "9"})], kept, 1)
-    monkeypatch.setattr(mutant_keys, "sources_of", lambda *_: "other sources")
+    monkeypatch.setattr(mutant_keys, "python_fingerprint", lambda *_: "other sources")
     verdicts_of("proof", registry, [first], kept, 1)
     assert looked_at[3:] == [first.name, first.name]
 

@@ -131,7 +131,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         ("frame_bytes", "of a request"),
         ("waiting_bytes", "of all requests that have not arrived whole"),
         ("elements", "of all arrays in a request"),
-        ("batch_bytes", "of a record batch"),
+        ("batch_bytes", "of a record batch, where its topic has no max.message.bytes"),
         ("log_bytes", "of all partitions, in memory"),
         ("partitions", "of all topics"),
         ("groups", "of consumers"),

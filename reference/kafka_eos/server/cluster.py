@@ -79,7 +79,7 @@ class Limits:
         waiting_bytes: of all requests that have not arrived whole.
         elements: of all arrays in one request.
         idle_ms: a connection without a request for so long is closed.    Kafka: connections.max.idle.ms.
-        batch_bytes: of one batch.    Kafka: message.max.bytes.
+        batch_bytes: of one batch, where its topic has no max.message.bytes.    Kafka: message.max.bytes.
         log_bytes: of all partitions together, where they are kept in memory.
         fetch_bytes: of one Fetch response.    Kafka: fetch.max.bytes.
         fetch_wait_ms: for which a Fetch request may wait.

@@ -299,6 +299,8 @@ class Connection(asyncio.Protocol):
             self._answering, self._request = False, None
         if answer is not None:
             self._write(exchange, answer)
+        elif request.failed:
+            self.close(request.failed)
         self._server.settle_after_answer()
         if exchange.fate is not None:
             self._server.soon(self._process)  # it may have waited

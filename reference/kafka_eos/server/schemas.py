@@ -44,6 +44,7 @@ SERVED = (
     "DescribeConfigs",
     "AlterConfigs",
     "IncrementalAlterConfigs",
+    "ListConfigResources",
     "CreatePartitions",
     "DeleteGroups",
     "OffsetDelete",
@@ -99,7 +100,6 @@ _REASONS = (
         ("DescribeQuorum", "UpdateFeatures", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter"),
     ),
     ("clients' metrics are not collected", ("GetTelemetrySubscriptions", "PushTelemetry")),
-    ("only topics and brokers have configurations", ("ListConfigResources",)),
     (
         "share groups have no transactions",
         (

@@ -30,6 +30,7 @@ from kafka_eos.server.configs import LARGEST_LONG, AppendRules
 FIRST_VERSION_WITH_ZSTD = 7
 _UP_TO_MAGIC = 17
 _SMALLEST_LENGTH = 14
+_ONE = "A Produce request has one batch for a partition"
 _PRODUCER = struct.Struct(">qh")
 _TOLD = 3
 """Of how many records the message of an error tells."""
@@ -63,19 +64,22 @@ def one_batch(data: bytes | None, version: int) -> bytes:
     Raises:
         Refused: there is none, or one more, or one in another format.    Kafka: ByteBufferLogInputStream.
     """
-    given, whose = data or b"", f"Produce requests with version {version}"
+    given = data or b""
     end = _end_of_batch(given, 0)
     if end is None:
-        raise Refused(ErrorCode.INVALID_RECORD, f"{whose} have one batch for a partition")
+        raise Refused(ErrorCode.INVALID_RECORD, _ONE)
     if given[16] != MAGIC:
-        raise Refused(ErrorCode.INVALID_RECORD, f"{whose} have batches of magic {MAGIC}")
+        raise Refused(ErrorCode.INVALID_RECORD, f"A Produce request of version {version} has batches of magic {MAGIC}")
     if end < HEADER_BYTES:
         raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{end} bytes where a batch header takes {HEADER_BYTES}")
     if version < FIRST_VERSION_WITH_ZSTD and given[22] & 7 == CompressionType.ZSTD:
-        raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"{whose} are not allowed to use ZStandard compression")
+        why = f"A Produce request of version {version} may not use ZStandard compression"
+        raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, why)
+    if end == len(given):
+        return given
     if _end_of_batch(given, end) is not None:
-        raise Refused(ErrorCode.INVALID_RECORD, f"{whose} have one batch for a partition")
-    return given if end == len(given) else given[:end]
+        raise Refused(ErrorCode.INVALID_RECORD, _ONE)
+    return given[:end]
 
 
 def _end_of_batch(data: bytes, start: int) -> int | None:
@@ -123,6 +127,29 @@ def validated(data: bytes, rules: AppendRules, partition: str, now: int) -> tupl
         raise Refused(ErrorCode.CORRUPT_MESSAGE, str(malformed)) from None
     except MalformedBatch as malformed:
         raise Refused(ErrorCode.INVALID_RECORD, str(malformed)) from None
+    _refuse_header(batch)
+    largest = _largest_timestamp(batch, rules, partition, now)
+    changed = batch
+    if rules.compression is not None and rules.compression is not batch.compression:
+        try:
+            changed = changed.compressed_by(rules.compression)
+        except MalformedBatch as malformed:
+            raise Refused(ErrorCode.INVALID_RECORD, str(malformed)) from None
+    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        largest = now
+    if changed.max_timestamp != largest or changed.timestamp_type is not rules.timestamp_type:
+        changed = changed.stamped(rules.timestamp_type, largest)
+    if changed is not batch:
+        data = changed.encode()
+        _refuse_size(len(data), rules.max_message_bytes)
+    if len(data) > rules.segment_bytes:
+        why = f"Message batch size is {len(data)} bytes, which exceeds the segment's {rules.segment_bytes}"
+        raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, why)
+    return changed, data
+
+
+def _refuse_header(batch: RecordBatch) -> None:
+    """Kafka: LogValidator.validateBatch."""
     if batch.record_count == 0:
         raise Refused(ErrorCode.INVALID_RECORD, "Invalid reported count for record batch: 0")
     if batch.record_count != batch.last_offset_delta + 1:
@@ -133,22 +160,6 @@ def validated(data: bytes, rules: AppendRules, partition: str, now: int) -> tupl
     if batch.producer_id > NO_PRODUCER_ID and batch.base_sequence < 0:
         why = f"Invalid sequence number {batch.base_sequence} in record batch with producerId {batch.producer_id}"
         raise Refused(ErrorCode.INVALID_RECORD, why)
-    largest = _largest_timestamp(batch, rules, partition, now)
-    changed = batch
-    if rules.compression is not None and rules.compression is not batch.compression:
-        try:
-            changed = changed.compressed_by(rules.compression)
-        except MalformedBatch as malformed:
-            raise Refused(ErrorCode.INVALID_RECORD, str(malformed)) from None
-    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        largest = now
-    if (changed.timestamp_type, changed.max_timestamp) != (rules.timestamp_type, largest):
-        changed = changed.stamped(rules.timestamp_type, largest)
-    _refuse_size(changed.size, rules.max_message_bytes)
-    if changed.size > rules.segment_bytes:
-        why = f"Message batch size is {changed.size} bytes, which exceeds the segment's {rules.segment_bytes}"
-        raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, why)
-    return changed, data if changed is batch else changed.encode()
 
 
 def _refuse_size(size: int, most: int) -> None:

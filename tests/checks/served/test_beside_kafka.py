@@ -1,6 +1,7 @@
 """The served reference beside Kafka itself: the same raw requests, the same answers."""
 
 import re
+import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -253,6 +254,22 @@ def test_a_request_is_refused_whole_or_in_parts_as_by_kafka(both: Both) -> None:
     compare_produced(both, topic, nobodys)
     compare_produced(both, "nowhere", sent)
     compare_produced(both, "nowhere", sent, Acks=2)
+
+
+@pytest.mark.parametrize("name", ["a batch", "a control batch", "too large", "not whole"])
+def test_a_batch_without_acknowledgement_costs_the_connection_where_it_does_in_kafka(both: Both, name: str) -> None:
+    topic, codec, open_after = both.topic(), served_codec(), []
+    part = [{"Name": topic, "PartitionData": [{"Index": 0, "Records": MADE[name]()}]}]
+    sent = codec.write_request("Produce", 9, 1, "test", {"Acks": 0, "TimeoutMs": 1000, "TopicData": part})
+    behind = codec.write_request("ListGroups", 4, 2, "test", {})
+    for port in both.ports.values():
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(b"".join(len(data).to_bytes(4, "big") + data for data in (sent, behind)))
+            try:
+                open_after.append(bool(connection.recv(1)))
+            except ConnectionError:
+                open_after.append(False)
+    assert open_after == [name == "a batch"] * 2
 
 
 # --- topics ----------------------------------------------------------------------------------------------------------
@@ -538,6 +555,24 @@ def test_a_brokers_configurations_are_described_as_by_kafka_as_far_as_they_are_k
 def test_what_cannot_be_described_has_kafkas_error(both: Both, kind: int, name: str) -> None:
     kafka, served = described(both, kind, name, None)
     assert (served[0], served[2]) == (kafka[0], kafka[2])
+
+
+@pytest.mark.parametrize("kinds", [[2], [4], [99], [4, 99]], ids=str)
+def test_what_has_configurations_is_listed_as_by_kafka(both: Both, kinds: list[int]) -> None:
+    topic = both.topic()
+    kafka, served = (
+        (
+            answer["ErrorCode"],
+            {
+                (row["ResourceType"], row["ResourceName"])
+                for row in answer["ConfigResources"]
+                if row["ResourceType"] == 4
+            },
+            (topic in {row["ResourceName"] for row in answer["ConfigResources"]}),
+        )
+        for answer in both.ask("ListConfigResources", 1, {"ResourceTypes": kinds})
+    )
+    assert served == kafka
 
 
 # --- what is not served ----------------------------------------------------------------------------------------------

@@ -222,6 +222,21 @@ def test_what_a_broker_was_started_with_is_told(make: Make) -> None:
     assert value(wire, BROKER, "1", "node.id") == ("1", 4)
 
 
+def test_topics_and_brokers_are_listed_as_what_has_configurations(make: Make) -> None:
+    wire = make(2)
+    create(wire)
+    assert wire.ask("ListConfigResources", 0)["ConfigResources"] == []
+    for kinds, names in (
+        ([2], {"n", "__consumer_offsets", "__transaction_state"}),
+        ([4], {"1", "2"}),
+        ([16, 32], set()),
+    ):
+        rows = wire.ask("ListConfigResources", 1, ResourceTypes=kinds)["ConfigResources"]
+        assert {row["ResourceName"] for row in rows} == names
+    assert len(wire.ask("ListConfigResources", 1)["ConfigResources"]) == 5
+    assert wire.ask("ListConfigResources", 1, ResourceTypes=[4, 99])["ErrorCode"] == E.UNSUPPORTED_VERSION
+
+
 def test_every_default_is_a_value_that_is_taken() -> None:
     for table in (TOPIC_CONFIGS, DYNAMIC_BROKER_CONFIGS, READ_ONLY_BROKER_CONFIGS):
         for name, config in table.items():

@@ -5,6 +5,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -333,6 +334,37 @@ def test_a_transaction_whose_markers_are_delayed_is_pending_until_they_are_writt
     assert state(cluster) is TransactionState.COMPLETE_COMMIT
     answer = client.ask("AddPartitionsToTxn", 3, **added(producer_id, epoch + 1))
     assert added_error(answer) == ErrorCode.NONE
+
+
+def test_a_leader_tries_again_for_a_while_to_add_a_partition_to_a_transaction(start: Start, connect: Connect) -> None:
+    cluster = start()
+    client = connect(cluster)
+    producer_id, epoch = client.begin()
+    tally = cluster.fault("delay-markers", api="EndTxn", nth=1, seconds=0.05)
+    assert client.commit((producer_id, epoch)) == ErrorCode.NONE
+    assert client.produce(producer=(producer_id, epoch + 1), name="x") == ErrorCode.NONE
+    cluster.fault("delay-markers", api="EndTxn", nth=1, seconds=100)
+    assert client.commit((producer_id, epoch + 1)) == ErrorCode.NONE
+    client.send_batch(producer=(producer_id, epoch + 2), name="x")
+    assert connect(cluster).ask("ApiVersions", 3) is not None  # others are served meanwhile
+    assert client.produced() == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert tally.fired == 1
+
+
+@pytest.mark.parametrize("topic", ["t", "nowhere"])
+def test_a_batch_without_acknowledgement_that_fails_costs_the_connection(
+    start: Start, connect: Connect, topic: str
+) -> None:
+    cluster = start()
+    client, batch = connect(cluster), build_batch([Record()], base_timestamp=1)
+    for is_control in (False, True):
+        data = replace(batch, attributes=0x20 * is_control).stamped(batch.timestamp_type, 1).encode()
+        row = {"Acks": 0, "TopicData": [{"Name": topic, "PartitionData": [{"Index": 0, "Records": data}]}]}
+        client.send("Produce", 9, **row)
+        answer = client.ask("ListGroups", 4)
+        assert (answer is not None) == (topic == "t" and not is_control)
+        if answer is None:
+            break
 
 
 def added(producer_id: int, epoch: int) -> Message:

@@ -25,7 +25,7 @@ from kafka_eos.server.configs import (
 )
 from kafka_eos.server.handlers.request import Request
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 _OF_THE_BROKER_ALONE = {"broker.id", "node.id"}
 
 
@@ -104,6 +104,20 @@ def _entry(config: Config, synonyms: list[Synonym], default: str | None, kind: i
         ],
         "Documentation": None,
     }
+
+
+def list_config_resources(cluster: Cluster, request: Request) -> Message:
+    """Topics and brokers, which alone have configurations here; before version 1 only metrics of clients are asked for.
+
+    Kafka: KafkaApis.handleListConfigResources
+    """
+    kinds = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
+    asked = set(request.row["ResourceTypes"]) if request.version >= 1 else {CLIENT_METRICS}
+    if not asked <= kinds:
+        return {"ErrorCode": ErrorCode.UNSUPPORTED_VERSION, "ConfigResources": []}
+    found = [(BROKER, str(broker.node)) for broker in cluster.brokers] + [(TOPIC, name) for name in cluster.topics]
+    rows = [{"ResourceName": name, "ResourceType": kind} for kind, name in found if kind in (asked or kinds)]
+    return {"ErrorCode": ErrorCode.NONE, "ConfigResources": rows}
 
 
 def incremental_alter_configs(cluster: Cluster, request: Request) -> Message:

@@ -1,6 +1,6 @@
 """Produce, Fetch, and where offsets are."""
 
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafka_eos.errors import ErrorCode
@@ -15,10 +15,14 @@ from kafka_eos.server.handlers.request import (
 )
 from kafka_eos.server.partitions import Appended, Leader, Ticket
 from kafka_eos.server.validation import Refused, one_batch, producer_of, validated
+from kafka_eos.transaction_log import TRANSACTION_VERSION_2
 
 READ_COMMITTED = 1
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 
+
+ADD_PARTITIONS_RETRY_MS, ADD_PARTITIONS_MAX_MS = 20, 100
+"""``add.partitions.to.txn.retry.backoff.ms`` and ``….max.ms``."""
 
 _TRANSACTIONAL = 0x10
 _WITHOUT_START = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE})
@@ -29,46 +33,110 @@ Kafka: ReplicaManager.appendRecordsToLeader
 
 
 def produce(cluster: Cluster, request: Request) -> Message | None:
-    """Append batches."""
+    """Append batches; of version 2 the leader adds partitions to transactions, and tries again while one is pending."""
+    return _produced(cluster, request, cluster.now + ADD_PARTITIONS_MAX_MS)
+
+
+def _produced(cluster: Cluster, request: Request, deadline: int) -> Message | None:
+    """Kafka: ReplicaManager.handleProduceAppend, AddPartitionsToTxnConfig."""
     row = request.row
     is_nobodys = row["TransactionalId"] is None and _has_transactional(row)
-    rows = []
-    for topic in row["TopicData"]:
-        key = topic["TopicId"] if request.version >= 13 else topic["Name"]
-        parts = [
-            _refused(part["Index"], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            if is_nobodys
-            else _produce_to(cluster, request, key, part)
-            for part in topic["PartitionData"]
-        ]
-        rows.append(
-            {"Name": topic.get("Name", ""), "TopicId": topic.get("TopicId", NO_ID), "PartitionResponses": parts}
+    topics = [
+        (
+            topic,
+            [
+                _NOBODYS if is_nobodys else _admitted(cluster, request, _key(request, topic), part)
+                for part in topic["PartitionData"]
+            ],
         )
-    if row["Acks"] == 0:
+        for topic in row["TopicData"]
+    ]
+    may_wait = request.transaction_version >= TRANSACTION_VERSION_2 and row["Acks"] != 0 and cluster.now < deadline
+    if may_wait and any(_is_pending(each) for _, parts in topics for each in parts):
+
+        def again() -> None:
+            answer = _produced(cluster, request, deadline)
+            if answer is not None:
+                request.reply(answer)
+
+        cluster.at(cluster.now + ADD_PARTITIONS_RETRY_MS, again)
         return None
-    return {"Responses": rows}
+    rows = []
+    for topic, admitted in topics:
+        parts = [
+            _produce_to(cluster, request, part["Index"], each)
+            for part, each in zip(topic["PartitionData"], admitted, strict=True)
+        ]
+        named = {"Name": topic.get("Name", ""), "TopicId": topic.get("TopicId", NO_ID)}
+        rows.append(named | {"PartitionResponses": parts})
+    if row["Acks"] != 0:
+        return {"Responses": rows}
+    errors = [part["ErrorCode"] for each in rows for part in each["PartitionResponses"] if part["ErrorCode"]]
+    request.failed = f"Produce with acks=0: {errors[0].name}" if errors else ""
+    return None
+
+
+def _key(request: Request, topic: Message) -> str | UUID:
+    key: str | UUID = topic["TopicId"] if request.version >= 13 else topic["Name"]
+    return key
+
+
+class _Admitted(NamedTuple):
+    """A batch that its leader will look at, and what it has to show."""
+
+    leader: Leader
+    data: bytes
+    ticket: Ticket | None
+
+
+_NOBODYS = Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+def _is_pending(outcome: _Admitted | Refused) -> bool:
+    return isinstance(outcome, Refused) and outcome.error is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 def _has_transactional(row: Message) -> bool:
     """Kafka: RequestUtils.hasTransactionalRecords."""
-    parts = (part["Records"] for topic in row["TopicData"] for part in topic["PartitionData"])
-    return any(data is not None and len(data) >= HEADER_BYTES and data[22] & _TRANSACTIONAL for data in parts)
+    for topic in row["TopicData"]:
+        for part in topic["PartitionData"]:
+            data = part["Records"]
+            if data is not None and len(data) >= HEADER_BYTES and data[22] & _TRANSACTIONAL:
+                return True
+    return False
 
 
 def _refused(number: int, error: ErrorCode, why: str | None = None) -> Message:
     return {"Index": number, "ErrorCode": error, "BaseOffset": -1, "ErrorMessage": why}
 
 
-def _produce_to(cluster: Cluster, request: Request, topic: str | UUID, part: Message) -> Message:
-    number = part["Index"]
-    leader = cluster.find_led(topic, number, request.node)
+def _admitted(cluster: Cluster, request: Request, topic: str | UUID, part: Message) -> _Admitted | Refused:
+    """A batch for a leader that is here; or why no leader is even asked."""
+    leader = cluster.find_led(topic, part["Index"], request.node)
     if isinstance(leader, ErrorCode):
-        return _refused(number, leader)
+        return Refused(leader)
     try:
         data = one_batch(part["Records"], request.version)
-        ticket = _admitted(cluster, request, leader, data)
     except Refused as refused:
-        return _refused(number, refused.error, refused.why)
+        return refused
+    if request.row["Acks"] not in {-1, 0, 1}:
+        return Refused(ErrorCode.INVALID_REQUIRED_ACKS)
+    ticket = None
+    if data[22] & _TRANSACTIONAL:
+        producer_id, epoch = producer_of(data)
+        if producer_id > NO_PRODUCER_ID:
+            error, ticket = ticket_for(cluster, request, leader, producer_id, epoch)
+            if error is not ErrorCode.NONE:
+                return Refused(error)
+    if leader.topic in INTERNAL_TOPICS:
+        return Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {leader.topic}")
+    return _Admitted(leader, data, ticket)
+
+
+def _produce_to(cluster: Cluster, request: Request, number: int, admitted: _Admitted | Refused) -> Message:
+    if isinstance(admitted, Refused):
+        return _refused(number, admitted.error, admitted.why)
+    leader, data, ticket = admitted
     try:
         appended = _append(cluster, request, leader, data, ticket)
     except Refused as refused:
@@ -83,25 +151,6 @@ def _produce_to(cluster: Cluster, request: Request, topic: str | UUID, part: Mes
         "LogAppendTimeMs": appended.log_append_time,
         "LogStartOffset": leader.log_start_offset,
     }
-
-
-def _admitted(cluster: Cluster, request: Request, leader: Leader, data: bytes) -> Ticket | None:
-    """What a batch has to show its leader, if it is part of a transaction.
-
-    Raises:
-        Refused: the leader is not even asked.
-    """
-    if request.row["Acks"] not in {-1, 0, 1}:
-        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
-    producer_id, epoch = producer_of(data)
-    ticket = None
-    if data[22] & _TRANSACTIONAL and producer_id > NO_PRODUCER_ID:
-        error, ticket = ticket_for(cluster, request, leader, producer_id, epoch)
-        if error is not ErrorCode.NONE:
-            raise Refused(error)
-    if leader.topic in INTERNAL_TOPICS:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {leader.topic}")
-    return ticket
 
 
 def _append(cluster: Cluster, request: Request, leader: Leader, data: bytes, ticket: Ticket | None) -> Appended:

@@ -37,6 +37,7 @@ class Request:
         client_host: where it comes from.
         reply: answers it, for those that are not answered at once.
         cancel: forgets it, when its client is gone before it is answered.
+        failed: why a request that gets no answer costs its client the connection; empty if it does not.
     """
 
     api: str
@@ -47,6 +48,7 @@ class Request:
     client_host: str
     reply: Callable[[Message], None]
     cancel: Callable[[], None] | None = None
+    failed: str = ""
 
     @property
     def transaction_version(self) -> int:
