@@ -24,7 +24,7 @@ setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages int
 test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run the tests, but for those of a minute or more
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not thorough"
 
-test-all: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied libraries lint ## every test, with every peer and client library
+test-all: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
@@ -72,6 +72,9 @@ record: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## record real Kaf
 
 peers: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied ## compare the reference, Kafka 4.3, 3.9 and 2.8, kfake and librdkafka's mock with the spec; build/peers.html
 	$(KAFKA_EOS) conform --peers --json build/peers.json
+
+kafka-tests: setup $(JARS)/kafka/.copied $(JARS)/kafka-tests/.copied ## Kafka's own tests of groups and offsets, on the server and on Kafka 4.3; build/kafka-tests.html (a quarter of an hour)
+	$(KAFKA_EOS) check kafka-tests --json build/kafka-tests.json
 
 costs: setup $(JARS)/kafka/.copied ## measure anew what exactly-once costs, and keep it (a quarter of an hour)
 	$(KAFKA_EOS) lab costs --measured checks/kafka_eos_checks/costs/measured.json --json $(VERDICTS)/costs.json
@@ -133,4 +136,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all check setup test test-all lint proofs mutants model-check model-check-deep conformance findings sinks replay report record costs peers bench soak fuzz schemas libraries lock clean help
+.PHONY: all check setup test test-all lint proofs mutants model-check model-check-deep conformance findings sinks replay report record costs peers kafka-tests bench soak fuzz schemas libraries lock clean help

@@ -140,6 +140,7 @@ NEED = {
     "kafka-eos headers PATH… --out DIR": ("headers copy --out headers", EXTRA.format("spark")),
     "kafka-eos headers copy/ --out headers": ("", EXTRA.format("spark")),
     "kafka-eos check impact OPERATOR": ("check impact AppendError", CLONES),
+    "kafka-eos check kafka-tests": ("", "install Maven and a JDK"),
     "kafka-eos check models": ("", TLC),
     "kafka-eos check models LateEndIsNotAtomic": ("", TLC),
     "kafka-eos check models SnapshotWindowJava": ("", TLC),

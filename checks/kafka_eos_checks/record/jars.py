@@ -41,6 +41,16 @@ def have_streams_jars() -> bool:
     return all((streams_folder() / jar.format(KAFKA_VERSION)).is_file() for jar in jars)
 
 
+def tests_folder() -> Path:
+    """Where the jars of Kafka's own tests are or will be, by profile ``kafka-tests``."""
+    return build_folder() / "jars" / "kafka-tests"
+
+
+def have_tests_jars() -> bool:
+    """Whether the pinned jars of Kafka's own tests are there."""
+    return (tests_folder() / f"kafka_2.13-{KAFKA_VERSION}-test.jar").is_file()
+
+
 def clients_jar() -> Path:
     """The jar with the message schemas, the newest release's, which knows all versions that are asked for."""
     return jars_folder() / f"kafka-clients-{KAFKA_VERSION}.jar"
@@ -53,17 +63,33 @@ def need_jars(kafka: str = KAFKA_VERSION) -> Path:
         NoJars: when Maven can't.
     """
     folder = jars_folder(kafka)
-    if have_jars(kafka):
-        return folder
-    profile = RELEASES[kafka]
+    if not have_jars(kafka):
+        _fetch(f"Kafka {kafka}", RELEASES[kafka], folder)
+    if not have_jars(kafka):
+        raise NoJars(f"{folder} has no Kafka {kafka} after Maven ran; remove it and try again")
+    return folder
+
+
+def need_tests_jars() -> Path:
+    """The folder of the jars of Kafka's own tests; Maven fetches them first when they are missing.
+
+    Raises:
+        NoJars: when Maven can't.
+    """
+    folder = tests_folder()
+    if not have_tests_jars():
+        _fetch(f"the tests of Kafka {KAFKA_VERSION}", folder.name, folder)
+    if not have_tests_jars():
+        raise NoJars(f"{folder} has no tests of Kafka {KAFKA_VERSION} after Maven ran; remove it and try again")
+    return folder
+
+
+def _fetch(what: str, profile: str, folder: Path) -> None:
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
     command = ["mvn", "-q", "-B", "-f", str(pom_file()), "-P", profile, *goal]
-    progress_console.print(f"fetching Kafka {kafka}: {' '.join(command)}")
+    progress_console.print(f"fetching {what}: {' '.join(command)}")
     try:
         subprocess.run(command, check=True, timeout=_MAVEN_SECONDS, stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR)
     except (OSError, subprocess.SubprocessError) as error:
-        wrong = f"no Kafka jars in {folder}, and Maven failed ({error})"
+        wrong = f"no jars of {what} in {folder}, and Maven failed ({error})"
         raise NoJars(f"{wrong}; install Maven and a JDK, and run: {' '.join(command)}") from None
-    if not have_jars(kafka):
-        raise NoJars(f"{folder} has no Kafka {kafka} after Maven ran; remove it and run: {' '.join(command)}")
-    return folder

@@ -22,7 +22,7 @@ from kafka_eos.errors import ErrorCode, Rejected
 from kafka_eos.group_coordinator import GroupCoordinator
 from kafka_eos.record_batch import RecordBatch
 from kafka_eos.server.configs import PRODUCER_EXPIRATION, VERIFICATION, Configs, Values
-from kafka_eos.server.consumer_groups import ConsumerGroups
+from kafka_eos.server.followers import ConsumerGroups
 from kafka_eos.server.groups import Groups
 from kafka_eos.server.partitions import Leader, LeaderRules
 from kafka_eos.server.schemas import served_codec
@@ -119,6 +119,8 @@ class Settings:
         group_initial_delay_ms: group.initial.rebalance.delay.ms.
         consumer_heartbeat_ms: group.consumer.heartbeat.interval.ms; 5000 in Kafka.
         consumer_session_ms: group.consumer.session.timeout.ms.
+        migration_policy: group.consumer.migration.policy.
+        rebalance_protocols: group.coordinator.rebalance.protocols, of "classic" and "consumer".
     """
 
     transactions: TransactionSettings = field(default=TransactionSettings())
@@ -129,6 +131,8 @@ class Settings:
     group_initial_delay_ms: int = 0
     consumer_heartbeat_ms: int = 1_000
     consumer_session_ms: int = 45_000
+    migration_policy: str = "bidirectional"
+    rebalance_protocols: frozenset[str] = frozenset({"classic", "consumer"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +209,7 @@ class Cluster:
             machine=machines.consumer_group,
             heartbeat_ms=settings.consumer_heartbeat_ms,
             session_ms=settings.consumer_session_ms,
+            policy=settings.migration_policy,
         )
         self.transactions = Coordinators(
             settings=settings.transactions,

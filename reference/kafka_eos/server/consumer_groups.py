@@ -1,30 +1,71 @@
 """Consumer groups of KIP-848: the coordinator assigns, and every member follows at its own pace.
 
 The machine ``ConsumerGroup`` decides who has a partition, who may commit, and when a member is led to the group's
-epoch. Around it stand subscriptions, the assignor, sessions and heartbeats. Its constants are what the assignor says:
+epoch. Around it stand subscriptions, the assignors, sessions and heartbeats. Its constants are what the assignor says:
 the member that each partition prefers. Members are not written to ``__consumer_offsets``: after a restart they join
 again.
 
-Kafka: GroupMetadataManager.consumerGroupHeartbeat, ConsumerGroup, UniformAssignor
+Members of the classic protocol can be in such a group: their generation is their member epoch, and they follow by
+JoinGroup and SyncGroup what others follow by heartbeats (``migration.py``).
+
+Departs from Kafka: an assignment is made at once, as with group.consumer.assignment.interval.ms=0 (4.3 waits a second
+by default).
+
+Kafka: GroupMetadataManager.consumerGroupHeartbeat, ConsumerGroup, UniformAssignor, RangeAssignor
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from immutables import Map
 
 from kafka_eos.consumer_group import ConsumerGroup, Membership
+from kafka_eos.consumer_group import Member as Following
 from kafka_eos.errors import ErrorCode
 from kafka_eos.group_coordinator import CONSUMER
-from kafka_eos.protocol import Message
-from kafka_eos.server.groups import Groups, ServedGroup, State
+from kafka_eos.server.consumer_protocol import subscription
+from kafka_eos.server.groups import FIRST_WITH_EPOCHS, ServedGroup, State
 
 JOIN, LEAVE, LEAVE_FOR_A_WHILE = 0, -1, -2
+NEW_GROUP_EPOCH = 1
+"""Of a group that nobody has joined yet: the first one to subscribe has epoch 2, as in Kafka 4.3."""
+UNIFORM, RANGE = "uniform", "range"
+ASSIGNORS = (UNIFORM, RANGE)
+"""Kafka: group.consumer.assignors."""
 
 Assignment = frozenset[str]
 NOTHING: Assignment = frozenset()
+
+
+@dataclass(slots=True, kw_only=True)
+class ClassicSide:
+    """What a member of the classic protocol has that others have not.
+
+    Attributes:
+        protocols: its assignors in the order of its preference, each with its subscription.
+        session_ms: without a heartbeat for this long it is removed.
+        syncs_by: until when it has to sync; None if it has.
+        joins_by: until when it has to join again; None if it need not.
+    """
+
+    protocols: list[tuple[str, bytes]]
+    session_ms: int
+    syncs_by: int | None = None
+    joins_by: int | None = None
+
+    @property
+    def protocol(self) -> str:
+        """The assignor that it is told was chosen: its first one."""
+        return self.protocols[0][0]
+
+    @property
+    def version(self) -> int:
+        """In which it reads assignments."""
+        said = subscription(self.protocols[0][1])
+        return 0 if said is None else said.version
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,11 +80,13 @@ class Follower:
         rebalance_ms: for so long it may take to give partitions up.
         topics: that it subscribes to by name.
         pattern: of the names of further topics.
-        owned: the partitions that it says it has.
-        told: the partitions that it was told last; None before the first time.
+        resolved: the topics of its pattern have been looked for.
+        assignor: that it asks for.
         previous_epoch: its member epoch before this one.
         expires: when its session ends.
         gives_up_by: when it has to have given up what is being revoked; None if nothing is.
+        is_away: an instance that has left for a while: its partitions wait for it.
+        classic: what it has as a member of the classic protocol; None if it is none.
     """
 
     member_id: str
@@ -53,37 +96,58 @@ class Follower:
     rebalance_ms: int = 45_000
     topics: frozenset[str] = frozenset()
     pattern: str | None = None
-    owned: Assignment = NOTHING
-    told: Assignment | None = None
+    resolved: bool = False
+    assignor: str | None = None
     previous_epoch: int = 0
     expires: int = 0
     gives_up_by: int | None = None
+    is_away: bool = False
+    classic: ClassicSide | None = None
 
     def subscribes_to(self, topic: str) -> bool:
         """Whether it wants a topic."""
-        return topic in self.topics or (self.pattern is not None and re.fullmatch(self.pattern, topic) is not None)
+        return topic in self.topics or (
+            self.resolved and self.pattern is not None and re.fullmatch(self.pattern, topic) is not None
+        )
+
+    def deadline(self) -> int:
+        """When it is to be removed, if nothing is heard of it."""
+        others = [self.gives_up_by]
+        if self.classic is not None:
+            others += [self.classic.syncs_by, self.classic.joins_by]
+        return min([self.expires, *(each for each in others if each is not None)])
 
 
 @dataclass(slots=True, kw_only=True)
 class FollowingGroup(ServedGroup[ConsumerGroup]):
-    """A consumer group; its members by id."""
+    """A consumer group; its members by id.
+
+    Attributes:
+        followers: by member id.
+        assigned_epoch: the group's epoch for which partitions were assigned.
+    """
 
     followers: dict[str, Follower] = field(default_factory=dict)
+    assigned_epoch: int = 0
     protocol_type: str = "consumer"
 
     group_type = "consumer"
 
     @property
+    def epoch(self) -> int:
+        """The group's."""
+        return self.machine.membership.epoch
+
+    @property
     def state(self) -> State:
-        """Whether everybody has what it is to have."""
+        """Whether everybody has what it is to have.    Kafka: ConsumerGroup.maybeUpdateGroupState."""
         if not self.followers:
             return State.EMPTY
-        machine, members = self.machine, self.machine.members()
-        current = machine.membership.members
+        if self.assigned_epoch < self.epoch:
+            return State.ASSIGNING
         settled = all(
-            current[member].epoch == machine.membership.epoch
-            and current[member].assigned == machine.target_of(members, member)
-            for member in members
+            self.current(member).epoch == self.epoch and self.current(member).assigned == self.target(member)
+            for member in self.followers
         )
         return State.STABLE if settled else State.RECONCILING
 
@@ -92,87 +156,194 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         """Nobody is a member."""
         return not self.followers
 
-    def commit_error(self, member_id: str, epoch: int, transactional: bool) -> ErrorCode:
+    @property
+    def assignor(self) -> str:
+        """The one that most ask for.    Kafka: ConsumerGroup.preferredServerAssignor."""
+        asked = Counter(each.assignor for each in self.followers.values() if each.assignor is not None)
+        return asked.most_common(1)[0][0] if asked else UNIFORM
+
+    def current(self, member_id: str) -> Following:
+        """What the machine has of a member."""
+        return self.machine.membership.members[member_id]
+
+    def target(self, member_id: str) -> Assignment:
+        """What a member is to have."""
+        return self.machine.target_of(self.machine.members(), member_id)
+
+    def waits_for_others(self, member_id: str) -> bool:
+        """Somebody else has yet to give up what a member is to have.    Kafka: waitingOnUnreleasedPartition."""
+        missing = self.target(member_id) - self.current(member_id).assigned
+        return any(not self.machine.is_free(partition, member_id) for partition in missing)
+
+    def static_follower(self, instance_id: str | None) -> Follower | None:
+        """The member with this instance id."""
+        if instance_id is None:
+            return None
+        return next((each for each in self.followers.values() if each.instance_id == instance_id), None)
+
+    def speaks(self, protocols: Collection[str]) -> bool:
+        """All members of the classic protocol support one of these assignors."""
+        known = [{name for name, _ in each.classic.protocols} for each in self.followers.values() if each.classic]
+        return any(all(name in theirs for theirs in known) for name in protocols)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Somebody subscribes to a topic."""
+        return any(follower.subscribes_to(topic) for follower in self.followers.values())
+
+    def offset_delete_error(self) -> ErrorCode:
+        """Kafka: ConsumerGroup.validateOffsetDelete."""
+        return ErrorCode.NONE
+
+    def commit_error(self, member_id: str, epoch: int, transactional: bool, version: int) -> ErrorCode:
         """Why offsets are refused; ``NONE`` if they are not.    Kafka: ConsumerGroup.validateOffsetCommit."""
         if epoch < 0 and (self.is_empty or (transactional and not member_id)):
             return self.machine.member_epoch_error(None, epoch)
-        return self.machine.member_epoch_error(member_id, epoch)
+        follower = self.followers.get(member_id)
+        if follower is not None and not transactional and follower.classic is None and version < FIRST_WITH_EPOCHS:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return self._told(member_id, self.machine.member_epoch_error(member_id, epoch))
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Why a member is told no offsets; ``NONE`` if it is.    Kafka: ConsumerGroup.validateOffsetFetch."""
-        return ErrorCode.NONE if member_id is None and epoch < 0 else self.machine.member_epoch_error(member_id, epoch)
+        if member_id is None and epoch < 0:
+            return ErrorCode.NONE
+        return self._told(member_id or "", self.machine.member_epoch_error(member_id or "", epoch))
 
-    # --- heartbeats --------------------------------------------------------------------------------------------------
+    def _told(self, member_id: str, error: ErrorCode) -> ErrorCode:
+        """A member of the classic protocol knows its epoch as a generation."""
+        is_classic = member_id in self.followers and self.followers[member_id].classic is not None
+        return ErrorCode.ILLEGAL_GENERATION if is_classic and error is ErrorCode.STALE_MEMBER_EPOCH else error
 
-    def epoch_error(self, member_id: str, epoch: int, owned: Assignment | None) -> ErrorCode:
+    # --- members -----------------------------------------------------------------------------------------------------
+
+    def epoch_error(self, follower: Follower, epoch: int, owned: Assignment | None) -> ErrorCode:
         """Why a heartbeat is refused; ``NONE`` if it is not.
 
         A member that did not get the last answer still has the epoch before, and no more than it was given.
 
         Kafka: GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid
         """
-        follower = self.followers.get(member_id)
-        if follower is None:
-            return ErrorCode.NONE if epoch == JOIN else ErrorCode.UNKNOWN_MEMBER_ID
-        current = self.machine.membership.members[member_id]
-        if epoch in {JOIN, current.epoch}:
+        current = self.current(follower.member_id)
+        if epoch == JOIN or (epoch == current.epoch and not follower.is_away):
             return ErrorCode.NONE
         missed = epoch == follower.previous_epoch and owned is not None and owned <= current.assigned
-        return ErrorCode.NONE if missed else ErrorCode.FENCED_MEMBER_EPOCH
+        return ErrorCode.NONE if missed and not follower.is_away else ErrorCode.FENCED_MEMBER_EPOCH
 
     def join(self, follower: Follower, partitions: Mapping[str, int]) -> None:
-        """A member joins, or joins again: the group's epoch rises.    Spec: ConsumerGroup!Joined."""
-        if follower.member_id in self.followers:
-            self.leave(follower.member_id, partitions)
+        """A member joins; by a subscription the group's epoch rises.    Spec: ConsumerGroup!Joined."""
         self.followers[follower.member_id] = follower
-        follower.owned, follower.told, follower.previous_epoch = NOTHING, None, 0
-        self.assign(partitions)
-        self.machine = replace(self.machine, membership=self.machine.joined(follower.member_id))
+        if follower.topics or follower.resolved:
+            self._assign(partitions)
+            joined = self.machine.joined(follower.member_id)
+        else:
+            member = Following(epoch=self.epoch, since=self.epoch)
+            membership = self.machine.membership
+            joined = replace(membership, members=membership.members.set(follower.member_id, member))
+            self.machine = replace(self.machine, membership=joined)
+            self.reassign(partitions)
+            return
+        self.machine = replace(self.machine, membership=joined)
+        self.assigned_epoch = self.epoch
 
-    def leave(self, member_id: str, partitions: Mapping[str, int]) -> None:
-        """A member leaves: the group's epoch rises.    Spec: ConsumerGroup!MembershipWithout."""
-        del self.followers[member_id]
-        after = self.machine.membership_without(member_id)
-        self.machine = replace(self.machine, membership=replace(after, members=after.members.delete(member_id)))
-        self.assign(partitions)
+    def rename(self, follower: Follower, member_id: str) -> None:
+        """An instance comes back as another member, to which everything of the old one belongs."""
+        old, follower.member_id = follower.member_id, member_id
+        self.followers = {member_id if name == old else name: each for name, each in self.followers.items()}
+        machine = self.machine
+        members = machine.membership.members
+        renamed = members.delete(old).set(member_id, members[old])
+        preferred = Map({p: member_id if who == old else who for p, who in machine.constants.preferred.items()})
+        self.machine = replace(
+            machine,
+            constants=replace(machine.constants, preferred=preferred),
+            membership=replace(machine.membership, members=renamed),
+        )
+        follower.previous_epoch, follower.is_away = 0, False
+
+    def leave_for_a_while(self, follower: Follower) -> None:
+        """An instance leaves, and what it has waits for it.    Kafka: consumerGroupStaticMemberGroupLeave."""
+        follower.is_away, follower.gives_up_by = True, None
+        members = self.machine.membership.members
+        kept = replace(members[follower.member_id], revoking=NOTHING)
+        membership = replace(self.machine.membership, members=members.set(follower.member_id, kept))
+        self.machine = replace(self.machine, membership=membership)
+
+    def leave(self, leaving: Iterable[Follower]) -> None:
+        """Members leave: the group's epoch rises, and the next heartbeat lets assign anew.
+
+        Spec: ConsumerGroup!MembershipWithout
+        """
+        epoch = self.epoch + 1
+        for follower in leaving:
+            del self.followers[follower.member_id]
+            after = self.machine.membership_without(follower.member_id)
+            members = after.members.delete(follower.member_id)
+            self.machine = replace(self.machine, membership=replace(after, members=members))
+        self.machine = replace(self.machine, membership=replace(self.machine.membership, epoch=epoch))
+
+    def raise_epoch(self) -> None:
+        """Subscriptions have changed."""
+        membership = self.machine.membership
+        self.machine = replace(self.machine, membership=replace(membership, epoch=membership.epoch + 1))
 
     def reassign(self, partitions: Mapping[str, int]) -> None:
-        """Subscriptions or topics have changed: if that changes who is to have what, the group's epoch rises."""
+        """Subscriptions or topics may have changed: if that alone changes who is to have what, the epoch rises."""
         before = self.machine.constants
-        self.assign(partitions)
-        if self.machine.constants != before:
-            membership = self.machine.membership
-            raised = replace(membership, epoch=membership.epoch + 1)
-            self.machine = replace(self.machine, membership=raised)
+        self._assign(partitions)
+        if self.machine.constants != before and self.assigned_epoch == self.epoch:
+            self.raise_epoch()
+        self.assigned_epoch = self.epoch
 
-    def reconcile(self, follower: Follower, now: int) -> Assignment:
-        """Lead a member towards the group's epoch; what it is to have now.    Spec: ConsumerGroup!Reconciled."""
+    def reconcile(self, follower: Follower, owned: Assignment | None, now: int) -> None:
+        """Lead a member towards the group's epoch.    Spec: ConsumerGroup!Reconciled.
+
+        Args:
+            follower: the member.
+            owned: what it says it has; None if it says nothing, so that it may have everything that it had.
+            now: milliseconds.
+        """
         member_id = follower.member_id
-        before = self.machine.membership.members[member_id].epoch
-        self.machine = replace(self.machine, membership=self.machine.reconciled(member_id, follower.owned))
-        current = self.machine.membership.members[member_id]
-        if current.epoch != before:
-            follower.previous_epoch = before
+        before = self.current(member_id)
+        has = before.assigned | before.revoking if owned is None else owned
+        self.machine = replace(self.machine, membership=self.machine.reconciled(member_id, has))
+        current = self.current(member_id)
+        if current.epoch != before.epoch:
+            follower.previous_epoch = before.epoch
         if not current.revoking:
             follower.gives_up_by = None
         elif follower.gives_up_by is None:
             follower.gives_up_by = now + follower.rebalance_ms
-        return current.assigned
 
-    def assign(self, partitions: Mapping[str, int]) -> None:
+    def _assign(self, partitions: Mapping[str, int]) -> None:
         """Ask the assignor who is to have what.
 
         Args:
             partitions: of each topic, how many.
         """
         wanted = {
-            f"{topic}-{number}": frozenset(m for m, each in self.followers.items() if each.subscribes_to(topic))
-            for topic, count in partitions.items()
-            for number in range(count)
+            topic: frozenset(m for m, each in self.followers.items() if each.subscribes_to(topic))
+            for topic in partitions
         }
-        preferred = assigned({p: who for p, who in wanted.items() if who}, self.machine.constants.preferred)
+        if self.assignor == RANGE:
+            preferred = ranges({t: who for t, who in wanted.items() if who}, partitions, self.followers)
+        else:
+            each = {f"{t}-{n}": who for t, who in wanted.items() for n in range(partitions[t]) if who}
+            preferred = assigned(each, self.machine.constants.preferred)
         constants = replace(self.machine.constants, partitions=frozenset(preferred), preferred=Map(preferred))
         self.machine = replace(self.machine, constants=constants)
+
+
+def ranges(
+    wanted: Mapping[str, frozenset[str]], partitions: Mapping[str, int], followers: Mapping[str, Follower]
+) -> dict[str, str]:
+    """Of each topic a range of partitions for each member that wants it.    Kafka: RangeAssignor."""
+    given: dict[str, str] = {}
+    for topic, who in wanted.items():
+        members = sorted(who, key=lambda m: (followers[m].instance_id is None, followers[m].instance_id or m))
+        least, larger = divmod(partitions[topic], len(members))
+        owners = [m for at, m in enumerate(members) for _ in range(least + (at < larger))]
+        given |= {f"{topic}-{number}": owner for number, owner in enumerate(owners)}
+    return given
 
 
 def assigned(wanted: Mapping[str, frozenset[str]], before: Mapping[str, str]) -> dict[str, str]:
@@ -212,147 +383,29 @@ def by_topic(partitions: Iterable[str]) -> dict[str, list[int]]:
     return {topic: sorted(numbers) for topic, numbers in sorted(topics.items())}
 
 
-def following(group: ServedGroup[Any], machine: type[ConsumerGroup]) -> FollowingGroup:
-    """A consumer group with the offsets of one that has no members."""
+def following(group: ServedGroup[Any], machine: type[ConsumerGroup], membership: Membership) -> FollowingGroup:
+    """A consumer group with the offsets of another group."""
     old = group.machine
     constants = replace(old.constants, group_protocol=CONSUMER, preferred=Map())
-    members = Membership(members=Map())
     made = machine(
-        constants=constants, group=old.group, pending=old.pending, committed=old.committed, membership=members
+        constants=constants, group=old.group, pending=old.pending, committed=old.committed, membership=membership
     )
     return FollowingGroup(name=group.name, machine=made, values=group.values)
 
 
-def changed_subscription(follower: Follower, row: Message) -> bool:
-    """Take over what a heartbeat says of subscriptions; whether that is new."""
-    topics, pattern = row.get("SubscribedTopicNames"), row.get("SubscribedTopicRegex")
-    before = follower.topics, follower.pattern
-    if topics is not None:
-        follower.topics = frozenset(topics)
-    if pattern is not None:
-        follower.pattern = pattern or None
-    return (follower.topics, follower.pattern) != before
+class Subscribed(NamedTuple):
+    """What a request has changed of a member's subscription."""
+
+    names: bool
+    pattern: bool
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroups:
-    """The coordinators of consumer groups; the groups themselves stand among the others.
-
-    Attributes:
-        groups: all groups.
-        machine: the class of the machines.
-        heartbeat_ms: how often a member is to be heard of.    Kafka: group.consumer.heartbeat.interval.ms.
-        session_ms: without a heartbeat for so long it is removed.    Kafka: group.consumer.session.timeout.ms.
-    """
-
-    groups: Groups
-    machine: type[ConsumerGroup] = ConsumerGroup
-    heartbeat_ms: int = 1_000
-    session_ms: int = 45_000
-
-    def find(self, name: str) -> FollowingGroup | None:
-        """The group of this name, if it is one of KIP-848."""
-        group = self.groups.known.get(name)
-        return group if isinstance(group, FollowingGroup) else None
-
-    def heartbeat(
-        self, row: Message, client: tuple[str, str], owned: Assignment | None, partitions: Mapping[str, int]
-    ) -> tuple[ErrorCode, str, int, Assignment | None]:
-        """A member says that it is there, joins or leaves.
-
-        Args:
-            row: of the request.
-            client: its id and its host.
-            owned: what it says it has, by name; None if it says nothing of that.
-            partitions: of each topic, how many.
-
-        Returns:
-            The error, the member's id and epoch, and its assignment if there is a new one.
-        """
-        name, member_id, epoch = row["GroupId"], row["MemberId"], row["MemberEpoch"]
-        if not name or epoch < LEAVE_FOR_A_WHILE or (row.get("SubscribedTopicRegex") and not _is_pattern(row)):
-            return ErrorCode.INVALID_REQUEST, member_id, epoch, None
-        group = self._group_for(name, may_be_new=epoch == JOIN)
-        if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID, member_id, epoch, None
-        if epoch < JOIN:
-            return self._leave(group, row, partitions), member_id, epoch, None
-        error = group.epoch_error(member_id, epoch, owned)
-        if member_id not in group.followers and len(group.followers) >= self.groups.max_members:
-            error = ErrorCode.GROUP_MAX_SIZE_REACHED
-        if error is not ErrorCode.NONE:
-            return error, member_id, epoch, None
-        member_id = member_id or self.groups.cluster.new_id()
-        follower = group.followers.get(member_id)
-        if follower is None or epoch == JOIN:
-            follower = self._join(group, member_id, row, client, partitions)
-        elif changed_subscription(follower, row):
-            group.reassign(partitions)
-        follower.owned = follower.owned if owned is None else owned
-        follower.expires = self.groups.cluster.now + self.session_ms
-        group.reassign(partitions)  # topics may have come or grown
-        given = group.reconcile(follower, self.groups.cluster.now)
-        is_news = given != follower.told or owned is not None
-        follower.told = given
-        return ErrorCode.NONE, member_id, group.machine.membership.members[member_id].epoch, given if is_news else None
-
-    def _group_for(self, name: str, may_be_new: bool) -> FollowingGroup | None:
-        """The group of this name; one without members becomes one of KIP-848."""
-        known = self.groups.known.get(name)
-        if isinstance(known, FollowingGroup):
-            return known
-        if (known is None and not may_be_new) or (known is not None and not known.is_empty):
-            return None
-        group = following(known or self.groups.new(name), self.machine)
-        self.groups.known[name] = group
-        return group
-
-    def _join(
-        self,
-        group: FollowingGroup,
-        member_id: str,
-        row: Message,
-        client: tuple[str, str],
-        partitions: Mapping[str, int],
-    ) -> Follower:
-        instance_id = row["InstanceId"]
-        for other in list(group.followers.values()):
-            if instance_id is not None and other.instance_id == instance_id and other.member_id != member_id:
-                group.leave(other.member_id, partitions)
-        follower = Follower(member_id=member_id, instance_id=instance_id, client_id=client[0], client_host=client[1])
-        if row["RebalanceTimeoutMs"] > 0:
-            follower.rebalance_ms = row["RebalanceTimeoutMs"]
-        changed_subscription(follower, row)
-        group.join(follower, partitions)
-        follower.expires = self.groups.cluster.now + self.session_ms
-        self._watch(group, follower, partitions)
-        return follower
-
-    def _leave(self, group: FollowingGroup, row: Message, partitions: Mapping[str, int]) -> ErrorCode:
-        if row["MemberId"] not in group.followers:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        group.leave(row["MemberId"], partitions)
-        return ErrorCode.NONE
-
-    def _watch(self, group: FollowingGroup, follower: Follower, partitions: Mapping[str, int]) -> None:
-        """Remove a member that is not heard of, or does not give up in time what is revoked."""
-
-        def look() -> None:
-            now = self.groups.cluster.now
-            if group.followers.get(follower.member_id) is not follower:
-                return
-            if follower.expires <= now or (follower.gives_up_by is not None and follower.gives_up_by <= now):
-                self.groups.expired(group, follower.member_id)
-                group.leave(follower.member_id, partitions)
-            else:
-                self.groups.cluster.at(now + self.heartbeat_ms, look)
-
-        self.groups.cluster.at(self.groups.cluster.now + self.heartbeat_ms, look)
-
-
-def _is_pattern(row: Message) -> bool:
-    try:
-        re.compile(row["SubscribedTopicRegex"])
-    except re.error:
-        return False
-    return True
+def subscribe(follower: Follower, topics: Iterable[str] | None, pattern: str | None) -> Subscribed:
+    """Take over what a request says of subscriptions; None says nothing, an empty pattern takes the old one away."""
+    names = follower.topics if topics is None else frozenset(topics)
+    new_pattern = follower.pattern if pattern is None else pattern or None
+    changed = Subscribed(names != follower.topics, new_pattern != follower.pattern)
+    follower.topics, follower.pattern = names, new_pattern
+    if changed.pattern:
+        follower.resolved = False
+    return changed

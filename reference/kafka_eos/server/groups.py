@@ -29,6 +29,7 @@ from kafka_eos.group_coordinator import (
 )
 from kafka_eos.protocol import Buffer, Codec, Message
 from kafka_eos.record_batch import Record, RecordBatch
+from kafka_eos.server.consumer_protocol import CONSUMER, subscription
 from kafka_eos.server.partitions import Appended, Leader, Ticket
 
 OFFSET_KEY, GROUP_KEY = 1, 2
@@ -36,6 +37,13 @@ OFFSET_VALUE_VERSION = GROUP_VALUE_VERSION = 3
 NO_GENERATION = -1
 MAX_METADATA_BYTES = 4096
 """How long the metadata of an offset may be.    Kafka: offset.metadata.max.bytes."""
+
+FIRST_WITH_EPOCHS = 9
+"""The version of OffsetCommit from which on a member of a consumer group gives its epoch (KIP-848)."""
+FIRST_KNOWN_MEMBER = 4
+"""The version of JoinGroup from which on a dynamic member has to come back with the id that it is given (KIP-394)."""
+FIRST_SKIPPING = 9
+"""The version of JoinGroup from which on a leader can be told not to assign (KIP-814)."""
 
 MIN_SESSION_MS, MAX_SESSION_MS = 10, 1_800_000
 """Kafka's group.min.session.timeout.ms is 6000; tests want shorter ones."""
@@ -47,6 +55,7 @@ class State(StrEnum):
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
+    ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
 
@@ -61,6 +70,15 @@ class CommittedOffset(NamedTuple):
 
 
 Reply = Callable[[Message], None]
+
+
+def _renamed(group: Group, old: str, new: str) -> Group:
+    """A group in which a member has another id."""
+
+    def renamed(members: frozenset[str]) -> frozenset[str]:
+        return members - {old} | {new} if old in members else members
+
+    return replace(group, members=renamed(group.members), joined=renamed(group.joined))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,6 +115,20 @@ class Member:
         """What it says to an assignor."""
         return dict(self.protocols)[protocol]
 
+    def update(self, row: Message) -> None:
+        """Take over what a JoinGroup request says.    Kafka: ClassicGroup.updateMember."""
+        self.protocols = [(p["Name"], p["Metadata"]) for p in row["Protocols"]]
+        self.session_ms = row["SessionTimeoutMs"]
+        rebalance_ms: int = row.get("RebalanceTimeoutMs", -1)
+        self.rebalance_ms = rebalance_ms if rebalance_ms >= 0 else self.session_ms
+
+    def tell(self, error: ErrorCode, member_id: str = "") -> None:
+        """Answer what waits, by an error."""
+        for waiting in (self.joins, self.syncs):
+            if waiting is not None:
+                waiting({"ErrorCode": error, "MemberId": member_id, "ProtocolName": ""})
+        self.joins = self.syncs = None
+
 
 MachineT = TypeVar("MachineT", bound=GroupCoordinator)
 
@@ -128,6 +160,14 @@ class ServedGroup(ABC, Generic[MachineT]):
     @abstractmethod
     def is_empty(self) -> bool:
         """Nobody is a member."""
+
+    @abstractmethod
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Somebody subscribes to a topic."""
+
+    @abstractmethod
+    def offset_delete_error(self) -> ErrorCode:
+        """Why no offset can be deleted; ``NONE`` if those can that nobody subscribes to."""
 
     def committed(self, partition: str) -> CommittedOffset | None:
         """What is committed for a partition."""
@@ -191,11 +231,36 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
         group = Group(generation=content["generation"], members=frozenset(self.members))
         self.machine = replace(self.machine, group=group)
 
+    def offset_delete_error(self) -> ErrorCode:
+        """Kafka: ClassicGroup.validateOffsetDelete."""
+        can = self.is_empty or self.protocol_type == CONSUMER
+        return ErrorCode.NONE if can else ErrorCode.NON_EMPTY_GROUP
+
     def static_member(self, instance_id: str | None) -> Member | None:
         """The member with this instance id."""
         if instance_id is None:
             return None
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
+
+    def instance_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Why a member is not the one of an instance; ``NONE`` if it is.    Kafka: ClassicGroup.validateMember."""
+        if instance_id is None:
+            return ErrorCode.NONE
+        static = self.static_member(instance_id)
+        if static is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if static.member_id == member_id else ErrorCode.FENCED_INSTANCE_ID
+
+    def speaks(self, protocol_type: str | None, protocol: str | None) -> bool:
+        """What a member takes for the group's protocol is that, where it says so."""
+        return protocol_type in {None, self.protocol_type} and protocol in {None, self.protocol}
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Somebody subscribes to a topic; of a subscription that cannot be read, somebody may."""
+        if self.protocol_type != CONSUMER:
+            return False
+        said = [subscription(member.subscription(self.protocol)) for member in self.members.values() if self.protocol]
+        return any(each is None or topic in each.topics for each in said)
 
 
 class Surroundings(Protocol):
@@ -264,20 +329,24 @@ class Groups:
             return
         group = self.classic(row["GroupId"])
         assert group is not None
+        static = None if row["MemberId"] else group.static_member(row.get("GroupInstanceId"))
+        if static is not None:
+            self._restart(group, static, member_id, row, version, reply)
+            return
         offered = [(p["Name"], p["Metadata"]) for p in row["Protocols"]]
         known = group.members.get(member_id)
         changed = known is None or known.protocols != offered
-        rebalance_ms = row.get("RebalanceTimeoutMs", -1)
         member = known or Member(
             member_id=member_id,
             instance_id=row.get("GroupInstanceId"),
             client_id=client[0],
             client_host=client[1],
-            session_ms=row["SessionTimeoutMs"],
-            rebalance_ms=rebalance_ms if rebalance_ms >= 0 else row["SessionTimeoutMs"],
+            session_ms=0,
+            rebalance_ms=0,
             protocols=offered,
         )
-        member.protocols, member.joins = offered, reply
+        member.update(row)
+        member.joins = reply
         if known is None:
             group.members[member_id] = member
             group.protocol_type = row["ProtocolType"]
@@ -310,13 +379,11 @@ class Groups:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id
         if not member_id:
             return self._new_member(group, instance_id, row["SessionTimeoutMs"], version, client_id)
-        known = group.members.get(member_id)
-        if known is None:
-            expected = group.expected.pop(member_id, None) is not None
-            return ErrorCode.NONE if expected else ErrorCode.UNKNOWN_MEMBER_ID, member_id
-        if instance_id == known.instance_id:
+        if group.expected.pop(member_id, None) is not None:
             return ErrorCode.NONE, member_id
-        return ErrorCode.FENCED_INSTANCE_ID if instance_id is not None else ErrorCode.UNKNOWN_MEMBER_ID, member_id
+        error = group.instance_error(member_id, instance_id)
+        is_known = member_id in group.members
+        return error or (ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID), member_id
 
     def _classic_for(self, name: str) -> ClassicGroup | None:
         """The classic group of this name, which is made if there is none with members; None if one of KIP-848 has."""
@@ -336,13 +403,11 @@ class Groups:
         self, group: ClassicGroup, instance_id: str | None, session_ms: int, version: int, client_id: str
     ) -> tuple[ErrorCode, str]:
         """A member without an id gets one; a dynamic one has to come back with it (KIP-394)."""
-        if len(group.members) + len(group.expected) >= self.max_members:
+        is_restart = group.static_member(instance_id) is not None
+        if not is_restart and len(group.members) + len(group.expected) >= self.max_members:
             return ErrorCode.GROUP_MAX_SIZE_REACHED, ""
         member_id = f"{instance_id or client_id}-{self.cluster.new_id()}"
-        static = group.static_member(instance_id)
-        if static is not None:
-            self._remove(group, static, ErrorCode.FENCED_INSTANCE_ID)
-        elif instance_id is None and version >= 4:
+        if instance_id is None and version >= FIRST_KNOWN_MEMBER:
             group.expected[member_id] = self.cluster.now + session_ms
             self.cluster.at(group.expected[member_id], lambda: self._expire_expected(group, member_id))
             return ErrorCode.MEMBER_ID_REQUIRED, member_id
@@ -367,6 +432,9 @@ class Groups:
             return
         assert group is not None
         member = group.members[row["MemberId"]]
+        if not group.speaks(row.get("ProtocolType"), row.get("ProtocolName")):
+            reply({"ErrorCode": ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
+            return
         self._touch(member)
         if group.state is State.PREPARING_REBALANCE:
             reply({"ErrorCode": ErrorCode.REBALANCE_IN_PROGRESS})
@@ -428,9 +496,9 @@ class Groups:
         """Why a member's request is refused; ``NONE`` if it is not.    Kafka: ClassicGroup.validateMember."""
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        static = group.static_member(instance_id)
-        if static is not None and static.member_id != member_id:
-            return ErrorCode.FENCED_INSTANCE_ID
+        error = group.instance_error(member_id, instance_id)
+        if error is not ErrorCode.NONE:
+            return error
         return group.machine.txn_offset_commit_error(member_id, generation)
 
     def _touch(self, member: Member) -> None:
@@ -464,10 +532,7 @@ class Groups:
 
     def _remove(self, group: ClassicGroup, member: Member, told: ErrorCode) -> None:
         """Remove a member, tell it so if it waits for an answer, and let the others join again."""
-        for waiting in (member.joins, member.syncs):
-            if waiting is not None:
-                waiting({"ErrorCode": told, "MemberId": member.member_id, "ProtocolName": ""})
-        member.joins = member.syncs = None
+        member.tell(told)
         del group.members[member.member_id]
         if group.leader == member.member_id:
             group.leader = next(iter(group.members), "")
@@ -479,6 +544,58 @@ class Groups:
         else:
             self._prepare_rebalance(group)
             self._complete_if_joined(group)
+
+    def _restart(
+        self, group: ClassicGroup, member: Member, member_id: str, row: Message, version: int, reply: Reply
+    ) -> None:
+        """An instance starts again: it takes the place of the member that it was, and in a stable group nobody waits.
+
+        KIP:   345, 814
+        Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin
+        """
+        old, leader, protocol = member.member_id, group.leader, group.protocol
+        member.tell(ErrorCode.FENCED_INSTANCE_ID, old)
+        del group.members[old]
+        restarted = replace(member, member_id=member_id)
+        group.members[member_id] = restarted
+        group.machine = replace(group.machine, group=_renamed(group.machine.group, old, member_id))
+        group.leader = member_id if leader == old else leader
+        restarted.update(row)
+        restarted.joins = reply
+        self._touch(restarted)
+        self._watch(group, restarted)
+        if group.state is State.STABLE and self._choose(group.members.values()) == protocol:
+            self._write_group(group)
+            if version >= FIRST_SKIPPING:
+                self._answer_join(group, restarted, skip=group.leader == member_id)
+            else:  # such a leader would assign anew: it is not told that it leads
+                self._answer_join(group, restarted, leader=leader)
+            return
+        if group.state is not State.PREPARING_REBALANCE:
+            self._prepare_rebalance(group)
+        group.machine = replace(group.machine, group=group.machine.group_with(member_id))
+        self._complete_if_joined(group)
+
+    def give_up(self, group: ClassicGroup) -> None:
+        """The group becomes one of KIP-848: who waits is told to join again, and nothing happens to it any more."""
+        for member in group.members.values():
+            member.tell(ErrorCode.REBALANCE_IN_PROGRESS)
+        group.members.clear()
+        group.expected.clear()
+        group.rebalances += 1
+        group.protocol, group.leader = None, ""
+        self._write_group(group)
+
+    def take_over(self, group: ClassicGroup, *, rebalance: bool) -> None:
+        """A group of KIP-848 has become this stable one; members may have to join again."""
+        self.known[group.name] = group
+        group.protocol = self._choose(group.members.values())
+        self._write_group(group)
+        for member in group.members.values():
+            self._touch(member)
+            self._watch(group, member)
+        if rebalance:
+            self._prepare_rebalance(group)
 
     # --- rebalances --------------------------------------------------------------------------------------------------
 
@@ -493,23 +610,35 @@ class Groups:
         group.rebalances += 1
         present = group.machine.group
         group.machine = replace(group.machine, group=replace(present, state=PREPARING_REBALANCE, joined=frozenset()))
-        number = group.rebalances
         waits = max((member.rebalance_ms for member in group.members.values()), default=0)
         if was_empty and self.initial_delay_ms:
             waits = self.initial_delay_ms
+        self._wait_for_all(group, waits)
+
+    def _wait_for_all(self, group: ClassicGroup, waits: int) -> None:
+        number = group.rebalances
         self.cluster.at(self.cluster.now + waits, lambda: self._end_waiting(group, number))
 
     def _end_waiting(self, group: ClassicGroup, number: int) -> None:
         """The rebalance has taken long enough: who has not joined is removed."""
         if group.rebalances != number or group.state is not State.PREPARING_REBALANCE:
             return
-        group.expected.clear()
-        joined = group.machine.group.joined
+        generation, joined = group.generation, group.machine.group.joined
         late = [member for member in group.members.values() if member.member_id not in joined]
-        if not late:
-            self._complete(group)
         for member in late:
-            self._remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+            if member.instance_id is None:
+                self._remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+        if group.generation != generation:  # the last one that was waited for is gone
+            return
+        group.expected.clear()
+        if group.members and not group.machine.group.joined:  # nobody could lead
+            self._wait_for_all(group, max(member.rebalance_ms for member in group.members.values()))
+            return
+        for member_id in group.members:  # a static member stays until its session ends
+            group.machine = replace(group.machine, group=group.machine.group_with(member_id))
+        if group.leader not in joined:
+            group.leader = next((member_id for member_id in group.members if member_id in joined), "")
+        self._complete(group)
 
     def _complete_if_joined(self, group: ClassicGroup) -> None:
         waits_for_others = self.initial_delay_ms and not group.machine.group.members and group.members
@@ -528,8 +657,9 @@ class Groups:
         group.state = State.COMPLETING_REBALANCE
         group.protocol = self._choose(group.members.values())
         for member in group.members.values():
-            self._touch(member)
-            self._answer_join(group, member)
+            if member.joins is not None:
+                self._touch(member)
+                self._answer_join(group, member)
 
     @staticmethod
     def _choose(members: Iterable[Member]) -> str:
@@ -539,18 +669,30 @@ class Groups:
         votes = Counter(next(name for name, _ in member.protocols if name in common) for member in chosen)
         return votes.most_common(1)[0][0]
 
-    def _answer_join(self, group: ClassicGroup, member: Member) -> None:
+    def _answer_join(
+        self, group: ClassicGroup, member: Member, *, leader: str | None = None, skip: bool = False
+    ) -> None:
+        """Answer JoinGroup.
+
+        Args:
+            group: of the generation.
+            member: that waits.
+            leader: whom it is told to lead; None for who does.
+            skip: it leads, and shall not assign.
+        """
+        leader = group.leader if leader is None else leader
         reply, member.joins = member.joins, None
         assert reply is not None
         assert group.protocol is not None
-        everybody = group.members.values() if member.member_id == group.leader else ()
+        everybody = group.members.values() if member.member_id == leader else ()
         reply(
             {
                 "ErrorCode": ErrorCode.NONE,
                 "GenerationId": group.generation,
                 "ProtocolType": group.protocol_type,
                 "ProtocolName": group.protocol,
-                "Leader": group.leader,
+                "Leader": leader,
+                "SkipAssignment": skip,
                 "MemberId": member.member_id,
                 "Members": [
                     {
@@ -565,13 +707,19 @@ class Groups:
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 
-    def commit_error(self, row: Message, transactional: bool, generation: int) -> ErrorCode:
-        """Why offsets are refused; ``NONE`` if they are not.    Kafka: ClassicGroup.validateOffsetCommit."""
+    def commit_error(self, row: Message, transactional: bool, generation: int, version: int) -> ErrorCode:
+        """Why offsets are refused; ``NONE`` if they are not.
+
+        Kafka: OffsetMetadataManager.validateOffsetCommit, ClassicGroup.validateOffsetCommit
+        """
         group = self.classic(row["GroupId"])
         member_id, instance_id = row["MemberId"], row.get("GroupInstanceId")
         is_anonymous = generation < 0 and not member_id and instance_id is None
+        if group is None and generation < 0:
+            return ErrorCode.NONE
         if group is None:
-            return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+            knows_epochs = not transactional and version >= FIRST_WITH_EPOCHS
+            return ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
         if generation < 0 and group.state is State.EMPTY:
             return ErrorCode.NONE
         if is_anonymous:

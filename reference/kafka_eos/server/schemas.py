@@ -129,6 +129,9 @@ HEADERS = ("RequestHeader", "ResponseHeader")
 OFFSET_RECORDS = ("OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue")
 """The records of ``__consumer_offsets``; their schemas are in the jar of the group coordinator."""
 
+CONSUMER_PROTOCOL = ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment")
+"""What members of classic groups tell each other through the coordinator."""
+
 
 def _known() -> tuple[str, ...]:
     """The APIs whose messages are read and written."""
@@ -137,7 +140,12 @@ def _known() -> tuple[str, ...]:
 
 def messages() -> tuple[str, ...]:
     """The names of all messages in the file."""
-    return (*HEADERS, *(f"{api}{kind}" for api in _known() for kind in ("Request", "Response")), *OFFSET_RECORDS)
+    return (
+        *HEADERS,
+        *(f"{api}{kind}" for api in _known() for kind in ("Request", "Response")),
+        *OFFSET_RECORDS,
+        *CONSUMER_PROTOCOL,
+    )
 
 
 def compact(schemas: Iterable[Message]) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafka_eos.consumer_group import ConsumerGroup
 from kafka_eos.errors import ErrorCode
 from kafka_eos.protocol import Message
-from kafka_eos.server.cluster import Machines
+from kafka_eos.server.cluster import Machines, Settings
 from kafka_eos.server.consumer_groups import assigned
 from kafka_eos_checks.mutants import mutated
 
@@ -52,20 +52,20 @@ def wire(make: Make) -> Wire:
 
 def test_a_member_alone_has_everything_at_once_and_is_told_once(wire: Wire) -> None:
     row = beat(wire, "a", 0)
-    assert (row["ErrorCode"], row["MemberId"], row["MemberEpoch"], parts(row)) == (E.NONE, "a", 1, {0, 1, 2, 3})
-    assert parts(beat(wire, "a", 1)) is None
+    assert (row["ErrorCode"], row["MemberId"], row["MemberEpoch"], parts(row)) == (E.NONE, "a", 2, {0, 1, 2, 3})
+    assert parts(beat(wire, "a", 2)) is None
 
 
 def test_partitions_are_given_when_they_were_given_up(wire: Wire) -> None:
     beat(wire, "a", 0)
     joined = beat(wire, "b", 0)
-    assert (joined["MemberEpoch"], parts(joined)) == (2, set())
-    revoking = beat(wire, "a", 1, {0, 1, 2, 3})
+    assert (joined["MemberEpoch"], parts(joined)) == (3, set())
+    revoking = beat(wire, "a", 2, {0, 1, 2, 3})
     kept = parts(revoking)
-    assert (revoking["MemberEpoch"], len(kept or ())) == (1, 2)
-    assert parts(beat(wire, "b", 2)) is None  # not yet
-    assert beat(wire, "a", 1, kept)["MemberEpoch"] == 2
-    given = beat(wire, "b", 2)
+    assert (revoking["MemberEpoch"], len(kept or ())) == (2, 2)
+    assert parts(beat(wire, "b", 3)) is None  # not yet
+    assert beat(wire, "a", 2, kept)["MemberEpoch"] == 3
+    given = beat(wire, "b", 3)
     assert parts(given) == {0, 1, 2, 3} - (kept or set())
     described = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g", "h"])["Groups"]
     assert [(group["GroupState"], group["ErrorCode"]) for group in described] == [
@@ -76,32 +76,32 @@ def test_partitions_are_given_when_they_were_given_up(wire: Wire) -> None:
 
 def test_a_member_with_another_epoch_is_fenced_unless_it_missed_an_answer(wire: Wire) -> None:
     beat(wire, "a", 0)
-    assert beat(wire, "a", 2)["ErrorCode"] == E.FENCED_MEMBER_EPOCH
+    assert beat(wire, "a", 3)["ErrorCode"] == E.FENCED_MEMBER_EPOCH
     assert beat(wire, "b", 5)["ErrorCode"] == E.UNKNOWN_MEMBER_ID
     beat(wire, "b", 0)
-    kept = parts(beat(wire, "a", 1, {0, 1, 2, 3}))
-    assert beat(wire, "a", 1, kept)["MemberEpoch"] == 2
-    assert beat(wire, "a", 1, kept)["MemberEpoch"] == 2  # the answer before was lost
-    assert beat(wire, "a", 1, {0, 1, 2, 3})["ErrorCode"] == E.FENCED_MEMBER_EPOCH
+    kept = parts(beat(wire, "a", 2, {0, 1, 2, 3}))
+    assert beat(wire, "a", 2, kept)["MemberEpoch"] == 3
+    assert beat(wire, "a", 2, kept)["MemberEpoch"] == 3  # the answer before was lost
+    assert beat(wire, "a", 2, {0, 1, 2, 3})["ErrorCode"] == E.FENCED_MEMBER_EPOCH
 
 
 def test_what_a_member_leaves_behind_the_other_gets(wire: Wire) -> None:
     beat(wire, "a", 0)
     beat(wire, "b", 0)
-    kept = parts(beat(wire, "a", 1, {0, 1, 2, 3}))
-    beat(wire, "a", 1, kept)
-    beat(wire, "b", 2)
+    kept = parts(beat(wire, "a", 2, {0, 1, 2, 3}))
+    beat(wire, "a", 2, kept)
+    beat(wire, "b", 3)
     assert beat(wire, "a", -1)["ErrorCode"] == E.NONE
-    assert parts(beat(wire, "b", 2)) == {0, 1, 2, 3}
+    assert parts(beat(wire, "b", 3)) == {0, 1, 2, 3}
 
 
 def test_a_member_that_is_silent_or_does_not_give_up_is_removed(wire: Wire) -> None:
     beat(wire, "a", 0)
     beat(wire, "b", 0)
-    beat(wire, "a", 1, {0, 1, 2, 3})  # and never gives up
+    beat(wire, "a", 2, {0, 1, 2, 3})  # and never gives up
     wire.wait(7_000)
-    assert beat(wire, "a", 1)["ErrorCode"] == E.UNKNOWN_MEMBER_ID
-    row = beat(wire, "b", 2)
+    assert beat(wire, "a", 2)["ErrorCode"] == E.UNKNOWN_MEMBER_ID
+    row = beat(wire, "b", 3)
     assert parts(row) == {0, 1, 2, 3}
     wire.wait(46_000)
     assert beat(wire, "b", row["MemberEpoch"])["ErrorCode"] == E.UNKNOWN_MEMBER_ID
@@ -109,11 +109,23 @@ def test_a_member_that_is_silent_or_does_not_give_up_is_removed(wire: Wire) -> N
 
 def test_topics_may_be_subscribed_to_by_a_pattern_and_come_later(wire: Wire) -> None:
     row = beat(wire, "a", 0, SubscribedTopicNames=[], SubscribedTopicRegex="t.*")
-    assert parts(row) == {0, 1, 2, 3}
+    assert (row["MemberEpoch"], parts(row)) == (1, set())  # a pattern is resolved later
+    wire.wait(1)
+    row = beat(wire, "a", 1)
+    assert (row["MemberEpoch"], parts(row)) == (2, {0, 1, 2, 3})
     wire.topic("t2", 2)
     row = beat(wire, "a", row["MemberEpoch"])
     assert [topic["Partitions"] for topic in row["Assignment"]["TopicPartitions"]] == [[0, 1, 2, 3], [0, 1]]
-    assert beat(wire, "b", 0, SubscribedTopicNames=[], SubscribedTopicRegex="(")["ErrorCode"] == E.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_accepted"),
+    [("t|u", True), (r"(?P<n>\d+)\+", True), ("a{2,}?", True), ("[*+]+", True)]
+    + [(text, False) for text in ("(", "[", r"(a)\1", "(?=t)t", "(?<!a)t", "(?P<n>a)(?P=n)", "t++", "(?>t)")],
+)
+def test_patterns_are_those_that_python_and_re2_agree_on(wire: Wire, pattern: str, is_accepted: bool) -> None:
+    row = beat(wire, "b", 0, SubscribedTopicNames=[], SubscribedTopicRegex=pattern)
+    assert row["ErrorCode"] == (E.NONE if is_accepted else E.INVALID_REGULAR_EXPRESSION)
 
 
 def commit(wire: Wire, member: str, epoch: int, offset: int = 5) -> int:
@@ -132,13 +144,13 @@ def commit(wire: Wire, member: str, epoch: int, offset: int = 5) -> int:
 
 def test_offsets_are_taken_from_members_with_their_epoch(wire: Wire) -> None:
     beat(wire, "a", 0)
-    assert commit(wire, "a", 1) == E.NONE
-    assert commit(wire, "a", 0) == E.STALE_MEMBER_EPOCH
-    assert commit(wire, "b", 1) == commit(wire, "", -1) == E.UNKNOWN_MEMBER_ID
-    asked: Message = {"GroupId": "g", "MemberId": "a", "MemberEpoch": 1, "Topics": None}
+    assert commit(wire, "a", 2) == E.NONE
+    assert commit(wire, "a", 1) == E.STALE_MEMBER_EPOCH
+    assert commit(wire, "b", 2) == commit(wire, "", -1) == E.UNKNOWN_MEMBER_ID
+    asked: Message = {"GroupId": "g", "MemberId": "a", "MemberEpoch": 2, "Topics": None}
     [group] = wire.ask("OffsetFetch", 10, Groups=[asked])["Groups"]
     assert group["Topics"][0]["Partitions"][0]["CommittedOffset"] == 5
-    [group] = wire.ask("OffsetFetch", 10, Groups=[asked | {"MemberEpoch": 0}])["Groups"]
+    [group] = wire.ask("OffsetFetch", 10, Groups=[asked | {"MemberEpoch": 1}])["Groups"]
     assert group["ErrorCode"] == E.STALE_MEMBER_EPOCH
 
 
@@ -160,15 +172,15 @@ def test_a_group_changes_its_protocol_when_it_has_no_members_and_keeps_its_offse
         return int(row["ErrorCode"])
 
     beat(wire, "a", 0)
-    commit(wire, "a", 1)
-    assert classic() == E.INCONSISTENT_GROUP_PROTOCOL
+    commit(wire, "a", 2)
+    assert classic() == E.INCONSISTENT_GROUP_PROTOCOL  # that is no subscription
     beat(wire, "a", -1)
     listed = wire.ask("ListGroups", 5, TypesFilter=["consumer"])["Groups"]
     assert [(group["GroupId"], group["GroupType"], group["GroupState"]) for group in listed] == [
         ("g", "consumer", "Empty")
     ]
     assert classic() == E.NONE
-    assert beat(wire, "a", 0)["ErrorCode"] == E.UNKNOWN_MEMBER_ID  # of a classic group with a member
+    assert beat(wire, "a", 0)["ErrorCode"] == E.GROUP_ID_NOT_FOUND  # of a classic group that is none of consumers
     [group] = wire.ask("OffsetFetch", 8, Groups=[{"GroupId": "g", "Topics": None}])["Groups"]
     assert group["Topics"][0]["Partitions"][0]["CommittedOffset"] == 5
 
@@ -187,3 +199,108 @@ def test_partitions_are_spread_evenly_and_stay_where_they_are_if_they_can(
     loads = [list(found.values()).count(member) for member in members]
     assert max(loads) - min(loads) <= 1
     assert assigned(wanted, found) == found
+
+
+# --- static members (KIP-345, KIP-848) -------------------------------------------------------------------------------
+
+
+def test_an_instance_that_leaves_for_a_while_gets_its_partitions_back_as_another_member(wire: Wire) -> None:
+    beat(wire, "a", 0, InstanceId="i")
+    assert beat(wire, "b", 0, InstanceId="i")["ErrorCode"] == E.UNRELEASED_INSTANCE_ID
+    assert beat(wire, "a", -2, InstanceId="i")["MemberEpoch"] == -2
+    assert beat(wire, "a", 2, InstanceId="i")["ErrorCode"] == E.FENCED_MEMBER_EPOCH
+    back = beat(wire, "b", 0, InstanceId="i")
+    assert (back["MemberEpoch"], parts(back)) == (2, {0, 1, 2, 3})
+    assert beat(wire, "a", 2, InstanceId="i")["ErrorCode"] == E.FENCED_INSTANCE_ID
+    assert beat(wire, "a", -1, InstanceId="i")["ErrorCode"] == E.FENCED_INSTANCE_ID
+    assert beat(wire, "b", 2, InstanceId="j")["ErrorCode"] == E.UNKNOWN_MEMBER_ID
+
+
+def test_an_instance_that_stays_away_is_removed_when_its_session_ends(wire: Wire) -> None:
+    beat(wire, "a", 0, InstanceId="i")
+    beat(wire, "a", -2, InstanceId="i")
+    wire.wait(46_000)
+    assert beat(wire, "b", 0, InstanceId="i")["MemberEpoch"] == 4  # it left, and somebody joined
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"MemberId": ""}, "MemberId can't be empty."),
+        ({"GroupId": ""}, "GroupId can't be empty."),
+        ({"InstanceId": ""}, "InstanceId can't be empty."),
+        ({"RackId": ""}, "RackId can't be empty."),
+        ({"RebalanceTimeoutMs": -1}, "RebalanceTimeoutMs must be provided in first request."),
+        ({"TopicPartitions": None}, "TopicPartitions must be empty when (re-)joining."),
+        ({"SubscribedTopicNames": None}, "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null"),
+        ({"MemberEpoch": -2}, "InstanceId can't be null."),
+        ({"MemberEpoch": -3}, "MemberEpoch is invalid."),
+    ],
+)
+def test_a_heartbeat_that_makes_no_sense_is_told_why(wire: Wire, row: Message, why: str) -> None:
+    good: Message = {"GroupId": "g", "MemberId": "a", "MemberEpoch": 0, "RebalanceTimeoutMs": 5_000}
+    good |= {"SubscribedTopicNames": ["t"], "TopicPartitions": []}
+    answer = wire.ask("ConsumerGroupHeartbeat", 1, **(good | row))
+    assert (answer["ErrorCode"], answer["MemberId"]) == (E.INVALID_REQUEST, None)
+    assert answer["ErrorMessage"].startswith(why)
+
+
+def test_an_assignor_is_asked_for_by_name_and_the_one_of_ranges_gives_ranges(wire: Wire) -> None:
+    assert beat(wire, "a", 0, ServerAssignor="best")["ErrorCode"] == E.UNSUPPORTED_ASSIGNOR
+    beat(wire, "b", 0, ServerAssignor="range")
+    assert parts(beat(wire, "a", 0, ServerAssignor="range")) == set()
+    assert parts(beat(wire, "b", 2, {0, 1, 2, 3})) == {2, 3}
+    [group] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"], IncludeAuthorizedOperations=True)["Groups"]
+    assert (group["AssignorName"], group["AuthorizedOperations"], group["GroupState"]) == ("range", 3400, "Reconciling")
+    had = next(member for member in group["Members"] if member["MemberId"] == "b")
+    assert parts(had) == {0, 1, 2, 3}  # what it has yet to give up counts
+
+
+def test_who_leaves_lets_the_group_wait_for_the_next_heartbeat_to_assign(wire: Wire) -> None:
+    beat(wire, "a", 0)
+    beat(wire, "b", 0)
+    beat(wire, "b", -1)
+    [group] = wire.ask("ListGroups", 5)["Groups"]
+    assert group["GroupState"] == "Assigning"
+    row = beat(wire, "a", 2, {0, 1, 2, 3})
+    assert (row["MemberEpoch"], parts(row)) == (4, None)  # it never gave up anything
+    [group] = wire.ask("ListGroups", 5)["Groups"]
+    assert group["GroupState"] == "Stable"
+
+
+def test_old_versions_of_offset_commit_are_for_members_of_the_classic_protocol(wire: Wire) -> None:
+    beat(wire, "a", 0)
+    part = {"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": ""}
+    for version, error in ((8, E.UNSUPPORTED_VERSION), (9, E.NONE)):
+        row = wire.ask(
+            "OffsetCommit",
+            version,
+            GroupId="g",
+            MemberId="a",
+            GenerationIdOrMemberEpoch=2,
+            Topics=[{"Name": "t", "Partitions": [part]}],
+        )
+        assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == error
+
+
+def test_offsets_of_topics_that_somebody_subscribes_to_stay(wire: Wire) -> None:
+    beat(wire, "a", 0)
+    commit(wire, "a", 2)
+
+    def delete(number: int) -> int:
+        asked = [{"Name": "t", "Partitions": [{"PartitionIndex": number}]}]
+        row = wire.ask("OffsetDelete", 0, GroupId="g", Topics=asked)
+        return int(row["Topics"][0]["Partitions"][0]["ErrorCode"])
+
+    assert delete(0) == E.GROUP_SUBSCRIBED_TO_TOPIC
+    beat(wire, "a", 2, SubscribedTopicNames=[])
+    assert (delete(0), delete(9)) == (E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION)
+    assert wire.ask("OffsetDelete", 0, GroupId="", Topics=[])["ErrorCode"] == E.INVALID_GROUP_ID
+
+
+def test_the_consumer_protocol_can_be_switched_off(make: Make) -> None:
+    wire = make(settings=Settings(rebalance_protocols=frozenset({"classic"})))
+    wire.topic(partitions=4)
+    assert beat(wire, "a", 0)["ErrorCode"] == E.UNSUPPORTED_VERSION
+    [group] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"])["Groups"]
+    assert group["ErrorCode"] == E.UNSUPPORTED_VERSION

@@ -308,3 +308,125 @@ def test_a_mutated_group_coordinator_is_told_apart(
     commit_in_transaction(wire, producer, 5)
     wire.end(producer, commit=False)
     assert committed(wire) == found
+
+
+# --- static members (KIP-345) ----------------------------------------------------------------------------------------
+
+
+def stable_with_instance(wire: Wire) -> tuple[str, str]:
+    """A group of a leader and the instance "i" in generation 2; their member ids."""
+    leader = alone(wire)
+    assert join(wire, GroupInstanceId="i") is None
+    assert join(wire, leader) is not None
+    [late] = wire.late
+    wire.late.clear()
+    sync(wire, leader, 2, {leader: b"one", late["MemberId"]: b"two"})
+    return leader, str(late["MemberId"])
+
+
+def test_an_instance_that_starts_again_has_the_assignment_it_had_and_nobody_joins_again(wire: Wire) -> None:
+    leader, old = stable_with_instance(wire)
+    again = join(wire, GroupInstanceId="i")
+    assert again is not None
+    assert (again["GenerationId"], again["Leader"], again["Members"]) == (2, leader, [])
+    assert beat(wire, leader, 2) == E.NONE
+    synced = sync(wire, again["MemberId"], 2)
+    assert synced is not None
+    assert synced["Assignment"] == b"two"
+    refused = join(wire, old, GroupInstanceId="i")
+    assert refused is not None
+    assert refused["ErrorCode"] == E.FENCED_INSTANCE_ID
+
+
+@pytest.mark.parametrize(("version", "told_to_lead", "skips"), [(8, False, None), (9, True, True)])
+def test_a_leader_that_starts_again_shall_not_assign(
+    wire: Wire, version: int, told_to_lead: bool, skips: bool | None
+) -> None:
+    first = join(wire, GroupInstanceId="i")
+    assert first is not None
+    old = str(first["MemberId"])
+    sync(wire, old, 1, {old: b"all"})
+    again = join(wire, GroupInstanceId="i", version=version)
+    assert again is not None
+    leads = again["Leader"] == again["MemberId"]
+    assert (leads, again["Leader"] == old, again.get("SkipAssignment")) == (told_to_lead, not told_to_lead, skips)
+    assert bool(again["Members"]) == told_to_lead
+
+
+def test_an_instance_that_starts_again_with_another_assignor_makes_all_join_again(wire: Wire) -> None:
+    leader = named(wire)
+    join(wire, leader, names=("range", "sticky"))
+    sync(wire, leader, 1, {leader: b"all"})
+    assert join(wire, GroupInstanceId="i", names=("range", "sticky")) is None
+    join(wire, leader, names=("range", "sticky"))
+    sync(wire, leader, 2, {})
+    assert join(wire, GroupInstanceId="i", names=("sticky",)) is None
+    assert beat(wire, leader, 2) == E.REBALANCE_IN_PROGRESS
+
+
+def test_an_instance_that_starts_again_during_a_rebalance_is_answered_with_the_others(wire: Wire) -> None:
+    leader, old = stable_with_instance(wire)
+    other = named(wire)
+    assert join(wire, other) is None
+    assert join(wire, old, GroupInstanceId="i") is None
+    assert join(wire, GroupInstanceId="i") is None  # once more, before the rebalance is over
+    assert [row["ErrorCode"] for row in wire.late] == [E.FENCED_INSTANCE_ID]
+    assert join(wire, leader) is not None
+    assert [row["GenerationId"] for row in wire.late[1:]] == [3, 3]
+
+
+def test_a_rebalance_keeps_instances_that_do_not_come_back_in_time(wire: Wire) -> None:
+    _, old = stable_with_instance(wire)
+    other = named(wire)
+    assert join(wire, other) is None
+    for _ in range(4):  # the instance is there, but busy; the leader is not
+        wire.wait(REBALANCE // 4)
+        beat(wire, old, 2)
+    wire.wait(1)
+    [row] = wire.late
+    assert (row["GenerationId"], row["Leader"], len(row["Members"])) == (3, other, 2)
+    assert beat(wire, old, 3) == E.NONE
+
+
+def test_members_of_an_unknown_instance_are_unknown(wire: Wire) -> None:
+    leader, _ = stable_with_instance(wire)
+    answer = wire.ask("Heartbeat", 3, GroupId="g", GenerationId=2, MemberId=leader, GroupInstanceId="j")
+    assert answer["ErrorCode"] == E.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_needs_a_name_and_a_sync_the_protocol_of_the_group(wire: Wire) -> None:
+    member = alone(wire)
+    for api, more in (
+        ("Heartbeat", {"GenerationId": 1, "MemberId": member}),
+        ("SyncGroup", {"GenerationId": 1, "MemberId": member, "Assignments": []}),
+        ("LeaveGroup", {"Members": []}),
+    ):
+        assert wire.ask(api, 3, GroupId="", **more)["ErrorCode"] == E.INVALID_GROUP_ID
+    row: Message = {"GroupId": "g", "GenerationId": 1, "MemberId": member, "Assignments": []}
+    for wrong in ({"ProtocolName": "sticky"}, {"ProtocolType": "connect"}):
+        assert wire.ask("SyncGroup", 5, **(row | wrong))["ErrorCode"] == E.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_group_is_described_with_what_members_said_only_when_it_is_stable(wire: Wire) -> None:
+    member = named(wire)
+    join(wire, member)
+    [group] = wire.ask("DescribeGroups", 5, Groups=["g"])["Groups"]
+    assert (group["GroupState"], group["ProtocolData"], group["Members"][0]["MemberMetadata"]) == (
+        "CompletingRebalance",
+        "",
+        b"",
+    )
+
+
+def test_an_unknown_group_is_told_to_who_can_understand_it(wire: Wire) -> None:
+    part = {"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": ""}
+    for version, error in ((8, E.ILLEGAL_GENERATION), (9, E.GROUP_ID_NOT_FOUND)):
+        row = wire.ask(
+            "OffsetCommit",
+            version,
+            GroupId="unknown",
+            MemberId="m",
+            GenerationIdOrMemberEpoch=1,
+            Topics=[{"Name": "t", "Partitions": [part]}],
+        )
+        assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == error

@@ -5,56 +5,82 @@ from collections.abc import Iterable
 from kafka_eos.errors import ErrorCode
 from kafka_eos.protocol import Message
 from kafka_eos.server.cluster import Cluster
-from kafka_eos.server.consumer_groups import Follower, FollowingGroup, by_topic
+from kafka_eos.server.consumer_groups import JOIN, LEAVE_FOR_A_WHILE, Follower, FollowingGroup, by_topic
+from kafka_eos.server.consumer_protocol import CONSUMER
+from kafka_eos.server.groups import State
 from kafka_eos.server.handlers.request import (
     Request,
     group_error,
+    named_group_error,
 )
+
+ALL_OPERATIONS, NO_OPERATIONS = 3400, -(1 << 31)
+"""What everybody may do with a group, where nobody is refused anything; and that nobody has asked.
+
+Kafka: AclEntry.supportedOperations(GROUP), as bits: read, delete, describe, describe and alter configurations
+"""
+
+
+def _operations(request: Request) -> int:
+    return ALL_OPERATIONS if request.row.get("IncludeAuthorizedOperations") else NO_OPERATIONS
 
 
 def join_group(cluster: Cluster, request: Request) -> Message | None:
     """Join a classic group."""
-    error = group_error(cluster, request, request.row["GroupId"])
+    error = named_group_error(cluster, request, request.row["GroupId"])
     if error is not ErrorCode.NONE:
         name = None if request.version >= 7 else ""
         return {"ErrorCode": error, "MemberId": request.row["MemberId"], "ProtocolName": name}
     client = request.client_id, request.client_host
+    group = cluster.consumer_groups.find(request.row["GroupId"])
+    if group is not None and not group.is_empty:
+        return cluster.consumer_groups.join(group, request.row, request.version, client, cluster.partition_counts())
     cluster.groups.join(request.row, request.version, client, request.reply)
     return None
 
 
 def sync_group(cluster: Cluster, request: Request) -> Message | None:
     """Take part in the assignment of a generation."""
-    error = group_error(cluster, request, request.row["GroupId"])
+    error = named_group_error(cluster, request, request.row["GroupId"])
     if error is not ErrorCode.NONE:
         return {"ErrorCode": error}
+    group = cluster.consumer_groups.find(request.row["GroupId"])
+    if group is not None:
+        return cluster.consumer_groups.sync(group, request.row)
     cluster.groups.sync(request.row, request.reply)
     return None
 
 
 def heartbeat(cluster: Cluster, request: Request) -> Message:
     """A member is alive."""
-    error = group_error(cluster, request, request.row["GroupId"])
+    error = named_group_error(cluster, request, request.row["GroupId"])
+    group = cluster.consumer_groups.find(request.row["GroupId"])
+    if error is ErrorCode.NONE and group is not None:
+        return {"ErrorCode": cluster.consumer_groups.classic_heartbeat(group, request.row)}
     return {"ErrorCode": error or cluster.groups.heartbeat(request.row)}
 
 
 def leave_group(cluster: Cluster, request: Request) -> Message:
     """Members leave."""
     row = request.row
-    error = group_error(cluster, request, row["GroupId"])
-    if request.version < 3:
-        return {"ErrorCode": error or cluster.groups.leave(row["GroupId"], row["MemberId"], None)}
+    error = named_group_error(cluster, request, row["GroupId"])
     if error is not ErrorCode.NONE:
         return {"ErrorCode": error, "Members": []}
-    members = [
-        {
-            "MemberId": member["MemberId"],
-            "GroupInstanceId": member["GroupInstanceId"],
-            "ErrorCode": cluster.groups.leave(row["GroupId"], member["MemberId"], member["GroupInstanceId"]),
-        }
-        for member in row["Members"]
-    ]
-    return {"Members": members}
+    rows = row["Members"] if request.version >= 3 else [{"MemberId": row["MemberId"], "GroupInstanceId": None}]
+    asked = [(each["MemberId"], each["GroupInstanceId"]) for each in rows]
+    group = cluster.consumer_groups.find(row["GroupId"])
+    if group is None:
+        errors = [cluster.groups.leave(row["GroupId"], *who) for who in asked]
+    else:
+        errors = cluster.consumer_groups.leave(group, asked)
+    if request.version < 3:
+        return {"ErrorCode": errors[0]}
+    return {
+        "Members": [
+            {"MemberId": member_id, "GroupInstanceId": instance_id, "ErrorCode": told}
+            for (member_id, instance_id), told in zip(asked, errors, strict=True)
+        ]
+    }
 
 
 def describe_groups(cluster: Cluster, request: Request) -> Message:
@@ -69,18 +95,20 @@ def describe_groups(cluster: Cluster, request: Request) -> Message:
             if request.version >= 6:
                 row |= {"ErrorCode": ErrorCode.GROUP_ID_NOT_FOUND, "ErrorMessage": f"Group {name} not found."}
         elif group is not None and error is ErrorCode.NONE:
+            is_stable = group.state is State.STABLE
             row |= {
+                "AuthorizedOperations": _operations(request),
                 "GroupState": group.state,
                 "ProtocolType": group.protocol_type,
-                "ProtocolData": group.protocol or "",
+                "ProtocolData": (group.protocol or "") if is_stable else "",
                 "Members": [
                     {
                         "MemberId": member.member_id,
                         "GroupInstanceId": member.instance_id,
                         "ClientId": member.client_id,
                         "ClientHost": member.client_host,
-                        "MemberMetadata": member.subscription(group.protocol) if group.protocol else b"",
-                        "MemberAssignment": member.assignment,
+                        "MemberMetadata": member.subscription(group.protocol or "") if is_stable else b"",
+                        "MemberAssignment": member.assignment if is_stable else b"",
                     }
                     for member in group.members.values()
                 ],
@@ -113,8 +141,10 @@ def consumer_group_heartbeat(cluster: Cluster, request: Request) -> Message:
     """A member of a consumer group (KIP-848) is there, joins or leaves."""
     row = request.row
     error = group_error(cluster, request, row["GroupId"])
+    if CONSUMER not in cluster.settings.rebalance_protocols:
+        error = ErrorCode.UNSUPPORTED_VERSION
     if error is not ErrorCode.NONE:
-        return {"ErrorCode": error, "MemberId": row["MemberId"], "MemberEpoch": row["MemberEpoch"]}
+        return {"ErrorCode": error}
     owned = None
     if row["TopicPartitions"] is not None:
         owned = frozenset(
@@ -124,14 +154,16 @@ def consumer_group_heartbeat(cluster: Cluster, request: Request) -> Message:
             for number in topic["Partitions"]
         )
     client = request.client_id, request.client_host
-    error, member_id, epoch, given = cluster.consumer_groups.heartbeat(row, client, owned, cluster.partition_counts())
-    assignment = None if given is None else {"TopicPartitions": _topic_partitions(cluster, given)}
+    counts = cluster.partition_counts()
+    beat = cluster.consumer_groups.heartbeat(row, request.version, client, owned, counts)
+    if beat.error is not ErrorCode.NONE:
+        return {"ErrorCode": beat.error, "ErrorMessage": beat.why}
+    is_leaving = beat.epoch < JOIN
     return {
-        "ErrorCode": error,
-        "MemberId": member_id,
-        "MemberEpoch": epoch,
-        "HeartbeatIntervalMs": cluster.consumer_groups.heartbeat_ms,
-        "Assignment": assignment,
+        "MemberId": beat.member_id,
+        "MemberEpoch": beat.epoch,
+        "HeartbeatIntervalMs": 0 if is_leaving else cluster.consumer_groups.heartbeat_ms,
+        "Assignment": None if beat.given is None else {"TopicPartitions": _topic_partitions(cluster, beat.given)},
     }
 
 
@@ -149,16 +181,18 @@ def consumer_group_describe(cluster: Cluster, request: Request) -> Message:
     for name in request.row["GroupIds"]:
         error = group_error(cluster, request, name)
         group = cluster.consumer_groups.find(name)
-        if error is ErrorCode.NONE and group is None:
-            error = ErrorCode.GROUP_ID_NOT_FOUND
+        if CONSUMER not in cluster.settings.rebalance_protocols:
+            error = ErrorCode.UNSUPPORTED_VERSION
+        elif error is ErrorCode.NONE and group is None:
+            error = ErrorCode.GROUP_ID_NOT_FOUND if name else ErrorCode.INVALID_GROUP_ID
         row: Message = {"GroupId": name, "ErrorCode": error, "GroupState": "", "AssignorName": "", "Members": []}
         if group is not None and error is ErrorCode.NONE:
-            machine = group.machine
             row |= {
+                "AuthorizedOperations": _operations(request),
                 "GroupState": group.state,
-                "GroupEpoch": machine.membership.epoch,
-                "AssignmentEpoch": machine.membership.epoch,
-                "AssignorName": "uniform",
+                "GroupEpoch": group.epoch,
+                "AssignmentEpoch": group.assigned_epoch,
+                "AssignorName": group.assignor,
                 "Members": [_described_follower(cluster, group, follower) for follower in group.followers.values()],
             }
         rows.append(row)
@@ -166,19 +200,18 @@ def consumer_group_describe(cluster: Cluster, request: Request) -> Message:
 
 
 def _described_follower(cluster: Cluster, group: FollowingGroup, follower: Follower) -> Message:
-    current = group.machine.membership.members[follower.member_id]
-    target = group.machine.target_of(group.machine.members(), follower.member_id)
+    current = group.current(follower.member_id)
     return {
         "MemberId": follower.member_id,
         "InstanceId": follower.instance_id,
-        "MemberEpoch": current.epoch,
+        "MemberEpoch": LEAVE_FOR_A_WHILE if follower.is_away else current.epoch,
         "ClientId": follower.client_id,
         "ClientHost": follower.client_host,
         "SubscribedTopicNames": sorted(follower.topics),
-        "SubscribedTopicRegex": follower.pattern,
-        "Assignment": {"TopicPartitions": _topic_partitions(cluster, current.assigned)},
-        "TargetAssignment": {"TopicPartitions": _topic_partitions(cluster, target)},
-        "MemberType": 1,
+        "SubscribedTopicRegex": follower.pattern or "",
+        "Assignment": {"TopicPartitions": _topic_partitions(cluster, current.assigned | current.revoking)},
+        "TargetAssignment": {"TopicPartitions": _topic_partitions(cluster, group.target(follower.member_id))},
+        "MemberType": 0 if follower.classic else 1,
     }
 
 

@@ -11,6 +11,7 @@ from kafka_eos.server.handlers.request import (
     NO_ID,
     Request,
     group_error,
+    named_group_error,
     per_topic,
     ticket_for,
 )
@@ -26,7 +27,7 @@ def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
         error, ticket = ticket_for(cluster, request, partition, *producer)
     asked = {"GroupId": name, "MemberId": row.get("MemberId", ""), "GroupInstanceId": row.get("GroupInstanceId")}
     if error is ErrorCode.NONE:
-        error = _commit_error(cluster, asked, transactional=True, generation=row.get("GenerationId", -1))
+        error = _commit_error(cluster, asked, transactional=True, generation=row.get("GenerationId", -1), version=-1)
         error = ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
     offsets, errors = _offsets(cluster, row["Topics"], lambda topic: topic["Name"])
     if ticket is not None and error is ErrorCode.NONE and offsets:
@@ -40,12 +41,12 @@ def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
     return {"Topics": per_topic(row["Topics"], answer)}
 
 
-def _commit_error(cluster: Cluster, row: Message, transactional: bool, generation: int) -> ErrorCode:
+def _commit_error(cluster: Cluster, row: Message, transactional: bool, generation: int, version: int) -> ErrorCode:
     """Why offsets are refused; ``NONE`` if they are not. A member of a consumer group gives its epoch."""
     group = cluster.consumer_groups.find(row["GroupId"])
     if group is not None:
-        return group.commit_error(row["MemberId"], generation, transactional)
-    return cluster.groups.commit_error(row, transactional, generation)
+        return group.commit_error(row["MemberId"], generation, transactional, version)
+    return cluster.groups.commit_error(row, transactional, generation, version)
 
 
 def _offsets(
@@ -73,7 +74,7 @@ def offset_commit(cluster: Cluster, request: Request) -> Message:
     error = group_error(cluster, request, row["GroupId"])
     if error is ErrorCode.NONE:
         generation = row.get("GenerationIdOrMemberEpoch", -1)
-        error = _commit_error(cluster, row, transactional=False, generation=generation)
+        error = _commit_error(cluster, row, transactional=False, generation=generation, version=request.version)
 
     def name_of(topic: Message) -> str:
         return cluster.names.get(topic["TopicId"], "") if request.version >= 10 else str(topic["Name"])
@@ -140,6 +141,7 @@ def _fetch_offsets(cluster: Cluster, request: Request, group: Message, stable: b
                 }
             )
         rows.append({"Name": topic_name or "", "TopicId": topic_id, "Partitions": parts})
+    rows.sort(key=lambda each: not each["Name"])  # topics that are not there come last
     return {"GroupId": name, "ErrorCode": ErrorCode.NONE, "Topics": rows}
 
 
@@ -155,15 +157,24 @@ def _committed_topics(cluster: Cluster, group: str) -> list[Message]:
 def offset_delete(cluster: Cluster, request: Request) -> Message:
     """Offsets that go."""
     name = request.row["GroupId"]
-    error = group_error(cluster, request, name)
+    error = named_group_error(cluster, request, name)
     group = cluster.groups.known.get(name)
     if error is ErrorCode.NONE and group is None:
         error = ErrorCode.GROUP_ID_NOT_FOUND
-    elif error is ErrorCode.NONE and group is not None and not group.is_empty:
-        error = ErrorCode.NON_EMPTY_GROUP
+    elif error is ErrorCode.NONE and group is not None:
+        error = group.offset_delete_error()
     if error is not ErrorCode.NONE:
         return {"ErrorCode": error}
+    assert group is not None
     topics = request.row["Topics"]
-    keys = [f"{topic['Name']}-{part['PartitionIndex']}" for topic in topics for part in topic["Partitions"]]
-    cluster.groups.delete_offsets(name, keys)
-    return {"Topics": per_topic(topics, lambda _, part: {"PartitionIndex": part["PartitionIndex"]})}
+
+    def answer(topic: str, part: Message) -> Message:
+        number = part["PartitionIndex"]
+        if isinstance(cluster.find(topic, number), ErrorCode):
+            return {"PartitionIndex": number, "ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        if group.is_subscribed_to(topic):
+            return {"PartitionIndex": number, "ErrorCode": ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
+        cluster.groups.delete_offsets(name, [f"{topic}-{number}"])
+        return {"PartitionIndex": number}
+
+    return {"Topics": per_topic(topics, answer)}

@@ -72,6 +72,11 @@ def group_error(cluster: Cluster, request: Request, group: str) -> ErrorCode:
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if full else ErrorCode.NONE
 
 
+def named_group_error(cluster: Cluster, request: Request, group: str) -> ErrorCode:
+    """As ``group_error``, of requests that need a name.    Kafka: GroupCoordinatorService.isGroupIdNotEmpty."""
+    return group_error(cluster, request, group) if group else ErrorCode.INVALID_GROUP_ID
+
+
 def transaction_error(cluster: Cluster, request: Request, transactional_id: str) -> ErrorCode:
     """Why a broker coordinates no such transactional.id; ``NONE`` if it does."""
     if cluster.state_partition(transactional_id).node != request.node:

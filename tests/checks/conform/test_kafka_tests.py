@@ -1,0 +1,137 @@
+"""Kafka's own tests: what comes of outcomes, and one of its test classes for real."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.server.cluster import Settings
+from kafka_eos_checks import cli
+from kafka_eos_checks.conform import kafka_tests_command as command
+from kafka_eos_checks.conform.kafka_tests import (
+    CLASSES,
+    INSIDES,
+    SOURCES,
+    Ended,
+    Outcome,
+    StartCluster,
+    outcome_of,
+    run_tests,
+)
+from kafka_eos_checks.conform.kafka_tests.clusters import NotServed, served, settings_of
+from kafka_eos_checks.conform.kafka_tests_command import KAFKA, SERVER, compare, harness_faults, known_differences
+from kafka_eos_checks.record.jars import have_tests_jars
+
+PASSED, FAILED = Outcome.PASSED, Outcome.FAILED
+
+
+def ended(server: Outcome, kafka: Outcome, test: str = "A.b") -> dict[str, list[Ended]]:
+    return {SERVER: [Ended(test, server, "boom")], KAFKA: [Ended(test, kafka, "")]}
+
+
+@pytest.mark.parametrize(
+    ("server", "reason", "fault"),
+    [
+        (PASSED, None, ""),
+        (FAILED, None, "differs, and nothing says why"),
+        (FAILED, "because", ""),
+        (PASSED, "because", "differs no longer"),
+    ],
+)
+def test_differences_and_reasons_have_to_go_together(server: Outcome, reason: str | None, fault: str) -> None:
+    known = {} if reason is None else {"A.b": reason}
+    [each] = compare(ended(server, PASSED), known)
+    assert each.fault == fault
+
+
+def test_of_the_invocations_of_a_test_the_worst_counts() -> None:
+    rows = ended(PASSED, PASSED)
+    rows[SERVER].append(Ended("A.b", FAILED, "boom"))
+    [each] = compare(rows, {})
+    assert each.outcomes == {SERVER: FAILED, KAFKA: PASSED}
+
+
+def test_a_test_that_one_of_the_two_was_not_asked_differs() -> None:
+    [each] = compare({SERVER: [], KAFKA: [Ended("A.b", PASSED, "")]}, {})
+    assert each.fault
+
+
+def test_a_run_that_looks_at_nothing_is_a_fault() -> None:
+    assert harness_faults([], 73, {"A.b": "because"}) == [
+        f"{KAFKA} passes 0 tests, where it was 73",
+        "A.b: has a reason, and was not run",
+    ]
+    compared = compare(ended(PASSED, PASSED), {})
+    assert harness_faults(compared, 1, {}) == []
+
+
+def test_at_most_five_tests_differ_and_each_is_of_a_class_that_is_run() -> None:
+    known, expected = known_differences()
+    assert len(known) <= 5
+    assert expected > len(known)
+    classes = {name.rpartition(".")[2] for name in CLASSES}
+    assert {test.partition(".")[0] for test in known} <= classes
+
+
+def test_properties_of_a_broker_are_settings_of_the_server_or_refused() -> None:
+    properties = {"offsets.topic.num.partitions": "1", "group.consumer.migration.policy": "upgrade"}
+    found = settings_of(properties, {"group.version": 0})
+    assert (found.internal_partitions, found.migration_policy) == (1, "upgrade")
+    assert found.rebalance_protocols == frozenset({"classic"})
+    assert settings_of({}, {"group.version": 1}) == Settings(consumer_heartbeat_ms=5_000)
+    with pytest.raises(NotServed, match=r"no setting for log\.dirs"):
+        settings_of({"log.dirs": "/"}, {})
+    with pytest.raises(NotServed, match=r"no levels of share\.version"):
+        settings_of({}, {"share.version": 1})
+
+
+def test_what_asks_for_the_inside_of_a_broker_is_no_failure_of_it() -> None:
+    assert outcome_of("FAILED", f"java.lang.UnsupportedOperationException: {INSIDES}: logManager") is Outcome.UNUSABLE
+    assert outcome_of("FAILED", "expected: 1") is FAILED
+    assert (outcome_of("SUCCESSFUL", ""), outcome_of("ABORTED", "")) == (PASSED, Outcome.SKIPPED)
+    assert f'"{INSIDES}"' in (SOURCES / "KafkaTests.java").read_text(encoding="utf-8")
+
+
+def played(outcomes: dict[str, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every test of a run end as told, by peer."""
+
+    def run(start: StartCluster, selected: list[str], log: Path) -> list[Ended]:
+        assert selected == ["kafka.server.HeartbeatRequestTest"]
+        peer = SERVER if start is served else KAFKA
+        return [Ended("HeartbeatRequestTest.test", outcomes[peer], "a < b\n at c")]
+
+    monkeypatch.setattr(command, "run_tests", run)
+
+
+def test_the_page_and_the_json_show_both_and_a_difference_without_a_reason_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, rows = tmp_path / "page.html", tmp_path / "rows.json"
+    call = ["check", "kafka-tests", "--only", "HeartbeatRequestTest", "--out", str(page), "--json", str(rows)]
+    played({SERVER: PASSED, KAFKA: PASSED}, monkeypatch)
+    assert cli.main(call) == 0
+    played({SERVER: FAILED, KAFKA: PASSED}, monkeypatch)
+    assert cli.main(call) == 1
+    told = json.loads(rows.read_text(encoding="utf-8"))
+    assert told["faults"] == ["HeartbeatRequestTest.test: differs, and nothing says why"]
+    assert told["tests"][0]["outcomes"] == {SERVER: "FAILS", KAFKA: "passes"}
+    assert "a &lt; b" in page.read_text(encoding="utf-8")
+    assert cli.main(["check", "kafka-tests", "--only", "Nothing*"]) == 2
+
+
+@pytest.mark.java
+@pytest.mark.thorough
+@pytest.mark.skipif(not have_tests_jars(), reason="Kafka's test jars are not there; `make kafka-tests` fetches them")
+@pytest.mark.skipif(shutil.which("javac") is None, reason="there is no JDK to compile the harness with")
+def test_tests_of_kafka_run_on_the_server_and_fail_where_it_is_wrong(tmp_path: Path) -> None:
+    selected = [f"kafka.server.{name}" for name in ("HeartbeatRequestTest", "DeleteGroupsRequestTest")]
+    rows = run_tests(served, selected, tmp_path / "log")
+    assert [row.outcome for row in rows] == [PASSED] * 3, rows
+
+    def broken(brokers: int, properties: dict[str, str], features: dict[str, int], folder: Path) -> object:
+        classic = {"group.coordinator.rebalance.protocols": "classic"}
+        return served(brokers, dict(properties) | classic, features, folder)
+
+    rows = run_tests(broken, selected[1:], tmp_path / "log")  # type: ignore[arg-type]
+    assert sorted(row.outcome for row in rows) == [FAILED, PASSED], rows

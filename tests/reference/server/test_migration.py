@@ -1,0 +1,215 @@
+"""Classic groups that become consumer groups of KIP-848 while they have members, and back."""
+
+import pytest
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.protocol import Message
+from kafka_eos.server.cluster import Settings
+from kafka_eos.server.consumer_protocol import Subscription, assignment, assignment_bytes, subscription
+from kafka_eos.server.schemas import served_codec
+
+from .conftest import Make, Wire
+
+E = ErrorCode
+
+
+def said(owned: list[int], version: int = 1) -> bytes:
+    """A subscription to "t" of a member that has partitions."""
+    row = {"Topics": ["t"], "UserData": None, "OwnedPartitions": [{"Topic": "t", "Partitions": owned}]}
+    return version.to_bytes(2, "big") + served_codec().write("ConsumerProtocolSubscription", version, row)
+
+
+def given(*numbers: int) -> bytes:
+    return assignment_bytes([("t", list(numbers))] if numbers else [], 1)
+
+
+def join(wire: Wire, member: str = "", owned: tuple[int, ...] = (), *, name: str = "range", **more: object) -> Message:
+    row = wire.send(
+        "JoinGroup",
+        7,
+        GroupId="g",
+        SessionTimeoutMs=10_000,
+        RebalanceTimeoutMs=30_000,
+        MemberId=member,
+        ProtocolType="consumer",
+        Protocols=[{"Name": name, "Metadata": said(list(owned))}],
+        **more,
+    )
+    assert row is not None
+    return row
+
+
+def sync(wire: Wire, member: str, generation: int, assigned: bytes | None = None) -> tuple[int, bytes]:
+    rows = [] if assigned is None else [{"MemberId": member, "Assignment": assigned}]
+    row = wire.ask("SyncGroup", 5, GroupId="g", GenerationId=generation, MemberId=member, Assignments=rows)
+    return row["ErrorCode"], row["Assignment"]
+
+
+def classic_beat(wire: Wire, member: str, generation: int) -> int:
+    return int(wire.ask("Heartbeat", 3, GroupId="g", GenerationId=generation, MemberId=member)["ErrorCode"])
+
+
+def beat(wire: Wire, member: str, epoch: int, owned: set[int] | None = None, **more: object) -> Message:
+    topic = wire.cluster.topics["t"].topic_id
+    parts = None if owned is None else [{"TopicId": topic, "Partitions": sorted(owned)}] if owned else []
+    first = {"SubscribedTopicNames": ["t"], "RebalanceTimeoutMs": 5_000, "TopicPartitions": []} if epoch == 0 else {}
+    row: Message = {"GroupId": "g", "MemberId": member, "MemberEpoch": epoch, "TopicPartitions": parts}
+    return wire.ask("ConsumerGroupHeartbeat", 1, **(row | first | more))
+
+
+def numbers(row: Message) -> set[int]:
+    return {number for topic in row["Assignment"]["TopicPartitions"] for number in topic["Partitions"]}
+
+
+def kind(wire: Wire) -> tuple[str, str]:
+    [group] = wire.ask("ListGroups", 5)["Groups"]
+    return group["GroupType"], group["GroupState"]
+
+
+def classic(wire: Wire, **more: object) -> str:
+    """A classic group of one member that has every partition, in generation 1."""
+    row = join(wire, **more)
+    member = str(row["MemberId"])
+    if row["ErrorCode"] == E.MEMBER_ID_REQUIRED:
+        row = join(wire, member)
+    assert (row["ErrorCode"], row["GenerationId"]) == (E.NONE, 1)
+    assert sync(wire, member, 1, given(0, 1, 2, 3))[0] == E.NONE
+    return member
+
+
+@pytest.fixture
+def wire(make: Make) -> Wire:
+    made = make()
+    made.topic(partitions=4)
+    return made
+
+
+def test_a_classic_group_becomes_a_consumer_group_member_by_member_and_turns_back(wire: Wire) -> None:
+    old = classic(wire)
+    row = beat(wire, "new", 0)
+    assert (row["ErrorCode"], row["MemberEpoch"], numbers(row)) == (E.NONE, 2, set())
+    assert kind(wire) == ("consumer", "Reconciling")
+    assert classic_beat(wire, old, 1) == E.REBALANCE_IN_PROGRESS
+    assert join(wire, old, (0, 1, 2, 3))["GenerationId"] == 1  # it has to give up first
+    error, data = sync(wire, old, 1)
+    kept, _ = assignment(data) or (frozenset(), b"")
+    assert (error, len(kept)) == (E.NONE, 2)
+    assert classic_beat(wire, old, 1) == E.REBALANCE_IN_PROGRESS
+    left = tuple(int(name.removeprefix("t-")) for name in kept)
+    assert join(wire, old, left)["GenerationId"] == 2
+    assert sync(wire, old, 2) == (E.NONE, given(*sorted(left)))
+    assert numbers(beat(wire, "new", 2, set())) == {0, 1, 2, 3} - set(left)
+    assert kind(wire) == ("consumer", "Stable")
+    assert beat(wire, "new", -1)["ErrorCode"] == E.NONE
+    assert kind(wire) == ("classic", "PreparingRebalance")
+    assert classic_beat(wire, old, 2) == E.REBALANCE_IN_PROGRESS
+    row = join(wire, old, left)
+    assert (row["GenerationId"], row["Leader"]) == (3, old)
+
+
+def test_who_waits_in_a_classic_group_is_told_to_join_again(wire: Wire) -> None:
+    classic(wire)
+    second = str(join(wire)["MemberId"])
+    protocols = [{"Name": "range", "Metadata": said([])}]
+    row = {"GroupId": "g", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 30_000, "ProtocolType": "consumer"}
+    assert wire.send("JoinGroup", 7, MemberId=second, Protocols=protocols, **row) is None
+    beat(wire, "new", 0)
+    assert [late["ErrorCode"] for late in wire.late] == [E.REBALANCE_IN_PROGRESS]
+
+
+def test_an_instance_that_comes_back_by_the_classic_protocol_turns_the_group_back_without_a_rebalance(
+    wire: Wire,
+) -> None:
+    beat(wire, "a", 0, InstanceId="i")
+    row = join(wire, GroupInstanceId="i")
+    assert (row["ErrorCode"], row["GenerationId"], row["ProtocolName"]) == (E.NONE, 2, "range")
+    assert kind(wire) == ("classic", "Stable")
+    assert sync(wire, str(row["MemberId"]), 2) == (E.NONE, given(0, 1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("policy", "ups", "downs"),
+    [("disabled", False, False), ("upgrade", True, False), ("downgrade", False, True), ("bidirectional", True, True)],
+)
+def test_the_policy_says_in_which_direction_groups_may_go(make: Make, policy: str, ups: bool, downs: bool) -> None:
+    wire = make(settings=Settings(migration_policy=policy))
+    wire.topic(partitions=4)
+    classic(wire)
+    row = beat(wire, "new", 0)
+    assert row["ErrorCode"] == (E.NONE if ups else E.GROUP_ID_NOT_FOUND)
+    assert ups or "online upgrade is disabled" in row["ErrorMessage"]
+
+    wire = make(settings=Settings(migration_policy=policy))
+    wire.topic(partitions=4)
+    beat(wire, "new", 0)
+    member = str(join(wire)["MemberId"])
+    assert join(wire, member)["ErrorCode"] == E.NONE
+    beat(wire, "new", -1)
+    assert kind(wire) == (("classic", "PreparingRebalance") if downs else ("consumer", "Assigning"))
+
+
+def test_what_an_assignor_adds_or_cannot_be_read_keeps_a_group_classic(wire: Wire) -> None:
+    member = str(join(wire)["MemberId"])
+    join(wire, member)
+    row = {"AssignedPartitions": [], "UserData": b"mine"}
+    sync(wire, member, 1, b"\0\0" + served_codec().write("ConsumerProtocolAssignment", 0, row))
+    refused = beat(wire, "new", 0)
+    assert refused["ErrorCode"] == E.GROUP_ID_NOT_FOUND
+    assert "an unsupported custom assignor is in use" in refused["ErrorMessage"]
+    join(wire, member)
+    sync(wire, member, 2, b"\0")
+    assert "malformed" in beat(wire, "new", 0)["ErrorMessage"]
+
+
+def test_members_of_the_classic_protocol_are_told_in_its_words(wire: Wire) -> None:
+    beat(wire, "new", 0)
+    member = str(join(wire)["MemberId"])
+    assert join(wire, member, name="range")["GenerationId"] == 3
+    assert join(wire, name="sticky")["ErrorCode"] == E.INCONSISTENT_GROUP_PROTOCOL
+    assert classic_beat(wire, member, 1) == sync(wire, member, 1)[0] == E.ILLEGAL_GENERATION
+    assert classic_beat(wire, "nobody", 3) == classic_beat(wire, "new", 2) == E.UNKNOWN_MEMBER_ID
+    part = {"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": ""}
+    topics = [{"Name": "t", "Partitions": [part]}]
+    for generation, error in ((3, E.NONE), (2, E.ILLEGAL_GENERATION)):
+        row = {"GroupId": "g", "MemberId": member, "GenerationIdOrMemberEpoch": generation, "Topics": topics}
+        answer = wire.ask("OffsetCommit", 8, **row)
+        assert answer["Topics"][0]["Partitions"][0]["ErrorCode"] == error
+    types = {each["MemberId"]: each["MemberType"] for each in described(wire)}
+    assert types == {"new": 1, member: 0}
+
+
+def described(wire: Wire) -> list[Message]:
+    [group] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"])["Groups"]
+    return list(group["Members"])
+
+
+def test_leave_group_is_for_members_of_either_protocol(wire: Wire) -> None:
+    beat(wire, "a", 0, InstanceId="i")
+    beat(wire, "b", 0)
+    asked = [
+        {"MemberId": "", "GroupInstanceId": "i"},
+        {"MemberId": "b", "GroupInstanceId": None},
+        {"MemberId": "c", "GroupInstanceId": None},
+    ]
+    row = wire.ask("LeaveGroup", 5, GroupId="g", Members=asked)
+    assert [each["ErrorCode"] for each in row["Members"]] == [E.NONE, E.NONE, E.UNKNOWN_MEMBER_ID]
+    assert kind(wire) == ("consumer", "Empty")
+
+
+def test_a_member_of_the_classic_protocol_that_does_not_sync_is_removed(wire: Wire) -> None:
+    beat(wire, "new", 0)
+    member = str(join(wire)["MemberId"])
+    join(wire, member)
+    for _ in range(4):
+        wire.wait(8_000)
+        classic_beat(wire, member, 3)
+    assert [each["MemberId"] for each in described(wire)] == ["new"]
+
+
+def test_what_consumers_say_is_read_in_any_version_and_what_is_none_is_not() -> None:
+    assert subscription(said([1], 1)) == Subscription(frozenset({"t"}), frozenset({"t-1"}), 1)
+    assert subscription(said([], 0)) == Subscription(frozenset({"t"}), frozenset(), 0)
+    assert subscription(b"") is subscription(b"\0") is subscription(b"\xff\xff") is subscription(b"\0\0\0") is None
+    assert assignment(given(2, 3)) == (frozenset({"t-2", "t-3"}), b"")
+    assert assignment(b"") == (frozenset(), b"")
+    assert assignment(b"\0\0\0\0") is None
