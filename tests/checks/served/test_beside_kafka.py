@@ -226,7 +226,7 @@ def test_a_batch_is_taken_or_refused_as_by_kafka(both: Both, name: str) -> None:
         ),
         ({"cleanup_policy": "delete,compact"}, [batch(), batch(records=keyed(b"a"))], {0, 87}),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, dict) else type(value).__name__,
 )  # fmt: skip
 def test_a_topics_configuration_has_the_effect_that_it_has_in_kafka(
     both: Both, configs: dict[str, str], batches: list[RecordBatch], errors: set[int]
