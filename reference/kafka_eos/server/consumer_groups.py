@@ -171,7 +171,10 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         return self.machine.target_of(self.machine.members(), member_id)
 
     def waits_for_others(self, member_id: str) -> bool:
-        """Somebody else has yet to give up what a member is to have.    Kafka: waitingOnUnreleasedPartition."""
+        """Somebody has yet to give up what a member is to have.
+
+        Kafka: ConsumerGroup.waitingOnUnreleasedPartition
+        """
         missing = self.target(member_id) - self.current(member_id).assigned
         return any(not self.machine.is_free(partition, member_id) for partition in missing)
 
@@ -261,7 +264,10 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         follower.previous_epoch, follower.is_away = 0, False
 
     def leave_for_a_while(self, follower: Follower) -> None:
-        """An instance leaves, and what it has waits for it.    Kafka: consumerGroupStaticMemberGroupLeave."""
+        """An instance leaves, and what it has waits for it.
+
+        Kafka: GroupMetadataManager.consumerGroupStaticMemberGroupLeave
+        """
         follower.is_away, follower.gives_up_by = True, None
         members = self.machine.membership.members
         kept = replace(members[follower.member_id], revoking=NOTHING)

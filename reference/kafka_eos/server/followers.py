@@ -157,7 +157,8 @@ class ConsumerGroups:
     def _member(self, group: FollowingGroup, row: Message, owned: Assignment | None) -> Follower | ErrorCode | None:
         """The member that sends a heartbeat, None if it is new, or why it may not send it.
 
-        Kafka: getOrMaybeSubscribeDynamicConsumerGroupMember, getOrMaybeSubscribeStaticConsumerGroupMember
+        Kafka: GroupMetadataManager.getOrMaybeSubscribeDynamicConsumerGroupMember,
+               getOrMaybeSubscribeStaticConsumerGroupMember
         """
         member_id, epoch, instance_id = row["MemberId"], row["MemberEpoch"], row["InstanceId"]
         if member_id not in group.followers and len(group.followers) >= self.groups.max_members:
@@ -191,7 +192,10 @@ class ConsumerGroups:
         return changed.names or (changed.pattern and (follower.resolved or is_gone))
 
     def _resolve_later(self, group: FollowingGroup, follower: Follower) -> None:
-        """A pattern is resolved apart from the request that brings it.    Kafka: maybeUpdateRegularExpressions."""
+        """A pattern is resolved apart from the request that brings it.
+
+        Kafka: GroupMetadataManager.maybeUpdateRegularExpressions
+        """
 
         def resolve() -> None:
             follower.resolved = True
@@ -213,7 +217,10 @@ class ConsumerGroups:
 
     @staticmethod
     def _known(group: FollowingGroup, member_id: str, instance_id: str | None) -> Follower | ErrorCode:
-        """A member by its id, or by that of its instance.    Kafka: validateConsumerGroupMember."""
+        """A member by its id, or by that of its instance.
+
+        Kafka: GroupMetadataManager.validateConsumerGroupMember
+        """
         found = group.followers.get(member_id) if instance_id is None else group.static_follower(instance_id)
         if found is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -253,7 +260,10 @@ class ConsumerGroups:
         client: tuple[str, str],
         partitions: Mapping[str, int],
     ) -> Message:
-        """Answer JoinGroup of a member of the classic protocol.    Kafka: classicGroupJoinToConsumerGroup."""
+        """Answer JoinGroup of a member of the classic protocol.
+
+        Kafka: GroupMetadataManager.classicGroupJoinToConsumerGroup
+        """
         self.partitions = partitions
         instance_id = row.get("GroupInstanceId")
         member_id = row["MemberId"] or self.groups.cluster.new_id()
@@ -319,7 +329,10 @@ class ConsumerGroups:
         return ErrorCode.NONE
 
     def sync(self, group: FollowingGroup, row: Message) -> Message:
-        """Answer SyncGroup of a member of the classic protocol.    Kafka: classicGroupSyncToConsumerGroup."""
+        """Answer SyncGroup of a member of the classic protocol.
+
+        Kafka: GroupMetadataManager.classicGroupSyncToConsumerGroup
+        """
         found = self._classic_member(group, row)
         if isinstance(found, ErrorCode):
             return {"ErrorCode": found}
@@ -341,7 +354,10 @@ class ConsumerGroups:
         }
 
     def classic_heartbeat(self, group: FollowingGroup, row: Message) -> ErrorCode:
-        """Answer Heartbeat of a member of the classic protocol.    Kafka: classicGroupHeartbeatToConsumerGroup."""
+        """Answer Heartbeat of a member of the classic protocol.
+
+        Kafka: GroupMetadataManager.classicGroupHeartbeatToConsumerGroup
+        """
         found = self._classic_member(group, row)
         if isinstance(found, ErrorCode):
             return found
@@ -370,7 +386,10 @@ class ConsumerGroups:
         return found, found.classic
 
     def leave(self, group: FollowingGroup, members: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
-        """Members, by their ids and those of their instances, leave.    Kafka: classicGroupLeaveToConsumerGroup."""
+        """Members, by their ids and those of their instances, leave.
+
+        Kafka: GroupMetadataManager.classicGroupLeaveToConsumerGroup
+        """
         leaving: dict[str, Follower] = {}
         errors = []
         for member_id, instance_id in members:
@@ -386,7 +405,10 @@ class ConsumerGroups:
     # --- migration ---------------------------------------------------------------------------------------------------
 
     def _upgrade(self, group: ClassicGroup) -> FollowingGroup | str:
-        """The classic group as one of KIP-848, or why it cannot be one.    Kafka: validateOnlineUpgrade."""
+        """The classic group as one of KIP-848, or why it cannot be one.
+
+        Kafka: GroupMetadataManager.validateOnlineUpgrade
+        """
         if self.policy not in {UPGRADE, BIDIRECTIONAL}:
             return f"Cannot upgrade classic group {group.name} to consumer group because online upgrade is disabled."
         known = [f"{topic}-{number}" for topic, count in self.partitions.items() for number in range(count)]
@@ -402,7 +424,7 @@ class ConsumerGroups:
     def _can_be_classic(self, group: FollowingGroup, but: Collection[Follower], *, replaced: bool = False) -> bool:
         """All members, of which there are some, but for those that leave or are replaced are of the classic protocol.
 
-        Kafka: validateOnlineDowngradeWithFencedMembers, validateOnlineDowngradeWithReplacedMember
+        Kafka: GroupMetadataManager.validateOnlineDowngradeWithFencedMembers, validateOnlineDowngradeWithReplacedMember
         """
         gone = {each.member_id for each in but}
         others = [each for member_id, each in group.followers.items() if member_id not in gone]
@@ -416,7 +438,10 @@ class ConsumerGroups:
 
 
 def _refused(row: Message, version: int, owned: Assignment | None) -> Beat | None:
-    """Why a heartbeat makes no sense; None if it does.    Kafka: throwIfConsumerGroupHeartbeatRequestIsInvalid."""
+    """Why a heartbeat makes no sense; None if it does.
+
+    Kafka: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid
+    """
     epoch = row["MemberEpoch"]
     why = None
     if not row["MemberId"] and (version >= 1 or epoch > JOIN or epoch == LEAVE):

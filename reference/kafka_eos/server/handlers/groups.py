@@ -15,9 +15,9 @@ from kafka_eos.server.handlers.request import (
 )
 
 ALL_OPERATIONS, NO_OPERATIONS = 3400, -(1 << 31)
-"""What everybody may do with a group, where nobody is refused anything; and that nobody has asked.
+"""What everybody may do with a group (as bits: read, delete, describe, see and alter settings); that nobody has asked.
 
-Kafka: AclEntry.supportedOperations(GROUP), as bits: read, delete, describe, describe and alter configurations
+Kafka: AclEntry.supportedOperations
 """
 
 
