@@ -35,7 +35,7 @@ def made_up(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Search, "judge", judge)
     monkeypatch.setattr(command, "Registry", lambda: registry)
-    monkeypatch.setattr(command, "build_folder", lambda: tmp_path / "build")
+    monkeypatch.setattr(command, "cache_folder", lambda name: tmp_path / "build" / name)
     monkeypatch.setattr(command, "read_equivalents", dict)
 
 
