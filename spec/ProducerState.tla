@@ -82,10 +82,11 @@ IsFenced(producer, batch) == batch.epoch < producer.epoch
 (* A new epoch begins with sequence 0.                                     *)
 StartsEpoch(batch) == batch.sequence = 0
 
-(* The batch comes right after the last one of its epoch.                  *)
+(* The batch comes right after the last one of its epoch. An epoch that a marker has raised has none yet. *)
 Follows(producer, batch) ==
-    LET last == producer.batches[Len(producer.batches)]
-    IN  batch.sequence = NextSequence(LastSequence(last))
+    IF producer.batches = <<>> THEN StartsEpoch(batch)
+    ELSE LET last == producer.batches[Len(producer.batches)]
+         IN  batch.sequence = NextSequence(LastSequence(last))
 
 (* Without state for the producer every sequence passes, unless the partition never held a record. *)
 AcceptsUnknownProducer(log, batch) == log.entries # <<>> \/ batch.sequence = 0

@@ -13,6 +13,7 @@ from typing import Any
 from immutables import Map
 from pyrsistent import pvector
 
+from kafka_eos import leader as leaders
 from kafka_eos import transaction_coordinator as coordinator
 from kafka_eos.application_loop import ApplicationLoop, LoopTransaction
 from kafka_eos.consume_transform_produce import ConsumeTransformProduce
@@ -1151,3 +1152,115 @@ def changes_are_written_apart(state: StatefulProcessor) -> str:
 def former_owner_writes(state: StatefulProcessor, instance: str) -> bool:
     """For ``may_write``: nobody fences the instance that had the partition before."""
     return True
+
+
+# --- what a leader puts together ---------------------------------------------------------------------------------
+
+
+def sequence_before_guard(
+    rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int, guard: int
+) -> ErrorCode:
+    """For ``batch_error``: the sequence is looked at before the guard."""
+    if (error := rules.sequence_error(before, batch)) is not ErrorCode.NONE:
+        return error
+    if (error := rules.guard_error(before, batch, version, guard)) is not ErrorCode.NONE:
+        return error
+    return rules.transaction_error(before, batch, version)
+
+
+def no_guard_asked_for(
+    rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int, guard: int
+) -> ErrorCode:
+    """For ``guard_error``: a leader asks for no guard (KAFKA-14402)."""
+    is_old = version != leaders.OUTSIDE and batch.epoch < before.producer(batch.producer_id).epoch
+    return ErrorCode.INVALID_PRODUCER_EPOCH if is_old else ErrorCode.NONE
+
+
+def no_transaction_looked_at(
+    rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int
+) -> ErrorCode:
+    """For ``transaction_error``: a leader appends what stands outside of the transaction that is open."""
+    is_old = batch.epoch < before.producer(batch.producer_id).epoch
+    return ErrorCode.INVALID_PRODUCER_EPOCH if is_old else ErrorCode.NONE
+
+
+def no_retry_looked_for(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch) -> bool:
+    """For ``is_retry``: a leader that asks about transactions looks for no retries."""
+    return False
+
+
+def lowest_sequence_counts(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch) -> ErrorCode:
+    """For ``sequence_error``: a later sequence than the lowest that was asked about is out of order, as in Kafka.
+
+    KAFKA-14920
+    """
+    if rules.is_of_coordinator(batch):
+        return ErrorCode.NONE
+    asked, error = before.questions(batch.producer_id), before.log.append_error(batch)
+    is_later = asked.guard_epoch != leaders.NO_EPOCH and batch.sequence > asked.lowest_sequence
+    return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if error is ErrorCode.NONE and is_later else error
+
+
+def version_two_begins_anew(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch) -> ErrorCode:
+    """For ``sequence_error``: an unknown producer begins a transaction of version 2 with sequence 0, as in Kafka.
+
+    KAFKA-18202
+    """
+    if rules.is_of_coordinator(batch):
+        return ErrorCode.NONE
+    asked = before.questions(batch.producer_id)
+    is_unknown = not before.log.knows_producer(batch.producer_id)
+    if is_unknown and asked.guard_version == 2 and batch.sequence != 0:
+        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    return before.log.append_error(batch)
+
+
+def guard_outlives_marker(
+    rules: leaders.Rules, before: leaders.LeaderState, marker: LogEntry, version: int
+) -> leaders.Asked:
+    """For ``asked_after_marker``: a guard is good for the next transaction as well."""
+    return before.questions(marker.producer_id)
+
+
+def marker_uses_guard_up(
+    rules: leaders.Rules, before: leaders.LeaderState, marker: LogEntry, version: int
+) -> leaders.Asked:
+    """For ``asked_after_marker``: a marker uses up the guard of a transaction that begins with its own epoch.
+
+    KAFKA-18575
+    """
+    return leaders.Asked(guard=before.questions(marker.producer_id).guard + 1)
+
+
+def marker_raises_no_epoch(rules: leaders.Rules, log: Log, producer_id: int, epoch: int, count: int) -> Log:
+    """For ``without_sequence``: a marker says nothing about sequences."""
+    return log.appended(Batch(producer_id=NO_PRODUCER_ID, epoch=-1, sequence=-1, count=count))
+
+
+def marker_forgets_batches(rules: leaders.Rules, log: Log, producer_id: int, epoch: int, count: int) -> Log:
+    """For ``without_sequence``: after a marker every epoch begins anew."""
+    after = log.appended(Batch(producer_id=NO_PRODUCER_ID, epoch=-1, sequence=-1, count=count))
+    return replace(after, producers=after.producers.set(producer_id, ProducerState(epoch=epoch, batches=())))
+
+
+def one_record_each(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: transactions count entries, not records."""
+    known = before.knowing(entry.producer_id)
+    end = known.entries[-1].offset + 1 if known.entries else 0
+    return rules.version_2.written(known, replace(entry, offset=end))
+
+
+def never_replicated(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: a transaction whose marker is replicated holds what it held."""
+    at = replace(entry, offset=before.log.log_end_offset)
+    return rules.version_2.written(before.knowing(entry.producer_id), at)
+
+
+def markers_of_version1(rules: leaders.Rules, before: leaders.LeaderState, marker: LogEntry, version: int) -> ErrorCode:
+    """For ``marker_error``: every marker goes by the rule of version 1 (KAFKA-19446)."""
+    return rules.version_1.marker_error(before.knowing(marker.producer_id), marker)
+
+
+def epoch_outlives_producer(rules: leaders.Rules, before: leaders.LeaderState, producer_id: int) -> leaders.LeaderState:
+    """For ``with_forgotten``: of a producer that expires the transactions are kept."""
+    return replace(before, log=before.log.forgotten(producer_id))

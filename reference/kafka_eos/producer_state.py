@@ -144,7 +144,9 @@ class Log:
         return batch.sequence == 0
 
     def follows(self, producer: ProducerState, batch: Batch) -> bool:
-        """The batch comes right after the last one of its epoch."""
+        """The batch comes right after the last one of its epoch. An epoch that a marker has raised has none yet."""
+        if not producer.batches:
+            return self.starts_epoch(batch)
         return batch.sequence == self.limits.next_sequence(self.limits.last_sequence(producer.batches[-1]))
 
     def accepts_unknown_producer(self, batch: Batch) -> bool:

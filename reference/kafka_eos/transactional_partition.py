@@ -20,7 +20,7 @@ leaderEpoch        ``leader_epoch``      PartitionRegistration.leaderEpoch
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 from immutables import Map
 from pyrsistent import PVector, pvector
@@ -176,34 +176,29 @@ class LeaderLog:
     aborted_index: PVector[IndexedTransaction] = field(default_factory=pvector)
 
 
+class MarkerConstants(Protocol):
+    """What decides about a marker beside the log."""
+
+    @property
+    def transaction_version(self) -> int:
+        """1 or 2."""
+        ...
+
+    @property
+    def max_epoch(self) -> int:
+        """The last producer epoch."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionalPartition:
-    """The variables of TransactionalPartition.tla and its actions; a module that extends it adds its own."""
+class PartitionRules:
+    """What a leader refuses and what an entry does: functions of the log and of the entry.
 
-    MODULE: ClassVar[str] = "TransactionalPartition"
-    VARIABLES: ClassVar[tuple[str, ...]] = ("log", "highWatermark", "replicated", "leaderEpoch")
+    Attributes:
+        constants: the transaction version of markers, and the last epoch.
+    """
 
-    constants: PartitionConstants = field(compare=False)
-    log: LeaderLog
-    high_watermark: int = 0
-    replicated: int = 0
-    leader_epoch: int = 0
-
-    @classmethod
-    def context(cls, constants: PartitionConstants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
-        """Nothing beside the variables."""
-        return {}
-
-    @classmethod
-    def empty_log(cls, constants: PartitionConstants) -> LeaderLog:
-        """A log without entries."""
-        return LeaderLog(producers=Map(dict.fromkeys(constants.producer_ids, NO_PRODUCER)))
-
-    def log_end_offset(self, before: LeaderLog) -> int:
-        """The offset of the next entry. The cleaner never takes the last one."""
-        return before.entries[-1].offset + 1 if before.entries else 0
-
-    # --- what a leader refuses ------------------------------------------------------------------------------------
+    constants: MarkerConstants = field(compare=False)
 
     def is_old_batch(self, producer: PartitionProducer, batch: LogEntry) -> bool:
         """A batch is of an older epoch than the producer's."""
@@ -243,8 +238,6 @@ class TransactionalPartition:
         if self.is_of_old_coordinator(producer, marker):
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return ErrorCode.NONE
-
-    # --- what an entry does to the log ----------------------------------------------------------------------------
 
     def remembered(self, producer: PartitionProducer, entry: LogEntry) -> PartitionProducer:
         """A producer after one of its entries. A batch of a later epoch joins the transaction that is open."""
@@ -291,10 +284,6 @@ class TransactionalPartition:
         completed = replace(ongoing, last_offset=marker.offset)
         return replace(before, transactions=(before.transactions - {ongoing}) | {completed})
 
-    def at_end(self, before: LeaderLog, entry: LogEntry) -> LogEntry:
-        """An entry with the offset that it gets."""
-        return replace(entry, offset=self.log_end_offset(before))
-
     def written(self, before: LeaderLog, entry: LogEntry) -> LeaderLog:
         """The log after an entry that has its offset."""
         producer = before.producers[entry.producer_id]
@@ -303,6 +292,51 @@ class TransactionalPartition:
             return after
         indexed = self.with_index_entry(after, entry, producer.first_offset)
         return self.with_completed(indexed, entry, producer.first_offset)
+
+    def with_replicated(self, before: LeaderLog, offset: int) -> LeaderLog:
+        """The log with those transactions whose marker is replicated let go."""
+        kept = frozenset(t for t in before.transactions if t.last_offset == NO_OFFSET or t.last_offset >= offset)
+        return replace(before, transactions=kept)
+
+    def may_expire(self, producer: PartitionProducer) -> bool:
+        """A producer that may be forgotten has no transaction open."""
+        return not producer.is_open
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalPartition(PartitionRules):
+    """The variables of TransactionalPartition.tla and its actions; a module that extends it adds its own."""
+
+    MODULE: ClassVar[str] = "TransactionalPartition"
+    VARIABLES: ClassVar[tuple[str, ...]] = ("log", "highWatermark", "replicated", "leaderEpoch")
+
+    constants: PartitionConstants = field(compare=False)
+    log: LeaderLog
+    high_watermark: int = 0
+    replicated: int = 0
+    leader_epoch: int = 0
+
+    @classmethod
+    def context(cls, constants: PartitionConstants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
+        """Nothing beside the variables."""
+        return {}
+
+    @classmethod
+    def empty_log(cls, constants: PartitionConstants) -> LeaderLog:
+        """A log without entries."""
+        return LeaderLog(producers=Map(dict.fromkeys(constants.producer_ids, NO_PRODUCER)))
+
+    def log_end_offset(self, before: LeaderLog) -> int:
+        """The offset of the next entry. The cleaner never takes the last one."""
+        return before.entries[-1].offset + 1 if before.entries else 0
+
+    # --- what a leader refuses ------------------------------------------------------------------------------------
+
+    # --- what an entry does to the log ----------------------------------------------------------------------------
+
+    def at_end(self, before: LeaderLog, entry: LogEntry) -> LogEntry:
+        """An entry with the offset that it gets."""
+        return replace(entry, offset=self.log_end_offset(before))
 
     def appended(self, before: LeaderLog, given: LogEntry) -> LeaderLog:
         """The log after a batch or a marker."""
@@ -321,11 +355,6 @@ class TransactionalPartition:
         for entry in entries:
             before = self.written(before, entry)
         return before
-
-    def with_replicated(self, before: LeaderLog, offset: int) -> LeaderLog:
-        """The log with those transactions whose marker is replicated let go."""
-        kept = frozenset(t for t in before.transactions if t.last_offset == NO_OFFSET or t.last_offset >= offset)
-        return replace(before, transactions=kept)
 
     # --- the last stable offset -----------------------------------------------------------------------------------
 
@@ -440,10 +469,6 @@ class TransactionalPartition:
         )
 
     # --- what time does                                                             WHO: the leader ---------------
-
-    def may_expire(self, producer: PartitionProducer) -> bool:
-        """A producer that may be forgotten has no transaction open."""
-        return not producer.is_open
 
     def forgotten(self, before: LeaderLog, producer_id: int) -> LeaderLog:
         """The log with a producer forgotten."""

@@ -30,7 +30,7 @@ faults              ``faults``                none: how many there have been
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, Protocol, Self, TypeVar
 
 from immutables import Map
 from pyrsistent import PVector, pvector
@@ -222,8 +222,101 @@ ENDING = {True: "committing", False: "aborting"}
 DECIDE = "DECIDE"
 
 
+class GuardConstants(Protocol):
+    """What guards depend on."""
+
+    @property
+    def verification(self) -> bool:
+        """A leader asks the coordinator about transactions of version 1 as well."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transactions:
+class Question:
+    """What a leader asks the coordinator about."""
+
+    version: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardRules:
+    """A leader's guards: functions of what it knows of a producer, and of a request.
+
+    Attributes:
+        constants: whether a leader asks about transactions of version 1 as well.
+    """
+
+    constants: GuardConstants = field(compare=False)
+
+    def is_ongoing(self, log: TransactionalLog, epoch: int) -> bool:
+        """The partition has an open transaction of this epoch."""
+        return log.open and log.epoch == epoch
+
+    def needs_guard(self, version: int) -> bool:
+        """A leader asks the coordinator about a transaction's first batch."""
+        return self.constants.verification or version == 2
+
+    def with_guard(self, log: TransactionalLog, request: "PartitionRequest | Question") -> TransactionalLog:
+        """Requests of one producer share the guard; a later epoch raises the guard's."""
+        if log.guard_epoch < request.epoch:
+            return replace(log, guard_epoch=request.epoch, guard_version=request.version)
+        return log
+
+    def data_error(self, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
+        """Why a leader refuses a batch that belongs to a transaction; ``NONE`` if it does not."""
+        if epoch < log.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if self.needs_guard(version) and not self.is_ongoing(log, epoch) and guard != log.guard:
+            return ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE
+
+    def uses_guard_up(self, log: TransactionalLog, epoch: int) -> bool:
+        """A batch uses the guard up, but for one that belongs to a later epoch already.
+
+        # Departs from Kafka: there every transactional append does (the mutant EveryAppendUsesGuardUp); a late batch
+        # of an aborted transaction then makes the next one fail.
+        """
+        return log.guard_epoch <= epoch
+
+    def with_data(self, log: TransactionalLog, instance: str, number: int, epoch: int) -> TransactionalLog:
+        """The leader's log after a batch."""
+        used = self.uses_guard_up(log, epoch)
+        return replace(
+            log,
+            entries=log.entries.append(Entry(kind="data", epoch=epoch, instance=instance, number=number)),
+            epoch=epoch,
+            open=True,
+            guard=log.guard + (1 if used else 0),
+            guard_epoch=NO_EPOCH if used else log.guard_epoch,
+            guard_version=0 if used else log.guard_version,
+        )
+
+    def keeps_guard(self, log: TransactionalLog, marker: Marker) -> bool:
+        """A marker keeps the guard of a transaction that begins with the marker's own epoch (KAFKA-18575)."""
+        return log.guard_version == 2 and marker.epoch == log.guard_epoch
+
+    def epoch_after_marker(self, log: TransactionalLog, marker: Marker) -> int:  # noqa: ARG002 - a mutant looks at it
+        """The epoch that a leader knows of the producer after a marker."""
+        return marker.epoch
+
+    def with_marker(self, log: TransactionalLog, marker: Marker) -> TransactionalLog:
+        """The leader's log after a marker."""
+        kept = self.keeps_guard(log, marker)
+        return replace(
+            log,
+            entries=log.entries.append(Entry(kind="commit" if marker.commit else "abort", epoch=marker.epoch)),
+            epoch=self.epoch_after_marker(log, marker),
+            open=False,
+            guard=log.guard + (0 if kept else 1),
+            guard_epoch=log.guard_epoch if kept else NO_EPOCH,
+            guard_version=log.guard_version if kept else 0,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transactions(GuardRules):
     """A state of Transactions.tla."""
 
     MODULE: ClassVar[str] = "Transactions"
@@ -694,20 +787,6 @@ class Transactions:
 
     # --- the partitions' leaders                                                    WHO: a leader -----------------
 
-    def is_ongoing(self, log: TransactionalLog, epoch: int) -> bool:
-        """The partition has an open transaction of this epoch."""
-        return log.open and log.epoch == epoch
-
-    def needs_guard(self, version: int) -> bool:
-        """A leader asks the coordinator about a transaction's first batch."""
-        return self.constants.verification or version == 2
-
-    def with_guard(self, log: TransactionalLog, request: PartitionRequest) -> TransactionalLog:
-        """Requests of one producer share the guard; a later epoch raises the guard's."""
-        if log.guard_epoch < request.epoch:
-            return replace(log, guard_epoch=request.epoch, guard_version=request.version)
-        return log
-
     @action("StartVerification", "Instances", "Numbers", "Partitions")
     def start_verification(self, instance: str, number: int, partition: str) -> Self:
         """A leader begins to ask the coordinator about a batch.
@@ -781,35 +860,6 @@ class Transactions:
         after = self.fault("former coordinator")
         return replace(after, verifying=self.verifying - {request}, verified=self.verified | {request})
 
-    def data_error(self, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
-        """Why a leader refuses a batch that belongs to a transaction; ``NONE`` if it does not."""
-        if epoch < log.epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        if self.needs_guard(version) and not self.is_ongoing(log, epoch) and guard != log.guard:
-            return ErrorCode.INVALID_TXN_STATE
-        return ErrorCode.NONE
-
-    def uses_guard_up(self, log: TransactionalLog, epoch: int) -> bool:
-        """A batch uses the guard up, but for one that belongs to a later epoch already.
-
-        # Departs from Kafka: there every transactional append does (the mutant EveryAppendUsesGuardUp); a late batch
-        # of an aborted transaction then makes the next one fail.
-        """
-        return log.guard_epoch <= epoch
-
-    def with_data(self, log: TransactionalLog, instance: str, number: int, epoch: int) -> TransactionalLog:
-        """The leader's log after a batch."""
-        used = self.uses_guard_up(log, epoch)
-        return replace(
-            log,
-            entries=log.entries.append(Entry(kind="data", epoch=epoch, instance=instance, number=number)),
-            epoch=epoch,
-            open=True,
-            guard=log.guard + (1 if used else 0),
-            guard_epoch=NO_EPOCH if used else log.guard_epoch,
-            guard_version=0 if used else log.guard_version,
-        )
-
     def append_to(self, partition: str, request: PartitionRequest, guard: int) -> Self:
         """A leader appends a batch, or refuses it, and answers."""
         log = self.logs[partition]
@@ -857,28 +907,6 @@ class Transactions:
         if marker.version == 2 and marker.epoch == log.epoch and log.open:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         return ErrorCode.NONE
-
-    def keeps_guard(self, log: TransactionalLog, marker: Marker) -> bool:
-        """A marker keeps the guard of a transaction that begins with the marker's own epoch (KAFKA-18575)."""
-        return log.guard_version == 2 and marker.epoch == log.guard_epoch
-
-    def epoch_after_marker(self, log: TransactionalLog, marker: Marker) -> int:  # noqa: ARG002 - a mutant looks at it
-        """The epoch that a leader knows of the producer after a marker."""
-        return marker.epoch
-
-    def with_marker(self, log: TransactionalLog, marker: Marker) -> TransactionalLog:
-        """The leader's log after a marker."""
-        kept = self.keeps_guard(log, marker)
-        return replace(
-            log,
-            entries=log.entries.append(Entry(kind="commit" if marker.commit else "abort", epoch=marker.epoch)),
-            epoch=self.epoch_after_marker(log, marker),
-            open=False,
-            guard=log.guard + (0 if kept else 1),
-            guard_epoch=log.guard_epoch if kept else NO_EPOCH,
-            guard_version=log.guard_version if kept else 0,
-            coordinator_epoch=marker.coordinator_epoch,
-        )
 
     def acknowledged(self, marker: Marker) -> frozenset[str]:
         """The coordinator learns that a partition has its marker, if it still waits for that."""

@@ -1,0 +1,83 @@
+----------------------------- MODULE LeaderMutants ----------------------------
+(***************************************************************************)
+(* What puts a leader's rules together, with one thing changed, and        *)
+(* Kafka's own checks where the spec has others. A model puts one of them  *)
+(* in the place of the rule; the Python function of the same name does the *)
+(* same to the reference.                                                  *)
+(***************************************************************************)
+EXTENDS Leader
+
+(* for BatchError: the sequence is looked at before the guard *)
+SequenceBeforeGuard(before, batch, version, guard) ==
+    IF SequenceError(before, batch) # "NONE" THEN SequenceError(before, batch)
+    ELSE IF GuardError(before, batch, version, guard) # "NONE" THEN GuardError(before, batch, version, guard)
+    ELSE TransactionError(before, batch, version)
+
+(* for GuardError: a leader asks for no guard (KAFKA-14402) *)
+NoGuardAskedFor(before, batch, version, guard) ==
+    IF version # 0 /\ batch.epoch < before.transactions.producers[batch.producerId].epoch
+    THEN "INVALID_PRODUCER_EPOCH" ELSE "NONE"
+
+(* for TransactionError: a leader appends what stands outside of the transaction that is open *)
+NoTransactionLookedAt(before, batch, version) ==
+    IF batch.epoch < before.transactions.producers[batch.producerId].epoch THEN "INVALID_PRODUCER_EPOCH" ELSE "NONE"
+
+(* for IsRetry: a leader that asks about transactions looks for no retries *)
+NoRetryLookedFor(before, batch) == FALSE
+
+(* for SequenceError: a later sequence than the lowest that was asked about is out of order, as in Kafka *)
+LowestSequenceCounts(before, batch) ==
+    LET asked == before.asked[batch.producerId]
+        error == AppendError(before.log, batch)
+    IN  IF IsOfCoordinator(batch) THEN "NONE"
+        ELSE IF error = "NONE" /\ asked.guardEpoch # NoEpoch /\ batch.sequence > asked.lowestSequence
+        THEN "OUT_OF_ORDER_SEQUENCE_NUMBER" ELSE error
+
+(* for SequenceError: an unknown producer begins a transaction of version 2 with sequence 0, as in Kafka *)
+VersionTwoBeginsAnew(before, batch) ==
+    IF IsOfCoordinator(batch) THEN "NONE"
+    ELSE IF ~KnowsProducer(before.log, batch.producerId) /\ before.asked[batch.producerId].guardVersion = 2
+            /\ batch.sequence # 0
+    THEN "OUT_OF_ORDER_SEQUENCE_NUMBER" ELSE AppendError(before.log, batch)
+
+(* for AskedAfterMarker: a guard is good for the next transaction as well *)
+GuardOutlivesMarker(before, marker, version) == before.asked[marker.producerId]
+
+(* for AskedAfterMarker: a marker uses up the guard of a transaction that begins with its own epoch *)
+MarkerUsesGuardUp(before, marker, version) ==
+    [NothingAsked EXCEPT !.guard = before.asked[marker.producerId].guard + 1]
+
+(* for WithoutSequence: a marker says nothing about sequences *)
+MarkerRaisesNoEpoch(log, producerId, epoch, count) ==
+    Appended(log, Batch(NoProducerId, NoEpoch, NoSequence, count))
+
+(* for WithoutSequence: after a marker every epoch begins anew *)
+MarkerForgetsBatches(log, producerId, epoch, count) ==
+    LET after == Appended(log, Batch(NoProducerId, NoEpoch, NoSequence, count)) IN
+    [after EXCEPT !.producers = (producerId :> [epoch |-> epoch, batches |-> <<>>]) @@ @]
+
+(* for WithEntry: transactions count entries, not records *)
+OneRecordEach(before, entry, log) == OfVersion2!Appended(before.transactions, entry)
+
+(* for WithEntry: a transaction whose marker is replicated holds what it held *)
+NeverReplicated(before, entry, log) ==
+    OfVersion2!Written(before.transactions, [entry EXCEPT !.offset = LogEndOffset(before.log)])
+
+(* for MarkerError: every marker goes by the rule of version 1 (KAFKA-19446) *)
+MarkersOfVersion1(before, marker, version) == OfVersion1!MarkerError(before.transactions, marker)
+
+(* for WithForgotten: of a producer that expires the transactions are kept *)
+EpochOutlivesProducer(before, producerId) == [before EXCEPT !.log = Forgotten(@, producerId)]
+
+(* Interesting states, which have to be reached *)
+HasSecondTransaction == \E i, k \in DOMAIN Entries : i < k /\ IsEnd(i) /\ Entries[k].kind = "transactional"
+HasMarkerKeptGuard   == \E one \in vouched : /\ leader.asked[one.producerId].guard = one.guard
+                                             /\ Between(one.producerId, one.offset, LogEndOffset(leader.log)) # {}
+HasPlainAfterMarker  == \E i, k \in DOMAIN Entries : i < k /\ IsEnd(i) /\ Entries[k].kind = "plain"
+HasRefusedMarker     == answer.error = "TRANSACTION_COORDINATOR_FENCED"
+HasCoordinatorsBatch == \E i \in DOMAIN leader.log.entries : \E k \in DOMAIN Entries :
+                            /\ Entries[k].offset = leader.log.entries[i].offset /\ ~IsEnd(k)
+                            /\ leader.log.entries[i].producerId = NoProducerId
+HasAbortedIndex      == leader.transactions.abortedIndex # <<>>
+
+=============================================================================
