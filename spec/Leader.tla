@@ -102,8 +102,7 @@ Guarded(before, producerId) ==
          guard |-> asked.guard, guardEpoch |-> asked.guardEpoch, guardVersion |-> asked.guardVersion,
          coordinatorEpoch |-> producer.coordinatorEpoch]
 
-(* What is kept of the questions after the rules of guards have been applied; a guard that was used up takes the lowest *)
-(* sequence with it.                                                                                                     *)
+(* What is kept of the questions; a guard that was used up takes the lowest sequence with it. *)
 Kept(asked, guarded) ==
     [guard |-> guarded.guard, guardEpoch |-> guarded.guardEpoch, guardVersion |-> guarded.guardVersion,
      lowestSequence |-> IF guarded.guard = asked.guard THEN asked.lowestSequence ELSE NoSequence]
@@ -206,7 +205,7 @@ WithBatch(before, batch, version) ==
      transactions |-> WithEntry(before, EntryOf(batch, version), log),
      asked        |-> [before.asked EXCEPT ![batch.producerId] = AskedAfterBatch(before, batch, version)]]
 
-(* The questions about a producer after a marker: but for a transaction that has begun already, the guard is used up. *)
+(* The questions about a producer after a marker: but for a begun transaction, the guard is used up. *)
 AskedAfterMarker(before, marker, version) ==
     Kept(before.asked[marker.producerId],
          Guards!WithMarker(Guarded(before, marker.producerId),

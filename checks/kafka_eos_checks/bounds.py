@@ -7,6 +7,7 @@ It takes a state and the model's constants by their TLA+ names. Graph equality c
 from collections.abc import Mapping
 
 from kafka_eos.consumer import Consumer
+from kafka_eos.leader import Leader
 from kafka_eos.mirror import Mirror
 from kafka_eos.partition_log import PartitionLog
 from kafka_eos.spec_mapping import SpecValue
@@ -25,6 +26,11 @@ def consumer_read_after_election(state: Consumer, constants: Mapping[str, SpecVa
     full = len(entries) + 1 == len(constants["Offsets"])
     begun = state.high_watermark > 0 or state.leader_epoch > 0
     return (full or not begun) and (state.leader_epoch > 0 or not any(state.positions.values()))
+
+
+def leader_bounds(state: Leader, constants: Mapping[str, SpecValue]) -> bool:
+    """At most ``MaxEntries`` batches and markers in the log."""
+    return len(state.leader.log.entries) <= int(constants["MaxEntries"])
 
 
 def mirror_bounds(state: Mirror, constants: Mapping[str, SpecValue]) -> bool:

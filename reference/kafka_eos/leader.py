@@ -163,10 +163,7 @@ class Rules:
         )
 
     def kept(self, asked: Asked, guarded: TransactionalLog) -> Asked:
-        """What is kept of the questions after the rules of guards have been applied.
-
-        A guard that was used up takes the lowest sequence with it.
-        """
+        """What is kept of the questions; a guard that was used up takes the lowest sequence with it."""
         return Asked(
             guard=guarded.guard,
             guard_epoch=guarded.guard_epoch,
@@ -297,10 +294,7 @@ class Rules:
         )
 
     def asked_after_marker(self, before: LeaderState, marker: LogEntry, version: int) -> Asked:
-        """The questions about a producer after a marker.
-
-        But for a transaction that has begun already, the guard is used up.
-        """
+        """The questions about a producer after a marker: but for a begun transaction, the guard is used up."""
         sent = Marker(
             partition="",
             version=version,

@@ -28,6 +28,18 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "Restart": ("leader", "", Kind.RESTART),
         "ExpireProducer": ("leader", "", Kind.EVENT),
     },
+    "Leader": {
+        "StartVerification": ("leader", COORDINATOR, Kind.MESSAGE),
+        "RefuseVerification": ("leader", CLIENT, Kind.REFUSED),
+        "AppendBatch": (CLIENT, "leader", Kind.MESSAGE),
+        "AcknowledgeDuplicate": ("leader", CLIENT, Kind.REPLY),
+        "RefuseBatch": ("leader", CLIENT, Kind.REFUSED),
+        "AppendUnidentified": (CLIENT, "leader", Kind.MESSAGE),
+        "AppendMarker": (COORDINATOR, "leader", Kind.MESSAGE),
+        "RefuseMarker": ("leader", COORDINATOR, Kind.REFUSED),
+        "ElectLeader": ("leader", "", Kind.RESTART),
+        "ExpireProducer": ("leader", "", Kind.EVENT),
+    },
     "IdempotentProducer": {
         "AllocateProducerId": (COORDINATOR, CLIENT, Kind.REPLY),
         "Send": (CLIENT, "partition", Kind.MESSAGE),

@@ -234,6 +234,11 @@ WALKS: Mapping[str, Walk] = {
         faults=frozenset({"FailAppend", "TakeSnapshot", "Restart", "ExpireProducer"}),
         steps=60,
     ),
+    "Leader": Walk(
+        larger=_replacing(ProducerIds="{0, 1}", Epochs="{0, 1, 2}", GuardNumbers="-1..20", MaxEntries="20"),
+        faults=frozenset({"ElectLeader", "ExpireProducer"}),
+        steps=60,
+    ),
     "TransactionCoordinator": Walk(
         larger=_coordinator,
         kinds=frozenset({"AppendTimesOut", "ExpireTransactionalId", "Failover", "TimeOut"}),
