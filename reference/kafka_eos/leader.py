@@ -128,6 +128,17 @@ class LeaderState:
         """What has been asked about a producer."""
         return self.asked.get(producer_id, NOTHING_ASKED)
 
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset of an open transaction, or the log's end: what is appended is replicated at once."""
+        unstable = (transaction.first_offset for transaction in self.transactions.transactions)
+        return min(unstable, default=self.log.log_end_offset)
+
+    def last_sequence(self, producer_id: int) -> int:
+        """The last sequence of a producer's present epoch, -1 before the first."""
+        known = self.log.producers.get(producer_id)
+        return self.log.limits.last_sequence(known.batches[-1]) if known and known.batches else NO_SEQUENCE
+
     def knowing(self, producer_id: int) -> LeaderLog:
         """The transactions, with this producer among them."""
         known = self.transactions
@@ -286,12 +297,11 @@ class Rules:
 
     def with_batch(self, before: LeaderState, batch: Batch, version: int) -> LeaderState:
         """The leader after a batch that passed every check."""
-        log = self.with_sequence(before.log, batch)
-        return LeaderState(
-            log=log,
-            transactions=self.with_entry(before, self.entry_of(batch, version), log),
-            asked=before.asked.set(batch.producer_id, self.asked_after_batch(before, batch, version)),
-        )
+        log, asked = self.with_sequence(before.log, batch), before.asked
+        if version != OUTSIDE:
+            asked = asked.set(batch.producer_id, self.asked_after_batch(before, batch, version))
+        transactions = self.with_entry(before, self.entry_of(batch, version), log)
+        return LeaderState(log=log, transactions=transactions, asked=asked)
 
     def asked_after_marker(self, before: LeaderState, marker: LogEntry, version: int) -> Asked:
         """The questions about a producer after a marker: but for a begun transaction, the guard is used up."""
@@ -411,8 +421,7 @@ class Leader:
 
     def last_stable_offset(self) -> int:
         """Where reading of what is committed ends."""
-        unstable = (transaction.first_offset for transaction in self.leader.transactions.transactions)
-        return min(unstable, default=self.leader.log.log_end_offset)
+        return self.leader.last_stable_offset
 
     # --- what arrives                                                               WHO: the leader ---------------
 

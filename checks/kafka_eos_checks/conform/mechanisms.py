@@ -81,9 +81,9 @@ Outcome = tuple[Answer, Visible]
 
 def _sequence(leader: Partition, identity: Identity, which: str) -> tuple[int, int] | None:
     """First sequence and number of records of a batch; None where there is no such."""
-    known = leader.sequences.producers.get(identity.producer_id)
+    known = leader.state.log.producers.get(identity.producer_id)
     cached = known.batches if known is not None and known.epoch == identity.epoch else ()
-    limits = leader.sequences.limits
+    limits = leader.state.log.limits
     following = limits.next_sequence(limits.last_sequence(cached[-1])) if cached else 0
     match which:
         case "next":
@@ -191,7 +191,7 @@ def _state_name(state: Visible, name: str) -> str:
 
 def _relation(leader: Partition, identity: Identity) -> str:
     """What a leader knows of a producer, compared with its epoch now."""
-    known = leader.producer(identity.producer_id)
+    known = leader.state.producer(identity.producer_id)
     if known.epoch < 0:
         return "unknown"
     compared = "older" if known.epoch < identity.epoch else "newer" if known.epoch > identity.epoch else "same"
@@ -199,14 +199,14 @@ def _relation(leader: Partition, identity: Identity) -> str:
 
 
 def _cached(leader: Partition, identity: Identity) -> int:
-    known = leader.sequences.producers.get(identity.producer_id)
+    known = leader.state.log.producers.get(identity.producer_id)
     return len(known.batches) if known is not None and known.epoch == identity.epoch else 0
 
 
 def _asked_before(state: Visible, own: Identity) -> str:
     """Whether the leader has asked about a sequence that is not the next one."""
     known = state.data.asked_sequences.get(own.producer_id)
-    before = known is not None and known.lowest <= state.data.last_sequence(own.producer_id)
+    before = known is not None and known.lowest <= state.data.state.last_sequence(own.producer_id)
     return "a sequence before was asked about" if before else ""
 
 
@@ -245,7 +245,7 @@ def _seen_in_transaction(state: Visible, request: Request, ends: bool) -> str:
     elif request.api != "EndTxn" or ends:
         seen += [_registered(state, name)]
     if request.api == "EndTxn" and ends:
-        seen += [f"partition {'open' if state.data.producer(own.producer_id).is_open else 'closed'}"]
+        seen += [f"partition {'open' if state.data.state.producer(own.producer_id).is_open else 'closed'}"]
     return ", ".join(part for part in seen if part)
 
 
@@ -285,7 +285,7 @@ def _transaction_requests(state: Visible) -> Iterator[Request]:
         yield Request("Produce", detail=detail)
     for whose in _writers(state):
         yield Request("Produce", whose=whose, detail="next")
-    if state.data.producer(state.known("A").producer_id).is_open:
+    if state.data.state.producer(state.known("A").producer_id).is_open:
         yield Request("Produce", detail="plain, next")
 
 
@@ -368,12 +368,12 @@ def _history(state: Visible, name: str) -> str:
     identity = _plain_identity(state, name)
     if identity is None:
         return "no producer id"
-    known = state.data.sequences.producers.get(identity.producer_id)
+    known = state.data.state.log.producers.get(identity.producer_id)
     if known is None:
         return "unknown"
     remembered = len(known.batches)
     more = "more" if known.batches[0].sequence > 0 else "no more"
-    wraps = state.data.last_sequence(identity.producer_id) == MAX_SEQUENCE
+    wraps = state.data.state.last_sequence(identity.producer_id) == MAX_SEQUENCE
     return f"{remembered} remembered, {more} forgotten{', at the wrap' if wraps else ''}"
 
 
@@ -413,7 +413,8 @@ def _seen_of_batches(state: Visible, request: Request, ends: bool) -> str:  # no
 
 def _begun(state: Visible) -> list[str]:
     """The transactional.ids with something open in the partition, the first one first."""
-    opened = {name: state.data.producer(state.known(name).producer_id).first_offset for name in state.coordinators}
+    known = {name: state.data.state.producer(state.known(name).producer_id) for name in state.coordinators}
+    opened = {name: producer.first_offset for name, producer in known.items()}
     return sorted((name for name, offset in opened.items() if offset >= 0), key=lambda name: opened[name])
 
 
@@ -445,7 +446,7 @@ def _reading_requests(state: Visible) -> Iterator[Request]:
             yield Request("AddPartitionsToTxn", name)
             continue
         yield Request("Produce", name, detail="next")
-        if state.data.producer(state.known(name).producer_id).epoch < 0:
+        if state.data.state.producer(state.known(name).producer_id).epoch < 0:
             yield Request("Produce", name, detail="gap")
         if name in _begun(state):
             yield Request("EndTxn", name, detail="commit")

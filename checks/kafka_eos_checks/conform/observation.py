@@ -66,15 +66,15 @@ def expected(state: Visible, *, with_offset: bool = True) -> dict[str, str]:
         said = camel_case(known.state.name.lower(), capital=True)
         fields[coordinator_field(name)] = coordinator_line(said, known.producer_id, known.epoch, known.partitions)
         fields[listed_field(name)] = said
-    sequences = {batch.offset: batch.sequence for batch in leader.sequences.entries}
+    sequences = {batch.offset: batch.sequence for batch in leader.state.log.entries}
     fields[LOG] = joined(_entry(entry, sequences) for entry in leader.entries)
     fields[WATERMARK] = str(leader.end)
     fields[STABLE] = fields[LATEST_COMMITTED] = str(leader.last_stable_offset)
     fields[COMMITTED] = joined(str(entry.offset) for entry in leader.read_committed())
     fields[PRODUCERS] = joined(
         sorted(
-            producer_line(producer_id, known.epoch, leader.last_sequence(producer_id), known.first_offset)
-            for producer_id, known in leader.transactions.log.producers.items()
+            producer_line(producer_id, known.epoch, leader.state.last_sequence(producer_id), known.first_offset)
+            for producer_id, known in leader.state.transactions.producers.items()
             if known != NO_PRODUCER
         )
     )

@@ -7,11 +7,9 @@ and completions are :meth:`Visible.settled`, the step that no client asks for.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 
 from immutables import Map
 
-from kafka_eos import transactions as protocol
 from kafka_eos.errors import ErrorCode
 from kafka_eos.group_coordinator import (
     ABORT,
@@ -24,9 +22,10 @@ from kafka_eos.group_coordinator import (
     GroupConstants,
     GroupCoordinator,
 )
+from kafka_eos.leader import NO_GUARD, OUTSIDE, LeaderState, Rules
 from kafka_eos.producer_state import NO_PRODUCER_ID, Batch
 from kafka_eos.read_committed import collect_aborted, without_aborted
-from kafka_eos.server.partitions import LeaderRules, Sequences
+from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.transactions import MAX_EPOCH, ServedCoordinator
 from kafka_eos.transaction_coordinator import (
     AT_REST,
@@ -43,16 +42,10 @@ from kafka_eos.transaction_coordinator import (
 from kafka_eos.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos.transactional_partition import (
     NO_PRODUCER,
-    PLAIN,
     TRANSACTIONAL,
-    LeaderLog,
     LogEntry,
-    PartitionProducer,
-    TransactionalPartition,
-    batch_entry,
     marker_entry,
 )
-from kafka_eos.transactions import PartitionRequest, TransactionalLog, Transactions
 
 DATA, OFFSETS = "data", "offsets"
 COORDINATOR_EPOCH = 0
@@ -128,69 +121,43 @@ class Partition:
     """A partition at its leader, as a value: all entries, and what the leader knows of producers."""
 
     name: str
-    rules: LeaderRules = field(compare=False)
-    sequences: Sequences
-    transactions: TransactionalPartition
-    guards: Map[int, TransactionalLog] = field(default=Map())
+    rules: Rules = field(compare=False)
+    state: LeaderState
     asked_sequences: Map[int, AskedSequence] = field(default=Map())
 
     @classmethod
     def empty(cls, name: str, rules: LeaderRules) -> "Partition":
         """A new one."""
-        return cls(name=name, rules=rules, sequences=rules.sequences(), transactions=_marker_rules(rules, 2))
+        return cls(name=name, rules=rules.of_leader(), state=rules.new_state())
 
     @property
     def end(self) -> int:
         """The offset of the next record."""
-        return self.sequences.log_end_offset
+        return self.state.log.log_end_offset
 
     @property
     def last_stable_offset(self) -> int:
         """Where reading of what is committed ends."""
-        return self.transactions.last_stable_offset()
+        return self.state.last_stable_offset
 
     @property
     def entries(self) -> tuple[LogEntry, ...]:
         """Batches and markers, in order."""
-        return tuple(self.transactions.log.entries)
-
-    def producer(self, producer_id: int) -> PartitionProducer:
-        """What is known of a producer's transactions."""
-        return self.transactions.log.producers.get(producer_id, NO_PRODUCER)
-
-    def last_sequence(self, producer_id: int) -> int:
-        """The last sequence of a producer's present epoch, -1 before the first."""
-        known = self.sequences.producers.get(producer_id)
-        return self.sequences.limits.last_sequence(known.batches[-1]) if known and known.batches else -1
+        return tuple(self.state.transactions.entries)
 
     def read_committed(self) -> tuple[LogEntry, ...]:
         """What a read_committed reader that begins at the beginning is given."""
         upper = self.last_stable_offset
-        aborted = collect_aborted(self.transactions.log.aborted_index, 0, upper)
+        aborted = collect_aborted(self.state.transactions.aborted_index, 0, upper)
         return tuple(without_aborted((e for e in self.entries if e.offset < upper), aborted))
 
-    def knowing(self, producer_id: int) -> LeaderLog:
-        """The log, with this producer in it."""
-        log = self.transactions.log
-        if producer_id in log.producers:
-            return log
-        return replace(log, producers=log.producers.set(producer_id, NO_PRODUCER))
-
-    def guarded(self, producer_id: int) -> TransactionalLog:
-        """What ``Transactions`` knows of a producer here."""
-        known = self.producer(producer_id)
-        guard = self.guards.get(producer_id, TransactionalLog())
-        return replace(guard, epoch=known.epoch, open=known.is_open, coordinator_epoch=known.coordinator_epoch)
-
     def asked_about(self, producer_id: int, epoch: int, sequence: int, version: int) -> "Partition":
-        """After the leader has begun to ask the coordinator.    Spec: Transactions!StartVerification."""
-        request = PartitionRequest(instance="", number=0, partition=self.name, version=version, epoch=epoch)
-        guard = _guard_rules(self.rules).with_guard(self.guarded(producer_id), request)
+        """After the leader has begun to ask the coordinator.    Spec: Leader!StartVerification."""
         first = AskedSequence(epoch=epoch, lowest=sequence, version=version)
         lowest = self.asked_sequences.get(producer_id, first).lowered(epoch, sequence, version)
         return replace(
             self,
-            guards=self.guards.set(producer_id, guard),
+            state=self.rules.with_question(self.state, producer_id, epoch, sequence, version),
             asked_sequences=self.asked_sequences.set(producer_id, lowest),
         )
 
@@ -202,81 +169,43 @@ class Partition:
         if (
             asked.version >= TRANSACTION_VERSION_2
             and batch.sequence != 0
-            and self.producer(batch.producer_id).epoch < 0
+            and self.state.producer(batch.producer_id).epoch < 0
         ):
             return "first-sequence-of-version-2"
         return "lowest-sequence" if batch.sequence > asked.lowest else ""
 
-    def append_error(self, batch: Batch, kind: str, version: int, guard: int) -> tuple[ErrorCode, str]:
+    def append_error(self, batch: Batch, version: int, guard: int) -> tuple[ErrorCode, str]:
         """Why a batch that is no duplicate is refused, ``NONE`` if it is not; and the rule that says so."""
-        if kind == TRANSACTIONAL:
-            error = _guard_rules(self.rules).data_error(self.guarded(batch.producer_id), version, batch.epoch, guard)
-            if error is not ErrorCode.NONE:
-                return error, "Transactions!DataError"
-        if batch.sequence >= 0 and (error := self.sequences.append_error(batch)) is not ErrorCode.NONE:
-            return error, "ProducerState!AppendError"
-        entry = batch_entry(batch.producer_id, batch.epoch, kind)
-        error = self.transactions.batch_error(self.knowing(batch.producer_id), entry)
-        if error is not ErrorCode.NONE:
-            return error, "TransactionalPartition!BatchError"
-        return ErrorCode.NONE, "PartitionLog!AppendBatch"
+        rules, state = self.rules, self.state
+        error = rules.batch_error(state, batch, version, guard)
+        if error is ErrorCode.NONE:
+            return error, "PartitionLog!AppendBatch"
+        if rules.guard_error(state, batch, version, guard) is error:
+            return error, "Transactions!DataError"
+        return error, "Leader!SequenceError" if rules.sequence_error(
+            state, batch
+        ) is error else "Leader!TransactionError"
 
-    def appended(self, batch: Batch, kind: str) -> "Partition":
-        """After a batch that passed every check; without a sequence it is a coordinator's."""
-        offset, producer_id = self.end, batch.producer_id
-        tracked = batch if batch.sequence >= 0 else replace(batch, producer_id=NO_PRODUCER_ID)
-        guards, sequences = self.guards, self.asked_sequences
-        if kind == TRANSACTIONAL:
-            used = _guard_rules(self.rules).with_data(self.guarded(producer_id), "", 0, batch.epoch)
-            guards, sequences = guards.set(producer_id, used), _without(sequences, producer_id)
-        entry = replace(batch_entry(producer_id, batch.epoch, kind), offset=offset)
-        after = replace(self, sequences=self.sequences.appended(tracked), guards=guards, asked_sequences=sequences)
-        return after._with_entry(entry)
+    def appended(self, batch: Batch, version: int) -> "Partition":
+        """After a batch that passed every check."""
+        if batch.producer_id == NO_PRODUCER_ID:
+            return replace(self, state=self.rules.with_unidentified(self.state, batch.count))
+        sequences = self.asked_sequences if version == OUTSIDE else _without(self.asked_sequences, batch.producer_id)
+        return replace(self, state=self.rules.with_batch(self.state, batch, version), asked_sequences=sequences)
 
     def with_marker(self, identity: Identity, commit: bool, version: int) -> "Partition":
         """After a marker, which has to pass."""
         marker = marker_entry(identity.producer_id, identity.epoch, commit, COORDINATOR_EPOCH)
-        rules = _marker_rules(self.rules, version)
-        error = rules.marker_error(self.knowing(identity.producer_id), marker)
+        error = self.rules.marker_error(self.state, marker, version)
         assert error is ErrorCode.NONE, f"a marker of the coordinator is refused: {error.name}"
-        asked = protocol.Marker(
-            partition=self.name,
-            version=version,
-            epoch=identity.epoch,
-            commit=commit,
-            coordinator_epoch=COORDINATOR_EPOCH,
-        )
-        before = self.guarded(identity.producer_id)
-        guard = _guard_rules(self.rules).with_marker(before, asked)
-        entry = replace(marker, offset=self.end)
-        kept = guard.guard == before.guard
-        after = replace(
-            self,
-            sequences=self.sequences.with_marker(identity.producer_id, identity.epoch),
-            guards=self.guards.set(identity.producer_id, guard),
-            asked_sequences=self.asked_sequences if kept else _without(self.asked_sequences, identity.producer_id),
-        )
-        return after._with_entry(entry)
-
-    def _with_entry(self, entry: LogEntry) -> "Partition":
-        """The entry is written, and replicated at once."""
-        log = self.transactions.written(self.knowing(entry.producer_id), entry)
-        log = self.transactions.with_replicated(log, self.end)
-        return replace(self, transactions=replace(self.transactions, log=log, high_watermark=self.end))
+        after = self.rules.with_marker(self.state, marker, version)
+        kept = after.questions(identity.producer_id).guard == self.state.questions(identity.producer_id).guard
+        sequences = self.asked_sequences if kept else _without(self.asked_sequences, identity.producer_id)
+        return replace(self, state=after, asked_sequences=sequences)
 
 
 def _without(known: Map[int, AskedSequence], producer_id: int) -> Map[int, AskedSequence]:
     return known.delete(producer_id) if producer_id in known else known
-
-
-@cache
-def _marker_rules(rules: LeaderRules, version: int) -> TransactionalPartition:
-    return rules.of_partition(version)
-
-
-@cache
-def _guard_rules(rules: LeaderRules) -> Transactions:
-    return rules.of_guards()
 
 
 def wire_error(api: str, version: int, error: ErrorCode) -> ErrorCode:
@@ -374,7 +303,7 @@ class Visible:
                 yield "TransactionCoordinator!Failover"
         if self.data.entries:
             yield "Transactions!ElectLeader"
-        if any(known != NO_PRODUCER and not known.is_open for known in self.data.transactions.log.producers.values()):
+        if any(known != NO_PRODUCER and not known.is_open for known in self.data.state.transactions.producers.values()):
             yield "TransactionalPartition!ExpireProducer"
 
     def identity(self, name: str, whose: str) -> Identity | None:
@@ -386,7 +315,7 @@ class Visible:
             return Identity()
         if name in self.plain:
             producer_id = self.plain[name]
-            stored = max(self.data.producer(producer_id).epoch, 0)
+            stored = max(self.data.state.producer(producer_id).epoch, 0)
         elif name in self.coordinators:
             known = self.known(name)
             if whose == ANOTHER_ID:
@@ -468,63 +397,64 @@ class Visible:
     ) -> tuple[ErrorCode, str, int, "Visible"]:
         """Whether a transactional batch may go on to the checks of the log: error, rule, guard, and what is then.
 
-        Spec: Transactions!StartVerification, Verify
+        Spec: Leader!StartVerification, RefuseVerification, Transactions!Verify
         """
         version, leader = self.settings.client, self.partitions[partition]
         producer_id, epoch = presented.producer_id, presented.epoch
-        rules, guarded = _guard_rules(leader.rules), leader.guarded(producer_id)
-        if not rules.needs_guard(version) or rules.is_ongoing(guarded, epoch):
-            return ErrorCode.NONE, "", guarded.guard, self
-        if epoch < leader.producer(producer_id).epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH, "Transactions!StartVerification", 0, self
+        rules, guard = leader.rules, leader.state.questions(producer_id).guard
+        if not rules.needs_verification(leader.state, producer_id, epoch, version):
+            return ErrorCode.NONE, "", NO_GUARD, self
+        if (refused := rules.verification_error(leader.state, producer_id, epoch)) is not ErrorCode.NONE:
+            return refused, "Transactions!StartVerification", NO_GUARD, self
         leader = leader.asked_about(producer_id, epoch, sequence, version)
         asked = replace(self, partitions=self.partitions.set(partition, leader))
         if version >= TRANSACTION_VERSION_2:
             error, asked = asked.add_partition(name, presented, partition, version)
-            return error, "TransactionCoordinator!AddError", guarded.guard, asked
+            return error, "TransactionCoordinator!AddError", guard, asked
         machine = self.coordinators[name]
         known = replace(machine.metadata, pending=None)
         error = machine.rules.add_error(known, producer_id, epoch)
         if error is ErrorCode.NONE and partition not in known.partitions:
             error = ErrorCode.TRANSACTION_ABORTABLE
-        return error, "Transactions!VerificationError", guarded.guard, asked
+        return error, "Transactions!VerificationError", guard, asked
 
     def produce(
         self, name: str, presented: Identity, sequence: int, count: int = 1, kind: str = TRANSACTIONAL
     ) -> list[tuple[Answer, "Visible"]]:
         """A client sends a batch: the spec's answer, and Kafka's where that differs.
 
-        Spec: PartitionLog!AppendBatch, AcknowledgeDuplicate, RefuseBatch
+        Spec: Leader!AppendBatch, AcknowledgeDuplicate, RefuseBatch
         """
-        api, state, guard = "Produce", self, 0
+        api, state, guard, version = "Produce", self, NO_GUARD, OUTSIDE
         if kind == TRANSACTIONAL:
+            version = self.settings.client
             error, rule, guard, state = self._vouched(name, presented, DATA, sequence)
             if error is not ErrorCode.NONE:
                 return [(Answer(error=wire_error(api, self._version(api), error), rule=rule), state)]
         leader = state.data
         batch = Batch(producer_id=presented.producer_id, epoch=presented.epoch, sequence=sequence, count=count)
-        if leader.sequences.is_duplicate(batch):
-            offset = leader.sequences.duplicate_offset(batch)
+        if leader.rules.is_retry(leader.state, batch):
+            offset = leader.state.log.duplicate_offset(batch)
             return [(Answer(error=ErrorCode.NONE, offset=offset, rule="ProducerState!IsDuplicate"), state)]
-        error, rule = leader.append_error(batch, kind, self.settings.client, guard)
+        error, rule = leader.append_error(batch, version, guard)
         after, offset = state, -1
         if error is ErrorCode.NONE:
             offset = leader.end
-            after = replace(state, partitions=state.partitions.set(DATA, leader.appended(batch, kind)))
+            after = replace(state, partitions=state.partitions.set(DATA, leader.appended(batch, version)))
         answer = Answer(
             error=wire_error(api, self._version(api), error), offset=None if offset < 0 else offset, rule=rule
         )
-        return [(answer, after), *state._as_by_kafka(batch, kind, answer)]
+        return [(answer, after), *state._as_by_kafka(batch, version, answer)]
 
-    def _as_by_kafka(self, batch: Batch, kind: str, answer: Answer) -> list[tuple[Answer, "Visible"]]:
+    def _as_by_kafka(self, batch: Batch, version: int, answer: Answer) -> list[tuple[Answer, "Visible"]]:
         """What Kafka answers to a batch that was vouched for, where that is a recorded difference."""
         leader = self.data
         if answer.error in {ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE} and (known := leader.refused_by_kafka(batch)):
             refused = Answer(error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, rule=answer.rule, known=known)
             return [(refused, self)]
-        is_unknown = batch.producer_id not in leader.sequences.producers
+        is_unknown = not leader.state.log.knows_producer(batch.producer_id)
         if answer.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_unknown and not leader.refused_by_kafka(batch):
-            appended = replace(self, partitions=self.partitions.set(DATA, leader.appended(batch, kind)))
+            appended = replace(self, partitions=self.partitions.set(DATA, leader.appended(batch, version)))
             accepted = Answer(error=ErrorCode.NONE, offset=leader.end, rule=answer.rule, known="first-sequence")
             return [(accepted, appended)]
         return []
@@ -542,10 +472,10 @@ class Visible:
             rule = "GroupCoordinator!TxnOffsetCommitError"
             error = self.commit_error(member, generation)
         if error is ErrorCode.NONE:
-            error, rule = leader.append_error(batch, TRANSACTIONAL, self.settings.client, guard)
+            error, rule = leader.append_error(batch, self.settings.client, guard)
         if error is not ErrorCode.NONE:
             return Answer(error=wire_error(api, self._version(api), error), rule=rule), state
-        written = leader.appended(batch, TRANSACTIONAL)
+        written = leader.appended(batch, self.settings.client)
         pending = state.group.pending.set(str(producer_id), Map({DATA: leader.end}))
         group = replace(state.group, pending=pending)
         group = replace(group, committed=group.committed_at_write(pending[str(producer_id)]))
@@ -570,7 +500,7 @@ class Visible:
         leader = self.partitions[OFFSETS]
         batch = Batch(producer_id=NO_PRODUCER_ID, epoch=-1, sequence=-1, count=1)
         group = replace(self.group, committed=self.group.committed.set(DATA, leader.end))
-        written = leader.appended(batch, PLAIN)
+        written = leader.appended(batch, OUTSIDE)
         answer = Answer(error=ErrorCode.NONE, rule="GroupCoordinator!Over")
         return answer, replace(self, partitions=self.partitions.set(OFFSETS, written), group=group)
 

@@ -104,6 +104,11 @@ def producer_of(data: bytes) -> tuple[int, int]:
     return producer_id, epoch
 
 
+def base_sequence_of(data: bytes) -> int:
+    """The sequence that the header of a batch names, before anything of it is judged."""
+    return int.from_bytes(data[53:57], "big", signed=True)
+
+
 def validated(data: bytes, rules: AppendRules, partition: str, now: int) -> tuple[RecordBatch, bytes]:
     """A client's batch as it is to be appended, and its bytes, in which timestamps and compression are the topic's.
 

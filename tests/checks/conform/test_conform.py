@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 import pytest
 
 from kafka_eos.group_coordinator import GroupCoordinator
+from kafka_eos.producer_state import Log
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Machines, Settings
-from kafka_eos.server.partitions import LeaderRules, Sequences
+from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import ServedCoordinator, TransactionSettings
 from kafka_eos.transactional_partition import TransactionalPartition
@@ -91,7 +92,7 @@ def test_a_broker_without_verification_conforms_to_the_spec_without_verification
 
 
 def leaders(**overrides: str) -> Machines:
-    return Machines(leaders=LeaderRules(sequences=mutated(Sequences, overrides)))  # type: ignore[arg-type]
+    return Machines(leaders=LeaderRules(sequences=mutated(Log, overrides)))  # type: ignore[arg-type]
 
 
 def partitions(**overrides: str) -> Machines:

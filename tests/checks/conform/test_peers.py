@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos.producer_state import Log
 from kafka_eos.server.cluster import Machines
-from kafka_eos.server.partitions import LeaderRules, Sequences
+from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos_checks.cli import main
 from kafka_eos_checks.conform import command, peers_command
@@ -28,7 +29,7 @@ def one_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def forgetful(folder: Path) -> Iterator[str]:
-    rules = LeaderRules(sequences=mutated(Sequences, {"IsDuplicate": "NoDuplicateCache"}))  # type: ignore[arg-type]
+    rules = LeaderRules(sequences=mutated(Log, {"IsDuplicate": "NoDuplicateCache"}))  # type: ignore[arg-type]
     with ServedCluster(machines=Machines(leaders=rules)) as cluster:
         yield cluster.bootstrap_servers
 

@@ -6,14 +6,15 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.group_coordinator import GroupCoordinator
+from kafka_eos.producer_state import Log
 from kafka_eos.record_batch import Record
 from kafka_eos.server.cluster import CONSUMER_OFFSETS, Broker, Cluster, Machines
 from kafka_eos.server.groups import CommittedOffset
-from kafka_eos.server.partitions import Leader, LeaderRules, Sequences
+from kafka_eos.server.partitions import Leader, LeaderRules
 from kafka_eos.server.transactions import ServedCoordinator
 from kafka_eos.transaction_log import TopicPartitions, TransactionLogKey, TransactionLogValue, TransactionState
 from kafka_eos.transactional_partition import TransactionalPartition
-from kafka_eos.transactions import Transactions
+from kafka_eos.transactions import GuardRules
 from kafka_eos_checks.mutants import mutated
 from kafka_eos_checks.soak.served_invariants import Fate, Invariants
 from kafka_eos_checks.soak.whole import run_whole
@@ -53,9 +54,9 @@ def groups(**overrides: str) -> Machines:
 
 
 NO_EPOCH_CHECKED = LeaderRules(
-    sequences=mutated(Sequences, {"IsFenced": "NoFencing"}),  # type: ignore[arg-type]
+    sequences=mutated(Log, {"IsFenced": "NoFencing"}),  # type: ignore[arg-type]
     partition=mutated(TransactionalPartition, {"IsOldBatch": "AnyBatchEpoch"}),  # type: ignore[arg-type]
-    transactions=mutated(Transactions, {"DataError": "DataOfAnyEpoch"}),  # type: ignore[arg-type]
+    guards=mutated(GuardRules, {"DataError": "DataOfAnyEpoch"}),  # type: ignore[arg-type]
     verification=False,
 )
 NO_MARKER_WAITED_FOR = Machines(
@@ -114,7 +115,7 @@ class Planted:
         return self.judge()
 
     def writes(self, leader: Leader, epoch: int = 0) -> str:
-        ticket = leader.start_verification(PRODUCER, epoch, 1)
+        ticket = leader.start_verification(PRODUCER, epoch, 0, 1)
         assert leader.append_records([Record(value=b"0")], NOW, PRODUCER, epoch, ticket).error is ErrorCode.NONE
         return self.judge()
 
@@ -125,7 +126,7 @@ class Planted:
     def commits_offset(self, offset: int) -> str:
         offsets = [("input", 0, CommittedOffset(offset, -1, "", NOW))]
         leader = self.cluster.offsets_partition(GROUP)
-        ticket = leader.start_verification(PRODUCER, 0, 1)
+        ticket = leader.start_verification(PRODUCER, 0, 0, 1)
         written = self.cluster.groups.commit_in_transaction(GROUP, offsets, (PRODUCER, 0), ticket)
         assert written.error is ErrorCode.NONE
         added = TopicPartitions(topic=CONSUMER_OFFSETS, partition_ids=(leader.partition,))

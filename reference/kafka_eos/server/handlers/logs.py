@@ -14,7 +14,7 @@ from kafka_eos.server.handlers.request import (
     ticket_for,
 )
 from kafka_eos.server.partitions import Appended, Leader, Ticket
-from kafka_eos.server.validation import Refused, one_batch, producer_of, validated
+from kafka_eos.server.validation import Refused, base_sequence_of, one_batch, producer_of, validated
 from kafka_eos.transaction_log import TRANSACTION_VERSION_2
 
 READ_COMMITTED = 1
@@ -125,7 +125,7 @@ def _admitted(cluster: Cluster, request: Request, topic: str | UUID, part: Messa
     if data[22] & _TRANSACTIONAL:
         producer_id, epoch = producer_of(data)
         if producer_id > NO_PRODUCER_ID:
-            error, ticket = ticket_for(cluster, request, leader, producer_id, epoch)
+            error, ticket = ticket_for(cluster, request, leader, producer_id, epoch, base_sequence_of(data))
             if error is not ErrorCode.NONE:
                 return Refused(error)
     if leader.topic in INTERNAL_TOPICS:

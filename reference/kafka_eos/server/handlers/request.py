@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.leader import NO_SEQUENCE
 from kafka_eos.protocol import Message
 from kafka_eos.server.cluster import Cluster
 from kafka_eos.server.partitions import Leader, Ticket
@@ -86,19 +87,19 @@ def transaction_error(cluster: Cluster, request: Request, transactional_id: str)
 
 
 def ticket_for(
-    cluster: Cluster, request: Request, leader: Leader, producer_id: int, epoch: int
+    cluster: Cluster, request: Request, leader: Leader, producer_id: int, epoch: int, sequence: int = NO_SEQUENCE
 ) -> tuple[ErrorCode, Ticket | None]:
     """What a transactional batch has to show its leader: where that needs it, the coordinator is asked.
 
-    Spec:  Transactions!StartVerification, Verify
+    Spec:  Leader!StartVerification, RefuseVerification, Transactions!Verify
     Kafka: ReplicaManager.maybeSendPartitionsToTransactionCoordinator, AddPartitionsToTxnManager
     """
     version = request.transaction_version
     if not leader.needs_verification(producer_id, epoch, version):
         return ErrorCode.NONE, Ticket(version)
-    if epoch < leader.producer(producer_id).epoch:
-        return ErrorCode.INVALID_PRODUCER_EPOCH, None
-    ticket = leader.start_verification(producer_id, epoch, version)
+    if (refused := leader.verification_error(producer_id, epoch)) is not ErrorCode.NONE:
+        return refused, None
+    ticket = leader.start_verification(producer_id, epoch, sequence, version)
     name, coordinators = request.row["TransactionalId"], cluster.transactions
     if coordinators.is_loading(name):
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
