@@ -139,8 +139,8 @@ WithQuestion(before, producerId, epoch, sequence, version) ==
 (* A coordinator writes its records without sequences. *)
 IsOfCoordinator(batch) == batch.sequence = NoSequence
 
-(* The batch is here already; a coordinator's is never looked for. *)
-IsRetry(before, batch) == ~IsOfCoordinator(batch) /\ IsDuplicate(before.log, batch)
+(* The batch is here already; a coordinator's, without sequence, never is. *)
+IsRetry(before, batch) == IsDuplicate(before.log, batch)
 
 (* A batch as the rules of transactions see it. *)
 EntryOf(batch, version) ==
@@ -402,8 +402,8 @@ EpochsNeverGoBack ==
 (* Whatever is acknowledged as a retry is in the log, as it was sent, where the answer says. *)
 AcknowledgedIsStored ==
     \A batch \in Requests : IsRetry(leader, batch) =>
-        [batch EXCEPT !.offset = DuplicateOffset(leader.log, batch)]
-            \in {leader.log.entries[i] : i \in DOMAIN leader.log.entries}
+        \E i \in DOMAIN leader.log.entries :
+            leader.log.entries[i] = [batch EXCEPT !.offset = DuplicateOffset(leader.log, batch)]
 
 (* No spurious error: a retry of one of the last batches of a producer's epoch is acknowledged, whatever its guard. *)
 RecentRetryIsAcknowledged ==

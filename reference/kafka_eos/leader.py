@@ -220,8 +220,8 @@ class Rules:
         return batch.sequence == NO_SEQUENCE
 
     def is_retry(self, before: LeaderState, batch: Batch) -> bool:
-        """The batch is here already; a coordinator's is never looked for."""
-        return not self.is_of_coordinator(batch) and before.log.is_duplicate(batch)
+        """The batch is here already; a coordinator's, without sequence, never is."""
+        return before.log.is_duplicate(batch)
 
     def entry_of(self, batch: Batch, version: int) -> LogEntry:
         """A batch as the rules of transactions see it."""
