@@ -64,7 +64,7 @@ _CHECK = Group(
         "impact": Command("kafka_eos_checks.impact", "every place that a change to a rule of the spec touches"),
         "kafka-tests": Command(
             "kafka_eos_checks.conform.kafka_tests_command",
-            "Kafka's own tests of groups, on server and Kafka 4.3",
+            "Kafka's own tests, on server and Kafka 4.3",
         ),
         "walks": Command(
             "kafka_eos_checks.soak.command", "random walks over machines and served clusters under swarms of faults"

@@ -32,7 +32,7 @@ from kafka_eos.transaction_coordinator import TransactionCoordinator
 
 TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
-TIMEOUT_CHECK_MS, EXPIRY_CHECK_MS = 500, 10_000
+EXPIRY_CHECK_MS = 10_000
 METADATA_TOPIC = "__cluster_metadata"
 _LONGEST_NAME = 249
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
@@ -116,6 +116,7 @@ class Settings:
         internal_partitions: of each internal topic.
         default_partitions: of a topic that a client brings into being by asking for it; 0: none does.
         producer_id_expiration_ms: producer.id.expiration.ms.
+        timeout_check_ms: transaction.abort.timed.out.transaction.cleanup.interval.ms; 10000 in Kafka.
         group_initial_delay_ms: group.initial.rebalance.delay.ms.
         consumer_heartbeat_ms: group.consumer.heartbeat.interval.ms; 5000 in Kafka.
         consumer_session_ms: group.consumer.session.timeout.ms.
@@ -128,6 +129,7 @@ class Settings:
     internal_partitions: int = 4
     default_partitions: int = 1
     producer_id_expiration_ms: int = 86_400_000
+    timeout_check_ms: int = 500
     group_initial_delay_ms: int = 0
     consumer_heartbeat_ms: int = 1_000
     consumer_session_ms: int = 45_000
@@ -275,7 +277,7 @@ class Cluster:
     def _abort_timed_out(self) -> None:
         self.transactions.time_out(self.now)
         self.settle()
-        self.at(max(self.now + TIMEOUT_CHECK_MS, self._until), self._abort_timed_out)
+        self.at(max(self.now + self.settings.timeout_check_ms, self._until), self._abort_timed_out)
 
     def _expire(self) -> None:
         self.transactions.expire(self.now)

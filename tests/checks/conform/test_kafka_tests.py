@@ -37,6 +37,7 @@ def ended(server: Outcome, kafka: Outcome, test: str = "A.b") -> dict[str, list[
         (FAILED, None, "differs, and nothing says why"),
         (FAILED, "because", ""),
         (PASSED, "because", "differs no longer"),
+        (Outcome.UNUSABLE, None, "differs, and nothing says why"),
     ],
 )
 def test_differences_and_reasons_have_to_go_together(server: Outcome, reason: str | None, fault: str) -> None:
@@ -50,6 +51,11 @@ def test_of_the_invocations_of_a_test_the_worst_counts() -> None:
     rows[SERVER].append(Ended("A.b", FAILED, "boom"))
     [each] = compare(rows, {})
     assert each.outcomes == {SERVER: FAILED, KAFKA: PASSED}
+
+
+def test_a_test_that_neither_passes_is_no_difference() -> None:
+    [each] = compare(ended(FAILED, Outcome.UNUSABLE), {})
+    assert not each.differs
 
 
 def test_a_test_that_one_of_the_two_was_not_asked_differs() -> None:
@@ -79,6 +85,11 @@ def test_properties_of_a_broker_are_settings_of_the_server_or_refused() -> None:
     found = settings_of(properties, {"group.version": 0})
     assert (found.internal_partitions, found.migration_policy) == (1, "upgrade")
     assert found.rebalance_protocols == frozenset({"classic"})
+    properties = {"fetch.max.bytes": "9", "auto.create.topics.enable": "false"}
+    interval = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+    found = settings_of(properties | interval, {"transaction.version": 1})
+    assert (found.limits.fetch_bytes, found.default_partitions, found.timeout_check_ms) == (9, 0, 200)
+    assert found.transactions.version == 1
     assert settings_of({}, {"group.version": 1}) == Settings(consumer_heartbeat_ms=5_000)
     with pytest.raises(NotServed, match=r"no setting for log\.dirs"):
         settings_of({"log.dirs": "/"}, {})

@@ -156,6 +156,16 @@ def test_a_fetch_ends_when_its_topic_does(wire: Wire) -> None:
     assert wire.late[0]["Responses"][0]["Partitions"][0]["ErrorCode"] == E.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_response_names_partitions_in_the_order_of_the_request(wire: Wire) -> None:
+    wire.topic("a", partitions=2)
+    wire.topic("b")
+    asked = [("a", 1), ("b", 0), ("a", 0)]
+    topics = [{"Topic": topic, "Partitions": [{"Partition": number}]} for topic, number in asked]
+    answer = wire.ask("Fetch", 12, Topics=topics)
+    found = [(row["Topic"], part["PartitionIndex"]) for row in answer["Responses"] for part in row["Partitions"]]
+    assert found == asked
+
+
 def test_a_response_has_as_many_batches_as_it_may_and_one_at_least(wire: Wire) -> None:
     for _ in range(3):
         wire.produce(value=b"x" * 1_000)
@@ -210,6 +220,29 @@ def test_offsets_are_found_by_time(wire: Wire) -> None:
     assert at(-3) == (start + 2_000, 4)
     assert at(start + 1) == (start + 1_000, 2)
     assert at(start + 5_000) == (-1, -1)
+
+
+@pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9)])
+def test_a_timestamp_that_is_a_name_needs_the_version_that_has_it(wire: Wire, timestamp: int, since: int) -> None:
+    asked = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Timestamp": timestamp}]}]
+    for version in served_versions("ListOffsets"):
+        part = wire.ask("ListOffsets", version, Topics=asked)["Topics"][0]["Partitions"][0]
+        assert part["ErrorCode"] == (E.NONE if version >= since else E.UNSUPPORTED_VERSION), version
+        if version < since:
+            assert (part["Timestamp"], part["Offset"]) == (-1, -1)
+
+
+def test_a_replica_tells_offsets_to_who_debugs(make: Make) -> None:
+    wire = make(brokers=3)
+    wire.cluster.create_topic("t", 1, replicas=2)
+    asked = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Timestamp": -1}]}]
+
+    def error(node: int, replica: int) -> int:
+        answer = wire.ask("ListOffsets", 7, node, ReplicaId=replica, Topics=asked)
+        return int(answer["Topics"][0]["Partitions"][0]["ErrorCode"])
+
+    assert [error(node, -2) for node in (1, 2, 3)] == [E.NONE, E.NONE, E.NOT_LEADER_OR_FOLLOWER]
+    assert error(2, -1) == E.NOT_LEADER_OR_FOLLOWER
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

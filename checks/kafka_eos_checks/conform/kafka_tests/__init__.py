@@ -1,8 +1,8 @@
 """Kafka's own tests, run against any broker: how they are started, what they are given, and what they tell.
 
-A JVM runs the test classes of Kafka's released test jars. In place of the class of theirs that starts a cluster inside
-the JVM stands one of ours (``RaftClusterInvocationContext.java``), which asks this process for a cluster with the
-properties that the test names.
+A JVM runs the test classes of Kafka's released test jars. In place of the two classes of theirs that start a cluster
+inside the JVM (``RaftClusterInvocationContext.java``, and in older tests ``QuorumTestHarness.java``) stand ours, which
+ask this process for a cluster with the properties that the test names.
 """
 
 import json
@@ -26,23 +26,24 @@ INSIDES = "needs the inside of a broker"
 """How the sources say that a test asks for what no client can be told."""
 
 CLASSES = tuple(
-    f"kafka.server.{name}"
+    f"kafka.{name}"
     for name in (
-        "ConsumerGroupDescribeRequestTest",
-        "ConsumerGroupHeartbeatRequestTest",
-        "ConsumerProtocolMigrationTest",
-        "DeleteGroupsRequestTest",
-        "DescribeGroupsRequestTest",
-        "HeartbeatRequestTest",
-        "JoinGroupRequestTest",
-        "LeaveGroupRequestTest",
-        "ListGroupsRequestTest",
-        "OffsetCommitRequestTest",
-        "OffsetDeleteRequestTest",
-        "OffsetFetchRequestTest",
-        "SyncGroupRequestTest",
-        "TxnOffsetCommitRequestTest",
-        "WriteTxnMarkersRequestTest",
+        "api.TransactionsTest",
+        "server.ConsumerGroupDescribeRequestTest",
+        "server.ConsumerGroupHeartbeatRequestTest",
+        "server.ConsumerProtocolMigrationTest",
+        "server.DeleteGroupsRequestTest",
+        "server.DescribeGroupsRequestTest",
+        "server.HeartbeatRequestTest",
+        "server.JoinGroupRequestTest",
+        "server.LeaveGroupRequestTest",
+        "server.ListGroupsRequestTest",
+        "server.OffsetCommitRequestTest",
+        "server.OffsetDeleteRequestTest",
+        "server.OffsetFetchRequestTest",
+        "server.SyncGroupRequestTest",
+        "server.TxnOffsetCommitRequestTest",
+        "server.WriteTxnMarkersRequestTest",
     )
 )
 

@@ -11,6 +11,9 @@ from kafka_eos.server.threaded import ServedCluster
 from kafka_eos_checks.record.brokers import Cluster
 
 SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "auto.create.topics.enable": ("default_partitions", lambda text: int(text == "true")),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": ("timeout_check_ms", int),
+    "fetch.max.bytes": ("limits.fetch_bytes", int),
     "offsets.topic.num.partitions": ("internal_partitions", int),
     "group.initial.rebalance.delay.ms": ("group_initial_delay_ms", int),
     "group.consumer.heartbeat.interval.ms": ("consumer_heartbeat_ms", int),
@@ -18,13 +21,19 @@ SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "group.consumer.migration.policy": ("migration_policy", str),
     "group.coordinator.rebalance.protocols": ("rebalance_protocols", lambda text: frozenset(text.split(","))),
 }
-"""Properties of a broker, each with the field of the server's settings that means the same."""
+"""Properties of a broker, each with the field of the server's settings, or of their limits, that means the same."""
 
 WITHOUT_MEANING = frozenset(
     {
         "offsets.topic.replication.factor",  # a partition of the server has one replica
         "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+        "min.insync.replicas",
+        "unclean.leader.election.enable",
+        "auto.leader.rebalance.enable",
+        "controlled.shutdown.enable",
         "transaction.state.log.num.partitions",  # the server's internal topics have the same number of partitions
+        "unstable.api.versions.enable",  # the server has the released ones
         "group.consumer.min.session.timeout.ms",  # whoever starts the server may set what he likes
         "group.consumer.assignment.interval.ms",  # the server assigns at once
     }
@@ -48,13 +57,21 @@ def settings_of(properties: Mapping[str, str], features: Mapping[str, int]) -> S
         if name not in SETTINGS:
             raise NotServed(f"the server has no setting for {name}")
         field, read = SETTINGS[name]
-        settings = replace(settings, **{field: read(value)})
+        settings = _changed(settings, field, read(value))
     for name, level in features.items():
-        if name != "group.version":
+        if name == "transaction.version":
+            settings = replace(settings, transactions=settings.transactions._replace(version=level))
+        elif name != "group.version":
             raise NotServed(f"the server has no levels of {name}")
-        if level < 1:
+        elif level < 1:
             settings = replace(settings, rebalance_protocols=frozenset({"classic"}))
     return settings
+
+
+def _changed(settings: Settings, field: str, value: Any) -> Settings:
+    if field.startswith("limits."):
+        return replace(settings, limits=replace(settings.limits, **{field.removeprefix("limits."): value}))
+    return replace(settings, **{field: value})
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Produce, Fetch, and where offsets are."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from kafka_eos.errors import ErrorCode
@@ -19,6 +19,9 @@ from kafka_eos.transaction_log import TRANSACTION_VERSION_2
 
 READ_COMMITTED = 1
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
+DEBUGGING_REPLICA_ID = -2  # of who asks a replica that need not be the leader.    Kafka: ListOffsetsRequest
+OFFSETS_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, -5: 9, -6: 11}
+"""Timestamps of ListOffsets that are names, with the version that has them.    Kafka: ReplicaManager.fetchOffset."""
 
 
 ADD_PARTITIONS_RETRY_MS, ADD_PARTITIONS_MAX_MS = 20, 100
@@ -244,22 +247,27 @@ def _wanted(cluster: Cluster, request: Request) -> _Wanted:
 
 
 def _fetched(cluster: Cluster, request: Request, wanted: _Wanted) -> tuple[Message, int, bool]:
-    """The response, how many bytes of records it has, and whether a partition has an error."""
+    """The response, how many bytes of records it has, and whether a partition has an error.
+
+    A topic comes as often as in the request, whose order decides which partitions still have room.
+
+    Kafka: FetchResponse.toMessage
+    """
     left = min(request.row.get("MaxBytes", cluster.settings.limits.fetch_bytes), cluster.settings.limits.fetch_bytes)
     committed = request.row["IsolationLevel"] == READ_COMMITTED
-    topics: dict[Any, Message] = {}
-    size, failed = 0, False
+    responses: list[Message] = []
+    size, failed, previous = 0, False, None
     for topic, part, leader in wanted:
-        key = topic.get("TopicId", topic.get("Topic"))
-        answer = topics.setdefault(
-            key, {"Topic": topic.get("Topic", ""), "TopicId": topic.get("TopicId", NO_ID), "Partitions": []}
-        )
+        named = {"Topic": topic.get("Topic", ""), "TopicId": topic.get("TopicId", NO_ID)}
+        if named != previous:
+            responses.append({**named, "Partitions": []})
+            previous = named
         read = _read(leader, part, committed, left, size == 0)
         failed |= read["ErrorCode"] != ErrorCode.NONE
         size += len(read["Records"])
         left = max(left - len(read["Records"]), 0)
-        answer["Partitions"].append(read)
-    return {"Responses": list(topics.values())}, size, failed
+        responses[-1]["Partitions"].append(read)
+    return {"Responses": responses}, size, failed
 
 
 def _read(leader: Leader | ErrorCode, part: Message, committed: bool, left: int, at_least_one: bool) -> Message:
@@ -300,7 +308,14 @@ def list_offsets(cluster: Cluster, request: Request) -> Message:
 
     def answer(topic: str, row: Message) -> Message:
         number = row["PartitionIndex"]
-        leader = cluster.find_led(topic, number, request.node, row.get("CurrentLeaderEpoch", -1))
+        if request.version < OFFSETS_SINCE.get(row["Timestamp"], 0):
+            return {"PartitionIndex": number, "ErrorCode": ErrorCode.UNSUPPORTED_VERSION}
+        node = request.node
+        if request.row["ReplicaId"] == DEBUGGING_REPLICA_ID:
+            replica = cluster.find(topic, number)
+            if not isinstance(replica, ErrorCode) and node in replica.replicas:
+                node = replica.node
+        leader = cluster.find_led(topic, number, node, row.get("CurrentLeaderEpoch", -1))
         if isinstance(leader, ErrorCode):
             return {"PartitionIndex": number, "ErrorCode": leader}
         timestamp, offset = _offset_at(leader, row["Timestamp"], committed)
