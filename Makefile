@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 KAFKA_EOS := $(BIN)/kafka-eos
 JARS := build/jars
 LIBRARIES := build/libraries
-TOURS := tests/checks/served/libraries
+TOURS := tests/checks/testing/libraries
 VERDICTS := build/verdicts
 MAVEN := mvn -q -B --no-transfer-progress
 
@@ -77,7 +77,7 @@ kafka-tests: setup $(JARS)/kafka/.copied $(JARS)/kafka-tests/.copied ## Kafka's 
 	$(KAFKA_EOS) check kafka-tests --json build/kafka-tests.json
 
 costs: setup $(JARS)/kafka/.copied ## measure anew what exactly-once costs, and keep it (a quarter of an hour)
-	$(KAFKA_EOS) lab costs --measured checks/kafka_eos_checks/costs/measured.json --json $(VERDICTS)/costs.json
+	$(KAFKA_EOS) lab costs --measured checks/kafka_eos_checks/lab/costs/measured.json --json $(VERDICTS)/costs.json
 
 bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, replay, graph comparison and server against their peers
 	$(KAFKA_EOS) lab bench --json $(VERDICTS)/bench.json
@@ -94,8 +94,8 @@ fuzz: setup ## a million mutated record batches through the codec, random logs t
 	$(KAFKA_EOS) lab fuzz --frames 200000
 
 schemas: setup $(JARS)/kafka/.copied ## write the message schemas that the server carries anew, out of Kafka's jars, and docs/served.md
-	$(BIN)/python -m kafka_eos_checks.vendored_schemas
-	$(BIN)/python -m kafka_eos_checks.served.coverage
+	$(BIN)/python -m kafka_eos_checks.brokers.vendored_schemas
+	$(BIN)/python -m kafka_eos_checks.testing.coverage
 
 lock: ## write the lock files anew (needs pip-tools)
 	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \

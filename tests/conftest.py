@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from kafka_eos.protocol import Codec
+from kafka_eos.wire.protocol import Codec
 
 settings.register_profile("kafka-eos", deadline=None, print_blob=True)
 settings.load_profile("kafka-eos")

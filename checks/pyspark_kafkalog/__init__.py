@@ -1,6 +1,6 @@
 """The data source ``kafka_log`` for Spark, which looks for packages ``pyspark_*`` and finds ``DefaultSource`` here."""
 
-from kafka_eos_checks.replay.source import KafkaLogSource, register
+from kafka_eos_checks.audit.source import KafkaLogSource, register
 
 __all__ = ["DefaultSource", "register"]
 

@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from kafka_eos_checks import models
-from kafka_eos_checks.models import Registry
-from kafka_eos_checks.paths import CLONE
+from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.models import registry as models
+from kafka_eos_checks.models.registry import Registry
 
 SPECS = Path(__file__).parent / "specs"
 

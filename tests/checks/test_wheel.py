@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from kafka_eos_checks.paths import CLONE
+from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.tla.tlc import JAR_VARIABLE, find_jar
 
 DOCUMENTS = ("README.md", "docs/commands.md", "docs/operators.md")

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.citations import (
+from kafka_eos_checks.brokers.jars import jars_folder
+from kafka_eos_checks.kit.java_names import JavaNames, read_class
+from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.tla.citations import (
     Citation,
     CitedOperator,
     citations,
@@ -13,9 +16,6 @@ from kafka_eos_checks.citations import (
     qualified_operators,
     unknown_java_names,
 )
-from kafka_eos_checks.java_names import JavaNames, read_class
-from kafka_eos_checks.paths import spec_folder
-from kafka_eos_checks.record.jars import jars_folder
 from kafka_eos_checks.tla.modules import ModuleFolder
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ PLANTED = {
     ROOT / "tests/spec/test_citations.py",
     ROOT / "tests/spec/test_vocabulary.py",
     ROOT / "tests/checks/drawing/test_story_words.py",
-    ROOT / "tests/checks/test_impact.py",
+    ROOT / "tests/checks/matrix/test_impact.py",
 }
 SPEC = ModuleFolder(spec_folder())
 JARS = ("kafka_2.13", "kafka-clients", "kafka-streams", "connect-mirror")

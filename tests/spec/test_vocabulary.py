@@ -16,13 +16,13 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-import kafka_eos
-from kafka_eos.machine import Action, action, actions
-from kafka_eos.spec_mapping import camel_case, snake_case
-from kafka_eos_checks import mutants
-from kafka_eos_checks.models import Model, Registry, constants_class
-from kafka_eos_checks.mutants import UnknownRule, mutated
-from kafka_eos_checks.paths import spec_folder
+import kafka_eos.machines
+from kafka_eos.machines.machine import Action, action, actions
+from kafka_eos.machines.spec_mapping import camel_case, snake_case
+from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.models.registry import Model, Registry, constants_class
+from kafka_eos_checks.mutants import rules as mutants
+from kafka_eos_checks.mutants.rules import UnknownRule, mutated
 from kafka_eos_checks.tla.modules import ModuleFolder
 from kafka_eos_checks.tla.parser import names
 
@@ -47,7 +47,10 @@ def first_sentence(text: str) -> str:
 
 @cache
 def modules_of_the_reference() -> tuple[ModuleType, ...]:
-    return tuple(importlib.import_module(f"kafka_eos.{m.name}") for m in pkgutil.iter_modules(kafka_eos.__path__))
+    return tuple(
+        importlib.import_module(f"kafka_eos.machines.{m.name}")
+        for m in pkgutil.iter_modules(kafka_eos.machines.__path__)
+    )
 
 
 def machines() -> list[type[Any]]:

@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kafka_eos_checks.arguments import add_json
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, Mechanism
 from kafka_eos_checks.conform.quotient import Edge, Quotient
@@ -29,7 +28,8 @@ from kafka_eos_checks.conform.security import Security, UnusableProperties, read
 from kafka_eos_checks.conform.territory import PARTITIONS, PREFIX, NotOurs, Territory
 from kafka_eos_checks.conform.visible import Settings
 from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported, Wire, address_of
-from kafka_eos_checks.terminal import answer_console, progress_console
+from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.terminal import answer_console, progress_console
 
 EPILOG = """examples:
   kafka-eos conform --bootstrap 127.0.0.1:9092

@@ -18,13 +18,13 @@ from typing import Any
 
 from rich.table import Table
 
-from kafka_eos_checks.arguments import add_json
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION
 from kafka_eos_checks.conform.kafka_tests import CLASSES, Ended, Outcome, StartCluster, run_tests
 from kafka_eos_checks.conform.kafka_tests.clusters import kafka, served
 from kafka_eos_checks.conform.peers_command import STYLE
-from kafka_eos_checks.paths import build_folder
-from kafka_eos_checks.record.jars import KAFKA_VERSION
-from kafka_eos_checks.terminal import answer_console, progress_console
+from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.paths import build_folder
+from kafka_eos_checks.kit.terminal import answer_console, progress_console
 
 DIFFERENCES = Path(__file__).with_name("kafka_tests") / "differences.toml"
 SERVER, KAFKA = "kafka-eos serve", f"Apache Kafka {KAFKA_VERSION}"

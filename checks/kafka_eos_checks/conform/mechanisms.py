@@ -9,9 +9,9 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.spec_mapping import camel_case
-from kafka_eos.transaction_coordinator import DEAD, NOBODY, Identity
-from kafka_eos.transactional_partition import PLAIN, TRANSACTIONAL
+from kafka_eos.machines.spec_mapping import camel_case
+from kafka_eos.machines.transaction_coordinator import DEAD, NOBODY, Identity
+from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
 from kafka_eos_checks.conform.visible import (
     ANOTHER_ID,
     CURRENT,

@@ -7,9 +7,9 @@ broker's answers to DescribeTransactions, ListTransactions, Fetch, ListOffsets, 
 from collections.abc import Iterable, Mapping
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.spec_mapping import camel_case
-from kafka_eos.transaction_coordinator import DEAD
-from kafka_eos.transactional_partition import NO_PRODUCER, LogEntry
+from kafka_eos.machines.spec_mapping import camel_case
+from kafka_eos.machines.transaction_coordinator import DEAD
+from kafka_eos.machines.transactional_partition import NO_PRODUCER, LogEntry
 from kafka_eos_checks.conform.visible import DATA, Visible
 
 LOG, WATERMARK, STABLE, LATEST_COMMITTED = "log", "high watermark", "last stable offset", "latest committed offset"

@@ -12,9 +12,9 @@ from pathlib import Path
 from kafka_eos.server.cluster import Settings
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos_checks.brokers.brokers import Cluster, free_ports
+from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.conform.wire import Address, Unreachable, Wire
-from kafka_eos_checks.record.brokers import Cluster, free_ports
-from kafka_eos_checks.record.jars import have_jars
 
 KFAKE = Path(__file__).with_name("kfake")
 STARTING_SECONDS = 20.0

@@ -23,8 +23,8 @@ from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.result import Report, causes_of, diagram, story, write_json
 from kafka_eos_checks.conform.run import Found
 from kafka_eos_checks.drawing.svg import inert
-from kafka_eos_checks.paths import build_folder
-from kafka_eos_checks.terminal import answer_console, progress_console
+from kafka_eos_checks.kit.paths import build_folder
+from kafka_eos_checks.kit.terminal import answer_console, progress_console
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }

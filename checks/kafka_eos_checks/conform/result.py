@@ -12,13 +12,13 @@ from xml.etree import ElementTree
 
 from rich.table import Table
 
-from kafka_eos.group_coordinator import GroupCoordinator
-from kafka_eos.partition_log import PartitionLog
-from kafka_eos.producer_state import Log
-from kafka_eos.spec_mapping import snake_case
-from kafka_eos.transaction_coordinator import Rules, TransactionCoordinator
-from kafka_eos.transactional_partition import TransactionalPartition
-from kafka_eos.transactions import Transactions
+from kafka_eos.machines.group_coordinator import GroupCoordinator
+from kafka_eos.machines.partition_log import PartitionLog
+from kafka_eos.machines.producer_state import Log
+from kafka_eos.machines.spec_mapping import snake_case
+from kafka_eos.machines.transaction_coordinator import Rules, TransactionCoordinator
+from kafka_eos.machines.transactional_partition import TransactionalPartition
+from kafka_eos.machines.transactions import Transactions
 from kafka_eos_checks.conform.known import Cause, causes, known_differences
 from kafka_eos_checks.conform.mechanisms import SETTLE
 from kafka_eos_checks.conform.quotient import Edge, Quotient

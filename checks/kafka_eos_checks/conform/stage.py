@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 from kafka_eos.errors import ErrorCode, MalformedBatch
-from kafka_eos.protocol import Message
-from kafka_eos.record_batch import ControlType, Record, RecordBatch, build_batch
+from kafka_eos.formats.record_batch import ControlType, Record, RecordBatch, build_batch
+from kafka_eos.machines.transaction_coordinator import Identity
+from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
 from kafka_eos.server.cluster import CONSUMER_OFFSETS
-from kafka_eos.transaction_coordinator import Identity
-from kafka_eos.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
-from kafka_eos_checks import fetched
+from kafka_eos.wire.protocol import Message
+from kafka_eos_checks.brokers import fetched
 from kafka_eos_checks.conform import observation
 from kafka_eos_checks.conform.mechanisms import Asked
 from kafka_eos_checks.conform.visible import DATA, MEMBER, OFFSETS, STRANGER, Visible

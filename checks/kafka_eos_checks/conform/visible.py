@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from immutables import Map
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.group_coordinator import (
+from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
+from kafka_eos.machines.group_coordinator import (
     ABORT,
     COMMIT,
     EMPTY,
@@ -22,12 +23,10 @@ from kafka_eos.group_coordinator import (
     GroupConstants,
     GroupCoordinator,
 )
-from kafka_eos.leader import NO_GUARD, OUTSIDE, LeaderState, Rules
-from kafka_eos.producer_state import NO_PRODUCER_ID, Batch
-from kafka_eos.read_committed import collect_aborted, without_aborted
-from kafka_eos.server.partitions import LeaderRules
-from kafka_eos.server.transactions import MAX_EPOCH, ServedCoordinator
-from kafka_eos.transaction_coordinator import (
+from kafka_eos.machines.leader import NO_GUARD, OUTSIDE, LeaderState, Rules
+from kafka_eos.machines.producer_state import NO_PRODUCER_ID, Batch
+from kafka_eos.machines.read_committed import collect_aborted, without_aborted
+from kafka_eos.machines.transaction_coordinator import (
     AT_REST,
     DEAD,
     NO_EPOCH,
@@ -39,13 +38,14 @@ from kafka_eos.transaction_coordinator import (
     TransactionCoordinator,
     TransactionMetadata,
 )
-from kafka_eos.transaction_log import TRANSACTION_VERSION_2
-from kafka_eos.transactional_partition import (
+from kafka_eos.machines.transactional_partition import (
     NO_PRODUCER,
     TRANSACTIONAL,
     LogEntry,
     marker_entry,
 )
+from kafka_eos.server.partitions import LeaderRules
+from kafka_eos.server.transactions import MAX_EPOCH, ServedCoordinator
 
 DATA, OFFSETS = "data", "offsets"
 COORDINATOR_EPOCH = 0

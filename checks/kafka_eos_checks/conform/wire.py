@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from kafka_eos.protocol import Codec, MalformedMessage, Message
 from kafka_eos.server.schemas import served_codec
+from kafka_eos.wire.protocol import Codec, MalformedMessage, Message
 from kafka_eos_checks.conform.security import NotAuthenticated, Security, authenticate
 
 CLIENT_ID = "kafka-eos-conform"

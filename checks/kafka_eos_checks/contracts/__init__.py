@@ -1,1 +1,4 @@
-"""Contracts of the reference's arithmetic, codec and guards, which CrossHair tries to break."""
+"""Contracts of the reference's arithmetic, codec and guards, which CrossHair tries to break.
+
+Read ``conditions`` first.
+"""

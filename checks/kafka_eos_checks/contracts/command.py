@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kafka_eos_checks.arguments import add_json
-from kafka_eos_checks.missing import need
-from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
-from kafka_eos_checks.verdict import Verdict, write_verdicts
+from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.missing import need
+from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 
 EPILOG = """examples:
   kafka-eos check contracts                      every contract, with 10 s of CPU time for each

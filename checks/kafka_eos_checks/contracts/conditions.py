@@ -4,7 +4,8 @@ The asserts that a function begins with say what is assumed of its arguments; th
 CrossHair runs the reference's functions on symbolic arguments and looks for some that break a promise.
 
 Headers of batches, their CRC and message sets have no contract: CrossHair gives a path up where :mod:`struct` packs a
-symbolic number, and a bug planted there was not found. Hypothesis tests them (tests/reference/test_record_batch.py
+symbolic number, and a bug planted there was not found. Hypothesis tests them
+(tests/reference/formats/test_record_batch.py
 and test_message_set.py).
 """
 
@@ -15,10 +16,12 @@ from immutables import Map
 from pyrsistent import pvector
 
 from kafka_eos.errors import ErrorCode, MalformedBatch
-from kafka_eos.producer_state import Batch, CachedBatch, Limits, Log, ProducerState
-from kafka_eos.read_committed import AbortedTransaction, IndexedTransaction, ReadCommitted
-from kafka_eos.record_batch import Record, decode_records, encode_records
-from kafka_eos.transaction_coordinator import (
+from kafka_eos.formats.record_batch import Record, decode_records, encode_records
+from kafka_eos.formats.transaction_log import TransactionState
+from kafka_eos.formats.varint import INT32_MAX, INT32_MIN, decode_varint, encode_varint
+from kafka_eos.machines.producer_state import Batch, CachedBatch, Limits, Log, ProducerState
+from kafka_eos.machines.read_committed import AbortedTransaction, IndexedTransaction, ReadCommitted
+from kafka_eos.machines.transaction_coordinator import (
     COMPLETE,
     COMPLETED,
     DECIDE,
@@ -36,8 +39,7 @@ from kafka_eos.transaction_coordinator import (
     Rules,
     TransactionMetadata,
 )
-from kafka_eos.transaction_log import TransactionState
-from kafka_eos.transactional_partition import (
+from kafka_eos.machines.transactional_partition import (
     ABORT,
     COMMIT,
     NO_OFFSET,
@@ -50,7 +52,6 @@ from kafka_eos.transactional_partition import (
     TransactionalPartition,
     UnstableTransaction,
 )
-from kafka_eos.varint import INT32_MAX, INT32_MIN, decode_varint, encode_varint
 
 MAX_SEQUENCE = 2**31 - 1
 MAX_EPOCH = 2**15 - 1

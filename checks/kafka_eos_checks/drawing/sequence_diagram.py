@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.history import Event
+from kafka_eos.histories.history import Event
 from kafka_eos_checks.drawing.svg import element, escaped, picture, text_width, wrapped
 
 # Beyond these a picture is no longer read. What is left out is said in the picture.

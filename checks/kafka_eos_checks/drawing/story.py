@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
-from kafka_eos.spec_mapping import SpecValue
+from kafka_eos.machines.spec_mapping import SpecValue
 from kafka_eos_checks.drawing.story_words import NO_WORDS, Words
 from kafka_eos_checks.tla.values import MalformedValue, format_value, order, parse_value
 

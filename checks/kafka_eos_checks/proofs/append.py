@@ -35,10 +35,10 @@ import z3
 from immutables import Map
 
 from kafka_eos.errors import ErrorCode, NotEnabled
-from kafka_eos.machine import Action, actions
-from kafka_eos.partition_log import Constants, PartitionLog, Response
-from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Log, ProducerState, Snapshot
-from kafka_eos_checks.mutants import mutated
+from kafka_eos.machines.machine import Action, actions
+from kafka_eos.machines.partition_log import Constants, PartitionLog, Response
+from kafka_eos.machines.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Log, ProducerState, Snapshot
+from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Telling, truth, value
 from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, conjunct, each_way, of_properties
 from kafka_eos_checks.proofs.symbolic import (

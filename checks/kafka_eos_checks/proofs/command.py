@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafka_eos_checks.arguments import add_json
-from kafka_eos_checks.missing import need
-from kafka_eos_checks.models import MalformedRegistry, Registry
-from kafka_eos_checks.terminal import answer_console, print_verdicts, progress_console
-from kafka_eos_checks.verdict import Verdict, write_verdicts
-from kafka_eos_checks.workers import worker_pool
+from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.missing import need
+from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
+from kafka_eos_checks.kit.workers import worker_pool
+from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 
 if TYPE_CHECKING:
     from kafka_eos_checks.proofs.induction import Proof

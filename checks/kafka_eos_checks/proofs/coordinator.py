@@ -26,8 +26,9 @@ from typing import Any
 import z3
 
 from kafka_eos.errors import ErrorCode, NotEnabled
-from kafka_eos.machine import Action
-from kafka_eos.transaction_coordinator import (
+from kafka_eos.formats.transaction_log import TransactionState
+from kafka_eos.machines.machine import Action
+from kafka_eos.machines.transaction_coordinator import (
     ADD,
     COMPLETE,
     COMPLETED,
@@ -48,8 +49,7 @@ from kafka_eos.transaction_coordinator import (
     TransactionCoordinator,
     TransactionMetadata,
 )
-from kafka_eos.transaction_log import TransactionState
-from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.proofs.induction import Proof, Query, Telling, truth, value
 from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, conjunct, of_properties
 from kafka_eos_checks.proofs.symbolic import Condition, Number, Outcome, chosen, disjunction, explore, merged, term_of

@@ -28,10 +28,10 @@ import z3
 from immutables import Map
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.machine import Action, actions
-from kafka_eos.spec_mapping import snake_case
-from kafka_eos.transaction_coordinator import ADD, DEAD, EMPTY, END, INIT, Constants, TransactionCoordinator
-from kafka_eos.transactional_partition import (
+from kafka_eos.machines.machine import Action, actions
+from kafka_eos.machines.spec_mapping import snake_case
+from kafka_eos.machines.transaction_coordinator import ADD, DEAD, EMPTY, END, INIT, Constants, TransactionCoordinator
+from kafka_eos.machines.transactional_partition import (
     ABORT,
     COMMIT,
     PLAIN,
@@ -41,7 +41,7 @@ from kafka_eos.transactional_partition import (
     PartitionProducer,
     TransactionalPartition,
 )
-from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.proofs import coordinator
 from kafka_eos_checks.proofs.coordinator import (
     ASKED,

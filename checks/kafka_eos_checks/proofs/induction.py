@@ -21,10 +21,10 @@ from typing import Any
 
 import z3
 
-from kafka_eos.machine import Action
-from kafka_eos_checks.models import Model
+from kafka_eos.machines.machine import Action
+from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.models.registry import Model
 from kafka_eos_checks.proofs.symbolic import Outcome
-from kafka_eos_checks.verdict import Verdict
 
 KINDS = ("lemma", "initiation", "consecution", "witness", "safety", "limit")
 EXPECTED = {"witness": "can be taken", "limit": "has a counterexample"}  # of the others: "proved"

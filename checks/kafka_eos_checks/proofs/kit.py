@@ -11,8 +11,8 @@ from typing import Any
 
 import z3
 
-from kafka_eos.machine import Action, actions
-from kafka_eos.spec_mapping import camel_case
+from kafka_eos.machines.machine import Action, actions
+from kafka_eos.machines.spec_mapping import camel_case
 from kafka_eos_checks.proofs.induction import IS_TAKEN, Conjunct, Query, Story, Telling
 from kafka_eos_checks.proofs.symbolic import Outcome, disjunction
 

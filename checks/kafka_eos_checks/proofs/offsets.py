@@ -33,7 +33,8 @@ from typing import Any
 import z3
 from immutables import Map
 
-from kafka_eos.consume_transform_produce import (
+from kafka_eos.errors import NotEnabled, Rejected
+from kafka_eos.machines.consume_transform_produce import (
     NO_TRANSACTION,
     OFFSETS_SENT,
     OPEN,
@@ -44,11 +45,19 @@ from kafka_eos.consume_transform_produce import (
     Process,
     Transaction,
 )
-from kafka_eos.consumer_group import Member, Membership
-from kafka_eos.errors import NotEnabled, Rejected
-from kafka_eos.group_coordinator import ABORT, CLASSIC, COMMIT, CONSUMER, NO_OFFSET, PREPARING_REBALANCE, STABLE, Group
-from kafka_eos.machine import Action
-from kafka_eos_checks.mutants import mutated
+from kafka_eos.machines.consumer_group import Member, Membership
+from kafka_eos.machines.group_coordinator import (
+    ABORT,
+    CLASSIC,
+    COMMIT,
+    CONSUMER,
+    NO_OFFSET,
+    PREPARING_REBALANCE,
+    STABLE,
+    Group,
+)
+from kafka_eos.machines.machine import Action
+from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Telling, value
 from kafka_eos_checks.proofs.kit import Asking, Terms, conjunct, each_way
 from kafka_eos_checks.proofs.symbolic import Condition, Number, Outcome, chosen, disjunction, explore, term_of

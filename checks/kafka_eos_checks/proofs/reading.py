@@ -37,11 +37,11 @@ from typing import Any
 import z3
 from immutables import Map
 
-from kafka_eos.consumer import READ_COMMITTED, Constants, Consumer
 from kafka_eos.errors import NotEnabled, Rejected
-from kafka_eos.machine import Action
-from kafka_eos.read_committed import AbortedTransaction, IndexedTransaction
-from kafka_eos.transactional_partition import (
+from kafka_eos.machines.consumer import READ_COMMITTED, Constants, Consumer
+from kafka_eos.machines.machine import Action
+from kafka_eos.machines.read_committed import AbortedTransaction, IndexedTransaction
+from kafka_eos.machines.transactional_partition import (
     ABORT,
     COMMIT,
     NO_OFFSET,
@@ -52,7 +52,7 @@ from kafka_eos.transactional_partition import (
     PartitionProducer,
     UnstableTransaction,
 )
-from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.proofs.induction import Conjunct, Proof, Query, Telling, truth, value
 from kafka_eos_checks.proofs.kit import Asking, Terms, conjunct, each_way
 from kafka_eos_checks.proofs.symbolic import (

@@ -1,1 +1,4 @@
-"""``kafka-eos simulate``: the reference as a whole under named failures, and applications crashed at every step."""
+"""``kafka-eos simulate``: the reference under named failures, and applications crashed before every step.
+
+Read ``named_failures`` first.
+"""

@@ -6,14 +6,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kafka_eos.application_history import ApplicationRecorder
-from kafka_eos.consume_transform_produce import Constants, ConsumeTransformProduce
-from kafka_eos.consumer_offsets import TOPIC as OFFSETS_TOPIC
-from kafka_eos.history import Event, write_history
-from kafka_eos.record_batch import RecordBatch
-from kafka_eos.simulator import Simulation
-from kafka_eos_checks.models import MalformedRegistry, Registry
-from kafka_eos_checks.mutants import mutated
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from kafka_eos.formats.record_batch import RecordBatch
+from kafka_eos.histories.application_history import ApplicationRecorder
+from kafka_eos.histories.history import Event, write_history
+from kafka_eos.histories.simulator import Simulation
+from kafka_eos.machines.consume_transform_produce import Constants, ConsumeTransformProduce
+from kafka_eos_checks.models.registry import MalformedRegistry, Registry
+from kafka_eos_checks.mutants.rules import mutated
 
 # What goes wrong in a run, and how often beside an ordinary action's weight of 10. An abort, an expiry and a timeout
 # also mend the rest, so they go on; how many faults there are in all, the constants say.

@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafka_eos.history import Event, write_history
-from kafka_eos.idempotent_producer import Constants, IdempotentProducer
-from kafka_eos.producer_history import PARTITION, TOPIC, history, value_name
-from kafka_eos.record_batch import Record, build_batch
-from kafka_eos.replicated_log import ReplicaLog
-from kafka_eos.simulator import Simulation
-from kafka_eos_checks.models import MalformedRegistry, Registry
-from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.paths import build_folder
+from kafka_eos.formats.record_batch import Record, build_batch
+from kafka_eos.histories.history import Event, write_history
+from kafka_eos.histories.producer_history import PARTITION, TOPIC, history, value_name
+from kafka_eos.histories.simulator import Simulation
+from kafka_eos.machines.idempotent_producer import Constants, IdempotentProducer
+from kafka_eos.machines.replicated_log import ReplicaLog
+from kafka_eos_checks.kit.paths import build_folder
+from kafka_eos_checks.models.registry import MalformedRegistry, Registry
+from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.simulate import mirror, payment, transfer, word_count
 from kafka_eos_checks.simulate.applications import ApplicationPlan, simulate_application, write_application
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_eos.errors import NotEnabled
-from kafka_eos.mirror import Constants, Mirror
+from kafka_eos.machines.mirror import Constants, Mirror
 from kafka_eos_checks.simulate.schedules import GO_ON, STALL, Fault, Scenario, shortened, with_mutant
 
 ALONE = ("Rewind", "CommitOffset", "Commit", "Copy", "LearnFencing")

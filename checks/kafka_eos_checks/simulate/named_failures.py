@@ -6,12 +6,12 @@ A script is the same for every transaction version; what the version cures does 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kafka_eos.machine import Instance, actions, step
-from kafka_eos.simulator import Taken
-from kafka_eos.transactions import Constants, Transactions
-from kafka_eos_checks.replay.histories import UNASKED
-from kafka_eos_checks.replay.readers import ABORTED_DELIVERED, COMMITTED_MISSING
-from kafka_eos_checks.replay.transactions import HANGING, TORN
+from kafka_eos.histories.simulator import Taken
+from kafka_eos.machines.machine import Instance, actions, step
+from kafka_eos.machines.transactions import Constants, Transactions
+from kafka_eos_checks.audit.rules.histories import UNASKED
+from kafka_eos_checks.audit.rules.readers import ABORTED_DELIVERED, COMMITTED_MISSING
+from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
 
 A, B = "A", "B"
 ONE, TWO = "p0", "p1"

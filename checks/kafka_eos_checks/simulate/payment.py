@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_eos.errors import NotEnabled
-from kafka_eos.external_sink import STRATEGIES, Constants, ExternalSink
+from kafka_eos.machines.external_sink import STRATEGIES, Constants, ExternalSink
 from kafka_eos_checks.simulate.schedules import Fault, Scenario, shortened, with_mutant
 
 CONSUMER, RELAY = "the application", "the relay"

@@ -13,11 +13,11 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from kafka_eos.errors import NotEnabled, Rejected
-from kafka_eos.explorer import attempt
-from kafka_eos.machine import Instance, Machine, instances
-from kafka_eos_checks.graph import instance_text
-from kafka_eos_checks.models import MalformedRegistry, Registry
-from kafka_eos_checks.mutants import mutated
+from kafka_eos.machines.explorer import attempt
+from kafka_eos.machines.machine import Instance, Machine, instances
+from kafka_eos_checks.graphs.state_graph import instance_text
+from kafka_eos_checks.models.registry import MalformedRegistry, Registry
+from kafka_eos_checks.mutants.rules import mutated
 
 EVERY_STEP = "every-step"
 MOST_TOLD = 3

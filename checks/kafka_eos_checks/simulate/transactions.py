@@ -8,18 +8,18 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
-from kafka_eos.history import Event, write_history
-from kafka_eos.record_batch import RecordBatch
-from kafka_eos.simulator import Simulation
-from kafka_eos.transaction_history import TOPIC, ReadCommitted, TransactionRecorder, possible_arguments
-from kafka_eos.transaction_log import TOPIC as COORDINATOR_TOPIC
-from kafka_eos.transactions import Constants, Transactions
-from kafka_eos_checks.explain import Moment, drawn, of_finding, story
-from kafka_eos_checks.models import Registry
-from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.replay import audit
+from kafka_eos.formats.record_batch import RecordBatch
+from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
+from kafka_eos.histories.history import Event, write_history
+from kafka_eos.histories.simulator import Simulation
+from kafka_eos.histories.transaction_history import TOPIC, ReadCommitted, TransactionRecorder, possible_arguments
+from kafka_eos.machines.transactions import Constants, Transactions
+from kafka_eos_checks.audit import audit
+from kafka_eos_checks.audit.explain import Moment, drawn, of_finding, story
+from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES, Script
-from kafka_eos_checks.verdict import Verdict
 
 MOST_PARTITIONS = 3
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_eos.errors import NotEnabled
-from kafka_eos.transfer import ALICE, BOB, DOWN, NONE, OFFSETS, Constants, Transfer
+from kafka_eos.machines.transfer import ALICE, BOB, DOWN, NONE, OFFSETS, Constants, Transfer
 from kafka_eos_checks.simulate.schedules import (
     GO_ON,
     STALL,

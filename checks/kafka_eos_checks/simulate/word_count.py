@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from immutables import Map
 
-from kafka_eos.consume_transform_produce import V1, V2, Constants, ConsumeTransformProduce, Counts
 from kafka_eos.errors import NotEnabled
-from kafka_eos.group_coordinator import CLASSIC, CONSUMER
-from kafka_eos.group_coordinator import Offsets as GroupOffsets
+from kafka_eos.machines.consume_transform_produce import V1, V2, Constants, ConsumeTransformProduce, Counts
+from kafka_eos.machines.group_coordinator import CLASSIC, CONSUMER
+from kafka_eos.machines.group_coordinator import Offsets as GroupOffsets
 from kafka_eos_checks.simulate.schedules import (
     GO_ON,
     STALL,

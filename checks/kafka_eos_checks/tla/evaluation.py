@@ -14,7 +14,7 @@ from typing import Any
 from immutables import Map
 from pyrsistent import PVector
 
-from kafka_eos.spec_mapping import NONE, SpecValue, camel_case
+from kafka_eos.machines.spec_mapping import NONE, SpecValue, camel_case
 from kafka_eos_checks.tla.values import function
 
 

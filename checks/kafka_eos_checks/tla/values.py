@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from immutables import Map
 
-from kafka_eos.spec_mapping import SpecValue
+from kafka_eos.machines.spec_mapping import SpecValue
 
 
 class MalformedValue(ValueError):  # noqa: N818 - named for the text, as MalformedBatch is

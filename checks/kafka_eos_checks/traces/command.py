@@ -16,22 +16,23 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
-from kafka_eos.consumer import Consumer
 from kafka_eos.errors import ErrorCode
-from kafka_eos.history import Event, MalformedHistory, read_history
-from kafka_eos.idempotent_producer import IdempotentProducer
-from kafka_eos.log_directory import NotALogDirectory
-from kafka_eos.machine import instances
-from kafka_eos.partition_log import PartitionLog
-from kafka_eos.simulator import Simulation
-from kafka_eos.transaction_coordinator import TransactionCoordinator
-from kafka_eos_checks.arguments import add_json
-from kafka_eos_checks.missing import need_clone
-from kafka_eos_checks.models import MalformedRegistry, Model, Registry
-from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.record.recording import kept_recording, unpacked
-from kafka_eos_checks.record.trace import UnexplainedOffsets, wire_trace
-from kafka_eos_checks.terminal import print_verdicts, progress_console
+from kafka_eos.formats.log_directory import NotALogDirectory
+from kafka_eos.histories.history import Event, MalformedHistory, read_history
+from kafka_eos.histories.simulator import Simulation
+from kafka_eos.machines.consumer import Consumer
+from kafka_eos.machines.idempotent_producer import IdempotentProducer
+from kafka_eos.machines.machine import instances
+from kafka_eos.machines.partition_log import PartitionLog
+from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
+from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.missing import need_clone
+from kafka_eos_checks.kit.recording import kept_recording, unpacked
+from kafka_eos_checks.kit.terminal import print_verdicts, progress_console
+from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
+from kafka_eos_checks.lab.record.trace import UnexplainedOffsets, wire_trace
+from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
+from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.traces.coordinators import (
     Recorded,
     UnreadableLog,
@@ -52,7 +53,6 @@ from kafka_eos_checks.traces.validation import (
     partition_log_trace,
     trace_verdicts,
 )
-from kafka_eos_checks.verdict import Verdict, write_verdicts
 
 # Kafka 4.3 as shipped: what a snapshot keeps (true of every version), and the first batch of a partition (until 4.5)
 KAFKA_AS_SHIPPED = {"SnapshotOf": "LastBatchOnly", "AcceptsUnknownProducer": "AnySequenceOnVirginPartition"}

@@ -29,12 +29,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from kafka_eos.log_directory import Partition, find_log_directories
-from kafka_eos.record_batch import ControlType
-from kafka_eos.segment import CorruptRegion, RegionKind, StoredBatch, read_segment
-from kafka_eos.spec_mapping import SpecValue
-from kafka_eos.transaction_coordinator import NO_EPOCH, NO_PRODUCER_ID
-from kafka_eos.transaction_log import (
+from kafka_eos.formats.log_directory import Partition, find_log_directories
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.segment import CorruptRegion, RegionKind, StoredBatch, read_segment
+from kafka_eos.formats.transaction_log import (
     TOPIC,
     TRANSACTION_VERSION_2,
     MalformedTransactionRecord,
@@ -43,8 +41,10 @@ from kafka_eos.transaction_log import (
     decode_key,
     decode_value,
 )
-from kafka_eos.transactional_partition import PLAIN, TRANSACTIONAL
-from kafka_eos_checks.models import Model
+from kafka_eos.machines.spec_mapping import SpecValue
+from kafka_eos.machines.transaction_coordinator import NO_EPOCH, NO_PRODUCER_ID
+from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
+from kafka_eos_checks.models.registry import Model
 from kafka_eos_checks.tla.values import format_value
 from kafka_eos_checks.traces.validation import NOTHING, Candidate, Trace, TraceStep
 

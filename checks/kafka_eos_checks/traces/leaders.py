@@ -11,9 +11,9 @@ Kafka: ProducerAppendInfo (appendDataBatch, appendEndTxnMarker)
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from kafka_eos.record_batch import ControlType
-from kafka_eos.transactional_partition import PLAIN, TRANSACTIONAL
-from kafka_eos_checks.models import Model
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
+from kafka_eos_checks.models.registry import Model
 from kafka_eos_checks.tla.values import format_value
 from kafka_eos_checks.traces.coordinators import MAX_EPOCH, Recorded, WrittenBatch, WrittenMarker, version_of
 from kafka_eos_checks.traces.validation import Candidate, Trace, TraceStep

@@ -19,17 +19,17 @@ from itertools import product
 from time import monotonic
 from typing import Any
 
-from kafka_eos import machine as machines
 from kafka_eos.errors import ErrorCode, NotEnabled, Rejected
-from kafka_eos.explorer import attempt
-from kafka_eos.history import Event
-from kafka_eos.machine import Instance
-from kafka_eos.spec_mapping import SpecValue, snake_case, to_spec
-from kafka_eos_checks.graph import frame_text, instance_text
-from kafka_eos_checks.models import Configuration, Model, write_model
+from kafka_eos.histories.history import Event
+from kafka_eos.machines import machine as machines
+from kafka_eos.machines.explorer import attempt
+from kafka_eos.machines.machine import Instance
+from kafka_eos.machines.spec_mapping import SpecValue, snake_case, to_spec
+from kafka_eos_checks.graphs.state_graph import frame_text, instance_text
+from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.models.registry import Configuration, Model, write_model
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.values import canonical, format_value, parse_value
-from kafka_eos_checks.verdict import Verdict
 
 NOTHING = ""  # the action of a candidate that changes nothing: the event may have had no effect
 

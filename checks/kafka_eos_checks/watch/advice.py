@@ -7,8 +7,8 @@ KIP:   KIP-664, KIP-939
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kafka_eos_checks.replay.rules import DUPLICATE, GAP, ORDER, STALE_EPOCH
-from kafka_eos_checks.replay.transactions import TORN
+from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, ORDER, STALE_EPOCH
+from kafka_eos_checks.audit.rules.transactions import TORN
 from kafka_eos_checks.watch.cluster import Transaction
 from kafka_eos_checks.watch.reports import Ends, Report, shell_word
 from kafka_eos_checks.watch.state import CORRUPT, CUT

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Message
+from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported, Wire
 

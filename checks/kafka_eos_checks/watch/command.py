@@ -87,7 +87,7 @@ def _seconds(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> int:
     """Watch until a signal comes; returns the exit code."""
-    from kafka_eos.protocol import MalformedMessage  # noqa: PLC0415 - `--help` needs no numpy
+    from kafka_eos.wire.protocol import MalformedMessage  # noqa: PLC0415 - `--help` needs no numpy
     from kafka_eos_checks.conform import security  # noqa: PLC0415
     from kafka_eos_checks.conform.wire import Unsupported, address_of  # noqa: PLC0415
     from kafka_eos_checks.watch.advice import Tools  # noqa: PLC0415

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.drawing.svg import visible
-from kafka_eos_checks.replay.findings import Finding
 
 RESOLVED = "resolved"
 Row = dict[str, Any]

@@ -1,6 +1,7 @@
 """What a watcher knows of a partition, and what the next batches make of it.
 
-The rules over logs are those of the audit, folded chunk by chunk (:class:`kafka_eos_checks.replay.summary.Fold`).
+The rules over logs are those of the audit, folded chunk by chunk
+(:class:`kafka_eos_checks.audit.kernels.summary.Fold`).
 Next to them stand the transactions that are open, and those that were reported and are not over yet. Of a batch only
 the header is read, and of a marker whether it commits; of data no key and no value.
 """
@@ -11,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kafka_eos.record_batch import LOG_OVERHEAD_BYTES, ControlType
-from kafka_eos_checks.replay.headers import (
+from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES, ControlType
+from kafka_eos_checks.audit.kernels.headers import (
     CONTROL_MASK,
     SMALLEST_LENGTH,
     TIMESTAMP_TYPE_MASK,
@@ -22,11 +23,11 @@ from kafka_eos_checks.replay.headers import (
     is_set,
     sound_batches,
 )
-from kafka_eos_checks.replay.marks import decision_of
-from kafka_eos_checks.replay.records import decode_block
-from kafka_eos_checks.replay.rules import Batch, Kind, Log, Producer
-from kafka_eos_checks.replay.summary import Fold, Summary, columns_of, local
-from kafka_eos_checks.replay.transactions import HANGING
+from kafka_eos_checks.audit.kernels.marks import decision_of
+from kafka_eos_checks.audit.kernels.records import decode_block
+from kafka_eos_checks.audit.kernels.summary import Fold, Summary, columns_of, local
+from kafka_eos_checks.audit.rules.log import Batch, Kind, Log, Producer
+from kafka_eos_checks.audit.rules.transactions import HANGING
 from kafka_eos_checks.watch.reports import RESOLVED, Clock, Report, Since, duration, identity, transaction_of
 
 CORRUPT, LAGS, CUT = "corrupt batch", "last stable offset lags", "log was cut"

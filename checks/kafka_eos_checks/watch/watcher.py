@@ -28,9 +28,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.record_batch import ControlType
-from kafka_eos.transaction_log import TOPIC as COORDINATOR_TOPIC
-from kafka_eos_checks.replay.transactions import HANGING, TORN
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
+from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
 from kafka_eos_checks.watch.advice import WORDS, Tools, hangs, nobody_tells, will_end
 from kafka_eos_checks.watch.backoff import BackOff
 from kafka_eos_checks.watch.cluster import (

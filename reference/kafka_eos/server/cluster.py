@@ -17,10 +17,11 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from kafka_eos.consumer_group import ConsumerGroup
 from kafka_eos.errors import ErrorCode, Rejected
-from kafka_eos.group_coordinator import GroupCoordinator
-from kafka_eos.record_batch import RecordBatch
+from kafka_eos.formats.record_batch import RecordBatch
+from kafka_eos.machines.consumer_group import ConsumerGroup
+from kafka_eos.machines.group_coordinator import GroupCoordinator
+from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos.server.configs import PRODUCER_EXPIRATION, VERIFICATION, Configs, Values
 from kafka_eos.server.followers import ConsumerGroups
 from kafka_eos.server.groups import Groups
@@ -28,7 +29,6 @@ from kafka_eos.server.partitions import Leader, LeaderRules
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.server.storage import TOPICS_AND_CONFIGS, DamagedLog, Directory, Memory, Store
 from kafka_eos.server.transactions import Coordinators, ProducerIds, ServedCoordinator, TransactionSettings
-from kafka_eos.transaction_coordinator import TransactionCoordinator
 
 TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from kafka_eos.compression import CompressionType
 from kafka_eos.errors import ErrorCode, Rejected
-from kafka_eos.record_batch import TimestampType
+from kafka_eos.formats.compression import CompressionType
+from kafka_eos.formats.record_batch import TimestampType
 
 LARGEST_INT, LARGEST_LONG = 2**31 - 1, 2**63 - 1
 ALL_BROKERS = ""

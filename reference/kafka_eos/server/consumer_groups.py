@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 from immutables import Map
 
-from kafka_eos.consumer_group import ConsumerGroup, Membership
-from kafka_eos.consumer_group import Member as Following
 from kafka_eos.errors import ErrorCode
-from kafka_eos.group_coordinator import CONSUMER
+from kafka_eos.machines.consumer_group import ConsumerGroup, Membership
+from kafka_eos.machines.consumer_group import Member as Following
+from kafka_eos.machines.group_coordinator import CONSUMER
 from kafka_eos.server.consumer_protocol import subscription
 from kafka_eos.server.groups import FIRST_WITH_EPOCHS, ServedGroup, State
 

@@ -9,8 +9,8 @@ Kafka: ConsumerProtocol
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kafka_eos.protocol import Buffer, MalformedMessage, Message
 from kafka_eos.server.schemas import served_codec
+from kafka_eos.wire.protocol import Buffer, MalformedMessage, Message
 
 CONSUMER = "consumer"
 """The protocol type of consumers."""

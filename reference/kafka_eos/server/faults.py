@@ -34,9 +34,9 @@ from random import Random
 from typing import Any, NamedTuple
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Message
 from kafka_eos.server.refusals import REFUSABLE
 from kafka_eos.server.schemas import SERVED
+from kafka_eos.wire.protocol import Message
 
 
 class Fault(StrEnum):

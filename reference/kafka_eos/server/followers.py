@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from immutables import Map
 
-from kafka_eos.consumer_group import ConsumerGroup, Membership
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Message
+from kafka_eos.machines.consumer_group import ConsumerGroup, Membership
 from kafka_eos.server.consumer_groups import (
     ASSIGNORS,
     JOIN,
@@ -31,6 +30,7 @@ from kafka_eos.server.consumer_groups import (
 from kafka_eos.server.consumer_protocol import CONSUMER, assignment_bytes, subscription
 from kafka_eos.server.groups import FIRST_KNOWN_MEMBER, ClassicGroup, Groups, ServedGroup
 from kafka_eos.server.migration import BIDIRECTIONAL, DOWNGRADE, UPGRADE, downgraded, upgraded
+from kafka_eos.wire.protocol import Message
 
 _BEYOND_RE2 = re.compile(r"\\[1-9]|\(\?(?:[=!>(]|<[=!]|P[=>])")
 """What only Python's patterns have, not RE2's: references, looking around, atomic and conditional groups."""

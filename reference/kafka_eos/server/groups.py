@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 from immutables import Map
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.group_coordinator import (
+from kafka_eos.formats.record_batch import Record, RecordBatch
+from kafka_eos.machines.group_coordinator import (
     ABORT,
     COMMIT,
     PREPARING_REBALANCE,
@@ -27,10 +28,9 @@ from kafka_eos.group_coordinator import (
     GroupConstants,
     GroupCoordinator,
 )
-from kafka_eos.protocol import Buffer, Codec, Message
-from kafka_eos.record_batch import Record, RecordBatch
 from kafka_eos.server.consumer_protocol import CONSUMER, subscription
 from kafka_eos.server.partitions import Appended, Leader, Ticket
+from kafka_eos.wire.protocol import Buffer, Codec, Message
 
 OFFSET_KEY, GROUP_KEY = 1, 2
 OFFSET_VALUE_VERSION = GROUP_VALUE_VERSION = 3

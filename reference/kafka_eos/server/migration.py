@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from immutables import Map
 
-from kafka_eos.consumer_group import ConsumerGroup, Membership
-from kafka_eos.consumer_group import Member as Following
-from kafka_eos.group_coordinator import Group
+from kafka_eos.machines.consumer_group import ConsumerGroup, Membership
+from kafka_eos.machines.consumer_group import Member as Following
+from kafka_eos.machines.group_coordinator import Group
 from kafka_eos.server.consumer_groups import Assignment, ClassicSide, Follower, FollowingGroup, by_topic, following
 from kafka_eos.server.consumer_protocol import CONSUMER, assignment, assignment_bytes, subscription
 from kafka_eos.server.groups import ClassicGroup, Member, State

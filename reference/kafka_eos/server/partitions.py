@@ -15,10 +15,7 @@ from immutables import Map
 from pyrsistent import pvector
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.leader import NO_GUARD, NO_SEQUENCE, OUTSIDE, LeaderState, Rules
-from kafka_eos.producer_state import NO_PRODUCER_ID, Batch, Log
-from kafka_eos.read_committed import AbortedTransaction, collect_aborted
-from kafka_eos.record_batch import (
+from kafka_eos.formats.record_batch import (
     ControlRecord,
     ControlType,
     Record,
@@ -28,8 +25,10 @@ from kafka_eos.record_batch import (
     build_control_batch,
     decode_batch,
 )
-from kafka_eos.server.storage import Store
-from kafka_eos.transactional_partition import (
+from kafka_eos.machines.leader import NO_GUARD, NO_SEQUENCE, OUTSIDE, LeaderState, Rules
+from kafka_eos.machines.producer_state import NO_PRODUCER_ID, Batch, Log
+from kafka_eos.machines.read_committed import AbortedTransaction, collect_aborted
+from kafka_eos.machines.transactional_partition import (
     PLAIN,
     TRANSACTIONAL,
     LeaderLog,
@@ -38,7 +37,8 @@ from kafka_eos.transactional_partition import (
     TransactionalPartition,
     marker_entry,
 )
-from kafka_eos.transactions import GuardRules
+from kafka_eos.machines.transactions import GuardRules
+from kafka_eos.server.storage import Store
 
 MAX_EPOCH = 32767
 

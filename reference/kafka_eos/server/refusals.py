@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Codec, Message
 from kafka_eos.server.schemas import SERVED
+from kafka_eos.wire.protocol import Codec, Message
 
 REFUSABLE = frozenset(SERVED) - {"ApiVersions", "Metadata"}
 """The APIs that can be refused; without brokers and versions a client cannot go on."""

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Codec, Message
+from kafka_eos.wire.protocol import Codec, Message
 
 FILE = "schemas.json"
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
-from kafka_eos.log_directory import LEADER_EPOCH_CHECKPOINT, META_PROPERTIES, Partition, find_log_directories
-from kafka_eos.record_batch import RecordBatch
-from kafka_eos.segment import CorruptRegion, RegionKind, read_leader_epochs, read_segment
+from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, META_PROPERTIES, Partition, find_log_directories
+from kafka_eos.formats.record_batch import RecordBatch
+from kafka_eos.formats.segment import CorruptRegion, RegionKind, read_leader_epochs, read_segment
 
 SEGMENT_BYTES = 1 << 30
 """The size from which a segment is followed by another one.    Kafka: segment.bytes."""

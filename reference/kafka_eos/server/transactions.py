@@ -12,9 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, TypeVar
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.record_batch import Record, RecordBatch
-from kafka_eos.server.partitions import Leader
-from kafka_eos.transaction_coordinator import (
+from kafka_eos.formats.record_batch import Record, RecordBatch
+from kafka_eos.formats.transaction_log import (
+    TRANSACTION_VERSION_2,
+    TopicPartitions,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
+    decode_key,
+    decode_value,
+)
+from kafka_eos.machines.transaction_coordinator import (
     AT_REST,
     DEAD,
     INIT,
@@ -30,15 +38,7 @@ from kafka_eos.transaction_coordinator import (
     forgotten,
     to_mark,
 )
-from kafka_eos.transaction_log import (
-    TRANSACTION_VERSION_2,
-    TopicPartitions,
-    TransactionLogKey,
-    TransactionLogValue,
-    TransactionState,
-    decode_key,
-    decode_value,
-)
+from kafka_eos.server.partitions import Leader
 
 MAX_EPOCH = 32767
 NO_TIMESTAMP = -1

@@ -13,9 +13,9 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafka_eos.compression import CompressionType
 from kafka_eos.errors import BadChecksum, ErrorCode, MalformedBatch
-from kafka_eos.record_batch import (
+from kafka_eos.formats.compression import CompressionType
+from kafka_eos.formats.record_batch import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,

@@ -10,21 +10,21 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kafka_eos.group_coordinator import GroupCoordinator
-from kafka_eos.producer_state import Log
+from kafka_eos.machines.group_coordinator import GroupCoordinator
+from kafka_eos.machines.producer_state import Log
+from kafka_eos.machines.transactional_partition import TransactionalPartition
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Machines, Settings
 from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import ServedCoordinator, TransactionSettings
-from kafka_eos.transactional_partition import TransactionalPartition
-from kafka_eos_checks.cli import main
+from kafka_eos_checks.brokers.brokers import free_ports
+from kafka_eos_checks.cli.main import main
 from kafka_eos_checks.conform import command
 from kafka_eos_checks.conform.command import Target, conform, open_session
 from kafka_eos_checks.conform.mechanisms import MECHANISMS
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
 from kafka_eos_checks.conform.run import Found
-from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.record.brokers import free_ports
+from kafka_eos_checks.mutants.rules import mutated
 
 MACHINES = Machines()
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafka_eos.server.cluster import Settings
-from kafka_eos_checks import cli
+from kafka_eos_checks.brokers.jars import have_tests_jars
+from kafka_eos_checks.cli import main as cli
 from kafka_eos_checks.conform import kafka_tests_command as command
 from kafka_eos_checks.conform.kafka_tests import (
     CLASSES,
@@ -21,7 +22,6 @@ from kafka_eos_checks.conform.kafka_tests import (
 )
 from kafka_eos_checks.conform.kafka_tests.clusters import NotServed, served, settings_of
 from kafka_eos_checks.conform.kafka_tests_command import KAFKA, SERVER, compare, harness_faults, known_differences
-from kafka_eos_checks.record.jars import have_tests_jars
 
 PASSED, FAILED = Outcome.PASSED, Outcome.FAILED
 

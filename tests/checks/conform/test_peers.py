@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos.producer_state import Log
+from kafka_eos.machines.producer_state import Log
 from kafka_eos.server.cluster import Machines
 from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.threaded import ServedCluster
-from kafka_eos_checks.cli import main
+from kafka_eos_checks.brokers import jars
+from kafka_eos_checks.brokers.jars import have_jars
+from kafka_eos_checks.cli.main import main
 from kafka_eos_checks.conform import command, peers_command
 from kafka_eos_checks.conform.mechanisms import MECHANISMS
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.run import Found
-from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.record import jars
-from kafka_eos_checks.record.jars import have_jars
+from kafka_eos_checks.mutants.rules import mutated
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from kafka_eos.history import Event
+from kafka_eos.histories.history import Event
 from kafka_eos_checks.drawing.sequence_diagram import (
     FIRST_STEPS,
     MAX_LIFELINES,

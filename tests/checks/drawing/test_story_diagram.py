@@ -2,21 +2,21 @@
 
 import pytest
 
-from kafka_eos import machine
-from kafka_eos.application_loop import ApplicationLoop
-from kafka_eos.consume_transform_produce import ConsumeTransformProduce
-from kafka_eos.consumer import Consumer
-from kafka_eos.epoch_bump import EpochBump
-from kafka_eos.external_sink import ExternalSink
-from kafka_eos.idempotent_producer import IdempotentProducer
-from kafka_eos.mirror import Mirror
-from kafka_eos.partition_log import PartitionLog
-from kafka_eos.producer_ids import ProducerIds
-from kafka_eos.stateful_processor import StatefulProcessor
-from kafka_eos.transaction_coordinator import TransactionCoordinator
-from kafka_eos.transactional_producer import TransactionalProducer
-from kafka_eos.transactions import Transactions
-from kafka_eos.transfer import Transfer
+from kafka_eos.machines import machine
+from kafka_eos.machines.application_loop import ApplicationLoop
+from kafka_eos.machines.consume_transform_produce import ConsumeTransformProduce
+from kafka_eos.machines.consumer import Consumer
+from kafka_eos.machines.epoch_bump import EpochBump
+from kafka_eos.machines.external_sink import ExternalSink
+from kafka_eos.machines.idempotent_producer import IdempotentProducer
+from kafka_eos.machines.mirror import Mirror
+from kafka_eos.machines.partition_log import PartitionLog
+from kafka_eos.machines.producer_ids import ProducerIds
+from kafka_eos.machines.stateful_processor import StatefulProcessor
+from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
+from kafka_eos.machines.transactional_producer import TransactionalProducer
+from kafka_eos.machines.transactions import Transactions
+from kafka_eos.machines.transfer import Transfer
 from kafka_eos_checks.drawing.story import Step
 from kafka_eos_checks.drawing.story_diagram import ACTORS, diagram
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos import machine as machines
+from kafka_eos.machines import machine as machines
 from kafka_eos_checks.drawing.story_words import words_in, words_of
-from kafka_eos_checks.models import Registry
+from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.tla.parser import parse_module
 
 DOOR = r"""

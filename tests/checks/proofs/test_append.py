@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import z3
 
-from kafka_eos.machine import actions
-from kafka_eos.partition_log import PartitionLog
-from kafka_eos.producer_state import NO_PRODUCERS, Batch, Log
-from kafka_eos_checks import cli
-from kafka_eos_checks.models import Registry
-from kafka_eos_checks.paths import spec_folder
+from kafka_eos.machines.machine import actions
+from kafka_eos.machines.partition_log import PartitionLog
+from kafka_eos.machines.producer_state import NO_PRODUCERS, Batch, Log
+from kafka_eos_checks.cli import main as cli
+from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
+from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.proofs import append, command
 from kafka_eos_checks.proofs.induction import (
     EXPECTED,
@@ -27,7 +28,6 @@ from kafka_eos_checks.proofs.induction import (
     refute,
 )
 from kafka_eos_checks.proofs.symbolic import Condition, Number, TooManyPaths, explore, merged
-from kafka_eos_checks.verdict import Verdict, read_verdicts
 
 SEED = 11
 

@@ -6,14 +6,14 @@ import pytest
 import z3
 
 from kafka_eos.errors import NotEnabled
-from kafka_eos.machine import actions
-from kafka_eos.transaction_coordinator import NO_EPOCH, Constants, TransactionCoordinator
-from kafka_eos_checks.models import Registry
-from kafka_eos_checks.paths import spec_folder
+from kafka_eos.machines.machine import actions
+from kafka_eos.machines.transaction_coordinator import NO_EPOCH, Constants, TransactionCoordinator
+from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.proofs import coordinator
 from kafka_eos_checks.proofs.induction import Proof, Query, ask, discharge, minimal
 from kafka_eos_checks.proofs.symbolic import Condition, Number, explore
-from kafka_eos_checks.verdict import Verdict
 
 CONSTANTS = Constants(
     producer_ids=frozenset({0}),

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from kafka_eos.machine import actions
-from kafka_eos.transaction_coordinator import TransactionCoordinator
-from kafka_eos_checks.models import Registry
-from kafka_eos_checks.paths import spec_folder
+from kafka_eos.machines.machine import actions
+from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
+from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.proofs import coordinator, fencing
 from kafka_eos_checks.proofs.induction import Proof, Query, ask, discharge, minimal, refute
 

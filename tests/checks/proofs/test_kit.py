@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import z3
 
-from kafka_eos.machine import Action
+from kafka_eos.machines.machine import Action
 from kafka_eos_checks.proofs.induction import NO_SOLUTION, SOLUTION, Conjunct, Telling, ask
 from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, conjunct, each_way, of_properties
 from kafka_eos_checks.proofs.symbolic import Outcome

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from kafka_eos.consume_transform_produce import ConsumeTransformProduce
-from kafka_eos.machine import actions
-from kafka_eos_checks.models import Registry
-from kafka_eos_checks.paths import spec_folder
+from kafka_eos.machines.consume_transform_produce import ConsumeTransformProduce
+from kafka_eos.machines.machine import actions
+from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.proofs import offsets
 from kafka_eos_checks.proofs.induction import Proof, Query, ask, discharge, minimal
 

@@ -10,20 +10,20 @@ import pytest
 import z3
 from immutables import Map
 
-from kafka_eos.consumer import Constants, Consumer
-from kafka_eos.machine import actions
-from kafka_eos.read_committed import AbortedTransaction, IndexedTransaction, ReadCommitted
-from kafka_eos.transactional_partition import (
+from kafka_eos.machines.consumer import Constants, Consumer
+from kafka_eos.machines.machine import actions
+from kafka_eos.machines.read_committed import AbortedTransaction, IndexedTransaction, ReadCommitted
+from kafka_eos.machines.transactional_partition import (
     NO_OFFSET,
     NO_PRODUCER,
     LogEntry,
     UnstableTransaction,
 )
-from kafka_eos_checks.models import Registry
-from kafka_eos_checks.paths import spec_folder
+from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.proofs import reading
 from kafka_eos_checks.proofs.induction import Proof, Query, ask, discharge, minimal
-from kafka_eos_checks.verdict import Verdict
 
 SEED = 7
 CONSTANTS = Constants(

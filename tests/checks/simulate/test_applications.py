@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos.application_history import INPUTS, OUTPUTS
-from kafka_eos.consumer_offsets import TOPIC as OFFSETS
-from kafka_eos.history import read_history
-from kafka_eos_checks.cli import main
-from kafka_eos_checks.models import MalformedRegistry, Registry
-from kafka_eos_checks.replay.contents import read_contents
-from kafka_eos_checks.replay.offsets import read_group_log
-from kafka_eos_checks.replay.splits import find_logs
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS
+from kafka_eos.histories.application_history import INPUTS, OUTPUTS
+from kafka_eos.histories.history import read_history
+from kafka_eos_checks.audit.kernels.contents import read_contents
+from kafka_eos_checks.audit.kernels.splits import find_logs
+from kafka_eos_checks.audit.rules.offsets import read_group_log
+from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.simulate.applications import ApplicationPlan, simulate_application, write_application
 
 REGISTRY = Registry()

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos.history import read_history
-from kafka_eos_checks.cli import main
-from kafka_eos_checks.models import MalformedRegistry
-from kafka_eos_checks.replay.audit import audit
+from kafka_eos.histories.history import read_history
+from kafka_eos_checks.audit.audit import audit
+from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.models.registry import MalformedRegistry
 from kafka_eos_checks.simulate.command import Plan, segment_bytes, simulate, write_recording
 
 PLAN = Plan(seed=7, steps=120, values=6)

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from kafka_eos.consume_transform_produce import V2
+from kafka_eos.machines.consume_transform_produce import V2
 from kafka_eos_checks.simulate.schedules import (
     MOST_TOLD,
     Fault,

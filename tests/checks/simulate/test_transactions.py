@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos.transaction_history import ReadCommitted, value_name
-from kafka_eos.transactions import Entry
-from kafka_eos_checks.cli import main
-from kafka_eos_checks.replay.audit import run
-from kafka_eos_checks.replay.histories import UNASKED
-from kafka_eos_checks.replay.readers import (
+from kafka_eos.histories.transaction_history import ReadCommitted, value_name
+from kafka_eos.machines.transactions import Entry
+from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.rules.histories import UNASKED
+from kafka_eos_checks.audit.rules.readers import (
     ABORTED_DELIVERED,
     INCONSISTENT,
     NON_MONOTONIC,
@@ -24,6 +23,7 @@ from kafka_eos_checks.replay.readers import (
     PRECOMMITTED,
     STABLE_WENT_BACK,
 )
+from kafka_eos_checks.cli.main import main
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES
 from kafka_eos_checks.simulate.transactions import (
     SimulatedTransactions,

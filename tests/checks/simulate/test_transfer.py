@@ -2,12 +2,12 @@
 
 import pytest
 
-from kafka_eos.external_sink import STRATEGIES, ExternalSink
-from kafka_eos.machine import actions
-from kafka_eos.mirror import Mirror
-from kafka_eos.transfer import Transfer
-from kafka_eos_checks.cli import main
-from kafka_eos_checks.models import MalformedRegistry
+from kafka_eos.machines.external_sink import STRATEGIES, ExternalSink
+from kafka_eos.machines.machine import actions
+from kafka_eos.machines.mirror import Mirror
+from kafka_eos.machines.transfer import Transfer
+from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.models.registry import MalformedRegistry
 from kafka_eos_checks.simulate import mirror, payment, transfer
 from kafka_eos_checks.simulate.schedules import Scenario, try_scenario
 

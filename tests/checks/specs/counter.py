@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from immutables import Map
 
 from kafka_eos.errors import enabled
-from kafka_eos.machine import action
+from kafka_eos.machines.machine import action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

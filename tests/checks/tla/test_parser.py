@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.paths import spec_folder
+from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.tla.modules import ModuleFolder
 from kafka_eos_checks.tla.parser import UnknownSyntax, names, parse_expression, parse_module
 from kafka_eos_checks.tla.sany import parse as parsed_by_sany

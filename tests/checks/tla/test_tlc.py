@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.models import Configuration, Registry, write_model
+from kafka_eos_checks.models.registry import Configuration, Registry, write_model
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.tlc import Job, Result, TlcMissing
 

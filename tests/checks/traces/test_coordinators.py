@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos.consumer import Consumer
-from kafka_eos.record_batch import ControlType
-from kafka_eos.transaction_coordinator import TransactionCoordinator
-from kafka_eos.transaction_log import TopicPartitions, TransactionLogValue, TransactionState
-from kafka_eos_checks.models import Registry
-from kafka_eos_checks.mutants import mutated
-from kafka_eos_checks.record.recording import kept_recordings, unpack
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.transaction_log import TopicPartitions, TransactionLogValue, TransactionState
+from kafka_eos.machines.consumer import Consumer
+from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
+from kafka_eos_checks.kit.recording import kept_recordings, unpack
+from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.traces import coordinators, leaders
 from kafka_eos_checks.traces.coordinators import Recorded, StateRecord, UnreadableLog, WrittenBatch, WrittenMarker
 from kafka_eos_checks.traces.validation import Judgement, Trace, replay

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.history import Event
-from kafka_eos.partition_log import PartitionLog
-from kafka_eos_checks import models
-from kafka_eos_checks.models import Model, Registry
+from kafka_eos.histories.history import Event
+from kafka_eos.machines.partition_log import PartitionLog
+from kafka_eos_checks.models import registry as models
+from kafka_eos_checks.models.registry import Model, Registry
 from kafka_eos_checks.traces import validation as traces
 from kafka_eos_checks.traces.validation import (
     NOTHING,

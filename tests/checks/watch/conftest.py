@@ -6,10 +6,17 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.record_batch import ControlRecord, ControlType, Record, TimestampType, build_batch, build_control_batch
+from kafka_eos.formats.record_batch import (
+    ControlRecord,
+    ControlType,
+    Record,
+    TimestampType,
+    build_batch,
+    build_control_batch,
+)
+from kafka_eos_checks.audit.rules.log import Batch
+from kafka_eos_checks.audit.synthetic import stored
 from kafka_eos_checks.conform.wire import Unreachable
-from kafka_eos_checks.replay.rules import Batch
-from kafka_eos_checks.replay.synthetic import stored
 from kafka_eos_checks.watch.cluster import READ_COMMITTED, Fetched, Place, Topics, Transaction
 from kafka_eos_checks.watch.watcher import Options, Watcher
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.replay.rules import Batch
+from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.watch import command
 from kafka_eos_checks.watch.cluster import ClusterFailed, Topics
 from kafka_eos_checks.watch.command import follow, print_json

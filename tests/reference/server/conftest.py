@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from kafka_eos.protocol import Buffer, Message
-from kafka_eos.record_batch import Record, build_batch
+from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos.server.cluster import Broker, Cluster, Machines, Settings
 from kafka_eos.server.handlers import handle
 from kafka_eos.server.handlers.request import Request
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.server.storage import Directory, Memory
+from kafka_eos.wire.protocol import Buffer, Message
 
 NOW = 1_700_000_000_000
 SETTINGS, MACHINES = Settings(), Machines()

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafka_eos.compression import CompressionType
 from kafka_eos.errors import ErrorCode
-from kafka_eos.record_batch import Record, TimestampType, build_batch, decode_batch
+from kafka_eos.formats.compression import CompressionType
+from kafka_eos.formats.record_batch import Record, TimestampType, build_batch, decode_batch
 from kafka_eos.server.cluster import Settings
 from kafka_eos.server.configs import DYNAMIC_BROKER_CONFIGS, READ_ONLY_BROKER_CONFIGS, TOPIC_CONFIGS
 from kafka_eos.server.storage import TOPICS_AND_CONFIGS, DamagedLog, Directory

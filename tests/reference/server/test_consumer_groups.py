@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_eos.consumer_group import ConsumerGroup
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Message
+from kafka_eos.machines.consumer_group import ConsumerGroup
 from kafka_eos.server.cluster import Machines, Settings
 from kafka_eos.server.consumer_groups import assigned
-from kafka_eos_checks.mutants import mutated
+from kafka_eos.wire.protocol import Message
+from kafka_eos_checks.mutants.rules import mutated
 
 from .conftest import Make, Wire
 

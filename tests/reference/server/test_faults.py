@@ -7,11 +7,11 @@ from uuid import UUID
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Buffer, Message
 from kafka_eos.server.faults import Asked, Fault, Faults, MalformedPlan, Rule, Subjects, read_plan, rule_of, subjects_of
 from kafka_eos.server.handlers.request import served_versions
 from kafka_eos.server.refusals import REFUSABLE, refusal
 from kafka_eos.server.schemas import served_codec
+from kafka_eos.wire.protocol import Buffer, Message
 
 from .conftest import errors_in, sample
 

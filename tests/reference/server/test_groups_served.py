@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.group_coordinator import GroupCoordinator
-from kafka_eos.protocol import Message
+from kafka_eos.machines.group_coordinator import GroupCoordinator
 from kafka_eos.server.cluster import Limits, Machines, Settings
 from kafka_eos.server.storage import Directory
-from kafka_eos_checks.mutants import mutated
+from kafka_eos.wire.protocol import Message
+from kafka_eos_checks.mutants.rules import mutated
 
 from .conftest import Make, Wire
 

@@ -6,13 +6,13 @@ from uuid import UUID
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Buffer, MalformedMessage
-from kafka_eos.record_batch import Record, build_batch, decode_batch
+from kafka_eos.formats.record_batch import Record, build_batch, decode_batch
 from kafka_eos.server.cluster import Limits, Settings, java_hash
 from kafka_eos.server.handlers import HANDLERS
 from kafka_eos.server.handlers.request import served_versions
 from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
 from kafka_eos.server.storage import Directory
+from kafka_eos.wire.protocol import Buffer, MalformedMessage
 
 from .conftest import Make, Wire, errors_in, sample
 

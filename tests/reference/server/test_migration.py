@@ -3,10 +3,10 @@
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Message
 from kafka_eos.server.cluster import Settings
 from kafka_eos.server.consumer_protocol import Subscription, assignment, assignment_bytes, subscription
 from kafka_eos.server.schemas import served_codec
+from kafka_eos.wire.protocol import Message
 
 from .conftest import Make, Wire
 

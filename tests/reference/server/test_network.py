@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Message
-from kafka_eos.record_batch import Record, build_batch
+from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos.server import handlers
 from kafka_eos.server.cluster import Cluster, Limits
 from kafka_eos.server.network import Server, bind
 from kafka_eos.server.schemas import NOT_SERVED, SERVED, served_codec
+from kafka_eos.wire.protocol import Message
 
 Test = Callable[["Running"], Awaitable[None]]
 CODEC = served_codec()

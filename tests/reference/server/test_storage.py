@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_eos.log_directory import find_log_directories
-from kafka_eos.record_batch import Record, RecordBatch, build_batch
+from kafka_eos.formats.log_directory import find_log_directories
+from kafka_eos.formats.record_batch import Record, RecordBatch, build_batch
 from kafka_eos.server import storage
 from kafka_eos.server.cluster import Broker, Cluster, Settings
 from kafka_eos.server.storage import DamagedLog, Directory, FileStore, Memory, Store

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Message
-from kafka_eos.record_batch import Record, build_batch
+from kafka_eos.formats.record_batch import Record, build_batch
+from kafka_eos.formats.transaction_log import TransactionState
 from kafka_eos.server.cluster import NothingStored
 from kafka_eos.server.faults import Faults, MalformedPlan, read_plan
 from kafka_eos.server.network import Server
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.server.threaded import ServedCluster
-from kafka_eos.transaction_log import TransactionState
+from kafka_eos.wire.protocol import Message
 
 CODEC = served_codec()
 PATIENCE = 10.0

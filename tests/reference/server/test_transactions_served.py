@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.machines.transactional_partition import TransactionalPartition
 from kafka_eos.server.cluster import Machines, Settings
 from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.storage import Directory
 from kafka_eos.server.transactions import TransactionSettings
-from kafka_eos.transactional_partition import TransactionalPartition
-from kafka_eos_checks.mutants import mutated
+from kafka_eos_checks.mutants.rules import mutated
 
 from .conftest import Make, Wire
 

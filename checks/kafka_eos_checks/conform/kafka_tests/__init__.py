@@ -16,9 +16,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from kafka_eos_checks.missing import Missing
-from kafka_eos_checks.record.brokers import SMALL_JAVA
-from kafka_eos_checks.record.jars import need_tests_jars
+from kafka_eos_checks.brokers.brokers import SMALL_JAVA
+from kafka_eos_checks.brokers.jars import need_tests_jars
+from kafka_eos_checks.kit.missing import Missing
 
 SOURCES = Path(__file__).parent
 MAIN = "org.apache.kafka.common.test.junit.KafkaTests"

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka_eos.server.cluster import Settings
 from kafka_eos.server.threaded import ServedCluster
-from kafka_eos_checks.record.brokers import Cluster
+from kafka_eos_checks.brokers.brokers import Cluster
 
 SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "auto.create.topics.enable": ("default_partitions", lambda text: int(text == "true")),

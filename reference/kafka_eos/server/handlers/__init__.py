@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Message
 from kafka_eos.server.cluster import Cluster
 from kafka_eos.server.handlers import configs, groups, logs, offsets, topics, transactions
 from kafka_eos.server.handlers.request import Request
 from kafka_eos.server.refusals import refusal
 from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
+from kafka_eos.wire.protocol import Message
 
 Handler = Callable[[Cluster, Request], Message | None]
 _MODULES: tuple[ModuleType, ...] = (topics, configs, logs, transactions, offsets, groups)

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from kafka_eos.errors import ErrorCode, Rejected
-from kafka_eos.protocol import Message
 from kafka_eos.server.cluster import Cluster
 from kafka_eos.server.configs import (
     ALL_BROKERS,
@@ -24,6 +23,7 @@ from kafka_eos.server.configs import (
     check_values,
 )
 from kafka_eos.server.handlers.request import Request
+from kafka_eos.wire.protocol import Message
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 _OF_THE_BROKER_ALONE = {"broker.id", "node.id"}

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Message
 from kafka_eos.server.cluster import Cluster
 from kafka_eos.server.consumer_groups import JOIN, LEAVE_FOR_A_WHILE, Follower, FollowingGroup, by_topic
 from kafka_eos.server.consumer_protocol import CONSUMER
@@ -13,6 +12,7 @@ from kafka_eos.server.handlers.request import (
     group_error,
     named_group_error,
 )
+from kafka_eos.wire.protocol import Message
 
 ALL_OPERATIONS, NO_OPERATIONS = 3400, -(1 << 31)
 """What everybody may do with a group (as bits: read, delete, describe, see and alter settings); that nobody has asked.

@@ -4,8 +4,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Message
-from kafka_eos.record_batch import HEADER_BYTES, NO_PRODUCER_ID, decode_batch
+from kafka_eos.formats.record_batch import HEADER_BYTES, NO_PRODUCER_ID, decode_batch
+from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster
 from kafka_eos.server.handlers.request import (
     NO_ID,
@@ -15,7 +15,7 @@ from kafka_eos.server.handlers.request import (
 )
 from kafka_eos.server.partitions import Appended, Leader, Ticket
 from kafka_eos.server.validation import Refused, base_sequence_of, one_batch, producer_of, validated
-from kafka_eos.transaction_log import TRANSACTION_VERSION_2
+from kafka_eos.wire.protocol import Message
 
 READ_COMMITTED = 1
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Message
 from kafka_eos.server.cluster import Cluster
 from kafka_eos.server.consumer_groups import by_topic
 from kafka_eos.server.groups import MAX_METADATA_BYTES, CommittedOffset
@@ -15,6 +14,7 @@ from kafka_eos.server.handlers.request import (
     per_topic,
     ticket_for,
 )
+from kafka_eos.wire.protocol import Message
 
 
 def txn_offset_commit(cluster: Cluster, request: Request) -> Message:

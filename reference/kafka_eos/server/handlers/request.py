@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.leader import NO_SEQUENCE
-from kafka_eos.protocol import Message
+from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
+from kafka_eos.machines.leader import NO_SEQUENCE
 from kafka_eos.server.cluster import Cluster
 from kafka_eos.server.partitions import Leader, Ticket
 from kafka_eos.server.schemas import served_codec
-from kafka_eos.transaction_log import TRANSACTION_VERSION_2
+from kafka_eos.wire.protocol import Message
 
 NO_ID = UUID(int=0)
 FIRST_VERSION_2 = {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5}

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from kafka_eos.errors import ErrorCode, Rejected
-from kafka_eos.protocol import Message
+from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster, Topic
 from kafka_eos.server.configs import ALL_BROKERS, TOPIC_CONFIGS, Source, check_values
 from kafka_eos.server.handlers.request import (
@@ -14,7 +14,7 @@ from kafka_eos.server.handlers.request import (
     served_versions,
 )
 from kafka_eos.server.schemas import REFUSED, SERVED, served_codec
-from kafka_eos.transaction_log import TRANSACTION_VERSION_2
+from kafka_eos.wire.protocol import Message
 
 _GROUP, _TRANSACTION = 0, 1
 _PRODUCE = 0

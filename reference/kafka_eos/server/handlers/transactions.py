@@ -4,16 +4,16 @@ import re
 from collections.abc import Mapping
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.protocol import Message
+from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionState
+from kafka_eos.machines.spec_mapping import camel_case
+from kafka_eos.machines.transaction_coordinator import ONGOING
 from kafka_eos.server.cluster import Cluster
 from kafka_eos.server.consumer_groups import by_topic
 from kafka_eos.server.handlers.request import (
     Request,
     transaction_error,
 )
-from kafka_eos.spec_mapping import camel_case
-from kafka_eos.transaction_coordinator import ONGOING
-from kafka_eos.transaction_log import TRANSACTION_VERSION_2, TransactionState
+from kafka_eos.wire.protocol import Message
 
 STATE_NAMES: Mapping[TransactionState, str] = {
     state: camel_case(state.name.lower(), capital=True) for state in TransactionState

@@ -1,0 +1,536 @@
+"""The audit as other parts of the project call it: paths in, verdicts out."""
+
+import shlex
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from kafka_eos.formats.log_directory import broker_id, cluster_id
+from kafka_eos.formats.segment import RegionKind
+from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
+from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit import moments
+from kafka_eos_checks.audit.findings import Finding, dated
+from kafka_eos_checks.audit.history_files import read_events
+from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
+from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES, allowed, anomalies
+from kafka_eos_checks.audit.jepsen.export import write_operations
+from kafka_eos_checks.audit.jepsen.operations import read_operations
+from kafka_eos_checks.audit.kernels import local
+from kafka_eos_checks.audit.kernels.contents import Figures
+from kafka_eos_checks.audit.kernels.local import LogAudit
+from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.oracle import judge
+from kafka_eos_checks.audit.progress import Advance, byte_progress
+from kafka_eos_checks.audit.quoting import redacted
+from kafka_eos_checks.audit.rules.beside import audit_beside
+from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES, read_coordinator_log
+from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, join
+from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Kind, Reason
+from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES, longest_logs, read_group_log, went_back
+from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, rule_of
+from kafka_eos_checks.audit.rules.transactions import (
+    FENCED,
+    TORN,
+    TRANSACTION_RULES,
+    PartitionTransactions,
+    audit_transactions,
+    read_transactions,
+)
+from kafka_eos_checks.kit.terminal import progress_console
+from kafka_eos_checks.kit.verdict import Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENGINES = ("local", "spark")
+SHOWN_FINDINGS = 20  # in a verdict's evidence; all of them are in the file of findings
+UNKNOWN, RECENT = "unknown", "recent"  # names of figures
+OF_THE_SAME_MARKERS = (TORN, FENCED)  # what is too recent for them is counted by NO_TRANSACTION
+WITHOUT_HISTORY = (
+    "without a history of the clients (--history): a record that was acknowledged and is lost, or was sent once and "
+    "stored twice by two producers, and what readers were given, cannot be seen"
+)
+TRIES = 3  # to audit logs of which a running broker deletes segments meanwhile
+
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """The result of an audit.
+
+    Attributes:
+        verdicts: one for readability and one for each rule over logs; if there are any to judge, also one for each
+            rule over the coordinator's logs, over transactions, over committed offsets, over histories, and for each
+            anomaly of Jepsen's.
+        findings: all violations, by place.
+        notes: what the rules have to say of other places, see :class:`rules.Kind`, by place.
+        logs: the audits of the single logs.
+        subject: in words, what was audited: paths, brokers, clusters, sizes, and the moments that it is of.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    findings: tuple[Finding, ...]
+    notes: tuple[Finding, ...] = ()
+    logs: tuple[LogAudit, ...] = field(default=())
+    subject: str = ""
+
+    @property
+    def unknown(self) -> int:
+        """How many things that are there could not be judged, over all rules."""
+        return sum(verdict.unknown for verdict in self.verdicts)
+
+
+def audit(
+    paths: Sequence[Path],
+    engine: str = "local",
+    *,
+    histories: Sequence[Path] = (),
+    check_crc: bool = True,
+    spark: "SparkSession | None" = None,
+) -> list[Verdict]:
+    """Audit log directories, recordings and histories; see :func:`open_inputs` for what ``paths`` may be.
+
+    Args:
+        paths: what to audit.
+        engine: ``local`` (this process) or ``spark``; the findings are the same.
+        histories: histories to join with the logs, besides those of recordings.
+        check_crc: whether to compare each batch with its CRC.
+        spark: a session for the engine ``spark``; without one a local session is started and stopped.
+
+    Raises:
+        UnusableInput, NotALogDirectory, MalformedHistory, OSError: the input cannot be used.
+        MissingExtra: the engine's packages are not installed.
+    """
+    return list(run(paths, engine, histories=histories, check_crc=check_crc, spark=spark).verdicts)
+
+
+def run(
+    paths: Sequence[Path],
+    engine: str = "local",
+    *,
+    histories: Sequence[Path] = (),
+    check_crc: bool = True,
+    oracle: float | None = None,
+    seed: int = 0,
+    redact: bool = False,
+    spark: "SparkSession | None" = None,
+    as_jepsen: Path | None = None,
+    one_moment: bool = False,
+    longest_ms: int = moments.LONGEST_MS,
+) -> Audit:
+    """As :func:`audit`, with all findings and the figures of each log.
+
+    Args:
+        paths: what to audit.
+        engine: ``local`` or ``spark``.
+        histories: further histories.
+        check_crc: whether to compare each batch with its CRC.
+        oracle: the share of the logs that the readable rule judges again, see :func:`oracle.judge`; None for none.
+        seed: decides which logs these are.
+        redact: whether evidence leaves out what clients wrote, see :func:`quoting.redacted`.
+        spark: a session for the engine ``spark``.
+        as_jepsen: where to write the history as Jepsen has it, see :mod:`jepsen_export`.
+        one_moment: whether all logs are of one moment, see :mod:`moments`; recordings are.
+        longest_ms: how long a transaction may take on the cluster, in milliseconds.
+
+    Raises:
+        UnusableInput: also, of ``as_jepsen``, unless there is one run.
+    """
+
+    def once() -> Audit:
+        with open_inputs(paths, histories) as inputs, redacted(redact):
+            if as_jepsen is not None:
+                try:
+                    write_operations(as_jepsen, _events(inputs))
+                except ValueError as error:
+                    raise UnusableInput(str(error)) from None
+            source = moments.look_at(inputs.logs, one_moment=one_moment or inputs.one_moment, longest_ms=longest_ms)
+            result = of_inputs(inputs, engine, check_crc=check_crc, spark=spark, source=source)
+            if oracle is None or not result.logs:
+                return result
+            return replace(result, verdicts=(*result.verdicts, judge(result.logs, oracle, seed)))
+
+    for _ in range(TRIES - 1):
+        try:
+            return once()
+        except FileNotFoundError as gone:  # a running broker deletes segments
+            progress_console.print(f"{gone.filename} is not there any more; beginning anew", markup=False)
+    return once()
+
+
+def of_inputs(
+    inputs: Inputs,
+    engine: str = "local",
+    *,
+    check_crc: bool = True,
+    spark: "SparkSession | None" = None,
+    source: moments.Source = moments.ONE_MOMENT,
+) -> Audit:
+    """As :func:`run`, of inputs that are open already. Histories alone are judged by what clients and readers tell.
+
+    Raises:
+        UnusableInput: there is neither a log nor a history among them.
+    """
+    if not inputs.logs and not inputs.histories and not inputs.operations:
+        raise UnusableInput("nothing to audit; give a broker's log directory, a recording or a history")
+    judged = _Judged()
+    audits: list[LogAudit] = []
+    known = moments.Moments(source, ())
+    if inputs.logs:
+        audits, known = _of_logs(inputs.logs, engine, check_crc, spark, source, judged)
+    if inputs.histories:
+        judged.add(*history_verdicts(inputs, known, check_crc=check_crc))
+    if inputs.operations:
+        judged.add(*jepsen_verdicts(inputs))
+    said = sorted(judged.findings, key=Finding.sort_key)
+    findings = tuple(finding for finding in said if finding.is_violation)
+    notes = tuple(finding for finding in said if not finding.is_violation)
+    return Audit(
+        verdicts=tuple(_advised(verdict, findings, notes, inputs) for verdict in judged.verdicts),
+        findings=findings,
+        notes=notes,
+        logs=tuple(audits),
+        subject=subject_of(inputs, audits, known),
+    )
+
+
+def _advised(verdict: Verdict, findings: Sequence[Finding], notes: Sequence[Finding], inputs: Inputs) -> Verdict:
+    """A verdict with what to do about its first violation, or about what it could not judge."""
+    numbered = [(number, finding) for number, finding in enumerate(findings, 1) if finding.rule == verdict.name]
+    numbered += [(0, note) for note in notes if note.rule == verdict.name and note.kind == Kind.NOT_JUDGED]
+    if not numbered:
+        return verdict
+    number, finding = numbered[0]
+    directories = {(log.broker, log.topic, log.partition): Path(log.folder).parent for log in inputs.logs}
+    directory = directories.get((finding.broker, finding.topic, finding.partition))
+    named = inputs.directories.get(directory) if directory is not None else None
+    paths = " ".join(map(shlex.quote, inputs.given)) or Place().paths
+    place = Place(paths=paths, number=number, directory=f"{named}/" if named else "")
+    return replace(verdict, advice=rule_of(verdict.name).advice(finding, place))
+
+
+def subject_of(inputs: Inputs, audits: Sequence[LogAudit], known: moments.Moments) -> str:
+    """What is audited, in a few lines."""
+    lines = []
+    if audits:
+        batches, size = sum(audit.batches for audit in audits), sum(audit.segment_bytes for audit in audits)
+        lines.append(f"{len(audits)} logs with {batches:,} batches in {size:,} bytes:")
+        lines += _shortened([f"  {name}{_identity(folder)}" for folder, name in inputs.directories.items()])
+        lines.append(known.in_words())
+        if not inputs.histories and not inputs.operations:
+            lines.append(WITHOUT_HISTORY)
+    lines += _shortened([f"history {path.name}" for path in (*inputs.histories, *inputs.operations)])
+    return "\n".join(lines)
+
+
+def _identity(folder: Path) -> str:
+    """Broker and cluster of a log directory, as far as it tells."""
+    told = {"broker": broker_id(folder), "cluster": cluster_id(folder)}
+    words = ", ".join(f"{name} {value}" for name, value in told.items() if value is not None)
+    return f" ({words})" if words else ""
+
+
+@dataclass(slots=True)
+class _Judged:
+    """Verdicts so far, and the findings behind them."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, verdicts: Iterable[Verdict], findings: Iterable[Finding]) -> None:
+        """Some more of both."""
+        self.verdicts += verdicts
+        self.findings += findings
+
+
+def _of_logs(
+    logs: Sequence[PartitionLog],
+    engine: str,
+    check_crc: bool,
+    spark: "SparkSession | None",
+    source: moments.Source,
+    judged: _Judged,
+) -> tuple[list[LogAudit], moments.Moments]:
+    """Judge by all rules that need no history; the audit of each log, and their moments."""
+    started = time.perf_counter()
+    if engine == "local":
+        audits = local.audit_logs(logs, check_crc=check_crc)
+    elif engine == "spark":
+        from kafka_eos_checks.audit import spark as spark_engine  # noqa: PLC0415 - the light install has no Spark
+
+        audits = spark_engine.audit_logs(logs, spark=spark, check_crc=check_crc)
+    else:
+        raise ValueError(f"engine {engine!r} is none of {', '.join(ENGINES)}")
+    audits = [replace(each, findings=tuple(_dated(each.findings, audits))) for each in audits]
+    findings = [finding for log in audits for finding in log.findings]
+    judged.add(log_verdicts(audits, time.perf_counter() - started), findings)
+    verdicts, findings, partitions, known = transaction_verdicts(audits, source, check_crc=check_crc)
+    judged.add(verdicts, findings)
+    judged.add(*offset_verdicts(audits, check_crc=check_crc))
+    judged.add(*beside_verdicts(audits, partitions, one_moment=source.one_moment, check_crc=check_crc))
+    return audits, known
+
+
+def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0) -> list[Verdict]:
+    """A verdict on readability, and one for each rule over logs."""
+    figures: Figures = {"logs": len(audits)}
+    for name in ("segment_bytes", "batches", "records", "markers", "holes", "reruns"):
+        figures[name] = sum(getattr(audit, name) for audit in audits)
+    verdicts = [_readable(audits, figures, seconds)]
+    findings = [finding for audit in audits for finding in audit.findings]
+    unsure = sum(finding.kind == Kind.NOT_JUDGED for finding in findings)
+    for rule in LOG_RULES:
+        own: Figures = {"batches": figures["batches"]} | ({UNKNOWN: unsure} if rule == GAP else {})
+        verdicts.append(_verdict(rule, findings, own))
+    return verdicts
+
+
+def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> Verdict:
+    """A torn or zero-filled tail of a log's last segment is what a crash leaves; any other damage is a violation.
+
+    Messages of the formats before batches are none: they are sound, and there is nothing in them to judge.
+    """
+    tails: list[str] = []
+    regions: list[str] = []
+    old = 0
+    damaged: Finding | None = None
+    for audit in audits:
+        last = audit.log.segments[-1] if audit.log.segments else ""
+        for file, region in audit.damage:
+            words = f"{audit.log}/{file} bytes {region.position}-{region.end}: {region.kind}: {region.reason}"
+            is_tail = file == last and region.kind is not RegionKind.CORRUPT
+            is_old = region.kind is RegionKind.OLD_FORMAT
+            old += (region.end - region.position) * is_old
+            if is_tail or is_old:
+                tails.append(words if is_old else f"unfinished tail, as a crash leaves it: {words}")
+                continue
+            regions.append(words)
+            log = audit.log
+            damaged = damaged or Finding(rule=READABLE, topic=log.topic, partition=log.partition, file=file)
+    found = f"{len(regions)} corrupt regions" if figures["batches"] or old else "no batch to read"
+    return Verdict(
+        check="replay",
+        name=READABLE,
+        expected="0 corrupt regions",
+        found=found,
+        ok=found == "0 corrupt regions",
+        seconds=seconds,
+        figures={**figures, "unfinished_tails": len(tails)} | ({"old_format_bytes": old} if old else {}),
+        evidence="\n".join(_shortened([*regions, *tails])),
+        advice="" if damaged is None else rule_of(READABLE).advice(damaged),
+    )
+
+
+def transaction_verdicts(
+    audits: Sequence[LogAudit], source: moments.Source = moments.ONE_MOMENT, *, check_crc: bool = True
+) -> tuple[list[Verdict], list[Finding], list[PartitionTransactions], moments.Moments]:
+    """A verdict for each rule over the coordinator's logs and over transactions, and all their findings.
+
+    Without a log of ``__transaction_state`` and without markers there are none. In this process, for every engine.
+
+    Args:
+        audits: of all logs.
+        source: what is known of their moments.
+        check_crc: whether to compare each batch with its CRC.
+
+    Returns:
+        The verdicts, their findings, what was read of the partitions, and the moments of the logs.
+    """
+    started = time.perf_counter()
+    coordinators = [a for a in audits if a.log.topic == COORDINATOR_TOPIC and a.segment_bytes and a.log.has_records]
+    others = [each for each in audits if each.log.topic != COORDINATOR_TOPIC and (coordinators or each.transactional)]
+    if not coordinators and not others:
+        return [], [], [], moments.Moments(source, ())
+    with byte_progress("transactions", sum(audit.segment_bytes for audit in [*coordinators, *others])) as advance:
+        # Of a running broker the coordinators last: their logs have what decided every marker that was read before.
+        partitions = [_read(partial(read_transactions, check_crc=check_crc), audit, advance) for audit in others]
+        states = [_read(partial(read_coordinator_log, check_crc=check_crc), audit, advance) for audit in coordinators]
+    given = any(audit.log.topic == COORDINATOR_TOPIC for audit in audits)
+    result = audit_transactions(partitions, states, source, coordinators_given=given)
+    findings = _dated([*(finding for state in states for finding in state.findings), *result.findings], audits)
+    figures: Figures = {
+        "records": sum(state.records for state in states),
+        "transactional_ids": sum(len(state.ids) for state in states),
+        UNKNOWN: sum(state.unknown + state.unreadable for state in states),
+    }
+    seconds = time.perf_counter() - started
+    verdicts = [_verdict(rule, findings, figures) for rule in COORDINATOR_RULES if states]
+    verdicts += [
+        _verdict(rule, findings, result.figures[rule], reasons=result.reasons.get(rule)) for rule in TRANSACTION_RULES
+    ]
+    return [replace(verdicts[0], seconds=seconds), *verdicts[1:]], findings, partitions, result.moments
+
+
+def beside_verdicts(
+    audits: Sequence[LogAudit],
+    partitions: Sequence[PartitionTransactions],
+    *,
+    one_moment: bool = True,
+    check_crc: bool = True,
+) -> tuple[list[Verdict], list[Finding]]:
+    """A verdict for each rule over what lies beside the logs, as far as there is any of it, and all their findings."""
+    started = time.perf_counter()
+    logs = [audit.log for audit in audits]
+    result = audit_beside(logs, partitions, one_moment=one_moment, check_crc=check_crc)
+    findings = _dated(result.findings, audits)
+    seconds = time.perf_counter() - started
+    there = {rule: figures for rule, figures in result.figures.items() if any(figures.values())}
+    verdicts = [_verdict(rule, findings, figures) for rule, figures in there.items()]
+    return ([replace(verdicts[0], seconds=seconds), *verdicts[1:]] if verdicts else []), findings
+
+
+def _dated(findings: Iterable[Finding], audits: Sequence[LogAudit]) -> list[Finding]:
+    return dated(findings, {(a.log.broker, a.log.topic, a.log.partition): a.log.folder for a in audits})
+
+
+def _read(read: Callable[[PartitionLog], Read], audit: LogAudit, advance: Advance) -> Read:
+    result = read(audit.log)
+    advance(audit.segment_bytes)
+    return result
+
+
+def offset_verdicts(audits: Sequence[LogAudit], *, check_crc: bool = True) -> tuple[list[Verdict], list[Finding]]:
+    """A verdict for each rule over logs of ``__consumer_offsets``, and all their findings; none without such logs."""
+    own = [a.log for a in audits if a.log.topic == OFFSETS_TOPIC and a.batches and a.log.has_records]
+    if not own:
+        return [], []
+    started = time.perf_counter()
+    figures: Figures = {"checked": 0, "unknown": 0}
+    groups = longest_logs(read_group_log(log, check_crc) for log in own)
+    findings = _dated(went_back(groups, figures), audits)
+    seconds = time.perf_counter() - started
+    return [_verdict(rule, findings, figures, seconds) for rule in OFFSET_RULES], findings
+
+
+def _events(inputs: Inputs) -> list[Event]:
+    events = [event for path in inputs.histories for event in read_events(path)]
+    if not events:
+        given = ", ".join(map(str, inputs.histories))
+        raise UnusableInput(f"{given}: no event in it, so nothing to judge" if given else "no history is given")
+    return events
+
+
+def history_verdicts(
+    inputs: Inputs, known: moments.Moments = moments.AT_ONE_MOMENT, *, check_crc: bool = True
+) -> tuple[list[Verdict], list[Finding]]:
+    """A verdict for each rule over histories, and all their findings."""
+    started = time.perf_counter()
+    events = _events(inputs)
+    result = join(events, [log for log in inputs.logs if log.has_records], known, check_crc=check_crc)
+    seconds = time.perf_counter() - started
+    verdicts = [
+        _verdict(rule, result.findings, {"events": len(events), **result.figures[rule]}, seconds if i == 0 else 0.0)
+        for i, rule in enumerate(HISTORY_RULES)
+    ]
+    return verdicts, result.findings
+
+
+def jepsen_verdicts(inputs: Inputs) -> tuple[list[Verdict], list[Finding]]:
+    """A verdict for each anomaly of Jepsen's, and all that are violations; what Jepsen allows is told as evidence.
+
+    Raises:
+        UnusableInput: a history without an operation of the workload.
+    """
+    started = time.perf_counter()
+    findings: list[Finding] = []
+    noted: list[Finding] = []
+    figures: Figures = {}
+    for path in inputs.operations:
+        operations = read_operations(path)
+        found, own = anomalies(operations, str(path))
+        if not own["sent"] and not own["given"]:
+            raise UnusableInput(f"{path}: no :send, :poll or :txn of Jepsen's workload for Kafka with anything in it")
+        figures = {name: int(figures.get(name, 0)) + int(count) for name, count in own.items()}
+        fine = allowed(operations)
+        noted += [finding for finding in found if finding.rule in fine]
+        findings += [finding for finding in found if finding.rule not in fine]
+    seconds = time.perf_counter() - started
+    verdicts: list[Verdict] = []
+    for rule in ANOMALIES:
+        own_noted = [f"allowed: {finding.in_words()}" for finding in noted if finding.rule == rule]
+        verdict = _verdict(rule, findings, {**figures, "allowed": len(own_noted)}, 0.0 if verdicts else seconds)
+        evidence = "\n".join(filter(None, [verdict.evidence, *_shortened(own_noted)]))
+        verdicts.append(replace(verdict, evidence=evidence))
+    return verdicts, findings
+
+
+def _verdict(
+    rule: str,
+    findings: Sequence[Finding],
+    figures: dict[str, int | float | str],
+    seconds: float = 0.0,
+    reasons: Mapping[Reason, int] | None = None,
+) -> Verdict:
+    """The verdict of a rule: violations, and what could not be judged.
+
+    Args:
+        rule: its name.
+        findings: those of all rules.
+        figures: of the rule: its subjects (:attr:`rule_book.Rule.subject`), ``unknown``, ``recent`` and more.
+        seconds: wall time.
+        reasons: why how many could not be judged; None where the rule book has the only one.
+    """
+    own = [finding for finding in findings if finding.rule == rule]
+    violations = [finding for finding in own if finding.is_violation]
+    others = [finding for finding in own if not finding.is_violation]
+    unknown, recent = int(figures.get(UNKNOWN, 0)), int(figures.get(RECENT, 0))
+    why = _reasons(rule, unknown, reasons)
+    return Verdict(
+        check="replay",
+        name=rule,
+        expected="0 findings",
+        found=f"{len(violations)} findings",
+        ok=not violations,
+        seconds=seconds,
+        figures={name: value for name, value in figures.items() if name != RECENT or value},
+        evidence="\n".join(
+            _shortened([finding.in_words() for finding in violations])
+            + _shortened([finding.in_words() for finding in others])
+        ),
+        unjudged=_unjudged(rule, figures, why),
+        unknown=unknown,
+        unjudged_for=_by_code(why),
+        recent=0 if rule in OF_THE_SAME_MARKERS else recent,
+    )
+
+
+def _reasons(rule: str, unknown: int, reasons: Mapping[Reason, int] | None) -> Mapping[Reason, int]:
+    """Why how many could not be judged; from the rule book where there is one reason only."""
+    if reasons is not None:
+        return {reason: count for reason, count in reasons.items() if count}
+    missing = rule_of(rule).missing
+    return {missing: unknown} if unknown and missing is not None else {}
+
+
+def _by_code(reasons: Mapping[Reason, int]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for reason, count in reasons.items():
+        counts[reason.code] += count
+    return dict(counts)
+
+
+def _unjudged(rule: str, figures: Figures, reasons: Mapping[Reason, int]) -> str:
+    """Why a rule judged nothing, or not everything that is there; "" where it judged all but what is too recent."""
+    book = rule_of(rule)
+    subjects, unknown, recent = (int(figures.get(name, 0)) for name in (book.subject, UNKNOWN, RECENT))
+    if unknown:
+        counted = [f"{count:,}: {reason.words}" for reason, count in reasons.items()]
+        only = [reason.words for reason in reasons]
+        return f"{unknown:,} of {subjects:,} {book.noun}: {'; '.join(counted if len(counted) > 1 else only)}"
+    if not subjects:
+        return f"there are no {book.noun} to look at"
+    if subjects == recent:
+        return f"all {recent} are too recent: the logs that would tell are copies of an earlier moment"
+    return ""
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    rest = len(lines) - SHOWN_FINDINGS
+    return lines if rest <= 0 else [*lines[:SHOWN_FINDINGS], f"… and {rest} more"]

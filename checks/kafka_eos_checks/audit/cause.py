@@ -1,0 +1,361 @@
+"""The events of a history that a finding is about: from its cause to its effect, and what hit the messages between.
+
+The *effect* is the event at which the finding is first seen: the batch or its marker, the record that a reader was
+given, the end of the transaction that made an output appear, or the commit that left an input behind. From there the
+*subjects* are collected: the partitions, who wrote there, the groups that commit offsets of them, and the transactions
+of these groups. An event belongs to the finding if it names one of them; a crash belongs to every finding.
+
+The *window* goes from the transaction before the effect's own, because a delayed copy of a request of that one may be
+the cause, to the end of its own; of an input from the commit before the one that left it behind. A picture has room
+for some forty steps, so what is in the window is ranked: requests that decide something, errors and faults come before
+batches, and batches before what readers saw. A copy of a request always brings that request along, however long ago it
+was.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.contents import Place, place_of
+from kafka_eos_checks.audit.rules.applications import (
+    COMMITS,
+    DECLARATIONS,
+    NOT_PROCESSED,
+    OFFSET_ALONE,
+    OUTPUT_ALONE,
+    SKIPPED,
+    TWICE,
+)
+from kafka_eos_checks.audit.rules.histories import UNASKED
+from kafka_eos_checks.audit.rules.readers import COMMITTED_MISSING
+
+BEFORE, AFTER = 30, 12  # events that are kept up to the effect, and behind it
+CLUSTER_FAULTS = frozenset({"Crash", "Restart", "AdvanceClock"})
+ENDS = frozenset({"EndTxn", "CommitTransaction", "AbortTransaction", "InitProducerId"})
+WRITES = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffsetCommit", "BeginTransaction", "Send"})
+# Ranks: the lower, the sooner an event is kept.
+DECISION, BATCH, ELSEWHERE, SEEN = range(4)
+_DECIDING = ENDS | {"BeginTransaction", "CommitOffsets", "SendOffsetsToTransaction"}
+_DECIDING |= {"TimeOut", "ExpireSession", "Failover", "LeaderChange"}
+# A client asks again by itself, and nothing has gone wrong.
+_ASKED_AGAIN = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.MEMBER_ID_REQUIRED,
+    }
+)
+# Evidence may quote a record of any length, so a name is looked for only where one begins.
+_NAMED_PLACE = re.compile(r"(?<![A-Za-z0-9._-])([A-Za-z0-9._-]{1,249})-(\d{1,10}) offset (\d{1,19})")
+
+Found = tuple[Place, int]  # an offset of a partition
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Some events of a run, in its order.
+
+    Attributes:
+        events: those that are kept.
+        effect: which of them is the effect.
+        left_out: by the place of a kept event, how many events that belong to the finding were left out before it, what
+            readers saw not counted; at the place behind the last one, how many at the end.
+    """
+
+    events: list[Event]
+    effect: int
+    left_out: dict[int, int]
+
+
+def cause_of(finding: Finding, run: Sequence[Event]) -> Cause | None:
+    """Choose the events of a run that lead to a finding; None if it has no event of it."""
+    events = told(run)
+    about = _About.of(finding, run, events)
+    effect = about.effect(finding)
+    if effect is None:
+        return None
+    about.collect(effect)
+    mine = [number for number, event in enumerate(events) if about.has(event)]
+    window = about.window(effect)
+    kept = _kept(events, mine, window, effect, about.places)
+    missed = [number for number in mine if _rank(events[number], about.places) < SEEN]
+    return Cause([events[number] for number in kept], kept.index(effect), _gaps(missed, kept))
+
+
+def told(run: Sequence[Event]) -> list[Event]:
+    """The events of a run that a picture may show: a record is left out where the request is told that carried it."""
+    on_the_wire = any(event.base_sequence is not None for event in run)
+    return [event for event in run if event.action not in DECLARATIONS and not (on_the_wire and event.action == "Send")]
+
+
+@dataclass(slots=True)
+class _About:
+    """The subjects of a finding.
+
+    Attributes:
+        events: of the run.
+        found: the offsets that the finding names.
+        places: their partitions.
+        inputs: the partitions of which the groups commit offsets.
+        groups: those that were declared for the topics, or that commit offsets of the partitions.
+        producer_ids: of those who wrote the batches.
+        transactional_ids: the same, and those of the groups' transactions.
+        since: where the cause begins, of an input: with the last commit that is not behind it; None elsewhere.
+    """
+
+    events: Sequence[Event]
+    found: list[Found]
+    places: set[Place]
+    inputs: set[Place]
+    groups: set[str]
+    producer_ids: set[int] = field(default_factory=set)
+    transactional_ids: set[str] = field(default_factory=set)
+    since: int | None = None
+
+    @classmethod
+    def of(cls, finding: Finding, run: Sequence[Event], events: Sequence[Event]) -> "_About":
+        """The partitions that a finding names, and the groups that have to do with them."""
+        found = [] if finding.offset is None else [((finding.topic, finding.partition), finding.offset)]
+        known = {place_of(event) for event in events}
+        for topic, partition, offset in _NAMED_PLACE.findall(finding.evidence):
+            if (topic, int(partition)) in known:
+                found.append(((topic, int(partition)), int(offset)))
+        places = {(finding.topic, finding.partition), *(place for place, _ in found)}
+        topics = {topic for topic, _ in places}
+        groups = {event.group for event in run if event.action in DECLARATIONS and event.topic in topics}
+        groups |= {event.group for event in events if event.action in COMMITS and place_of(event) in places}
+        named = {group for group in groups if group is not None}
+        inputs = {place for e in events if e.action in COMMITS and e.group in named and (place := place_of(e))}
+        return cls(events, found, places, inputs, named)
+
+    # --- the effect --------------------------------------------------------------------------------------------------
+
+    def effect(self, finding: Finding) -> int | None:
+        """The place of the event at which the finding is first seen."""
+        seen = self._first_seen(finding)
+        if finding.rule in {SKIPPED, OFFSET_ALONE, NOT_PROCESSED}:
+            commits = list(self._committed((finding.topic, finding.partition)))
+            behind = next((number for number, offset in commits if offset > (finding.offset or 0)), None)
+            before = [number for number, _ in commits if behind is None or number < behind]
+            self.since = before[-1] if before else 0
+            last = (number for number in reversed(range(len(self.events))) if self.events[number].group in self.groups)
+            return next(last, seen) if behind is None else behind
+        if seen is not None and finding.rule in {OUTPUT_ALONE, TWICE, UNASKED, COMMITTED_MISSING}:
+            return next(self._marked(seen), next(self._ends_of(self.events[seen].transactional_id, seen), seen))
+        return seen
+
+    def _marked(self, batch: int) -> Iterator[int]:
+        """The markers on the partition of a batch behind it, of its producer."""
+        written = self.events[batch]
+        for number in range(batch, len(self.events)):
+            event = self.events[number]
+            own = event.action == "WriteTxnMarkers" and event.producer_id == written.producer_id
+            if own and event.phase == "ok" and place_of(event) == place_of(written):
+                yield number
+
+    def _committed(self, place: Place) -> Iterator[tuple[int, int]]:
+        """The events with which an offset of a partition was committed, a commit or the end of its transaction."""
+        pending: dict[str, int] = {}
+        for number, event in enumerate(self.events):
+            name = event.transactional_id
+            if event.phase != "ok":
+                continue
+            if name in pending and event.action in ENDS:
+                offset = pending.pop(name)
+                if event.detail.get("committed", event.action == "CommitTransaction"):
+                    yield number, offset
+            committed = event.detail.get("committed_offset")
+            if event.action in COMMITS and place_of(event) == place and isinstance(committed, int):
+                if name is None:
+                    yield number, committed
+                else:
+                    pending[name] = committed
+
+    def _ends_of(self, transactional_id: str | None, after: int) -> Iterator[int]:
+        """The ends of transactions of a transactional id behind an event."""
+        for number in range(after, len(self.events)):
+            event = self.events[number]
+            own = transactional_id is not None and event.transactional_id == transactional_id
+            if own and event.phase == "ok" and event.action in ENDS:
+                yield number
+
+    def _first_seen(self, finding: Finding) -> int | None:
+        """The place of the event that carries the batch of the finding, or its last one if only the producer is known.
+
+        Of a record that a reader should not have been given it is the reader's.
+        """
+        here = [
+            (number, event)
+            for number, event in enumerate(self.events)
+            if place_of(event) == (finding.topic, finding.partition) and event.phase != "invoke"
+        ]
+        if finding.offset is not None:
+            holding = [(number, event) for number, event in here if _holds(event, finding.offset)]
+            given = [
+                number for number, event in holding if event.action == "Poll" and event.process in finding.evidence
+            ]
+            return next(iter([*given, *(number for number, _ in holding)]), None)
+        batch = ("producer_id", "producer_epoch", "base_sequence")
+        same = [number for number, event in here if all(getattr(event, c) == getattr(finding, c) for c in batch)]
+        return same[-1] if same else None
+
+    # --- whom it concerns --------------------------------------------------------------------------------------------
+
+    def collect(self, effect: int) -> None:
+        """Find out who wrote the batches, and whose transactions the groups' offsets are in."""
+        for event in (self.events[effect], *self._writers()):
+            self._add(event)
+        actors = {_actor(event) for event in self.events if event.group in self.groups and event.action != "Failover"}
+        for event in self.events:
+            if event.transactional_id is not None and (
+                event.group in self.groups or event.producer_id in self.producer_ids or _actor(event) in actors
+            ):
+                self._add(event)
+
+    def _writers(self) -> Iterator[Event]:
+        """The events that carry the batches; who wrote an input has nothing to do with what became of it."""
+        for place, offset in self.found:
+            if place not in self.inputs:
+                yield from (event for event in self.events if place_of(event) == place and _holds(event, offset))
+
+    def _add(self, event: Event) -> None:
+        if event.producer_id is not None and event.producer_id >= 0:
+            self.producer_ids.add(event.producer_id)
+        if event.transactional_id is not None:
+            self.transactional_ids.add(event.transactional_id)
+
+    def has(self, event: Event) -> bool:
+        """Whether an event belongs to the finding."""
+        return (
+            event.action in CLUSTER_FAULTS
+            or event.transactional_id in self.transactional_ids
+            or event.producer_id in self.producer_ids
+            or event.group in self.groups
+            or place_of(event) in self.places
+        )
+
+    # --- the window --------------------------------------------------------------------------------------------------
+
+    def window(self, effect: int) -> range:
+        """From the transaction before the effect's own to the end of that one; the whole run outside of any.
+
+        What became of an input is decided between two commits of its group, however many transactions that takes.
+        """
+        anchor = min([effect, *self._written_at()])
+        own = self.events[anchor].transactional_id or self.events[effect].transactional_id
+        begins = self._begins({own} if own is not None else self.transactional_ids)
+        earlier = [number for number in begins if number <= anchor]
+        ended = next(self._ends_of(own, effect), effect)
+        begin = earlier[-2] if len(earlier) > 1 else 0
+        return range(
+            min(effect, begin if self.since is None else self.since),
+            next((number for number in begins if number > ended), len(self.events)),
+        )
+
+    def _written_at(self) -> Iterator[int]:
+        """Where in the run the last of the batches was written that are no inputs."""
+        last = max((place for place in self.found if place[0] not in self.inputs), key=self._place_in_run, default=None)
+        if last is not None and self._place_in_run(last) >= 0:
+            yield self._place_in_run(last)
+
+    def _place_in_run(self, found: Found) -> int:
+        place, offset = found
+        carried = (n for n, event in enumerate(self.events) if place_of(event) == place and _holds(event, offset))
+        return next(carried, -1)
+
+    def _begins(self, transactional_ids: Set[str]) -> list[int]:
+        """Where transactions begin: with the first event that writes in each, after the end of the one before."""
+        begins: list[int] = []
+        fresh = set(transactional_ids)
+        for number, event in enumerate(self.events):
+            name = event.transactional_id
+            if name is None or name not in transactional_ids:
+                continue
+            if event.phase == "ok" and event.action in ENDS and "repeats" not in event.detail:
+                fresh.add(name)
+            elif name in fresh and event.action in WRITES:
+                fresh.discard(name)
+                begins.append(number)
+        return begins
+
+
+def _actor(event: Event) -> str:
+    """Who is behind a process: an application, and what a proxy saw of it, have one name."""
+    return event.process.rpartition("/")[2]
+
+
+def _holds(event: Event, offset: int) -> bool:
+    """Whether an event tells of the record or marker at an offset."""
+    if event.offset is None or event.action == "EndOfPartition":
+        return False
+    return event.offset <= offset < event.offset + (event.record_count or 1)
+
+
+# --- what is kept ----------------------------------------------------------------------------------------------------
+
+
+def _kept(events: Sequence[Event], mine: Iterable[int], window: range, effect: int, places: set[Place]) -> list[int]:
+    """The events that there is room for: by rank, and the closest to the effect first; an answer with its request."""
+    units: dict[object, set[int]] = defaultdict(set)
+    for number in (effect, *mine):
+        units[_unit(events[number], number)].add(number)
+
+    def order(unit: set[int]) -> tuple[bool, int, int]:
+        rank = min(_rank(events[number], places) for number in unit)
+        return effect not in unit, rank, min(abs(number - effect) for number in unit)
+
+    kept: set[int] = set()
+    for unit in sorted((unit for unit in units.values() if any(number in window for number in unit)), key=order):
+        wanted = kept.union(unit)
+        up_to = sum(number <= effect for number in wanted)
+        if effect in unit or (up_to <= BEFORE and len(wanted) - up_to <= AFTER):
+            kept = wanted
+    return sorted(kept | set(_copied(events, kept)))
+
+
+def _unit(event: Event, number: int) -> object:
+    """The key that a request shares with its answer; an event without an answer has its own."""
+    request, transaction = event.detail.get("request"), event.detail.get("transaction")
+    if request is None and (transaction is None or event.action in {"Poll", "CommitOffsets"}):
+        return number
+    return event.process, event.action, request, transaction, str(event.detail.get("value")), place_of(event)
+
+
+def _rank(event: Event, places: set[Place]) -> int:
+    if event.action in CLUSTER_FAULTS or {"fault", "repeats", "by_hand"} & event.detail.keys():
+        return DECISION
+    if event.detail.get("delivered") is False or event.phase in {"fail", "info"}:
+        return BATCH if event.error in _ASKED_AGAIN else DECISION
+    place = place_of(event)
+    if event.action in COMMITS or event.action == "WriteTxnMarkers":
+        return DECISION if place in places else ELSEWHERE
+    if event.action in _DECIDING:
+        return DECISION
+    if event.action == "EndOfPartition" or (event.action == "Poll" and place not in places):
+        return SEEN
+    return BATCH if place in places or event.group is not None else ELSEWHERE
+
+
+def _copied(events: Sequence[Event], kept: Iterable[int]) -> Iterator[int]:
+    """The requests that copies among the kept ones are copies of."""
+    chosen = (events[number] for number in kept)
+    copies = {(e.process, e.action, e.detail["repeats"]) for e in chosen if "repeats" in e.detail}
+    for number, event in enumerate(events):
+        if (event.process, event.action, event.detail.get("request")) in copies:
+            yield number
+
+
+def _gaps(mine: Sequence[int], kept: Sequence[int]) -> dict[int, int]:
+    """By the place of a kept event, how many of the finding's events were left out before it."""
+    gaps: dict[int, int] = defaultdict(int)
+    there = set(kept)
+    for number in mine:
+        if number not in there:
+            gaps[sum(other < number for other in kept)] += 1
+    return dict(gaps)

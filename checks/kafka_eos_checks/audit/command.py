@@ -1,0 +1,271 @@
+"""``kafka-eos audit``: log directories, recordings and histories, judged by the rules of exactly-once."""
+
+import argparse
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.recording import given_path
+
+if TYPE_CHECKING:
+    from kafka_eos_checks.audit.audit import Audit
+
+SHOWN_NOTES = 10  # of a kind, on the terminal
+UNJUDGED_EXIT = 3
+UNJUDGED_REASONS = frozenset(  # the codes of all reasons that the rules give
+    {
+        *("ambiguous", "compacted", "damaged", "first-sequence", "history", "logs-missing", "made-again"),
+        *("no-coordinator-log", "other-moment", "unknown-producer"),
+    }
+)
+EVERY_REASON = frozenset({"*"})
+EPILOG = """examples:
+  kafka-eos audit example:violations
+  kafka-eos audit /var/lib/kafka/data
+  kafka-eos audit broker-1 broker-2 broker-3 --spark --findings findings.parquet
+  kafka-eos audit recording.tar.xz --json verdicts.json
+  kafka-eos audit /var/lib/kafka/data --history sends.jsonl
+  kafka-eos audit clients.jsonl
+  kafka-eos audit store/kafka/latest/history.edn
+  kafka-eos audit /var/lib/kafka/data --oracle --html audit.html --redact
+  kafka-eos audit hdfs://name/copies/broker-1 --sink audits.findings
+
+  kafka-eos audit /var/lib/kafka/data/orders-0/00000000000000000000.log
+  kafka-eos audit /snapshots/broker-1 /snapshots/broker-2 --snapshot
+
+rules over logs: order, stale epoch, duplicate, gap
+rules over __transaction_state: illegal coordinator transition, decision changed
+rules over transactions: torn transaction, hanging transaction, marker without transaction,
+  fenced producer committed, marker of an old coordinator
+rules over __consumer_offsets: committed offset went back
+rules over what lies beside a log: aborted index, producer snapshot, replicas differ
+rules over histories: acknowledged but lost, duplicate value, refused without cause,
+  transaction committed without its application, committed record missing
+rules over readers: aborted record delivered, precommitted read, poll skip, non-monotonic poll, inconsistent offsets,
+  last stable offset went back
+rules over applications: input processed twice, input skipped, output without its offset, offset without its output,
+  fenced generation committed; of declared ones also: input not processed, output of no input
+anomalies of a history of Jepsen's workload for Kafka, as Jepsen defines and names them: :G1a, :lost-write, :unseen,
+  :duplicate, :inconsistent-offsets, :precommitted-read, :poll-skip, :nonmonotonic-poll, :int-poll-skip,
+  :int-nonmonotonic-poll, :nonmonotonic-send, :int-nonmonotonic-send, :int-send-skip, :G1c, :G1c-process,
+  :G1c-realtime, :G0, G1c by order
+
+Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster. A history
+alone is judged by what clients and readers tell; what only a log could tell is counted as unknown.
+Values are looked at only where a history is given, which has them too. The files are only read. Of a running broker
+audit a copy, or expect an unfinished tail. Compacted topics have holes in their offsets; a sequence that is missing
+there is not reported. What Jepsen allows (writes that interleave, skips of consumers that subscribe) is told in the
+verdict's evidence and is no finding.
+
+Logs of a running broker, and copies that were made while it wrote, are of different moments. What one log may only lack
+because it is the older copy is no violation: it is too recent to judge, and told. --snapshot says that all logs are of
+one moment: the brokers stood still, or it is a snapshot of a volume. Recordings are.
+
+A verdict has three values: ok, FAIL with its findings, or not judged, with the reason. What somebody did on purpose (a
+transaction aborted by hand, offsets set back) is told and is no violation. Each open transaction is listed with who
+opened it, since when, what it holds back, and what becomes of it.
+
+exit codes: 0 nothing found, 1 violations or corrupt regions, 2 the input or the call cannot be used, 3 nothing found,
+  but something that is there could not be judged (0 with --allow-unjudged); what is too recent does not count
+"""
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add the subcommand ``audit``."""
+    parser = subparsers.add_parser(
+        "audit",
+        help=help_line,
+        description="Audit Kafka log directories, recordings and client histories.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        type=given_path,
+        metavar="PATH",
+        help="a log directory, a folder of several brokers' or of tables that `kafka-eos headers` made, a recording "
+        "(folder or .tar.xz, or example:NAME for one of this package's own), a history (.jsonl, .parquet), "
+        "or one of Jepsen's (.edn); a URI is copied here by Spark's Hadoop",
+    )
+    parser.add_argument("--history", action="append", default=[], metavar="FILE", help="one more history")
+    parser.add_argument(
+        "--as-jepsen",
+        type=Path,
+        metavar="FILE",
+        help="write the history of one run as Jepsen has it (.edn), for its own checker",
+    )
+    parser.add_argument("--spark", action="store_true", help="audit on Spark (a local one, or the active session)")
+    parser.add_argument("--no-crc", action="store_true", help="do not compare batches with their CRC")
+    parser.add_argument(
+        "--oracle",
+        nargs="?",
+        type=_share,
+        const=1.0,
+        metavar="SHARE",
+        help="let the readable rule judge the logs again, or a share of them (0.1); both have to find the same",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which logs --oracle takes (default 0)")
+    parser.add_argument(
+        "--snapshot",
+        action="store_true",
+        help="the logs are of one moment: of stopped brokers, or of a volume's snapshot",
+    )
+    parser.add_argument(
+        "--max-transaction-timeout",
+        type=_minutes,
+        default=15.0,
+        metavar="MINUTES",
+        help="the brokers' transaction.max.timeout.ms, in minutes (default 15): no transaction is open for longer",
+    )
+    parser.add_argument(
+        "--allow-unjudged",
+        nargs="?",
+        type=_codes,
+        const=EVERY_REASON,
+        default=frozenset(),
+        metavar="REASON,…",
+        help="exit with 0 where nothing was found but not all could be judged, for any reason or only for these: "
+        + ", ".join(sorted(UNJUDGED_REASONS)),
+    )
+    parser.add_argument("--redact", action="store_true", help="evidence names no value, transactional id or group")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page")
+    add_json(parser)
+    parser.add_argument(
+        "--findings",
+        type=Path,
+        metavar="FILE",
+        help="write all findings, and what is told, as .jsonl, .csv or .parquet by the name; `kind` tells them apart",
+    )
+    parser.add_argument("--sink", metavar="TABLE", help="append all findings to a table of Spark's catalog")
+    parser.add_argument("--sink-format", default="parquet", metavar="NAME", help="of a new table (default parquet)")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError("expected a share above 0, at most 1")
+    return share
+
+
+def _codes(text: str) -> frozenset[str]:
+    codes = frozenset(part.strip() for part in text.split(","))
+    unknown = sorted(codes - UNJUDGED_REASONS)
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no reason {unknown[0]!r}; there are {', '.join(sorted(UNJUDGED_REASONS))}")
+    return codes
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes < 1e6:
+        raise argparse.ArgumentTypeError("expected minutes above 0")
+    return minutes
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Audit, print, write; returns the exit code."""
+    from kafka_eos.formats.log_directory import NotALogDirectory  # noqa: PLC0415
+    from kafka_eos.histories.history import MalformedHistory  # noqa: PLC0415 - `--help` needs no numpy
+    from kafka_eos_checks.audit.findings import check_suffix  # noqa: PLC0415
+    from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
+    from kafka_eos_checks.kit.terminal import answer_console, print_verdicts  # noqa: PLC0415
+    from kafka_eos_checks.kit.verdict import headline  # noqa: PLC0415
+
+    if arguments.oracle and arguments.no_crc:
+        arguments.parser.error("--oracle compares with a decoder that always looks at the CRC; leave out --no-crc")
+    try:
+        if arguments.findings:
+            check_suffix(arguments.findings)
+        result = _audit_and_write(arguments)
+    except (UnusableInput, NotALogDirectory, MalformedHistory, OSError) as error:
+        print(f"kafka-eos audit: {error}", file=sys.stderr)
+        return 2
+    answer_console.print(f"{result.subject}\n", markup=False, highlight=False, soft_wrap=True)
+    print_verdicts(result.verdicts)
+    _print_notes(result)
+    answer_console.print(f"\n{headline(result.verdicts)}", highlight=False)
+    if result.logs and not sum(log.batches for log in result.logs):
+        print("kafka-eos audit: no batch could be read", file=sys.stderr)
+        return 2
+    if not all(verdict.ok for verdict in result.verdicts):
+        return 1
+    return UNJUDGED_EXIT if _is_unjudged(result, arguments.allow_unjudged) else 0
+
+
+def _is_unjudged(result: "Audit", allowed: frozenset[str]) -> bool:
+    """Whether something that is there was not judged for a reason that is not allowed; one without a reason is none."""
+    unjudged = [verdict for verdict in result.verdicts if verdict.unknown]
+    return allowed != EVERY_REASON and not all(
+        verdict.unjudged_for and set(verdict.unjudged_for) <= allowed for verdict in unjudged
+    )
+
+
+def _print_notes(result: "Audit") -> None:
+    """What is told and what is too recent, some of each."""
+    from kafka_eos_checks.audit.rules.log import Kind  # noqa: PLC0415 - `--help` needs no numpy
+    from kafka_eos_checks.kit.terminal import answer_console  # noqa: PLC0415
+
+    shown = {verdict.name for verdict in result.verdicts if not verdict.ok or verdict.unknown}  # with its evidence
+    for kind, title in ((Kind.TOLD, "told, no violation"), (Kind.TOO_RECENT, "too recent to judge")):
+        own = [note for note in result.notes if note.kind == kind and note.rule not in shown]
+        counted = sum(verdict.recent for verdict in result.verdicts) if kind is Kind.TOO_RECENT else 0
+        if own or counted:
+            answer_console.print(f"\n[cyan]{title}[/]: {max(len(own), counted)}", highlight=False)
+        for note in own[:SHOWN_NOTES]:
+            answer_console.print(note.in_words(), markup=False, highlight=False, soft_wrap=True)
+        if len(own) > SHOWN_NOTES:
+            answer_console.print(f"… and {len(own) - SHOWN_NOTES} more, in the file of --findings", highlight=False)
+        if kind is Kind.TOO_RECENT and (own or counted):
+            words = "next: audit again in a minute; or, if the brokers stood still, with --snapshot"
+            answer_console.print(words, highlight=False)
+
+
+def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
+    """Audit, with a session of Spark if anything needs one, and write what was asked for."""
+    from kafka_eos_checks.audit import audit, findings, remote  # noqa: PLC0415
+    from kafka_eos_checks.kit.verdict import write_verdicts  # noqa: PLC0415
+
+    given = [*arguments.paths, *arguments.history]
+    uris = [path for path in given if remote.is_uri(path)]
+    with ExitStack() as stack:
+        spark = None
+        if arguments.spark or uris or arguments.sink:
+            from kafka_eos_checks.audit.spark import session  # noqa: PLC0415 - the light install has no Spark
+
+            spark = stack.enter_context(session())
+        local = iter(stack.enter_context(remote.copied(uris, spark)) if uris and spark is not None else [])
+        here = [next(local) if remote.is_uri(path) else Path(path) for path in given]
+        result = audit.run(
+            here[: len(arguments.paths)],
+            "spark" if arguments.spark else "local",
+            histories=here[len(arguments.paths) :],
+            check_crc=not arguments.no_crc,
+            oracle=arguments.oracle,
+            seed=arguments.seed,
+            redact=arguments.redact,
+            spark=spark,
+            as_jepsen=arguments.as_jepsen,
+            one_moment=arguments.snapshot,
+            longest_ms=round(arguments.max_transaction_timeout * 60_000),
+        )
+        if arguments.json:
+            write_verdicts(arguments.json, result.verdicts)
+        if arguments.findings:
+            findings.write_findings(arguments.findings, [*result.findings, *result.notes])
+        if arguments.html:
+            from kafka_eos_checks.ledger.report import write_page  # noqa: PLC0415 - templates take their time to load
+
+            write_page(result.verdicts, arguments.html, subject=result.subject)
+        if arguments.sink and spark is not None:
+            findings.append_to_table(spark, arguments.sink, arguments.sink_format, [*result.findings, *result.notes])
+    return result

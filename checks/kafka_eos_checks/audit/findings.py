@@ -1,0 +1,194 @@
+"""Findings of the rules: one shape for every rule, on the terminal, in JSON Lines, CSV, Parquet and Spark."""
+
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import dropwhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unicodedata import category, normalize
+
+from kafka_eos_checks.audit.moments import in_words
+from kafka_eos_checks.audit.rules.log import Kind
+from kafka_eos_checks.audit.schemas import arrow_schema, ddl
+from kafka_eos_checks.kit.missing import need
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+MAX_TIMESTAMP_AT = 35  # bytes from the beginning of a batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A place that a rule has something to say of, with what a person needs to look at it.
+
+    Attributes:
+        rule: the rule's name.
+        topic: topic name.
+        partition: partition number; -1 where a history of Jepsen's has a key, which stands in for the topic too.
+        broker: the log directory it was found in, "" for a single one.
+        file: the segment's file name.
+        position: where the batch begins in the file, in bytes; None where only an offset is known.
+        offset: base offset of the batch, or offset of the record.
+        producer_id: producer id of the batch, -1 for none; None where there is no batch.
+        producer_epoch: producer epoch of the batch.
+        base_sequence: base sequence of the batch, -1 for none.
+        evidence: what was expected and what was found, in words.
+        run: the run of the history that it was joined with, "" for none.
+        kind: whether it is a violation, see :class:`kafka_eos_checks.audit.rules.log.Kind`.
+        time_ms: the highest timestamp of the batch, in milliseconds since the epoch; None where there is no batch.
+    """
+
+    rule: str
+    topic: str
+    partition: int
+    broker: str = ""
+    file: str = ""
+    position: int | None = None
+    offset: int | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    base_sequence: int | None = None
+    evidence: str = ""
+    run: str = ""
+    kind: str = Kind.VIOLATION.value
+    time_ms: int | None = None
+
+    @property
+    def is_violation(self) -> bool:
+        """Whether the rule does not hold there."""
+        return self.kind == Kind.VIOLATION
+
+    def sort_key(self) -> tuple[str, str, int, int, str]:
+        """Broker, topic, partition, offset, rule: the order in which findings are shown."""
+        return self.broker, self.topic, self.partition, -1 if self.offset is None else self.offset, self.rule
+
+    def in_words(self) -> str:
+        """One line: where, what, who."""
+        where = f"{self.broker}/" if self.broker else ""
+        where += f"{self.topic}-{self.partition}" if self.partition >= 0 else f"{self.run} {self.topic}"
+        where += f"/{self.file}" if self.file else ""
+        where += "" if self.position is None else f" byte {self.position}"
+        where += "" if self.offset is None else f" offset {self.offset}"
+        who = "" if self.producer_id is None else f" (producer {self.producer_id} epoch {self.producer_epoch})"
+        kind = "" if self.is_violation else f" ({self.kind})"
+        when = "" if self.time_ms is None or self.time_ms < 0 else f" at {in_words(self.time_ms)}"
+        return f"{self.rule}{kind}: {where}{when}{who}: {self.evidence}"
+
+
+def dated(findings: Iterable[Finding], folders: Mapping[tuple[str, str, int], str]) -> list[Finding]:
+    """Findings with the times of their batches, as the segments have them.
+
+    Args:
+        findings: some or all of an audit.
+        folders: of the logs, by broker, topic and partition.
+    """
+    return [_dated(finding, folders.get((finding.broker, finding.topic, finding.partition))) for finding in findings]
+
+
+def _dated(finding: Finding, folder: str | None) -> Finding:
+    if folder is None or finding.position is None or not finding.file.endswith(".log") or finding.time_ms is not None:
+        return finding
+    try:
+        with Path(folder, finding.file).open("rb") as segment:
+            segment.seek(finding.position + MAX_TIMESTAMP_AT)
+            told = segment.read(8)
+    except OSError:  # tables of headers have no segments, and a running broker deletes them
+        return finding
+    return replace(finding, time_ms=int.from_bytes(told, "big", signed=True)) if len(told) == 8 else finding
+
+
+# The one schema of findings, see `schemas`.
+COLUMNS = {f.name: "bigint" if "int" in str(f.type) else "string" for f in fields(Finding)}
+
+
+def to_arrow(findings: Sequence[Finding]) -> "pa.RecordBatch":
+    """Findings as one Arrow batch with the columns of :data:`COLUMNS`."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.RecordBatch.from_pylist([asdict(f) for f in findings], schema=arrow_schema(COLUMNS))
+
+
+def from_rows(rows: Iterable[dict[str, Any]]) -> list[Finding]:
+    """The inverse of :func:`to_arrow` on rows as dictionaries."""
+    return [Finding(**row) for row in rows]
+
+
+_LEFT_OUT = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # categories of Unicode: controls, marks without a width, separators
+
+
+def harmless(cell: Any) -> Any:
+    """A CSV cell that no spreadsheet takes for a formula: topic names and client text come from strangers.
+
+    Before a formula, programs leave out blanks and what cannot be seen, so it is looked for behind these; and a cell
+    that begins with a tab or an end of line is taken for one anyway. Full-width signs count as the others do. The
+    text itself is kept as it is.
+    """
+    if not isinstance(cell, str):
+        return cell
+    seen = "".join(dropwhile(lambda character: category(character) in _LEFT_OUT, cell))
+    formula = normalize("NFKC", seen[:1]).startswith(("=", "+", "-", "@"))
+    return "'" + cell if formula or cell.startswith(("\t", "\r", "\n")) else cell
+
+
+SUFFIXES = (".jsonl", ".csv", ".parquet")
+
+
+def check_suffix(path: Path) -> None:
+    """Say before a long audit that its findings could not be written.
+
+    Raises:
+        OSError: the suffix is none of :data:`SUFFIXES`.
+        MissingExtra: Parquet without pyarrow.
+    """
+    if path.suffix not in SUFFIXES:
+        raise OSError(f"{path}: findings are written to a file named *{', *'.join(SUFFIXES)}")
+    if path.suffix == ".parquet":
+        need("pyarrow", "spark")
+
+
+def write_findings(path: Path, findings: Sequence[Finding]) -> None:
+    """Write findings as ``.jsonl``, ``.csv`` or ``.parquet``, by the file's suffix.
+
+    Raises:
+        OSError: for any other suffix, or when the file cannot be written.
+        MissingExtra: Parquet without pyarrow.
+    """
+    check_suffix(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".jsonl":
+        with path.open("w", encoding="utf-8") as out:
+            out.writelines(json.dumps(asdict(f), separators=(",", ":")) + "\n" for f in findings)
+    elif path.suffix == ".csv":
+        with path.open("w", encoding="utf-8", newline="") as out:
+            writer = csv.writer(out)
+            writer.writerow(COLUMNS)
+            writer.writerows([harmless(cell) for cell in asdict(f).values()] for f in findings)
+    else:
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        pq.write_table(pa.Table.from_batches([to_arrow(findings)]), path)
+
+
+def append_to_table(spark: "SparkSession", table: str, form: str, findings: Sequence[Finding]) -> None:
+    """Append findings to a table of Spark's catalog, made if it is not there, with the columns of :data:`COLUMNS`.
+
+    Args:
+        spark: the session whose catalog has the table.
+        table: its name, e.g. ``catalog.schema.table``.
+        form: the format of a new table.
+        findings: what to append.
+
+    Raises:
+        OSError: Spark refuses; what it says.
+    """
+    failure = need("pyspark.errors", "spark").PySparkException
+    try:
+        rows = spark.createDataFrame([tuple(asdict(f).values()) for f in findings], ddl(COLUMNS))
+        rows.write.format(form).mode("append").saveAsTable(table)
+    except failure as error:
+        raise OSError(f"table {table}: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,167 @@
+"""What a person points the audit at: log directories, recordings packed or not, histories."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafka_eos.formats.log_directory import broker_id, cluster_id
+from kafka_eos_checks.audit.history_files import SUFFIXES, is_history
+from kafka_eos_checks.audit.jepsen.operations import HISTORY, is_jepsen
+from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.moments import LOCK, is_locked
+from kafka_eos_checks.kit.recording import UnsafeArchive, unpacked
+
+SEGMENT_SUFFIX = ".log"
+RECORDED = "history.jsonl"
+"""The history of a served cluster, next to its log directory: the artefacts of the pytest fixture."""
+
+
+class UnusableInput(ValueError):  # noqa: N818 - named for the input
+    """Something that is neither logs nor a history; says what and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What was found.
+
+    Attributes:
+        logs: the replicas of partitions, each audited for itself.
+        histories: files of events, see :mod:`history_files`.
+        operations: histories of Jepsen's, see :mod:`jepsen`.
+        one_moment: whether all logs are of recordings, or of a test that is over: their brokers were stopped.
+        directories: the log directories, each with its name by the path that was given.
+        given: the paths as they were given.
+    """
+
+    logs: tuple[PartitionLog, ...]
+    histories: tuple[Path, ...]
+    operations: tuple[Path, ...] = ()
+    one_moment: bool = False
+    directories: Mapping[Path, str] = field(default_factory=dict)
+    given: tuple[str, ...] = ()
+
+
+@contextmanager
+def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterator[Inputs]:
+    """Recognise each path; packed recordings are unpacked for as long as the block lasts.
+
+    Args:
+        paths: a broker's log directory, a folder of several, a partition's folder, one of its segments, a recording
+            (``brokers/`` and ``histories/``, as a folder or a ``.tar.xz``), the artefacts of a test (a log directory in
+            a folder with ``history.jsonl``), a history (``.jsonl``, or ``.parquet``, a file or a folder of files), or
+            one of Jepsen's (``.edn``, or a folder of its store with ``history.edn``).
+        histories: more histories.
+
+    Raises:
+        UnusableInput: a path that is none of these, or logs of one partition that are no replicas.
+        NotALogDirectory: a folder without partitions.
+        OSError: a path that cannot be read.
+    """
+    folders: dict[Path, Path] = {}
+    segments: list[PartitionLog] = []
+    found: list[Path] = []
+    operations: list[Path] = []
+    recorded: list[bool] = []
+    with ExitStack() as stack:
+        for path in paths:
+            if is_history(path):
+                found.append(path)
+                continue
+            if is_jepsen(path) or (path / HISTORY).is_file():
+                operations.append(path if is_jepsen(path) else path / HISTORY)
+                continue
+            if path.suffix == SEGMENT_SUFFIX and path.is_file():
+                segments.append(_log_of(path))
+                continue
+            folder = stack.enter_context(_unpacked(path)) if path.is_file() else path
+            inside = "brokers" if (folder / "brokers").is_dir() else ""
+            folders[folder / inside] = path / inside
+            is_recording, is_test = (folder / "manifest.json").is_file(), (folder / RECORDED).is_file()
+            recorded.append(is_recording or (is_test and not any(map(is_locked, folder.glob(f"**/{LOCK}")))))
+            if is_recording:
+                found += sorted(path for path in (folder / "histories").glob("*") if is_history(path))
+            elif is_test:
+                found.append(folder / RECORDED)
+        found += (path for path in histories if not is_jepsen(path))
+        found = list({path.resolve(): path for path in found}.values())  # one may be given by its folder, too
+        operations += (path for path in histories if is_jepsen(path))
+        missing = [str(path) for path in found if not (is_history(path) and path.exists())]
+        if missing:
+            raise UnusableInput(f"{', '.join(missing)}: no such history; give a file *{' or *'.join(SUFFIXES)}")
+        logs = [*find_logs(*folders), *segments]
+        _demand_replicas(logs, folders)
+        yield Inputs(
+            tuple(logs),
+            tuple(found),
+            tuple(operations),
+            one_moment=bool(recorded) and all(recorded) and not segments,
+            directories={
+                folder: _named(folder, folders) for folder in sorted({Path(log.folder).parent for log in logs})
+            },
+            given=tuple(map(str, (*paths, *histories))),
+        )
+
+
+def _log_of(segment: Path) -> PartitionLog:
+    """A log of one segment alone; of a folder that is no partition's it is partition 0 of a topic of that name."""
+    folder = segment.resolve().parent
+    topic, _, number = folder.name.rpartition("-")
+    named = topic and number.isdecimal()
+    topic, partition = (topic, int(number)) if named else (folder.name, 0)
+    return PartitionLog(broker="", topic=topic, partition=partition, folder=str(folder), segments=(segment.name,))
+
+
+def _demand_replicas(logs: Sequence[PartitionLog], given: Mapping[Path, Path]) -> None:
+    """Logs of one partition are compared as replicas, so they have to be of several brokers of one cluster.
+
+    Args:
+        logs: all of them.
+        given: folders with log directories, each with the path that was given for it.
+    """
+    identities = {
+        folder: (cluster_id(folder), broker_id(folder)) for folder in {Path(log.folder).parent for log in logs}
+    }
+    known: dict[tuple[str, int], list[Path]] = {}
+    for log in logs:
+        directory = Path(log.folder).parent
+        others = known.setdefault((log.topic, log.partition), [])
+        for other in others:
+            reason = _why_no_replicas(identities[other], identities[directory])
+            if reason:
+                places = " and ".join(_named(place, given) for place in (other, directory))
+                partition = f"{log.topic}-{log.partition}"
+                raise UnusableInput(f"{partition} is in {places}, {reason}: no replicas, so audit each for itself")
+        others.append(directory)
+
+
+def _why_no_replicas(one: tuple[str | None, int | None], other: tuple[str | None, int | None]) -> str:
+    """Why logs of a partition are no replicas, by cluster and broker, where these are known; "" if they may be."""
+    clusters, brokers = zip(one, other, strict=True)
+    if None not in clusters and len(set(clusters)) > 1:
+        return f"of the clusters {clusters[0]} and {clusters[1]}"
+    if None not in brokers and len(set(brokers)) == 1:
+        return f"both of broker {brokers[0]}"
+    return ""
+
+
+def _named(directory: Path, given: Mapping[Path, Path]) -> str:
+    """A log directory by the path that was given."""
+    inside = ((folder.resolve(), path) for folder, path in given.items())
+    return next(
+        (str(path / directory.relative_to(f)) for f, path in inside if directory.is_relative_to(f)), str(directory)
+    )
+
+
+@contextmanager
+def _unpacked(archive: Path) -> Iterator[Path]:
+    if not archive.name.endswith(".tar.xz"):
+        raise UnusableInput(
+            f"{archive}: neither a directory, a segment (.log), a history (.jsonl, .parquet, .edn) nor a recording "
+            "(.tar.xz)"
+        )
+    try:
+        with unpacked(archive) as folder:
+            yield folder
+    except UnsafeArchive as error:
+        raise UnusableInput(str(error)) from None

@@ -1,0 +1,152 @@
+"""A history as Jepsen's workload for Kafka has it, so that another judge can look at the same run.
+
+- A transaction is a ``:txn`` of its process with its sends: ``:ok`` if its commit was answered, ``:fail`` if its abort
+  was or its commit failed, else ``:info``. A send outside of transactions is a ``:send``.
+- A record that a reader of committed data was given is a ``:poll``. After an ``Assign``, ``Revoke``, ``Seek`` or an
+  ``AbortTransaction`` of its own a reader may be anywhere, which is an ``:assign`` of nothing here. Readers of
+  uncommitted data have no place in the workload.
+- A key is a topic with its partition. A process is a number, another one for its reading, and new ones after its
+  ``Crash``, as Jepsen's processes are: one operation at a time.
+- Values that were sent to a topic more than once are left out, with what was given of them: the anomalies are those of
+  values that are sent once. So are sends of which nobody knows the partition.
+
+What was only begun is written too, as an operation of unknown outcome, when its process crashes or the history ends.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.kernels.contents import place_of
+
+_Sent = tuple[str, int, str]  # topic, partition, value
+_Sends = dict[_Sent, int | None]  # with the offset, if it is known
+
+
+def write_operations(path: Path, events: Iterable[Event]) -> int:
+    """Write the operations of one run, in its order; returns how many.
+
+    Raises:
+        ValueError: events of several runs, which nobody can put in an order.
+        OSError: the file cannot be written.
+    """
+    run = list(events)
+    if len({event.run for event in run}) > 1:
+        raise ValueError("a history of Jepsen's is one run; give the history of one")
+    if all(event.order is not None for event in run):
+        run.sort(key=lambda event: event.order or 0)
+    begun = Counter(_value(event) for event in run if (event.action, event.phase) == ("Send", "invoke"))
+    export = _Export(frozenset(value for value, count in begun.items() if count == 1))
+    for event in run:
+        export.take(event)
+    for process in dict.fromkeys(event.process for event in run):
+        export.leave(process)
+    path.write_text("".join(export.lines), encoding="utf-8")
+    return len(export.lines)
+
+
+@dataclass(slots=True)
+class _Export:
+    """What is under way at a place of the history.
+
+    Attributes:
+        once: topics and values that were sent once.
+        lines: the operations so far.
+        numbers: by process and whether it reads, its number.
+        transactions: by process, its transaction.
+        single: by process and what it sent outside of transactions.
+    """
+
+    once: frozenset[tuple[str | None, str]]
+    lines: list[str] = field(default_factory=list)
+    numbers: dict[tuple[str, bool], int] = field(default_factory=dict)
+    transactions: dict[str, _Sends] = field(default_factory=dict)
+    single: dict[str, _Sends] = field(default_factory=lambda: defaultdict(dict))
+    _given: int = 0
+
+    def take(self, event: Event) -> None:
+        """Take in one event."""
+        process, phase = event.process, event.phase
+        if event.action == "BeginTransaction" and phase == "ok":
+            self.transactions[process] = {}
+        elif event.action in {"CommitTransaction", "AbortTransaction"} and phase != "invoke":
+            failed = phase == "fail" or (event.action == "AbortTransaction" and phase == "ok")
+            self._end(process, ":fail" if failed else f":{phase}")
+            if event.action == "AbortTransaction":
+                self._moved(process)
+        elif event.action == "Send":
+            self._send(event)
+        elif event.action == "Poll" and phase == "ok" and event.isolation != "read_uncommitted":
+            sent = self._sent(event)
+            if sent is not None and event.offset is not None:
+                given = f"{{{_key(sent)} [{_pair(sent, event.offset)}]}}"
+                self._write(process, True, ":ok", ":poll", f"[[:poll {given}]]")
+        elif event.action in {"Assign", "Revoke", "Seek"} and phase == "ok":
+            self._moved(process)
+        elif event.action == "Crash" and phase == "ok":
+            self.leave(process)
+            self.numbers = {key: number for key, number in self.numbers.items() if key[0] != process}
+
+    def leave(self, process: str) -> None:
+        """What a process has under way may yet happen."""
+        self._end(process, ":info")
+        for sent in self.single.pop(process, {}):
+            self._write(process, False, ":info", ":send", f"[{_micro(sent, None)}]")
+
+    def _sent(self, event: Event) -> _Sent | None:
+        """What an event tells of, if it is one value at one place."""
+        place = place_of(event)
+        return None if place is None or _value(event) not in self.once else (*place, _value(event)[1])
+
+    def _send(self, event: Event) -> None:
+        process, sent = event.process, self._sent(event)
+        if sent is None:
+            return
+        in_transaction = "transaction" in event.detail and process in self.transactions
+        sends = self.transactions[process] if in_transaction else self.single[process]
+        if in_transaction or event.phase == "invoke":
+            sends[sent] = event.offset
+            return
+        sends.pop(sent, None)
+        self._write(process, False, f":{event.phase}", ":send", f"[{_micro(sent, event.offset)}]")
+
+    def _moved(self, process: str) -> None:
+        """A process may read on anywhere, if it has read at all."""
+        if (process, True) in self.numbers:
+            self._write(process, True, ":ok", ":assign", "[]")
+
+    def _end(self, process: str, outcome: str) -> None:
+        """A transaction is over."""
+        sends = self.transactions.pop(process, {})
+        if sends:
+            micros = " ".join(_micro(sent, offset) for sent, offset in sends.items())
+            self._write(process, False, outcome, ":txn", f"[{micros}]")
+
+    def _write(self, process: str, reads: bool, outcome: str, kind: str, value: str) -> None:
+        if (process, reads) not in self.numbers:
+            self.numbers[process, reads] = self._given
+            self._given += 1
+        number = self.numbers[process, reads]
+        index = len(self.lines)
+        self.lines.append(
+            f"{{:index {index}, :time {index}, :type {outcome}, :process {number}, :f {kind}, :value {value}}}\n"
+        )
+
+
+def _value(event: Event) -> tuple[str | None, str]:
+    return event.topic, str(event.detail.get("value"))
+
+
+def _key(sent: _Sent) -> str:
+    return json.dumps(f"{sent[0]}-{sent[1]}")
+
+
+def _pair(sent: _Sent, offset: int | None) -> str:
+    return f"[{'nil' if offset is None else offset} {json.dumps(sent[2])}]"
+
+
+def _micro(sent: _Sent, offset: int | None) -> str:
+    return f"[:send {_key(sent)} {_pair(sent, offset)}]"

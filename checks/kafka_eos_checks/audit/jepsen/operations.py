@@ -1,0 +1,220 @@
+"""Histories of Jepsen's workload for Kafka: the operations of its clients, as its ``history.edn`` has them.
+
+An operation is a map, on a line of its own. It is there twice, when a client begins it and when it is over::
+
+    {:index 8, :type :invoke, :process 3, :f :txn, :value [[:poll] [:send 5 17]], :time 12345}
+    {:index 9, :type :ok, :process 3, :f :txn, :value [[:poll {4 [[0 11] [2 12]]}] [:send 5 [7 17]]], :time 12399}
+
+``:type`` is ``:invoke``, then ``:ok`` for what happened, ``:fail`` for what did not, ``:info`` for what nobody knows.
+``:f`` is ``:send``, ``:poll`` or ``:txn``, with ``[:send key value]`` and ``[:poll]`` in its value, and with
+``[:send key [offset value]]`` and ``[:poll {key [[offset value] …]}]`` once it is over; or ``:assign`` or
+``:subscribe`` with keys. A key stands for a partition, and a value is sent to a key once. ``:rebalance-log`` says
+which keys were given or taken away meanwhile. What anything but a client does (``:process :nemesis``), and other
+``:f``, is left out.
+
+An operation that is never over may yet happen: it is one of unknown outcome.
+
+Source: jepsen.tests.kafka, version 0.3
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafka_eos.histories.history import MalformedHistory
+from kafka_eos_checks.audit.jepsen.edn import MalformedEdn, Name, hashable, read_forms
+
+SUFFIX, HISTORY = ".edn", "history.edn"  # the latter in a folder of Jepsen's store
+OK, FAIL, INFO = ":ok", ":fail", ":info"
+_INVOKE = ":invoke"
+SUBSCRIBE = ":subscribe"
+ASSIGNMENTS = {":assign", SUBSCRIBE}
+_TRANSACTIONS = {":send", ":poll", ":txn"}
+
+Key = Hashable
+Value = Hashable
+Pairs = dict[Key, list[tuple[int | None, Value]]]  # by key, offsets as far as they are known, and values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation that is over.
+
+    Attributes:
+        index: what the history calls it, from 0: the number of its completion.
+        ended: the place of its completion in the history, of its invocation where it is never over.
+        invoked: the place of its invocation, -1 where there is none.
+        process: who did it.
+        outcome: :data:`OK`, :data:`FAIL` or :data:`INFO`.
+        kind: ``:send``, ``:poll``, ``:txn``, ``:assign`` or ``:subscribe``.
+        sends: what it sent, in order.
+        polls: what it was given, in order.
+        rebalanced: keys that were given to its process or taken from it meanwhile.
+        keys: what an ``:assign`` or ``:subscribe`` is for.
+        from_start: whether an ``:assign`` goes to the beginning of its keys.
+    """
+
+    index: int
+    ended: int
+    invoked: int
+    process: Hashable
+    outcome: str
+    kind: str
+    sends: Pairs = field(default_factory=dict)
+    polls: Pairs = field(default_factory=dict)
+    rebalanced: frozenset[Key] = frozenset()
+    keys: frozenset[Key] = frozenset()
+    from_start: bool = False
+
+    def __str__(self) -> str:
+        return f"operation {self.index} ({self.outcome[1:]}, process {self.process})"
+
+
+def is_jepsen(path: Path) -> bool:
+    """Whether a name is that of a history of Jepsen's."""
+    return path.suffix == SUFFIX
+
+
+def read_operations(path: Path) -> list[Operation]:
+    """The operations of a history that are over, in the order in which they were.
+
+    Raises:
+        MalformedHistory: a line that is no operation of this workload.
+        OSError: the file cannot be read.
+    """
+    text = path.read_text(encoding="utf-8", errors="replace")
+    collected = _Collected()
+    position = 0
+    try:
+        for number, (begins, form) in enumerate(read_forms(text)):
+            position = begins
+            collected.take(number, form)
+        collected.end()
+    except (_Wrong, MalformedEdn) as error:
+        place = error.position if isinstance(error, MalformedEdn) else position
+        reason = f"no EDN: {error.reason}" if isinstance(error, MalformedEdn) else str(error)
+        raise MalformedHistory(str(path), text.count("\n", 0, place) + 1, reason) from None
+    return collected.operations
+
+
+class _Wrong(ValueError):  # noqa: N818 - never leaves this module
+    """An operation that is none of this workload's; says why."""
+
+
+@dataclass(slots=True)
+class _Collected:
+    """What was read so far.
+
+    Attributes:
+        operations: those that are over.
+        pending: by process, the place and the form of the operation that it has begun.
+        sent: keys and values of everything that was sent.
+    """
+
+    operations: list[Operation] = field(default_factory=list)
+    pending: dict[Hashable, tuple[int, dict[str, Any]]] = field(default_factory=dict)
+    sent: set[tuple[Key, Value]] = field(default_factory=set)
+
+    def take(self, number: int, form: Any) -> None:
+        """Take in one form of the history."""
+        if not _is_of_a_client(form):
+            return
+        process = hashable(form[":process"])
+        if form[":type"] != _INVOKE:
+            invoked, _ = self.pending.pop(process, (-1, form))
+            self._add(form, number, invoked)
+        elif process in self.pending:
+            raise _Wrong(f"process {process} begins a second operation")
+        else:
+            self.pending[process] = number, form
+
+    def end(self) -> None:
+        """The history is over, and what is pending may yet happen."""
+        for invoked, form in self.pending.values():
+            self._add({**form, ":type": INFO}, invoked, invoked)
+
+    def _add(self, form: dict[str, Any], number: int, invoked: int) -> None:
+        made = _operation(form, number, invoked)
+        if made is None:
+            return
+        for key, pairs in made.sends.items():
+            for _, value in pairs:
+                if (key, value) in self.sent:
+                    again = f"{_short(value)} is sent to key {_short(key)} a second time"
+                    raise _Wrong(f"{again}; the anomalies are those of values that are sent once")
+                self.sent.add((key, value))
+        self.operations.append(made)
+
+
+def _is_of_a_client(form: Any) -> bool:
+    if not isinstance(form, dict):
+        raise _Wrong(f"expected an operation, a map, found {_short(form)}")
+    for name in (":type", ":process", ":f"):
+        if name not in form:
+            raise _Wrong(f"an operation without {name}")
+    if form[":type"] not in {_INVOKE, OK, FAIL, INFO}:
+        raise _Wrong(f":type {_short(form[':type'])} is none of {_INVOKE}, {OK}, {FAIL}, {INFO}")
+    return not isinstance(form[":process"], Name)
+
+
+def _operation(form: dict[str, Any], number: int, invoked: int) -> Operation | None:
+    """The operation of a form, if it is one of this workload's."""
+    kind, value = form[":f"], form.get(":value")
+    if kind not in _TRANSACTIONS | ASSIGNMENTS:
+        return None
+    if value is not None and not isinstance(value, tuple | frozenset):
+        raise _Wrong(f"expected a vector as the :value of {kind}, found {_short(value)}")
+    sends: Pairs = {}
+    polls: Pairs = {}
+    if kind in _TRANSACTIONS:
+        for micro in value or ():
+            _take(micro, sends, polls)
+    log = form.get(":rebalance-log")
+    events = [event for event in log if isinstance(event, dict)] if isinstance(log, tuple) else []
+    index = form.get(":index")
+    return Operation(
+        index=index if isinstance(index, int) else number,
+        ended=number,
+        invoked=invoked,
+        process=hashable(form[":process"]),
+        outcome=form[":type"],
+        kind=kind,
+        sends=sends,
+        polls=polls,
+        rebalanced=frozenset(hashable(key) for event in events for key in event.get(":keys") or ()),
+        keys=frozenset(map(hashable, value or ())) if kind in ASSIGNMENTS else frozenset(),
+        from_start=form.get(":seek-to-beginning?") is True,
+    )
+
+
+def _take(micro: Any, sends: Pairs, polls: Pairs) -> None:
+    """Take in one part of a transaction."""
+    match micro:
+        case (":send", key, value):
+            pair = _pair(value) if isinstance(value, tuple) else (None, hashable(value))
+            sends.setdefault(hashable(key), []).append(pair)
+        case (":poll",) | (":poll", None):
+            pass
+        case (":poll", dict() as given):
+            for key, pairs in given.items():
+                if not isinstance(pairs, tuple):
+                    raise _Wrong(f"expected a vector of [offset value], found {_short(pairs)}")
+                polls.setdefault(hashable(key), []).extend(map(_pair, pairs))
+        case _:
+            raise _Wrong(f"{_short(micro)} is neither [:send key value] nor [:poll {{key [[offset value] …]}}]")
+
+
+def _pair(pair: Any) -> tuple[int | None, Value]:
+    """Offset and value; no offset where the client knew none."""
+    if not isinstance(pair, tuple) or len(pair) != 2 or isinstance(pair[0], bool):
+        raise _Wrong(f"expected [offset value], found {_short(pair)}")
+    offset, value = pair
+    if offset is not None and not isinstance(offset, int):
+        raise _Wrong(f"offset {_short(offset)} is no integer")
+    return (None if offset is None or offset < 0 else offset), hashable(value)
+
+
+def _short(form: Any) -> str:
+    text = repr(form)
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -1,0 +1,279 @@
+"""How far logs go in time: up to which moment a copy is known to have everything that was appended to its log.
+
+The logs of a running broker are read one after the other, and so are they copied: each is of another moment. A marker
+whose decision is not in the coordinator's log proves nothing while that log may be the older copy. A rule that says
+"there is nothing" therefore asks first up to which moment the log that it looked into goes.
+
+A log has everything up to the last time that a *broker* stamped in it: on markers, on the records of coordinators, on
+topics with LogAppendTime. Clients' clocks prove nothing. A log that is idle has no such time, so its directory is
+asked, which can only tell of replicas that are in sync, and they may lag behind their leader by :data:`LAG_MS`:
+
+- a broker that runs holds the lock of its directory (``.lock``): its logs are of the moment at which they are read;
+- ``replication-offset-checkpoint`` has the high watermarks of all logs at one moment, which is later than every time
+  that is stamped below them: a copy that reaches its own one is of that moment or later. A copy that keeps the times of
+  files (``cp -a``) tells the moment itself, and so an idle cluster can be judged: the file's own time;
+- ``.kafka_cleanshutdown``: nothing was appended after the last time that is stamped in the directory.
+
+Logs of stopped brokers, of a recording or of a volume's snapshot are of one moment, and everything can be judged.
+
+What lies beyond that is *too recent* if the log was copied about then: a later audit judges it. Otherwise it is *not
+judged*: the log may be idle, or an older copy.
+
+Kafka: LogManager.lockLogDirs, CleanShutdownFileHandler, ReplicaManager.checkpointHighWatermarks
+"""
+
+import fcntl
+import os
+import struct
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import inf, isinf
+from pathlib import Path
+from typing import Protocol
+
+from kafka_eos_checks.audit.kernels.splits import PartitionLog
+
+SKEW_MS = 5_000  # by which the clocks of two brokers may differ
+LAG_MS = 45_000  # replica.lag.time.max.ms and half of it, the period of the check: who lags more is not in sync
+KEPT_MS = 2_000  # from the last time that is stamped in a log to that of its file, where copying kept it
+CLOCK_TICK_MS = 1_000  # by which a file system may cut a time off
+LOCK, CLEAN_SHUTDOWN, HIGH_WATERMARKS = ".lock", ".kafka_cleanshutdown", "replication-offset-checkpoint"
+LONGEST_MS = 15 * 60_000  # Kafka's default of transaction.max.timeout.ms
+GRACE_MS = 5 * 60_000  # as TransactionsCommand find-hanging waits beyond it
+
+Place = tuple[str, int]  # topic, partition
+
+
+class Dated(Protocol):
+    """What is known of a log: where it lies, its end, and the times that brokers stamped in it."""
+
+    log: PartitionLog
+    end: int
+    stamped_ms: int
+
+    def stamped_before(self, offset: int) -> float:
+        """The last time that a broker stamped below an offset, in milliseconds since the epoch; ``-inf`` for none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """What a log directory tells of its moment.
+
+    Attributes:
+        read_ms: when reading began, if its broker runs; None otherwise.
+        stopped: whether its broker was shut down in good order.
+        high_watermarks: by partition, at the last checkpoint.
+        checkpoint_ms: when the file of the checkpoint was written; ``-inf`` for none.
+    """
+
+    read_ms: int | None = None
+    stopped: bool = False
+    high_watermarks: Mapping[Place, int] = field(default_factory=dict)
+    checkpoint_ms: float = -inf
+
+
+def read_directory(folder: Path, now_ms: int) -> Directory:
+    """What a log directory tells of its moment; nothing if the files are not there."""
+    return Directory(
+        read_ms=now_ms if is_locked(folder / LOCK) else None,
+        stopped=(folder / CLEAN_SHUTDOWN).is_file(),
+        high_watermarks=_high_watermarks(folder / HIGH_WATERMARKS),
+        checkpoint_ms=_written_ms(folder / HIGH_WATERMARKS),
+    )
+
+
+def is_locked(path: Path) -> bool:
+    """Whether another process holds the lock of a file, as a broker does; asked for on Linux alone."""
+    if not sys.platform.startswith("linux"):
+        return False
+    layout = "hhqqi4x"  # struct flock: type, whence, start, length, process
+    try:
+        with path.open("rb") as file:
+            asked = struct.pack(layout, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            answer = struct.unpack(layout, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    except OSError:
+        return False
+    return bool(answer[0] != fcntl.F_UNLCK)
+
+
+def _written_ms(path: Path) -> float:
+    """When a file was written, in milliseconds since the epoch; ``-inf`` if it is not there."""
+    try:
+        return path.stat().st_mtime_ns / 1e6
+    except OSError:
+        return -inf
+
+
+def _high_watermarks(path: Path) -> dict[Place, int]:
+    """The lines of a checkpoint, ``topic partition offset``; none where it is absent or is no checkpoint."""
+    try:
+        version, _, *lines = path.read_text(encoding="ascii").splitlines()
+        rows = [line.rsplit(" ", 2) for line in lines]
+        return {(topic, int(number)): int(offset) for topic, number, offset in rows} if version == "0" else {}
+    except (OSError, ValueError):
+        return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What is known of the moments of the logs before they are read.
+
+    Attributes:
+        one_moment: whether all of them are of one moment.
+        directories: each with what it tells.
+        longest_ms: how long a transaction may take on the cluster (``transaction.max.timeout.ms``).
+    """
+
+    one_moment: bool = True
+    directories: Mapping[Path, Directory] = field(default_factory=dict)
+    longest_ms: int = LONGEST_MS
+
+
+def look_at(logs: Iterable[PartitionLog], *, one_moment: bool, longest_ms: int = LONGEST_MS) -> Source:
+    """What the directories of some logs tell; to be called before the logs are read."""
+    now_ms = time.time_ns() // 1_000_000
+    folders = {Path(log.folder).parent for log in logs}
+    directories = {folder: read_directory(folder, now_ms) for folder in folders}
+    stopped_alone = len(directories) == 1 and all(each.stopped for each in directories.values())
+    return Source(one_moment=one_moment or stopped_alone, directories=directories, longest_ms=longest_ms)
+
+
+class Moments:
+    """The moments of some logs.
+
+    Args:
+        source: what was known before they were read.
+        logs: what was read of them.
+
+    Attributes:
+        last_ms: the last moment that anything tells of, in milliseconds since the epoch; ``-inf`` for none.
+    """
+
+    def __init__(self, source: Source, logs: Iterable[Dated]) -> None:
+        self.source = source
+        self._logs = {dated.log: dated for dated in logs}
+        by_folder: dict[Path, list[Dated]] = defaultdict(list)
+        for dated in self._logs.values():
+            by_folder[Path(dated.log.folder).parent].append(dated)
+        self._checkpoints: dict[Path, float] = {}
+        self._stopped: dict[Path, float] = {}
+        self._timed: set[Path] = set()  # directories whose files have the times of the last appends
+        for folder, own in by_folder.items():
+            directory = source.directories.get(folder, Directory())
+            marks = directory.high_watermarks
+            below = (each.stamped_before(marks.get(_place(each.log), -1)) for each in own)
+            self._checkpoints[folder] = max(below, default=-inf)
+            if any(_keeps_times(each) for each in own):
+                self._timed.add(folder)
+                self._checkpoints[folder] = max(self._checkpoints[folder], directory.checkpoint_ms)
+            self._stopped[folder] = max(each.stamped_ms for each in own) if directory.stopped else -inf
+        stamps = [float(dated.stamped_ms) for dated in self._logs.values() if dated.stamped_ms > 0]
+        runs = [float(each.read_ms) for each in source.directories.values() if each.read_ms is not None]
+        self.last_ms = max([*runs, *stamps], default=-inf)
+
+    def in_words(self) -> str:
+        """Of which moments the logs are."""
+        stamps = [float(dated.stamped_ms) for dated in self._logs.values() if dated.stamped_ms > 0]
+        until = f", up to {in_words(max(stamps))}" if stamps else ""
+        if self.source.one_moment:
+            return f"of one moment{until}"
+        runs = sum(directory.read_ms is not None for directory in self.source.directories.values())
+        if runs:
+            return f"of a running broker{until}: what is younger than {LAG_MS // 1000} s may be too recent to judge"
+        return f"of moments that may differ{until}: --snapshot, if the brokers stood still or it is a volume's snapshot"
+
+    def reach(self, dated: Dated) -> float:
+        """Up to which moment a log is known to have everything, in milliseconds since the epoch; ``inf`` for all."""
+        return self.reach_of(dated.log, dated.end, dated.stamped_ms)
+
+    def reach_of(self, log: PartitionLog, end: int, stamped_ms: float) -> float:
+        """As :meth:`reach`, of a log with this end and with this as the last time that a broker stamped in it."""
+        if self.source.one_moment:
+            return inf
+        folder = Path(log.folder).parent
+        directory = self.source.directories.get(folder, Directory())
+        told = [self._stopped.get(folder, -inf)]
+        if directory.read_ms is not None:
+            told.append(float(directory.read_ms))
+        mark = directory.high_watermarks.get(_place(log))
+        if mark is not None and end >= mark:
+            told.append(self._checkpoints.get(folder, -inf))
+        return max(float(stamped_ms), max(told) - LAG_MS)
+
+    def covers(self, dated: Dated, moment_ms: float) -> bool:
+        """Whether a log is known to have everything up to a moment of another broker's clock."""
+        return moment_ms + SKEW_MS <= self.reach(dated)
+
+    def recent_after(self, dated: Dated) -> float:
+        """From which moment on that which a log lacks is too recent to judge; what is older is not judged.
+
+        The time of a file is that of the copy, or of the last append before it. It is late where a copy was copied
+        again, so it decides no violation.
+        """
+        reach = self.reach(dated)
+        directory = self.source.directories.get(Path(dated.log.folder).parent, Directory())
+        if directory.read_ms is not None or not dated.log.segments:
+            return reach
+        if isinf(directory.checkpoint_ms):  # nothing but the folders of partitions: no copy of a directory
+            return inf
+        return max(reach, _written_ms(Path(dated.log.folder, dated.log.segments[-1])) - LAG_MS)
+
+    def common_recent_after(self, logs: Iterable[Dated]) -> float:
+        """As :meth:`recent_after`, for what may be missing in any of some logs."""
+        return min((self.recent_after(dated) for dated in logs), default=inf)
+
+    def written_by(self, log: PartitionLog, file: str) -> float:
+        """The moment of the last append to a file, if its time can be trusted; else ``inf``.
+
+        That is so where its broker runs here, and where copying kept the times of files.
+        """
+        folder = Path(log.folder).parent
+        if self.source.directories.get(folder, Directory()).read_ms is None and folder not in self._timed:
+            return inf
+        try:
+            return Path(log.folder, file).stat().st_mtime_ns / 1e6
+        except OSError:
+            return inf
+
+
+def in_words(ms: float) -> str:
+    """A moment, in milliseconds since the epoch, in UTC."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", " UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{ms:.0f} ms since the epoch"
+
+
+def span(ms: float) -> str:
+    """A time span in at most two units."""
+    seconds = int(ms) // 1000
+    if seconds < 60:
+        return f"{max(ms, 0) / 1000:.3g} s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min" + (f" {seconds} s" if seconds else "")
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h" + (f" {minutes} min" if minutes else "")
+    return f"{hours // 24} days"
+
+
+def _keeps_times(dated: Dated) -> bool:
+    """Whether the last file of a log was written when a broker stamped its last time, so that copying kept its time."""
+    if not dated.log.segments or dated.stamped_ms <= 0:
+        return False
+    written = _written_ms(Path(dated.log.folder, dated.log.segments[-1]))
+    return 0 <= written + CLOCK_TICK_MS - dated.stamped_ms <= KEPT_MS
+
+
+def _place(log: PartitionLog) -> Place:
+    return log.topic, log.partition
+
+
+ONE_MOMENT = Source()
+AT_ONE_MOMENT = Moments(ONE_MOMENT, ())

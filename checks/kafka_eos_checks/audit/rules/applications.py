@@ -1,0 +1,637 @@
+"""The rules over applications: inputs that a group polled, outputs that name them, and the offsets behind them.
+
+An application is a set of processes that tell ``Poll`` with the same ``group``. An output names its input
+(``detail.input`` of its ``Send``: topic, partition, offset) or has the content of an input that its process has polled.
+``detail.output`` numbers the outputs of one input; without numbers each content is an output of its own. It *appears*
+when it is in a log and no marker hides it. An *attempt* is a transaction of a process (``detail.transaction``), or for
+one without transactions the process.
+
+An application may be *declared* instead, by whoever tests it: it tells nothing, and the history has its requests.
+
+======================  ===============================================================================================
+event                   what it says
+======================  ===============================================================================================
+``DeclareApplication``  ``group``; ``detail.everything``: it has to process every input, not only those that the
+                        group's offset is behind. The last declaration of a group counts.
+``DeclareTopic``        ``group``, ``topic``, ``detail.role``: ``input`` or ``output``; each input has an output in each
+                        topic of outputs
+``DeclareRecord``       ``group``, ``topic``, ``partition``, ``offset``, ``detail.identity``: what an input and its
+                        outputs have in common, and ``detail.output``: which one of several. Once there is one, records
+                        without are not looked at; if there is none, a record's value is its identity.
+======================  ===============================================================================================
+
+Which transaction an output or an offset was sent in is then taken from ``Produce``, ``TxnOffsetCommit``,
+``OffsetCommit`` and ``EndTxn``.
+
+``input processed twice``
+    An output of an input appears more than once, and was sent as often. (One that was sent less often is a ``duplicate
+    value``.)
+
+``input skipped``
+    The group's offset is behind an input, no output of it appears, and either no member was ever given it, or the
+    attempts that sent its outputs are none of those that committed the offset, or there are none although it is known
+    that every input has outputs. Inputs below the first that the group
+    was given are not its own.
+
+``output without its offset``
+    An output appears, and at the end of the logs the group's offset is not behind its input; or it appears in a
+    transaction, and that offset was committed outside of any, or in another one; each attempt once.
+
+``offset without its output``
+    The group's offset is behind an input, and no output of it appears, although the attempt that committed the offset
+    sent them; or the offset was committed outside of any transaction, and the outputs in one that did not commit.
+
+``input not processed``
+    No output of an input of a declared application appears, and no committed offset is behind it.
+
+``output of no input``
+    An output of a declared application appears, and no input has its identity.
+
+``fenced generation committed``
+    An ``OffsetCommit`` or ``TxnOffsetCommit`` of a member of a generation was answered ``ok``, although a ``JoinGroup``
+    for the same group had been answered with a later generation before the request was sent.
+
+*Unknown*, and no finding: outputs to topics whose logs are not given, or have holes or damage, or whose transaction is
+open at the log's end (of a declared application these do not appear yet); groups of whose offsets no log is given, or
+one with holes; an input that a member was given and of which it sent nothing, for an application may ignore inputs; a
+value that is an output of several inputs; members of a group whose generations the history does not tell.
+
+Plain Python, in process; for Spark on its driver.
+
+Spec:  ExactlyOnce
+KIP:   KIP-98, KIP-447
+Kafka: KafkaProducer.sendOffsetsToTransaction, ClassicGroup.validateOffsetCommit
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.contents import Figures, Place, Replicas, count, longest, place_of
+from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog
+
+TWICE, SKIPPED = "input processed twice", "input skipped"
+OUTPUT_ALONE, OFFSET_ALONE = "output without its offset", "offset without its output"
+FENCED_GENERATION = "fenced generation committed"
+NOT_PROCESSED, OUTPUT_OF_NOTHING = "input not processed", "output of no input"
+INPUT_RULES = (TWICE, SKIPPED, OUTPUT_ALONE, OFFSET_ALONE)
+APPLICATION_RULES = (*INPUT_RULES, NOT_PROCESSED, OUTPUT_OF_NOTHING, FENCED_GENERATION)
+APPLICATION, TOPIC, RECORD = "DeclareApplication", "DeclareTopic", "DeclareRecord"
+DECLARATIONS = frozenset({APPLICATION, TOPIC, RECORD})
+COMMITS = frozenset({"TxnOffsetCommit", "OffsetCommit"})
+
+UNKNOWN = "unknown"
+
+Name = tuple[str, Place]  # group, partition of the input
+Attempt = tuple[str, int | None]  # process, number of its transaction
+Output = tuple[str, str]  # topic, value
+Found = tuple[Place, int]  # where an output appears
+
+
+@dataclass(slots=True)
+class Processed:
+    """What the history tells of one input.
+
+    Attributes:
+        given: whether a member of the group was given it.
+        has_outputs: whether it is known that it has some; an application may ignore others.
+        outputs: by number among its outputs, the values that were sent, each with the attempts that sent it; by the
+            output itself where it has no number.
+    """
+
+    given: bool = False
+    has_outputs: bool = False
+    outputs: dict[int | Output, dict[Output, list[Attempt]]] = field(default_factory=lambda: defaultdict(dict))
+
+    def attempts(self) -> set[Attempt]:
+        """The attempts that sent any output of it."""
+        return {each for values in self.outputs.values() for tried in values.values() for each in tried}
+
+
+@dataclass(slots=True)
+class Told:
+    """What a run tells of its applications.
+
+    Attributes:
+        inputs: by group and partition, and by offset.
+        owners: by output, the inputs that it may come from.
+        commits: by group, partition and offset, the attempts that asked to commit that offset.
+    """
+
+    inputs: dict[Name, dict[int, Processed]] = field(default_factory=lambda: defaultdict(dict))
+    owners: dict[Output, set[tuple[Name, int]]] = field(default_factory=lambda: defaultdict(set))
+    commits: dict[tuple[Name, int], set[Attempt]] = field(default_factory=lambda: defaultdict(set))
+
+    def input(self, name: Name, offset: int) -> Processed:
+        """What is told of an input."""
+        return self.inputs[name].setdefault(offset, Processed())
+
+
+def listen(run: Sequence[Event]) -> Told:
+    """What a run tells of its applications."""
+    told = Told()
+    groups: dict[str, str] = {}
+    last: dict[tuple[str, str], tuple[Place, int]] = {}  # process, content -> the input that had it last
+    for event in run:
+        place = place_of(event)
+        attempt = (event.process, _number(event))
+        if (event.action, event.phase) == ("Poll", "ok") and event.group and place and event.offset is not None:
+            groups[event.process] = event.group
+            told.input((event.group, place), event.offset).given = True
+            last[event.process, str(event.detail.get("value"))] = place, event.offset
+        elif (event.action, event.phase) == ("Send", "invoke") and event.process in groups and event.topic is not None:
+            value = str(event.detail.get("value"))
+            source = _input(event) or last.get((event.process, value))
+            if source is not None:
+                name, output = (groups[event.process], source[0]), (event.topic, value)
+                number = _number(event, "output")
+                sent = told.input(name, source[1]).outputs[output if number is None else number]
+                sent.setdefault(output, []).append(attempt)
+                told.owners[output].add((name, source[1]))
+        elif event.action in {"SendOffsetsToTransaction", "CommitOffsets"} and event.phase == "invoke":
+            offsets = event.detail.get("offsets")
+            for partition, offset in offsets.items() if isinstance(offsets, dict) else ():
+                name = (event.group or "", (event.topic or "", int(partition)))
+                told.commits[name, int(offset)].add(attempt)
+    return told
+
+
+def _number(event: Event, name: str = "transaction") -> int | None:
+    value = event.detail.get(name)
+    return value if isinstance(value, int) else None
+
+
+def _input(event: Event) -> tuple[Place, int] | None:
+    match event.detail.get("input"):
+        case [str(topic), int(partition), int(offset)]:
+            return (topic, partition), offset
+    return None
+
+
+@dataclass(slots=True)
+class Declared:
+    """An application as whoever tests it describes it.
+
+    Attributes:
+        group: its consumer group.
+        everything: it has to process every input.
+        inputs: the topics that it reads.
+        outputs: the topics that it writes.
+        identities: by place and offset, what an input and its outputs have in common, and which of these it is; empty:
+            the records' values.
+    """
+
+    group: str
+    everything: bool = True
+    inputs: set[str] = field(default_factory=set)
+    outputs: set[str] = field(default_factory=set)
+    identities: dict[Found, tuple[str, str]] = field(default_factory=dict)
+
+    def identity(self, at: Found, value: bytes | None) -> tuple[str, str] | None:
+        """The identity of a record, and which output it is; None for one that is not looked at."""
+        if self.identities:
+            return self.identities.get(at)
+        return None if value is None else (text_of(value), "")
+
+
+def text_of(value: bytes) -> str:
+    """A value as an identity; different values are different texts."""
+    return value.decode(errors="backslashreplace")
+
+
+def declarations(run: Sequence[Event]) -> list[Declared]:
+    """The applications that a run declares; of each group the last declaration."""
+    found: dict[str, Declared] = {}
+    for event in run:
+        if event.action not in DECLARATIONS or event.group is None:
+            continue
+        if event.action == APPLICATION:
+            found[event.group] = Declared(event.group, event.detail.get("everything") is not False)
+        declared, place = found.get(event.group), place_of(event)
+        if declared is None or event.topic is None:
+            continue
+        if event.action == TOPIC:
+            (declared.inputs if event.detail.get("role") == "input" else declared.outputs).add(event.topic)
+        identity, output = event.detail.get("identity"), event.detail.get("output", "")
+        if event.action == RECORD and place is not None and event.offset is not None and isinstance(identity, str):
+            declared.identities[place, event.offset] = identity, str(output)
+    return list(found.values())
+
+
+@dataclass(slots=True)
+class Appearances:
+    """Where outputs appear, by what the logs of their topics say."""
+
+    replicas: Replicas
+    _topics: dict[str, tuple[dict[str, list[Found]], set[str], bool]] = field(default_factory=dict)
+
+    def of(self, output: Output) -> list[Found] | None:
+        """The places at which an output appears; None where nobody knows."""
+        found, unsure, whole = self._topic(output[0])
+        if output[1] in unsure or (not whole and output[1] not in found):
+            return None
+        return found.get(output[1], [])
+
+    def is_transactional(self, at: Found) -> bool:
+        """Whether a marker made an output appear."""
+        return at[1] in longest(self.replicas, at[0])[1].committed
+
+    def _topic(self, topic: str) -> tuple[dict[str, list[Found]], set[str], bool]:
+        if topic not in self._topics:
+            found: dict[str, list[Found]] = defaultdict(list)
+            unsure: set[str] = set()
+            own = {place: longest(self.replicas, place)[1] for place in self.replicas if place[0] == topic}
+            for place, contents in sorted(own.items()):
+                for offset, value in contents.values.items():
+                    text = (value or b"").decode(errors="replace")
+                    if offset not in contents.hidden:
+                        found[text].append((place, offset))
+                    elif offset not in contents.aborted:
+                        unsure.add(text)
+            self._topics[topic] = found, unsure, bool(own) and all(each.whole for each in own.values())
+        return self._topics[topic]
+
+
+@dataclass(slots=True)
+class Offsets:
+    """What groups have committed, by the logs of ``__consumer_offsets``."""
+
+    logs: Sequence[GroupLog]
+    _highest: dict[Name, list[int]] = field(default_factory=dict)  # by commit, the highest offset so far
+
+    def covering(self, name: Name, offset: int) -> Commit | str | None:
+        """The first commit behind an input; None if there is none, or :data:`UNKNOWN`."""
+        own = [each for each in self.logs if name in each.commits]
+        if len(own) > 1 or not all(each.whole for each in own or self.logs) or not self.logs:
+            return UNKNOWN
+        commits = own[0].commits[name] if own else []
+        if name not in self._highest:
+            offsets = (-1 if commit.offset is None else commit.offset for commit in commits)
+            self._highest[name] = list(accumulate(offsets, max))
+        first = bisect_right(self._highest[name], offset)
+        return commits[first] if first < len(commits) else None
+
+    def last(self, name: Name) -> int:
+        """The offset that a group has in the end, 0 for none."""
+        commits = [commit for each in self.logs for commit in each.commits.get(name, ())]
+        return (commits[-1].offset or 0) if commits else 0
+
+
+def judge_inputs(
+    run: Sequence[Event],
+    replicas: Replicas,
+    logs: Sequence[GroupLog],
+    figures: dict[str, Figures],
+    *,
+    covered: bool = True,
+) -> Iterator[Finding]:
+    """Inputs whose outputs and offset do not appear once and together.
+
+    Args:
+        run: the events.
+        replicas: of the partitions of inputs and outputs.
+        logs: of ``__consumer_offsets``.
+        figures: by rule; changed.
+        covered: whether all of the logs go beyond the run. Otherwise what they do not have yet proves nothing.
+    """
+    for declared in declarations(run):
+        yield from judge_declared(run, declared, replicas, logs, figures, covered=covered)
+    told = listen(run)
+    if not told.owners:
+        return
+    appearances, offsets = Appearances(replicas), Offsets(logs)
+    alone: set[Attempt] = set()
+    for name, inputs in told.inputs.items():
+        never = _never_given(name, inputs, replicas, offsets)
+        for offset in sorted([*inputs, *never]):
+            for rule in INPUT_RULES:
+                count(figures[rule], "checked")
+            one = Input(run[0].run, name, offset, inputs.get(offset, Processed()), told)
+            yield from one.judge(appearances, offsets, figures, alone, covered=covered)
+
+
+def _never_given(name: Name, inputs: dict[int, Processed], replicas: Replicas, offsets: Offsets) -> list[int]:
+    """Inputs below a group's offset that the log has and no member was given."""
+    given = sorted(offset for offset, each in inputs.items() if each.given)
+    if not given:
+        return []
+    _, contents = longest(replicas, name[1])
+    visible = sorted(offset for offset in contents.values if offset not in contents.hidden)
+    own = visible[bisect_left(visible, given[0]) : bisect_left(visible, offsets.last(name))]
+    return [offset for offset in own if offset not in inputs]
+
+
+@dataclass(slots=True)
+class Input:
+    """One input of a group, with what the history tells of it."""
+
+    run: str
+    name: Name
+    offset: int
+    processed: Processed
+    told: Told
+
+    def judge(
+        self,
+        appearances: Appearances,
+        offsets: Offsets,
+        figures: dict[str, Figures],
+        alone: set[Attempt],
+        *,
+        covered: bool = True,
+    ) -> Iterator[Finding]:
+        """The rules that it violates; ``alone`` are the attempts that are known for outputs without an offset."""
+        places = self._places(appearances)
+        if places is None:
+            for rule in INPUT_RULES:
+                count(figures[rule], UNKNOWN)
+            return
+        for found in self._repeated(places):
+            where = ", ".join(f"{topic}-{partition} offset {offset}" for (topic, partition), offset in found)
+            yield self._finding(TWICE, found[1], f"{self} was processed more than once: {where}")
+        covering = offsets.covering(self.name, self.offset)
+        appearing = [at for values in places.values() for found in values.values() for at in found]
+        if isinstance(covering, str) or not covered:
+            for rule in INPUT_RULES[1:]:
+                count(figures[rule], UNKNOWN)
+        elif appearing:
+            yield from self._output_alone(places, covering, appearances, figures, alone)
+        elif covering is not None:
+            yield from self._no_output(covering, figures)
+
+    def judge_declared(
+        self,
+        declared: Declared,
+        appearances: Appearances,
+        offsets: Offsets,
+        figures: dict[str, Figures],
+        *,
+        covered: bool = True,
+    ) -> Iterator[Finding]:
+        """The rules that only a declaration allows: an output in each topic, and every input processed."""
+        places, covering = self._places(appearances), offsets.covering(self.name, self.offset)
+        if declared.everything:
+            count(figures[NOT_PROCESSED], "checked")
+        if places is None or isinstance(covering, str) or not covered:
+            count(figures[NOT_PROCESSED], UNKNOWN)
+            return
+        there = {output[0] for values in places.values() for output, found in values.items() if found}
+        if declared.everything and covering is None and not there:
+            said = f"no output of {self} appears, and no committed offset is behind it"
+            yield self._finding(NOT_PROCESSED, (self.name[1], self.offset), said)
+        missing = sorted(declared.outputs - there)
+        if covering is not None and there and missing:
+            behind = f"group {quoted(self.name[0])} committed offset {covering.offset}"
+            said = f"{behind}, and no output of it appears in {', '.join(missing)}"
+            yield self._finding(OFFSET_ALONE, (self.name[1], self.offset), said)
+
+    def __str__(self) -> str:
+        group, (topic, partition) = self.name
+        return f"{topic}-{partition} offset {self.offset} of group {quoted(group)}"
+
+    def _places(self, appearances: Appearances) -> dict[int | Output, dict[Output, list[Found]]] | None:
+        """By output, where each of its values appears; None where nobody knows."""
+        places: dict[int | Output, dict[Output, list[Found]]] = {}
+        for number, values in self.processed.outputs.items():
+            places[number] = {}
+            for output in values:
+                found = appearances.of(output)
+                if found is None or len(self.told.owners[output]) > 1:
+                    return None
+                places[number][output] = found
+        return places
+
+    def _repeated(self, places: dict[int | Output, dict[Output, list[Found]]]) -> Iterator[list[Found]]:
+        """The places of the first output that appears more often than once, and was sent as often."""
+        for number, values in places.items():
+            sent = Counter({output: len(tried) for output, tried in self.processed.outputs[number].items()})
+            own = [at for output, found in values.items() for at in found[: sent[output]]]
+            if len(own) > 1:
+                yield sorted(own)
+                return
+
+    def _output_alone(
+        self,
+        places: dict[int | Output, dict[Output, list[Found]]],
+        covering: Commit | None,
+        appearances: Appearances,
+        figures: dict[str, Figures],
+        alone: set[Attempt],
+    ) -> Iterator[Finding]:
+        """Outputs that appear without the offset behind their input."""
+        values = [(number, output, at) for number, own in places.items() for output, f in own.items() for at in f]
+        number, output, at = min(values, key=lambda value: value[2])
+        attempts = set(self.processed.outputs[number][output])
+        why = ""
+        if covering is None:
+            why = "the group's offset is not behind its input"
+        elif appearances.is_transactional(at):
+            asked = self.told.commits.get((self.name, covering.offset or 0), set())
+            if not covering.transactional:
+                why = f"offset {covering.offset} was committed outside of its transaction"
+            elif not asked:
+                count(figures[OUTPUT_ALONE], UNKNOWN)
+            elif not asked & attempts:
+                process, transaction = min(asked, key=str)
+                why = f"offset {covering.offset} was committed in transaction {transaction} of {process}"
+        if why and not attempts & alone:
+            alone |= attempts
+            yield self._finding(OUTPUT_ALONE, at, f"{quoted(output[1])} is the output of {self}; {why}")
+
+    def _no_output(self, covering: Commit, figures: dict[str, Figures]) -> Iterator[Finding]:
+        """An input that the group has left behind, without an output."""
+        attempts = self.processed.attempts()
+        asked = self.told.commits.get((self.name, covering.offset or 0), set())
+        here = (self.name[1], self.offset)
+        behind = f"group {quoted(self.name[0])} committed offset {covering.offset}"
+        if not self.processed.given and not attempts:
+            yield self._finding(SKIPPED, here, f"{behind}, and no member was given it")
+        elif not attempts and self.processed.has_outputs:
+            yield self._finding(SKIPPED, here, f"{behind}, and no output of it was ever written")
+        elif not attempts:
+            for rule in (SKIPPED, OFFSET_ALONE):
+                count(figures[rule], UNKNOWN)
+        elif not covering.transactional or asked & attempts:
+            where = "in the transaction of its output" if covering.transactional else "outside of any transaction"
+            yield self._finding(OFFSET_ALONE, here, f"{behind} {where}, and no output of it appears")
+        else:
+            process, transaction = min(attempts, key=str)
+            sent = f"its outputs were sent in transaction {transaction} of {process}, which did not commit"
+            yield self._finding(SKIPPED, here, f"{behind}, and {sent}")
+
+    def _finding(self, rule: str, at: Found, evidence: str) -> Finding:
+        (topic, partition), offset = at
+        return Finding(rule=rule, topic=topic, partition=partition, offset=offset, run=self.run, evidence=evidence)
+
+
+# --- applications that are declared -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Requests:
+    """In which transaction something was sent, as a broker saw it.
+
+    Attributes:
+        batches: by partition, the first and the last offset of each batch that was acknowledged, with its attempt.
+        commits: by group, partition and offset, the attempts that committed it.
+    """
+
+    batches: dict[Place, list[tuple[int, int, Attempt]]] = field(default_factory=lambda: defaultdict(list))
+    commits: dict[tuple[Name, int], set[Attempt]] = field(default_factory=lambda: defaultdict(set))
+
+    def attempt(self, at: Found) -> Attempt:
+        """The attempt that wrote a record; nobody's where no request tells of it."""
+        place, offset = at
+        own = self.batches.get(place, [])
+        number = bisect_right(own, offset, key=lambda batch: batch[0]) - 1
+        return own[number][2] if number >= 0 and offset <= own[number][1] else ("nobody", None)
+
+
+def read_requests(run: Sequence[Event]) -> Requests:
+    """The transactions of a run, numbered for each transactional.id."""
+    requests = Requests()
+    numbers: dict[str, int] = defaultdict(int)
+    used: set[str] = set()
+    sent: dict[tuple[object, Place], Attempt] = {}
+    for event in run:
+        name, place = event.transactional_id, place_of(event)
+        if (event.action, event.phase) in {("EndTxn", "ok"), ("InitProducerId", "ok")} and name in used:
+            numbers[name] += 1
+            used.discard(name)
+        if place is None or event.action not in {"Produce", *COMMITS}:
+            continue
+        request, committed = (str(event.detail.get("request")), place), event.detail.get("committed_offset")
+        if event.phase == "invoke":
+            sent[request] = (event.process, None) if name is None else (name, numbers[name])
+            used.update([name] if name is not None else ())
+        elif event.phase == "ok" and request in sent:
+            if event.action == "Produce" and event.offset is not None:
+                last = event.offset + (event.record_count or 1) - 1
+                requests.batches[place].append((event.offset, last, sent[request]))
+            elif event.action in COMMITS and isinstance(committed, int):
+                requests.commits[(event.group or "", place), committed].add(sent[request])
+    for batches in requests.batches.values():
+        batches.sort(key=lambda batch: batch[0])
+    return requests
+
+
+class Joined(Appearances):
+    """Where the outputs of a declared application appear, by their identity."""
+
+    def __init__(self, replicas: Replicas, found: dict[Output, list[Found]], whole: dict[str, bool]) -> None:
+        super().__init__(replicas)
+        self._found, self._whole = found, whole
+
+    def of(self, output: Output) -> list[Found] | None:
+        """The places at which an output appears; None where nobody knows."""
+        return self._found.get(output, [] if self._whole.get(output[0], False) else None)
+
+
+def judge_declared(
+    run: Sequence[Event],
+    declared: Declared,
+    replicas: Replicas,
+    logs: Sequence[GroupLog],
+    figures: dict[str, Figures],
+    *,
+    covered: bool = True,
+) -> Iterator[Finding]:
+    """The rules over a declared application; ``covered`` as for :func:`judge_inputs`."""
+    requests = read_requests(run)
+    told, inputs = _declared_inputs(declared, replicas)
+    found: dict[Output, list[Found]] = defaultdict(list)
+    whole = {topic: True for topic, _ in replicas if topic in declared.outputs}
+    for place in sorted(place for place in replicas if place[0] in declared.outputs):
+        contents = longest(replicas, place)[1]
+        whole[place[0]] = whole[place[0]] and contents.whole
+        for offset, value in contents.values.items():
+            known = declared.identity((place, offset), value)
+            if known is None:
+                continue
+            identity, which = known
+            appears = offset not in contents.hidden
+            if appears:
+                count(figures[OUTPUT_OF_NOTHING], "checked")
+            if identity not in inputs and appears:
+                said = f"{quoted(identity)} appears, and no input of group {quoted(declared.group)} has this identity"
+                yield _found(run, OUTPUT_OF_NOTHING, (place, offset), said)
+            output = place[0], f"{identity}/{which}" if which else identity
+            for name, source in inputs.get(identity, ()):
+                attempts = told.inputs[name][source].outputs[output].setdefault(output, [])
+                attempts.append(requests.attempt((place, offset)))
+                told.owners[output].add((name, source))
+            if appears:
+                found[output].append((place, offset))
+    told.commits = requests.commits
+    appearances, offsets = Joined(replicas, found, whole), Offsets(logs)
+    alone: set[Attempt] = set()
+    for name, own in told.inputs.items():
+        for offset, processed in sorted(own.items()):
+            for rule in INPUT_RULES:
+                count(figures[rule], "checked")
+            there = {topic for values in processed.outputs.values() for topic, _ in values}
+            if not all(whole.get(topic, False) for topic in declared.outputs - there):  # it may be in the hole
+                for rule in (*INPUT_RULES, NOT_PROCESSED):
+                    count(figures[rule], UNKNOWN)
+                continue
+            one = Input(run[0].run, name, offset, processed, told)
+            yield from one.judge(appearances, offsets, figures, alone, covered=covered)
+            yield from one.judge_declared(declared, appearances, offsets, figures, covered=covered)
+
+
+def _declared_inputs(declared: Declared, replicas: Replicas) -> tuple[Told, dict[str, list[tuple[Name, int]]]]:
+    """The inputs of a declared application, also by their identity."""
+    told = Told()
+    inputs: dict[str, list[tuple[Name, int]]] = defaultdict(list)
+    for place in sorted(place for place in replicas if place[0] in declared.inputs):
+        contents = longest(replicas, place)[1]
+        for offset, value in contents.values.items():
+            known = declared.identity((place, offset), value)
+            if known is not None and offset not in contents.hidden:
+                name = declared.group, place
+                inputs[known[0]].append((name, offset))
+                told.inputs[name][offset] = Processed(given=True, has_outputs=True)
+    return told, inputs
+
+
+def _found(run: Sequence[Event], rule: str, at: Found, evidence: str) -> Finding:
+    (topic, partition), offset = at
+    return Finding(rule=rule, topic=topic, partition=partition, offset=offset, run=run[0].run, evidence=evidence)
+
+
+def judge_generations(run: Sequence[Event], figures: Figures) -> Iterator[Finding]:
+    """Offsets that the coordinator took from a member of a generation that is over."""
+    present: dict[str, int] = {}
+    asked: dict[tuple[str, str, object], int] = {}  # process, group, request -> the generation when it was sent
+    for event in run:
+        group, generation = event.group, event.generation
+        if group is None or event.order is None:
+            continue
+        request = (event.process, group, event.detail.get("request"))
+        if (event.action, event.phase) == ("JoinGroup", "ok") and generation is not None:
+            present[group] = generation  # lower than before only if the group was forgotten meanwhile
+        elif event.action in {"OffsetCommit", "TxnOffsetCommit"} and generation is not None and generation >= 0:
+            if event.phase == "invoke":
+                asked[request] = present.get(group, -1)
+            elif event.phase == "ok":
+                count(figures, "checked")
+                now = asked.get(request, -1)
+                if now < 0:
+                    count(figures, UNKNOWN)
+                elif generation < now:
+                    evidence = f"{event.process} committed {event.detail.get('committed_offset')} as a member of "
+                    evidence += f"generation {generation} of {quoted(group)}, when generation {now} had begun"
+                    yield Finding(
+                        rule=FENCED_GENERATION,
+                        topic=event.topic or "",
+                        partition=-1 if event.partition is None else event.partition,
+                        producer_id=event.producer_id,
+                        producer_epoch=event.producer_epoch,
+                        run=event.run,
+                        evidence=f"event {event.order}: {evidence}",
+                    )

@@ -1,0 +1,407 @@
+"""The rules over what lies beside a log: its indexes of aborted transactions, its producer snapshots, its replicas.
+
+A broker answers readers from the index of aborted transactions and goes on after a restart from the last snapshot, so a
+wrong one changes what is read and what is accepted although every batch is right. Both follow from the batches and are
+compared with them.
+
+``aborted index``
+    An entry of a ``.txnindex`` that is not the one of an ABORT marker in its segment that ends data: other producer,
+    first or last offset, or last stable offset; or such a marker without an entry. A last stable offset that is too
+    high ends the search for aborted transactions too early: their records are delivered.
+
+``producer snapshot``
+    An entry of a ``.snapshot`` that is not what the batches below its offset make of the producer: epoch, last
+    sequence, last offset, number of offsets, timestamp, coordinator epoch, first offset of the open transaction; or a
+    producer that these batches do not have.
+
+``replicas differ``
+    Two replicas of a partition that have different batches at one offset in one leader epoch. Where the cleaner has
+    taken records out of one of them, or has marked when it will, only what it keeps is compared: producer, epoch,
+    sequence, last offset, and whether it is of a transaction or a marker. Replicas of different topics of one name
+    (``partition.metadata``) are not compared.
+
+*Gone*, and no finding: what follows from batches that retention or the cleaner has taken. *Not judged*: an index in a
+log with holes or damage. *Too recent*, unless all is of one moment: entries behind the end of the log, and markers
+behind the last entry of the newest index. Left out: a segment without its index; producers that a snapshot does not
+have, for they may have expired; and the coordinator epoch of one that expired in between.
+
+Runs in process, for Spark on its driver.
+
+KIP:   KIP-98, KIP-101, KIP-360
+Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), UnifiedLog.truncateTo
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos.formats.log_directory import topic_id
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.segment import (
+    AbortedTransaction,
+    MalformedFile,
+    ProducerSnapshotEntry,
+    read_producer_snapshot,
+    read_transaction_index,
+)
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.headers import CONTROL_MASK, TRANSACTIONAL_MASK, Headers, Ints, is_set, read_index
+from kafka_eos_checks.audit.kernels.reading import read_headers
+from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.rules.transactions import RECENT, Marker, PartitionTransactions, read_transactions
+
+ABORTED_INDEX, SNAPSHOT, REPLICAS = "aborted index", "producer snapshot", "replicas differ"
+BESIDE_RULES = (ABORTED_INDEX, SNAPSHOT, REPLICAS)
+
+Figures = dict[str, int | float | str]
+_COMPARED = tuple(f.name for f in fields(ProducerSnapshotEntry) if f.name != "producer_id")
+
+
+@dataclass(slots=True)
+class Beside:
+    """What was found, and how much could be judged.
+
+    Attributes:
+        findings: violations, by log.
+        figures: by rule, how much there was, and what is unknown.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    figures: dict[str, Figures] = field(
+        default_factory=lambda: {
+            ABORTED_INDEX: {"entries": 0, "gone": 0, "unknown": 0, RECENT: 0},
+            SNAPSHOT: {"snapshots": 0, "entries": 0, "gone": 0, "unknown": 0, RECENT: 0},
+            REPLICAS: {"batches": 0, "unknown": 0},
+        }
+    )
+
+    def count(self, rule: str, name: str, more: int = 1) -> None:
+        """Add to a figure."""
+        self.figures[rule][name] = int(self.figures[rule][name]) + more
+
+    def find(self, rule: str, log: PartitionLog, evidence: str, *, file: str = "", **more: int | None) -> None:
+        """Add a finding."""
+        self.findings.append(
+            Finding(
+                rule=rule,
+                topic=log.topic,
+                partition=log.partition,
+                broker=log.broker,
+                file=file,
+                evidence=evidence,
+                **more,  # type: ignore[arg-type]
+            )
+        )
+
+
+def audit_beside(
+    logs: Sequence[PartitionLog],
+    read: Iterable[PartitionTransactions] = (),
+    *,
+    one_moment: bool = True,
+    check_crc: bool = True,
+) -> Beside:
+    """Judge what lies beside some logs.
+
+    Args:
+        logs: the logs.
+        read: the transactions of those that have been read already.
+        one_moment: whether logs and indexes are of one moment.
+        check_crc: whether to compare each batch with its CRC.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    known = {partition.log: partition for partition in read}
+    result = Beside()
+    for log in logs:
+        indexes, snapshots = _files(log, ".txnindex"), _files(log, ".snapshot")
+        if indexes or snapshots:
+            transactions = known.get(log) or read_transactions(log, check_crc)
+            judge_indexes(transactions, indexes, result, one_moment=one_moment)
+            judge_snapshots(transactions, snapshots, result, one_moment=one_moment)
+    for _, replicas in groupby(sorted(logs, key=_place), key=_place):
+        judge_replicas(list(replicas), result)
+    return result
+
+
+def _place(log: PartitionLog) -> tuple[str, int]:
+    return log.topic, log.partition
+
+
+def _files(log: PartitionLog, suffix: str) -> list[Path]:
+    """The files of a kind beside a log, with something in them."""
+    found = sorted(Path(log.folder).glob(f"{'[0-9]' * 20}{suffix}"))
+    return [path for path in found if not path.is_symlink() and path.stat().st_size]
+
+
+# --- the index of aborted transactions ------------------------------------------------------------------------------
+
+
+def judge_indexes(
+    transactions: PartitionTransactions, indexes: Iterable[Path], result: Beside, *, one_moment: bool = True
+) -> None:
+    """Compare each ``.txnindex`` with the ABORT markers of its segment."""
+    log = transactions.log
+    for path in indexes:
+        try:
+            entries = read_transaction_index(path)
+        except MalformedFile as error:
+            result.find(ABORTED_INDEX, log, error.reason, file=path.name, position=error.position)
+            continue
+        result.count(ABORTED_INDEX, "entries", len(entries))
+        if transactions.holes:
+            result.count(ABORTED_INDEX, "unknown", len(entries))
+            continue
+        start = transactions.start or 0
+        kept = [entry for entry in entries if entry.first_offset >= start]
+        result.count(ABORTED_INDEX, "gone", len(entries) - len(kept))
+        inside = [entry for entry in kept if entry.last_offset < transactions.end]
+        result.count(ABORTED_INDEX, "unknown" if one_moment else RECENT, len(kept) - len(inside))
+        gone = {entry.last_offset for entry in entries} - {entry.last_offset for entry in kept}
+        markers = [marker for marker in transactions.markers if marker.file.partition(".")[0] == path.stem]
+        due = [marker for marker in markers if _is_indexed(marker) and marker.offset not in gone]
+        if not one_moment and path.stem == log.segments[-1].partition(".")[0]:
+            last = max((entry.last_offset for entry in inside), default=-1)
+            newer = sum(marker.offset > last for marker in due)
+            result.count(ABORTED_INDEX, RECENT, newer)
+            due = due[: len(due) - newer]
+        _compare_index(log, path.name, inside, due, start, result)
+
+
+def _is_indexed(marker: Marker) -> bool:
+    return marker.decision is ControlType.ABORT and marker.ends is not None
+
+
+def _compare_index(
+    log: PartitionLog,
+    file: str,
+    entries: Iterable[AbortedTransaction],
+    markers: Iterable[Marker],
+    start: int,
+    result: Beside,
+) -> None:
+    """Compare entries with the markers that they are of, in a log that begins at offset ``start``."""
+    due = {marker.offset: marker for marker in markers}
+    for entry in entries:
+        marker = due.pop(entry.last_offset, None)
+        written = f"producer {entry.producer_id} offsets {entry.first_offset} to {entry.last_offset}, "
+        written += f"last stable offset {entry.last_stable_offset}"
+        if marker is None or marker.ends is None:
+            evidence = f"an entry of {written}, where no ABORT marker ends data"
+        elif entry.last_stable_offset < start:  # a transaction that began before the log does held it back
+            result.count(ABORTED_INDEX, "gone")
+            continue
+        elif written != (expected := _entry_in_words(marker)):
+            evidence = f"expected {expected}, found {written}"
+        else:
+            continue
+        result.find(ABORTED_INDEX, log, evidence, file=file, offset=entry.last_offset)
+    for offset, marker in due.items():
+        evidence = f"no entry of {_entry_in_words(marker)}"
+        result.find(ABORTED_INDEX, log, evidence, file=file, offset=offset)
+
+
+def _entry_in_words(marker: Marker) -> str:
+    assert marker.ends is not None
+    offsets = f"producer {marker.producer_id} offsets {marker.ends.offset} to {marker.offset}"
+    return f"{offsets}, last stable offset {marker.last_stable_offset}"
+
+
+# --- producer snapshots -----------------------------------------------------------------------------------------------
+
+
+def judge_snapshots(
+    transactions: PartitionTransactions, snapshots: Sequence[Path], result: Beside, *, one_moment: bool = True
+) -> None:
+    """Compare each ``.snapshot`` with what the batches below its offset make of the producers."""
+    log = transactions.log
+    result.count(SNAPSHOT, "snapshots", len(snapshots))
+    judged = [path for path in snapshots if int(path.stem) <= transactions.end]
+    result.count(SNAPSHOT, "unknown" if one_moment else RECENT, len(snapshots) - len(judged))
+    for path, producers in zip(judged, _producers_at([int(path.stem) for path in judged], transactions), strict=True):
+        try:
+            entries = read_producer_snapshot(path)
+        except MalformedFile as error:
+            result.find(SNAPSHOT, log, error.reason, file=path.name, position=error.position)
+            continue
+        result.count(SNAPSHOT, "entries", len(entries))
+        for entry in entries:
+            expected = producers.get(entry.producer_id)
+            if not transactions.whole and (expected is None or _is_gone(expected, entry, transactions.start or 0)):
+                result.count(SNAPSHOT, "gone")
+                continue
+            evidence = _difference(expected, entry)
+            if evidence:
+                where = {"producer_id": entry.producer_id, "producer_epoch": entry.producer_epoch}
+                result.find(SNAPSHOT, log, evidence, file=path.name, offset=int(path.stem), **where)
+
+
+def _is_gone(expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, start: int) -> bool:
+    """Whether an entry follows from batches that a log, which begins at ``start`` or has holes, does not have any more.
+
+    What the log still has of the producer is older then, or less: a batch that the entry names, or the first one of its
+    open transaction, is not there.
+    """
+    first = found.current_txn_first_offset
+    missing = found.last_offset > expected.last_offset or (first is not None and first < start)
+    unmarked = expected.coordinator_epoch == -1 != found.coordinator_epoch
+    return missing or unmarked or found.last_offset < start
+
+
+def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotEntry) -> str:
+    """What is wrong with an entry, or ""."""
+    if expected is None:
+        return "a producer that the batches before it do not have"
+    pairs = {name: (getattr(expected, name), getattr(found, name)) for name in _COMPARED}
+    if found.coordinator_epoch == -1:  # the producer may have expired since its last marker
+        del pairs["coordinator_epoch"]
+    wrong = [f"{name} {was}, expected {due}" for name, (due, was) in pairs.items() if due != was]
+    return "; ".join(wrong)
+
+
+def _producers_at(
+    offsets: Iterable[int], transactions: PartitionTransactions
+) -> Iterator[dict[int, ProducerSnapshotEntry]]:
+    """The producers as the batches below each of some offsets, in ascending order, make them; a block at a time."""
+    due, producers = deque(offsets), _Producers(transactions)
+    for headers in _read(transactions.log):
+        begins, low = headers.column("base_offset"), 0
+        while due and len(begins) and begins[-1] >= due[0]:
+            high = int(np.searchsorted(begins, due[0]))
+            producers.take(headers, low, high)
+            yield producers.at(due.popleft())
+            low = high
+        producers.take(headers, low, len(headers))
+    for offset in due:
+        yield producers.at(offset)
+
+
+class _Producers:
+    """The last batch, the last batch with data and the last marker of each producer so far."""
+
+    def __init__(self, transactions: PartitionTransactions) -> None:
+        self._transactions = transactions
+        self._last: dict[int, np.void] = {}
+        self._data: dict[int, np.void] = {}
+        self._markers: dict[int, Marker] = {}
+        self._due = deque(transactions.markers)
+
+    def take(self, headers: Headers, low: int, high: int) -> None:
+        """Some more batches."""
+        rows = np.arange(low, high)[headers.raw["producer_id"][low:high] >= 0]
+        self._last.update(_last_of_each(headers, rows))
+        self._data.update(_last_of_each(headers, rows[~is_set(headers, CONTROL_MASK)[rows]]))
+
+    def at(self, offset: int) -> dict[int, ProducerSnapshotEntry]:
+        """What is known of them at an offset: that of the next batch."""
+        while self._due and self._due[0].offset < offset:
+            marker = self._due.popleft()
+            self._markers[marker.producer_id] = marker
+        opened = self._transactions.open_at(offset)
+        return {
+            producer_id: _entry(last, self._data.get(producer_id), self._markers.get(producer_id), opened)
+            for producer_id, last in self._last.items()
+        }
+
+
+def _last_of_each(headers: Headers, rows: Ints) -> Iterator[tuple[int, np.void]]:
+    """Of some batches, in log order, the last one of each producer."""
+    assert isinstance(headers.raw, np.ndarray), "all fields were asked for"
+    ids, places = np.unique(headers.raw["producer_id"][rows][::-1], return_index=True)
+    for producer_id, row in zip(ids.tolist(), rows[::-1][places].tolist(), strict=True):
+        yield producer_id, headers.raw[row].copy()  # a view would keep the whole block
+
+
+def _entry(
+    last: np.void, data: np.void | None, marker: Marker | None, opened: Mapping[int, int]
+) -> ProducerSnapshotEntry:
+    """What is known of a producer after its last batch or marker; a marker of a new epoch forgets its batches."""
+    batch = None if data is None or data["producer_epoch"] != last["producer_epoch"] else data
+    delta = 0 if batch is None else int(batch["last_offset_delta"])
+    coordinator_epoch = None if marker is None else marker.coordinator_epoch
+    return ProducerSnapshotEntry(
+        producer_id=int(last["producer_id"]),
+        producer_epoch=int(last["producer_epoch"]),
+        last_sequence=-1 if batch is None else (int(batch["base_sequence"]) + delta) & 0x7FFFFFFF,
+        last_offset=-1 if batch is None else int(batch["base_offset"]) + delta,
+        offset_delta=delta,
+        timestamp=int(last["max_timestamp"]),
+        coordinator_epoch=-1 if coordinator_epoch is None else coordinator_epoch,
+        current_txn_first_offset=opened.get(int(last["producer_id"])),
+    )
+
+
+def _read(log: PartitionLog) -> Iterator[Headers]:
+    """The headers of a log, a block at a time."""
+    for name in log.segments:
+        path = Path(log.folder, name)
+        yield from read_headers(path, index=read_index(path), check_crc=False)
+
+
+# --- replicas ---------------------------------------------------------------------------------------------------------
+
+
+REPLICA_COLUMNS = (
+    *("base_offset", "leader_epoch", "crc", "record_count", "attributes", "last_offset_delta"),
+    *("producer_id", "producer_epoch", "base_sequence"),
+)
+DELETE_HORIZON_MASK = 0x40  # the cleaner has put its horizon in the place of the base timestamp (KIP-534)
+Table = dict[str, Ints]
+
+
+def judge_replicas(replicas: Sequence[PartitionLog], result: Beside) -> None:
+    """Compare the replicas of one partition with the first of them, of which some columns are held."""
+    by_topic: dict[str, list[PartitionLog]] = defaultdict(list)
+    for replica in replicas:
+        by_topic[topic_id(Path(replica.folder)) or ""].append(replica)
+    for first, *others in by_topic.values():
+        if others:
+            _compare_replicas(first, others, result)
+
+
+def _compare_replicas(first: PartitionLog, others: Sequence[PartitionLog], result: Beside) -> None:
+    parts = [_table(headers) for headers in _read(first)]
+    whole = {name: np.concatenate([np.empty(0, np.int64), *(part[name] for part in parts)]) for name in REPLICA_COLUMNS}
+    order = np.argsort(whole["base_offset"], kind="stable")
+    known = {name: column[order] for name, column in whole.items()}
+    for log in others:
+        for found in _read(log):
+            result.count(REPLICAS, "batches", len(found))
+            if not len(order):
+                continue
+            own = _table(found)
+            places = np.minimum(np.searchsorted(known["base_offset"], own["base_offset"]), len(order) - 1)
+            there = {name: column[places] for name, column in known.items()}
+            same = (there["base_offset"] == own["base_offset"]) & (there["leader_epoch"] == own["leader_epoch"])
+            for row in np.flatnonzero(same & _differ(there, own)).tolist():
+                epoch = int(own["leader_epoch"][row])
+                evidence = f"another batch than the one of {first.broker} in leader epoch {epoch}"
+                offset, position = int(own["base_offset"][row]), int(found.positions[row])
+                result.find(REPLICAS, log, evidence, offset=offset, position=position)
+
+
+def _table(headers: Headers) -> Table:
+    return {name: headers.column(name) for name in REPLICA_COLUMNS}
+
+
+def _differ(one: Table, other: Table) -> NDArray[np.bool_]:
+    """Which batches differ, shape (n,): by CRC, or, where the cleaner was at one of them, by what it keeps."""
+    kept = ("last_offset_delta", "producer_id", "producer_epoch", "base_sequence")
+    changed = np.any([one[name] != other[name] for name in kept], axis=0)
+    changed |= (one["attributes"] ^ other["attributes"]) & (TRANSACTIONAL_MASK | CONTROL_MASK) != 0
+    cleaned = _is_cleaned(one) | _is_cleaned(other)
+    different: NDArray[np.bool_] = changed | (~cleaned & (one["crc"] != other["crc"]))
+    return different
+
+
+def _is_cleaned(batches: Table) -> NDArray[np.bool_]:
+    """Which batches the cleaner has written anew, shape (n,)."""
+    fewer = batches["record_count"] <= batches["last_offset_delta"]
+    cleaned: NDArray[np.bool_] = fewer | (batches["attributes"] & DELETE_HORIZON_MASK != 0)
+    return cleaned

@@ -1,0 +1,421 @@
+"""The rules over a log of ``__transaction_state``: one fold per transactional id, in log order.
+
+``illegal coordinator transition``
+    A state that may not follow (:data:`kafka_eos.formats.transaction_log.LEGAL_TRANSITIONS`), or that may, with the
+    wrong
+    producer id, epoch or partitions:
+
+    - the first state of a transactional id is EMPTY at epoch 0; so is the first after a tombstone, which in turn
+      follows EMPTY and COMPLETE alone;
+    - EMPTY (InitProducerId) has the epoch before or the next one; a new producer id starts at epoch 0 and only when
+      the epochs of the one before are used up (from 32766 on);
+    - ONGOING keeps the epoch, and of ONGOING before it all partitions;
+    - PREPARE keeps the partitions. Of a client of transaction version 2 it has the next epoch. Before that version a
+      commit keeps the epoch, and an abort has the next one if it fences the client (a timeout, another instance);
+    - COMPLETE keeps the epoch and has no partitions; in transaction version 2, at epoch 32767, it goes over to the
+      next producer id at epoch 0.
+
+``decision changed``
+    COMPLETE of one decision after PREPARE of the other.
+
+An append of the coordinator may fail although its record is in the log: the coordinator then goes on from the state
+before it. So a state is legal if it may follow the last one, or one that the last one may follow. COMPLETE needs its
+PREPARE right before it, since the coordinator answers nothing else meanwhile.
+
+*Unknown*, and no finding: what follows over a hole (compaction keeps the last record of a transactional id only), and
+the first state in a log that does not begin at offset 0.
+
+Runs in process, for Spark on its driver: there are a few records per transaction, not per message.
+
+KIP:   KIP-98, KIP-360, KIP-890
+Kafka: TransactionMetadata (prepareTransitionTo, completeTransitionTo), TransactionStateManager.appendTransactionToLog
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from math import inf
+from pathlib import Path
+from typing import NamedTuple
+
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.segment import RegionKind
+from kafka_eos.formats.transaction_log import (
+    TRANSACTION_VERSION_2,
+    MalformedTransactionRecord,
+    TransactionLogValue,
+    TransactionState,
+    decode_key,
+    decode_value,
+    is_legal,
+)
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.headers import read_blocks, read_index
+from kafka_eos_checks.audit.kernels.records import decode_block
+from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.rules.log import Violation
+
+ILLEGAL_TRANSITION, DECISION_CHANGED = "illegal coordinator transition", "decision changed"
+COORDINATOR_RULES = (ILLEGAL_TRANSITION, DECISION_CHANGED)
+
+LAST_EPOCH = 32767
+EXHAUSTED_FROM = LAST_EPOCH - 1  # from here on InitProducerId gives a new producer id
+
+Place = tuple[str, int]  # topic, partition
+_UNREADABLE = {RegionKind.CORRUPT, RegionKind.OLD_FORMAT}  # regions that may hold states
+
+_PREPARED = {
+    TransactionState.PREPARE_COMMIT: ControlType.COMMIT,
+    TransactionState.PREPARE_ABORT: ControlType.ABORT,
+}
+_COMPLETED = {
+    TransactionState.COMPLETE_COMMIT: ControlType.COMMIT,
+    TransactionState.COMPLETE_ABORT: ControlType.ABORT,
+}
+_AT_REST = frozenset({TransactionState.EMPTY, *_COMPLETED})
+
+
+class StateRecord(NamedTuple):
+    """One record of ``__transaction_state``; ``value`` is None for a tombstone.
+
+    ``stamped_ms`` is when the coordinator appended it, in milliseconds since the epoch.
+    """
+
+    file: str
+    position: int
+    offset: int
+    stamped_ms: int
+    transactional_id: str
+    value: TransactionLogValue | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Transaction:
+    """A decision of the coordinator: a PREPARE, with what it says of the transaction.
+
+    Attributes:
+        transactional_id: whose.
+        number: of the transaction among those of its transactional id. Two decisions have the same number if the
+            append of the first one failed.
+        producer_id: of its data and its markers.
+        data_epoch: of its data.
+        marker_epoch: of its markers.
+        version: the transaction version of the client.
+        decision: COMMIT or ABORT.
+        partitions: that get a marker.
+        decided_ms: when, in milliseconds since the epoch, on the coordinator's clock.
+        completed: whether the coordinator says that all markers are written.
+        replaced: whether another record than its COMPLETE came next: its append was given up, and none of its markers
+            need have been written.
+    """
+
+    transactional_id: str
+    number: int
+    producer_id: int
+    data_epoch: int
+    marker_epoch: int
+    version: int
+    decision: ControlType
+    partitions: frozenset[Place]
+    decided_ms: int
+    completed: bool = False
+    replaced: bool = False
+
+
+@dataclass(slots=True)
+class TransactionalId:
+    """What the log says of one transactional id so far.
+
+    Attributes:
+        name: the transactional id.
+        last: the last value, None after a tombstone.
+        current: the values that the coordinator may have in memory: the last one, and those before it from which it
+            may have gone on if an append failed.
+        certain: whether ``current`` is all; false over a hole, until a known state explains the next one.
+        holes: how many holes the log had at the last record.
+        transactions: the decisions, in log order.
+        last_ms: when the last value was appended, in milliseconds since the epoch.
+        producer_ids: all producer ids that it had.
+        grants: producer ids and epochs that InitProducerId gave.
+    """
+
+    name: str
+    last: TransactionLogValue | None = None
+    last_ms: int = -1
+    current: list[TransactionLogValue | None] = field(default_factory=lambda: [None])
+    certain: bool = True
+    holes: int = 0
+    transactions: list[Transaction] = field(default_factory=list)
+    producer_ids: set[int] = field(default_factory=set)
+    grants: list[tuple[int, int]] = field(default_factory=list)
+
+
+def wrong_step(before: TransactionLogValue | None, after: TransactionLogValue | None) -> str:
+    """Why the coordinator may not go from one state to another, or "". None: it does not know the transactional id."""
+    if after is None:
+        forgettable = before is None or before.transaction_status in _AT_REST
+        return "" if forgettable else "forgotten in a transaction"
+    if before is None:
+        first = after.transaction_status is TransactionState.EMPTY and after.producer_epoch == 0
+        return "" if first else "the first state is not EMPTY at epoch 0"
+    if not is_legal(before.transaction_status, after.transaction_status, after.client_transaction_version):
+        return "may not follow"
+    return _wrong_producer(before, after) or _wrong_partitions(before, after)
+
+
+def _wrong_producer(before: TransactionLogValue, after: TransactionLogValue) -> str:
+    """Why the producer id or the epoch may not come after that of the state before, or ""."""
+    bumps = after.client_transaction_version >= TRANSACTION_VERSION_2
+    epoch = before.producer_epoch
+    allowed = {epoch}
+    if after.producer_id != before.producer_id:
+        return _wrong_rotation(before, after, bumps)
+    if after.transaction_status in _PREPARED and bumps:
+        allowed = {epoch + 1}
+    elif after.transaction_status in {TransactionState.EMPTY, TransactionState.PREPARE_ABORT}:
+        allowed = {epoch, epoch + 1}
+    if after.producer_epoch not in allowed:
+        return f"expected epoch {' or '.join(map(str, sorted(allowed)))}"
+    rotates = after.transaction_status in _COMPLETED and bumps and before.next_producer_id >= 0
+    return f"expected producer {before.next_producer_id}, whose epochs are not used up" if rotates else ""
+
+
+def _wrong_rotation(before: TransactionLogValue, after: TransactionLogValue, bumps: bool) -> str:
+    """Why a producer id may not take the place of another, or ""."""
+    if after.transaction_status is TransactionState.EMPTY:
+        exhausted = before.producer_epoch >= EXHAUSTED_FROM
+    elif after.transaction_status in _COMPLETED and bumps:
+        exhausted = before.producer_epoch == LAST_EPOCH
+    else:
+        return "another producer id in the midst of a transaction"
+    if not exhausted:
+        return f"another producer id, although {before.producer_id} has epochs left"
+    if before.next_producer_id >= 0 and after.transaction_status in _COMPLETED:
+        promised = before.next_producer_id == after.producer_id
+    else:
+        promised = True  # before Kafka 4.3 the next producer id is not in the log (KAFKA-20310)
+    if not promised:
+        return f"expected producer {before.next_producer_id}"
+    return "" if after.producer_epoch == 0 else "a new producer id does not start at epoch 0"
+
+
+def _wrong_partitions(before: TransactionLogValue, after: TransactionLogValue) -> str:
+    """Why the partitions may not come after those of the state before, or ""."""
+    was, now = before.partitions(), after.partitions()
+    if after.transaction_status is TransactionState.ONGOING:
+        return "partitions left the transaction" if not was <= now and before.transaction_status not in _AT_REST else ""
+    expected = was if after.transaction_status in _PREPARED else frozenset()
+    return "" if now == expected else "the partitions are not those of the transaction"
+
+
+def follow(known: TransactionalId, after: TransactionLogValue | None, holes: int) -> Violation | None:
+    """Take one record of a transactional id in; the rule that it violates, or None.
+
+    Args:
+        known: what the log says so far; changed.
+        after: the record's value.
+        holes: how many holes the log has before this record.
+    """
+    if holes > known.holes:
+        known.current, known.certain, known.holes = [], False, holes
+    explained = _explaining(known.current, after)
+    violation = None
+    if not explained and (known.certain or _completes_another(known, after)):
+        violation = _violation(known.last, after)
+    predecessors = explained or ([known.last] if known.certain else [])
+    if after is not None:
+        known.producer_ids.add(after.producer_id)
+        if after.transaction_status is TransactionState.EMPTY:
+            known.grants.append((after.producer_id, after.producer_epoch))
+        _follow_transaction(known, predecessors, after)
+    known.certain = known.certain or bool(explained) or violation is not None
+    others = [before for before in explained if before is not None]  # a producer id is given once
+    repeated = after is not None and bool(others) and _is_repeated(others[0], after)
+    known.current = [after, *others[repeated:]]
+    known.last = after
+    return violation
+
+
+def _explaining(
+    current: list[TransactionLogValue | None], after: TransactionLogValue | None
+) -> list[TransactionLogValue | None]:
+    """Those of the current states after which a state may come.
+
+    All of them may precede the first. If that is ONGOING, and ONGOING may come after it, then after all of them: none
+    has more partitions, or another producer id or epoch.
+    """
+    last = current[0] if current else None
+    both_ongoing = (
+        last is not None
+        and after is not None
+        and last.transaction_status is after.transaction_status is TransactionState.ONGOING
+    )
+    if both_ongoing and not wrong_step(last, after):
+        return current
+    return [before for before in current if not wrong_step(before, after)]
+
+
+def _is_repeated(before: TransactionLogValue, after: TransactionLogValue) -> bool:
+    """Whether a state is the one before but for its times: the same may follow both."""
+    last_update = after.transaction_last_update_timestamp_ms
+    start = after.transaction_start_timestamp_ms
+    return after == replace(
+        before, transaction_last_update_timestamp_ms=last_update, transaction_start_timestamp_ms=start
+    )
+
+
+def _completes_another(known: TransactionalId, after: TransactionLogValue | None) -> bool:
+    """Whether a COMPLETE comes, without a hole, right after a state from which it does not follow."""
+    last = known.current[0] if known.current else None
+    if after is None or last is None or after.transaction_status not in _COMPLETED:
+        return False
+    return (
+        last.transaction_status is not after.transaction_status
+    )  # the append of a COMPLETE is tried until it succeeds
+
+
+def _violation(before: TransactionLogValue | None, after: TransactionLogValue | None) -> Violation:
+    evidence = f"{_in_words(after)} after {_in_words(before)}: {wrong_step(before, after)}"
+    changed = (
+        before is not None
+        and after is not None
+        and before.transaction_status in _PREPARED
+        and after.transaction_status in _COMPLETED
+        and _PREPARED[before.transaction_status] is not _COMPLETED[after.transaction_status]
+    )
+    return Violation(DECISION_CHANGED if changed else ILLEGAL_TRANSITION, evidence)
+
+
+def _in_words(value: TransactionLogValue | None) -> str:
+    if value is None:
+        return "nothing"
+    return f"{value.transaction_status.name} of producer {value.producer_id} epoch {value.producer_epoch}"
+
+
+def _follow_transaction(
+    known: TransactionalId, predecessors: list[TransactionLogValue | None], after: TransactionLogValue
+) -> None:
+    last = known.transactions[-1] if known.transactions else None
+    if last is not None and not last.completed:
+        last.completed = _COMPLETED.get(after.transaction_status) is last.decision
+        last.replaced = last.replaced or not last.completed  # only a decision whose append was given up is left so
+    if after.transaction_status not in _PREPARED:
+        return
+    before = next((value for value in predecessors if value is not None), None)
+    bumps = after.client_transaction_version >= TRANSACTION_VERSION_2
+    number = 0 if last is None else last.number + last.completed
+    known.transactions.append(
+        Transaction(
+            transactional_id=known.name,
+            number=number,
+            producer_id=after.producer_id,
+            data_epoch=after.producer_epoch - bumps if before is None else before.producer_epoch,
+            marker_epoch=after.producer_epoch,
+            version=after.client_transaction_version,
+            decision=_PREPARED[after.transaction_status],
+            partitions=after.partitions(),
+            decided_ms=after.transaction_last_update_timestamp_ms,
+        )
+    )
+
+
+@dataclass(slots=True)
+class CoordinatorLog:
+    """What a log of ``__transaction_state`` says.
+
+    Attributes:
+        log: the log.
+        ids: by transactional id.
+        findings: violations, in log order.
+        records: how many there are, tombstones included.
+        unknown: records whose state could not be judged.
+        unreadable: records that are no key or value of a known version.
+        start: the first offset; None for a log without records.
+        end: one past the last offset.
+        holes: how many holes it has.
+        damaged: whether a region of it cannot be read, so that states may be missing at its end too.
+        stamped_ms: the last time that a coordinator stamped, in milliseconds since the epoch; -1 for none.
+    """
+
+    log: PartitionLog
+    ids: dict[str, TransactionalId] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    records: int = 0
+    unknown: int = 0
+    unreadable: int = 0
+    start: int | None = None
+    end: int = 0
+    holes: int = 0
+    damaged: bool = False
+    stamped_ms: int = -1
+
+    def stamped_before(self, offset: int) -> float:
+        """As :class:`kafka_eos_checks.audit.moments.Dated` has it; of the whole log or of none of it."""
+        return self.stamped_ms if 0 < self.end <= offset else -inf
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has every record that was ever written to it."""
+        return not self.holes and not self.unreadable and not self.damaged and self.start in {None, 0}
+
+    def take(self, record: StateRecord) -> None:
+        """The log after one more record."""
+        known = self.ids.get(record.transactional_id)
+        if known is None:
+            known = self.ids[record.transactional_id] = TransactionalId(record.transactional_id, holes=self.holes)
+            if not self.whole:
+                known.current, known.certain = [], False
+        violation = follow(known, record.value, self.holes)
+        known.last_ms = record.stamped_ms
+        self.unknown += not known.certain
+        if violation is not None:
+            self.findings.append(
+                Finding(
+                    rule=violation.rule,
+                    topic=self.log.topic,
+                    partition=self.log.partition,
+                    broker=self.log.broker,
+                    file=record.file,
+                    position=record.position,
+                    offset=record.offset,
+                    producer_id=-1 if record.value is None else record.value.producer_id,
+                    producer_epoch=-1 if record.value is None else record.value.producer_epoch,
+                    evidence=f"{quoted(record.transactional_id)}: {violation.evidence}",
+                )
+            )
+
+
+def read_coordinator_log(log: PartitionLog, check_crc: bool = True) -> CoordinatorLog:
+    """Fold one log of ``__transaction_state``."""
+    result = CoordinatorLog(log)
+    for record in _read(log, result, check_crc):
+        result.take(record)
+    return result
+
+
+def _read(log: PartitionLog, result: CoordinatorLog, check_crc: bool) -> Iterator[StateRecord]:
+    """The records of a log; offsets, holes and damage are noted in ``result`` before each of them."""
+    for name in log.segments:
+        path = Path(log.folder, name)
+        for block in read_blocks(path, index=read_index(path), check_crc=check_crc):
+            headers, records = block.headers, decode_block(block)
+            regions = [*headers.damage, *records.damage]
+            result.damaged |= any(region.kind in _UNREADABLE for region in regions)
+            position = headers.positions[records.batch].tolist()
+            stamps = headers.column("max_timestamp")[records.batch].tolist()
+            columns = (position, records.offset.tolist(), stamps, records.keys(), records.values())
+            for at, offset, stamped_ms, key, value in zip(*columns, strict=True):
+                if result.start is None:
+                    result.start = offset
+                elif offset != result.end:
+                    result.holes += 1
+                result.records += 1
+                result.end = offset + 1
+                result.stamped_ms = max(result.stamped_ms, stamped_ms)
+                try:
+                    decoded = decode_key(key or b""), decode_value(value)
+                except MalformedTransactionRecord:
+                    result.unreadable += 1
+                    result.holes += 1
+                    continue
+                yield StateRecord(name, at, offset, stamped_ms, decoded[0].transactional_id, decoded[1])

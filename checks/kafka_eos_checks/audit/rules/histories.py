@@ -1,0 +1,520 @@
+"""The rules over client histories, joined with the logs. Plain Python: a history is small where a log is large.
+
+``acknowledged but lost``
+    A ``Send`` that was answered ``ok`` for an offset at which no replica of the partition has its value. *Unknown*,
+    and no finding: an offset below the beginning of a log, in a hole or in a damaged region of it; no offset, and the
+    value nowhere in the logs. Of a replicated partition give all replicas: one alone may lag behind.
+
+    Where no log of the partition is given readers decide: one has passed over the offset, and none was ever given the
+    value. *Unknown*: no reader passed it; a ``Send`` of a transaction that its application does not know as committed.
+
+``duplicate value``
+    A value that clients sent n times to a topic and that one broker's logs of the topic have at more than n offsets. A
+    client that leaves the partition to its library does not know it when it sends. Values of aborted transactions, or
+    of ones that are still open at the log's end, do not count, for a client sends them again. Where no log of the topic
+    is given, the offsets count at which readers were given the value, but for those of uncommitted data.
+
+``refused without cause``
+    A fatal refusal of a producer that nobody fenced and that did nothing wrong:
+
+    - INVALID_PRODUCER_EPOCH or PRODUCER_FENCED in the answer to a request of (producer id, epoch), although no event
+      up to the answer, in the history's order, has a higher epoch for that producer id, and no ``InitProducerId`` for
+      the same transactional id was invoked since the one that gave (producer id, epoch). An answer to ``EndTxn`` may
+      give the next epoch too (KIP-890; ``next_producer_id`` and ``next_producer_epoch`` in the event's detail).
+      *Unknown*: the history does not show who gave the epoch; an ``EndTxn`` of the producer is not answered yet; or
+      the log has an ABORT marker of a higher epoch, or no log is given and a transaction has begun, for the coordinator
+      may have fenced the producer when its transaction timed out, and a log has no common order with a history.
+    - INVALID_TXN_STATE in the answer to a ``Produce`` of a transaction that nobody ended: with the same conditions, and
+      since the last ``EndTxn`` of (producer id, epoch) was invoked the partition was registered by an
+      ``AddPartitionsToTxn``; a producer that sends none of these (KIP-890 part 2) has not ended this epoch at all.
+      *Unknown* also: the partition has a marker of the producer that was written again, and may have come between the
+      batch's verification and its append.
+    - OUT_OF_ORDER_SEQUENCE_NUMBER in the answer to a ``Produce`` whose batch is either the next expected one or a
+      retry that the leader has to remember. When that very request was sent, an acknowledged batch of the same
+      (partition, producer id, epoch) ended right before it, or it begins with 0; and fewer than five batches with
+      later sequences were sent before the refusal. A batch that is not stored is then the next one, and one that is
+      stored is among the last five. Attempts that the history does not tell apart (``request`` or ``attempt`` in the
+      event's detail) are judged by the first of them.
+
+``transaction committed without its application``
+    A ``Send`` of a transaction (``detail.transaction``) whose value a COMMIT marker made visible, although the client
+    never invoked ``CommitTransaction`` for that transaction. *Unknown*: a client that tells nothing of its
+    transactions; a marker beyond a hole, where the transaction's own marker may have been.
+
+The rules of :mod:`readers` over what applications were told and readers were given, and of :mod:`applications` over
+their inputs, outputs and offsets, are among the rules here.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Self
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from kafka_eos.histories.history import Event
+from kafka_eos.machines.producer_state import Limits
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.contents import Contents, Figures, Place, Replicas, count, place_of, read_contents
+from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, SKEW_MS, Moments
+from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.rules.applications import (
+    APPLICATION_RULES,
+    FENCED_GENERATION,
+    judge_generations,
+    judge_inputs,
+)
+from kafka_eos_checks.audit.rules.log import HALF, SEQUENCE_MASK
+from kafka_eos_checks.audit.rules.offsets import longest_logs, read_group_log
+from kafka_eos_checks.audit.rules.readers import (
+    ABORTED_DELIVERED,
+    COMMITTED_MISSING,
+    INCONSISTENT,
+    NON_MONOTONIC,
+    POLL_SKIP,
+    PRECOMMITTED,
+    READER_RULES,
+    STABLE_WENT_BACK,
+    delivered,
+    given,
+    inconsistent,
+    passed_over,
+    polled,
+    precommitted,
+    undone,
+    went_back,
+)
+
+LOST, DUPLICATE_VALUE, REFUSED = "acknowledged but lost", "duplicate value", "refused without cause"
+UNASKED = "transaction committed without its application"
+HISTORY_RULES = (LOST, DUPLICATE_VALUE, REFUSED, UNASKED, *READER_RULES, *APPLICATION_RULES)
+EPOCH_REFUSALS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+WINDOW = Limits().cached_batches  # batches that a leader remembers of a producer
+
+
+@dataclass(slots=True)
+class Join:
+    """What the rules over histories found.
+
+    Attributes:
+        findings: the violations.
+        figures: for each rule, what it looked at and what remains unknown.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    figures: dict[str, dict[str, int | float | str]] = field(default_factory=dict)
+
+
+def join(
+    events: Iterable[Event],
+    logs: Sequence[PartitionLog],
+    moments: Moments = AT_ONE_MOMENT,
+    *,
+    check_crc: bool = True,
+) -> Join:
+    """Judge histories by the logs of the brokers they were recorded with.
+
+    Args:
+        events: of one or several runs. Within a run ``order`` decides, or the order given if an event has none.
+        logs: replicas of partitions; those whose topic is in no event are not read.
+        moments: of the logs; where one may be older than a history, its end proves nothing.
+        check_crc: whether to compare each batch with its CRC.
+    """
+    by_run: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        by_run[event.run].append(event)
+    topics = {event.topic for run in by_run.values() for event in run}
+    replicas: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)
+    for log in logs:
+        if log.topic in topics:
+            replicas[log.topic, log.partition].append((log, read_contents(log, check_crc)))
+    groups = longest_logs(read_group_log(log, check_crc) for log in logs if log.topic == OFFSETS_TOPIC)
+    ends = [(log, contents.end, contents.stamped_ms) for own in replicas.values() for log, contents in own]
+    ends += [(group.log, group.end, group.stamped_ms) for group in groups]
+    reach = min((moments.reach_of(*end) for end in ends), default=inf)
+    result = Join(figures={rule: _figures() for rule in HISTORY_RULES})
+    for run in by_run.values():
+        covered = _last_ms(run) + SKEW_MS <= reach
+        if all(event.order is not None for event in run):
+            run.sort(key=lambda event: event.order or 0)
+        result.findings += lost(run, replicas, result.figures[LOST], covered=covered)
+        result.findings += duplicate_values(run, replicas, result.figures[DUPLICATE_VALUE])
+        result.findings += refused(run, replicas, result.figures[REFUSED])
+        result.findings += unasked(run, replicas, result.figures[UNASKED])
+        result.findings += undone(run, replicas, result.figures[COMMITTED_MISSING], covered=covered)
+        result.findings += delivered(run, replicas, result.figures[ABORTED_DELIVERED], covered=covered)
+        result.findings += precommitted(run, replicas, result.figures[PRECOMMITTED])
+        result.findings += polled(run, replicas, result.figures[POLL_SKIP], result.figures[NON_MONOTONIC])
+        result.findings += inconsistent(run, replicas, result.figures[INCONSISTENT])
+        result.findings += went_back(run, result.figures[STABLE_WENT_BACK])
+        result.findings += judge_inputs(run, replicas, groups, result.figures, covered=covered)
+        result.findings += judge_generations(run, result.figures[FENCED_GENERATION])
+    return result
+
+
+def _figures() -> Figures:
+    return {"checked": 0, "unknown": 0}
+
+
+def _last_ms(run: Iterable[Event]) -> float:
+    """When the last event of a run happened, in milliseconds since the epoch; ``inf`` if an event does not tell."""
+    return max((inf if event.time_us is None else event.time_us / 1000 for event in run), default=-inf)
+
+
+def lost(run: Sequence[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:
+    """Acknowledged sends whose value no replica has at the acknowledged offset, or no reader was given."""
+    read = _Read.of(run)
+    for event in run:
+        if (event.action, event.phase) != ("Send", "ok"):
+            continue
+        count(figures, "checked")
+        value, place = event.detail.get("value"), place_of(event)
+        if value is None or place is None:
+            count(figures, "unknown")
+            continue
+        own = replicas.get(place, ())
+        states = [_look(contents, event.offset, str(value), covered) for _, contents in own]
+        states = states or [read.look(event, place)]
+        if "there" in states:
+            continue
+        if "unknown" in states:
+            count(figures, "unknown")
+            continue
+        yield Finding(
+            rule=LOST,
+            topic=place[0],
+            partition=place[1],
+            offset=event.offset,
+            run=event.run,
+            evidence=f"{event.process} was told that {quoted(str(value))} is at offset {event.offset}; "
+            f"there is {states[0]}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What readers tell of partitions whose logs are not given.
+
+    Attributes:
+        values: by topic, the values that readers were given.
+        passed: the offsets that they passed over.
+        committed: transactions that their applications know as committed.
+    """
+
+    values: dict[str, set[str]]
+    passed: dict[Place, list[range]]
+    committed: set[tuple[str, object]]
+
+    @classmethod
+    def of(cls, run: Sequence[Event]) -> Self:
+        """What the readers of a run tell."""
+        values: dict[str, set[str]] = defaultdict(set)
+        for (topic, _), own in given(run).items():
+            values[topic].update(own.values())
+        committed = {
+            (event.process, event.detail.get("transaction"))
+            for event in run
+            if (event.action, event.phase) == ("CommitTransaction", "ok")
+        }
+        return cls(values, passed_over(run), committed)
+
+    def look(self, event: Event, place: Place) -> str:
+        """``there``, ``unknown``, or what became of a record that was acknowledged."""
+        transaction = event.detail.get("transaction")
+        if str(event.detail.get("value")) in self.values[place[0]]:
+            return "there"
+        if transaction is not None and (event.process, transaction) not in self.committed:
+            return "unknown"
+        is_passed = event.offset is not None and any(event.offset in passed for passed in self.passed.get(place, ()))
+        return "nothing: readers went on behind it, and none was given it" if is_passed else "unknown"
+
+
+def _look(contents: Contents, offset: int | None, value: str, covered: bool) -> str:
+    """``there``, ``unknown``, or what is there instead.
+
+    A client that retried may be told that its batch is a duplicate, and then knows no offset.
+    """
+    if offset is None:
+        return "there" if value.encode() in contents.offsets else "unknown"
+    if offset in contents.values:
+        stored = contents.values[offset]
+        found = None if stored is None else stored.decode(errors="replace")
+        return "there" if found == value else repr(found)
+    if contents.start is not None and offset >= contents.end and not contents.damaged_end and covered:
+        return f"nothing: the log ends before offset {contents.end}"
+    return "unknown"
+
+
+def duplicate_values(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+    """Values that a broker's logs of a topic have, or readers were given, more often than clients sent them."""
+    sends: Counter[tuple[str, str]] = Counter()  # topic, value
+    for event in run:
+        value = event.detail.get("value")
+        if (event.action, event.phase) == ("Send", "invoke") and event.topic is not None and value is not None:
+            sends[event.topic, str(value)] += 1
+    figures["checked"] = int(figures["checked"]) + len(sends)
+    topics = {topic for topic, _ in sends}
+    stored: dict[tuple[str, str, str], list[tuple[int, int]]] = defaultdict(list)  # broker, topic, value -> places
+    for (topic, partition), own in sorted(replicas.items()):
+        for log, contents in own if topic in topics else ():
+            for offset, value in contents.values.items():
+                if value is not None and offset not in contents.hidden:
+                    stored[log.broker, topic, value.decode(errors="replace")].append((partition, offset))
+    with_logs = {topic for topic, _ in replicas}
+    for (topic, partition), values in sorted(given(run).items()):
+        for offset, text in sorted(values.items()) if topic in topics - with_logs else ():
+            stored["", topic, text].append((partition, offset))
+    for (broker, topic, value), at in stored.items():
+        if 0 < (sent := sends[topic, value]) < len(at):
+            partition, offset = at[sent]
+            where = ", ".join(f"{topic}-{p} offset {o}" for p, o in at)
+            yield Finding(
+                rule=DUPLICATE_VALUE,
+                topic=topic,
+                partition=partition,
+                broker=broker,
+                offset=offset,
+                run=run[0].run,
+                evidence=f"{quoted(value)} was sent {sent} time(s) and is at {where}",
+            )
+
+
+_Ended = tuple[str, int]  # process, number of its transaction
+
+
+def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+    """Transactions that were committed although their application never asked for it; each once."""
+    asked: set[_Ended] = set()
+    telling: set[str] = set()
+    sources: dict[tuple[str, bytes], set[_Ended]] = defaultdict(set)
+    for event in run:
+        number, value = event.detail.get("transaction"), event.detail.get("value")
+        if event.phase != "invoke" or not isinstance(number, int):
+            continue
+        if event.action in {"BeginTransaction", "CommitTransaction", "AbortTransaction"}:
+            telling.add(event.process)
+        if event.action == "CommitTransaction":
+            asked.add((event.process, number))
+        elif event.action == "Send" and event.topic is not None and value is not None:
+            sources[event.topic, str(value).encode()].add((event.process, number))
+    committed: dict[_Ended, tuple[Place, PartitionLog, int, int]] = {}
+    for place, own in sorted(replicas.items()):
+        for log, contents in own:
+            for offset, marker in contents.committed.items():
+                sent_in = sources.get((place[0], contents.values[offset] or b""), set())
+                for ended in sent_in if not sent_in & asked else sent_in & asked:
+                    committed.setdefault(ended, (place, log, offset, marker))
+    figures["checked"] = int(figures["checked"]) + len(committed)
+    for ended, (place, log, offset, marker) in committed.items():
+        if ended in asked:
+            continue
+        process, number = ended
+        if process not in telling:
+            count(figures, "unknown")
+            continue
+        evidence = (
+            f"transaction {number} of {process} was committed (marker at offset {marker}), which it never asked for"
+        )
+        yield Finding(
+            rule=UNASKED,
+            topic=place[0],
+            partition=place[1],
+            broker=log.broker,
+            offset=offset,
+            run=run[0].run,
+            evidence=evidence,
+        )
+
+
+_Request = tuple[str, int, str]  # process, base sequence, its number or the attempt's
+
+
+@dataclass(slots=True)
+class _Sequences:
+    """The batches of one (partition, producer id, epoch) in a history.
+
+    Attributes:
+        ends: the sequences that come right after an acknowledged batch.
+        counts: by base sequence, the numbers of records with which a batch was sent.
+        bases: the same base sequences, in ascending order.
+        prepared: by request, whether what comes right before its batch was acknowledged when it was sent.
+    """
+
+    ends: set[int] = field(default_factory=set)
+    counts: dict[int, set[int | None]] = field(default_factory=dict)
+    bases: list[int] = field(default_factory=list)
+    prepared: dict[_Request, bool] = field(default_factory=dict)
+
+    def sent(self, request: _Request, sequence: int, count: int | None) -> None:
+        """A request goes out; of attempts that cannot be told apart the first counts."""
+        if sequence not in self.counts:
+            insort(self.bases, sequence)
+        self.counts.setdefault(sequence, set()).add(count)
+        self.prepared.setdefault(request, sequence in self.ends)
+
+    def later(self, sequence: int) -> int:
+        """How many batches with later sequences were sent, modulo 2^31."""
+        end = sequence + HALF
+        wrapped = bisect_left(self.bases, end & SEQUENCE_MASK) if end > SEQUENCE_MASK else 0
+        return wrapped + bisect_left(self.bases, end) - bisect_right(self.bases, sequence)
+
+    def begins_epoch(self) -> bool:
+        """Whether sequence 0 is the epoch's first, and not the one after 2^31 - 1."""
+        return not self.bases or self.bases[-1] < HALF
+
+
+def refused(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+    """Fatal refusals for which the history has no cause; the module says when there is one."""
+    sequences: dict[tuple[Place, int, int], _Sequences] = defaultdict(_Sequences)
+    fencing = _Fencing()
+    for event in run:
+        fencing.follow(event)
+        pid, epoch, place = event.producer_id, event.producer_epoch, place_of(event)
+        if pid is None or epoch is None or pid < 0 or epoch < 0:
+            continue
+        evidence = ""
+        if event.phase == "fail" and (event.error in EPOCH_REFUSALS or fencing.is_in_transaction(event)):
+            count(figures, "checked")
+            aborts = (contents.highest_abort.get(pid, -1) for own in replicas.values() for _, contents in own)
+            rewritten = any(pid in contents.rewritten for _, contents in replicas.get(place or ("", -1), ()))
+            unsure = rewritten and event.error == ErrorCode.INVALID_TXN_STATE
+            highest = max(aborts, default=-1) if replicas else None
+            evidence = UNKNOWN if unsure else fencing.judge(event, pid, epoch, highest)
+        elif event.action == "Produce" and place is not None and event.base_sequence is not None:
+            evidence = _out_of_order(event, event.base_sequence, sequences[place, pid, epoch], figures)
+        if evidence == UNKNOWN:
+            count(figures, "unknown")
+        elif evidence:
+            yield Finding(
+                rule=REFUSED,
+                topic=event.topic or "",
+                partition=-1 if event.partition is None else event.partition,
+                producer_id=pid,
+                producer_epoch=epoch,
+                base_sequence=event.base_sequence,
+                run=event.run,
+                evidence=f"event {event.order} of {event.process}: {evidence}",
+            )
+
+
+UNKNOWN = "unknown"
+_BEGIN = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffsetCommit"})
+
+
+@dataclass(slots=True)
+class _Fencing:
+    """Who got which epoch so far, and who may have fenced it.
+
+    Attributes:
+        highest: by producer id, the highest epoch in any event.
+        requests: by transactional id, how many ``InitProducerId`` were invoked.
+        asking: by process and transactional id, the number of its last request among these.
+        grants: by producer id and epoch, the transactional id and the number of the request that gave them.
+        ending: producer ids and epochs with an ``EndTxn`` that is not answered: it may raise the epoch (KIP-890).
+        ended: producer ids and epochs with any ``EndTxn``.
+        registering: producer ids with any ``AddPartitionsToTxn``.
+        registered: by producer id and epoch, the partitions that are registered since the last ``EndTxn``.
+        open: producer ids and epochs with a request that begins a transaction since the last ``EndTxn`` that succeeded.
+    """
+
+    highest: dict[int, int] = field(default_factory=dict)
+    requests: Counter[str | None] = field(default_factory=Counter)
+    asking: dict[tuple[str, str | None], int] = field(default_factory=dict)
+    grants: dict[tuple[int, int], tuple[str | None, int]] = field(default_factory=dict)
+    ending: set[tuple[int, int]] = field(default_factory=set)
+    ended: set[tuple[int, int]] = field(default_factory=set)
+    registering: set[int] = field(default_factory=set)
+    registered: dict[tuple[int, int], set[Place | None]] = field(default_factory=lambda: defaultdict(set))
+    open: set[tuple[int, int]] = field(default_factory=set)
+
+    def follow(self, event: Event) -> None:
+        """Take one event in."""
+        name, pid, epoch = event.transactional_id, event.producer_id, event.producer_epoch
+        if event.action == "InitProducerId" and event.phase == "invoke":
+            self.requests[name] += 1
+            self.asking[event.process, name] = self.requests[name]
+        if pid is None or epoch is None or pid < 0 or epoch < 0:
+            return
+        self._saw(pid, epoch)
+        if event.action in _BEGIN and event.phase in {"ok", "info"}:
+            self.open.add((pid, epoch))
+        if event.action == "InitProducerId" and event.phase == "ok":
+            self.grants[pid, epoch] = (name, self.asking.get((event.process, name), 0))
+        elif event.action == "AddPartitionsToTxn":
+            self.registering.add(pid)
+            if event.phase == "ok":
+                self.registered[pid, epoch].add(place_of(event))
+        elif event.action == "EndTxn" and event.phase == "invoke":
+            self.ending.add((pid, epoch))
+            self.ended.add((pid, epoch))
+            self.registered.pop((pid, epoch), None)
+        elif event.action == "EndTxn" and event.phase in {"ok", "fail"}:
+            self.ending.discard((pid, epoch))
+            self.open -= {(pid, epoch)} if event.phase == "ok" else set()
+            self._ended(event, pid, epoch)
+
+    def _saw(self, pid: int, epoch: int) -> None:
+        self.highest[pid] = max(epoch, self.highest.get(pid, epoch))
+
+    def _ended(self, event: Event, pid: int, epoch: int) -> None:
+        """An answer to ``EndTxn`` that gives the producer its next epoch, or its next id when epochs run out."""
+        next_pid, next_epoch = event.detail.get("next_producer_id"), event.detail.get("next_producer_epoch")
+        if not isinstance(next_pid, int) or not isinstance(next_epoch, int) or next_pid < 0:
+            return
+        self._saw(next_pid, next_epoch)
+        self._saw(pid, epoch + (next_pid != pid))
+        if (pid, epoch) in self.grants:
+            self.grants.setdefault((next_pid, next_epoch), self.grants[pid, epoch])
+
+    def is_in_transaction(self, event: Event) -> bool:
+        """Whether a batch was refused for its transaction's state, although nobody asked to end the transaction."""
+        pid, epoch = event.producer_id, event.producer_epoch
+        if event.action != "Produce" or event.error != ErrorCode.INVALID_TXN_STATE or pid is None or epoch is None:
+            return False
+        if pid in self.registering:
+            return place_of(event) in self.registered.get((pid, epoch), ())
+        return (pid, epoch) not in self.ended
+
+    def judge(self, event: Event, pid: int, epoch: int, highest_abort: int | None) -> str:
+        """Evidence that nobody fenced a refused producer, "" when somebody did, or :data:`UNKNOWN`.
+
+        Args:
+            event: the refusal.
+            pid: of the producer.
+            epoch: of the producer.
+            highest_abort: the highest epoch of the producer id's ABORT markers; None if no log is given.
+        """
+        if self.highest[pid] > epoch:
+            return ""
+        if (pid, epoch) not in self.grants or (pid, epoch) in self.ending:
+            return UNKNOWN
+        transactional_id, number = self.grants[pid, epoch]
+        if transactional_id is not None and self.requests[transactional_id] > number:
+            return ""
+        if highest_abort is None and (pid, epoch) in self.open:
+            return UNKNOWN
+        if highest_abort is not None and highest_abort > epoch:
+            return UNKNOWN
+        name = ErrorCode(event.error or 0).name
+        return f"{event.action} refused with {name}, but nothing has a higher epoch and nobody asked for a new one"
+
+
+def _out_of_order(event: Event, sequence: int, known: _Sequences, figures: Figures) -> str:
+    """Follow one ``Produce`` event; evidence that a batch was refused that the leader has to take, or ""."""
+    request = (event.process, sequence, str(event.detail.get("request", event.detail.get("attempt"))))
+    if event.phase == "invoke":
+        known.sent(request, sequence, event.record_count)
+    elif event.phase == "ok" and event.record_count:
+        known.ends.add((sequence + event.record_count) & SEQUENCE_MASK)
+    elif event.phase == "fail" and event.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        count(figures, "checked")
+        same = known.counts.get(sequence) == {event.record_count} != {None}
+        prepared = known.prepared.get(request, False) or (sequence == 0 and known.begins_epoch())
+        later = known.later(sequence)
+        if same and prepared and later < WINDOW:
+            before = f"what comes before it was acknowledged and {later} later batch(es) sent"
+            return f"Produce of sequence {sequence} refused with OUT_OF_ORDER_SEQUENCE_NUMBER, but {before}"
+    return ""

@@ -1,0 +1,381 @@
+"""The rules over what applications were told of their transactions, and what readers of committed data were given.
+
+``committed record missing``
+    A ``Send`` of a transaction whose ``CommitTransaction`` was answered ``ok``: an ABORT marker hid its value, or it
+    was not acknowledged either and is in no log; each transaction once. An acknowledged one that is in no log is
+    ``acknowledged but lost``. *Unknown*: a transaction that is open at the log's end; a marker beyond a hole; a log
+    with holes or damage, or that does not begin at offset 0.
+
+``poll skip``
+    A reader passed over a record that the log has, and that was not in an aborted transaction unless the reader reads
+    uncommitted data. A ``Poll`` has a record's offset, an ``EndOfPartition`` the offset at which the reader waits;
+    what lies between two of these was passed over. A ``Seek`` moves the reader; across its ``Assign``, ``Revoke`` and
+    ``Crash`` it is not judged. Where no log of the partition is given, what other readers were given there counts.
+    *Unknown*: no log, and nobody was given what was passed over.
+
+``non-monotonic poll``
+    A reader was given a record at or below the last one that it was given of the partition, with no ``Seek``,
+    ``Assign``, ``Revoke`` or ``Crash`` of its own in between, and no ``AbortTransaction`` either, after which an
+    application goes back.
+
+``inconsistent offsets``
+    Two events (a ``Poll``, a ``Send`` that was answered ``ok``) tell different values for one offset, or a ``Poll``
+    tells one that no replica has there; each offset once. A ``Send`` that is at odds with the logs is ``acknowledged
+    but lost``.
+
+``aborted record delivered``
+    A ``Poll`` of a reader of committed data gave a record of a transaction that an ABORT marker ended, that is open at
+    the log's end, or whose ``AbortTransaction`` was answered ``ok``, or one whose ``Send`` ``fail``ed; each transaction
+    once. *Unknown*: a record that is not in the log; a marker beyond a hole.
+
+``precommitted read``
+    A ``Poll`` of a reader of committed data gave a record before ``CommitTransaction`` was invoked for its transaction,
+    be it the reader's own or another's. One whose transaction did not commit is an ``aborted record delivered``.
+    *Unknown*: events without an order.
+
+``last stable offset went back``
+    A reader of committed data was at the end of a partition (``EndOfPartition``) at a lower offset than before.
+    Not judged across a ``LeaderChange`` of the partition or a ``Crash``: a new leader may know a lower high watermark.
+
+Plain Python, in process; for Spark on its driver.
+
+KIP:   KIP-98
+Kafka: UnifiedLog.lastStableOffset, CompletedFetch.nextFetchedRecord
+"""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.contents import Contents, Figures, Place, Replicas, count, longest, place_of
+from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.quoting import quoted
+
+COMMITTED_MISSING, ABORTED_DELIVERED = "committed record missing", "aborted record delivered"
+POLL_SKIP, NON_MONOTONIC = "poll skip", "non-monotonic poll"
+INCONSISTENT, PRECOMMITTED = "inconsistent offsets", "precommitted read"
+STABLE_WENT_BACK = "last stable offset went back"
+READER_RULES = (
+    COMMITTED_MISSING,
+    ABORTED_DELIVERED,
+    PRECOMMITTED,
+    POLL_SKIP,
+    NON_MONOTONIC,
+    INCONSISTENT,
+    STABLE_WENT_BACK,
+)
+UNKNOWN = "unknown"
+
+_Ended = tuple[str, int]  # process, number of its transaction
+
+
+def undone(run: Iterable[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:
+    """Transactions whose application was told that they are committed, and of which a record is not; each once."""
+    committed: set[_Ended] = set()
+    answered: dict[str, set[tuple[_Ended, str]]] = defaultdict(set)
+    sent: dict[_Ended, list[Event]] = defaultdict(list)
+    for event in run:
+        ended = _transaction(event)
+        if ended is None:
+            continue
+        if (event.action, event.phase) == ("CommitTransaction", "ok"):
+            committed.add(ended)
+        elif event.action == "Send" and event.phase == "invoke":
+            sent[ended].append(event)
+        elif event.action == "Send":
+            answered[event.phase].add((ended, _value(event)))
+    for ended in sorted(committed):
+        for event in sent[ended]:
+            place, name = place_of(event), (ended, _value(event))
+            if name in answered["fail"] - answered["ok"]:
+                continue
+            count(figures, "checked")
+            state, log, offset = _fate(replicas.get(place, ()) if place is not None else (), _value(event))
+            absent = state and log is None
+            if state == UNKNOWN or (absent and (name in answered["ok"] or not covered)):
+                count(figures, UNKNOWN)
+            elif state:
+                assert place is not None, "its logs were looked at"
+                yield _finding(
+                    COMMITTED_MISSING,
+                    event,
+                    place,
+                    log,
+                    offset,
+                    f"{ended[0]} was told that its transaction {ended[1]} is committed; "
+                    f"{quoted(_value(event))} {state}",
+                )
+                break
+
+
+def _transaction(event: Event) -> _Ended | None:
+    number = event.detail.get("transaction")
+    return (event.process, number) if isinstance(number, int) else None
+
+
+def _value(event: Event) -> str:
+    return str(event.detail.get("value"))
+
+
+def _fate(own: Sequence[tuple[PartitionLog, Contents]], value: str) -> tuple[str, PartitionLog | None, int | None]:
+    """Why a value is in no replica as a committed one, and where it is; "" if it is, or :data:`UNKNOWN`."""
+    found: tuple[str, PartitionLog | None, int | None] | None = None
+    uncertain = False
+    for log, contents in own:
+        for offset in contents.offsets.get(value.encode(), ()):
+            if offset not in contents.hidden:
+                return "", log, offset
+            if offset not in contents.aborted:
+                uncertain = True
+                continue
+            found = f"is aborted (marker at offset {contents.aborted[offset]})", log, offset
+    if found is not None:
+        return found
+    whole = bool(own) and not uncertain and all(contents.whole for _, contents in own)
+    return ("is in no log" if whole else UNKNOWN), None, None
+
+
+def _readings(run: Iterable[Event]) -> Iterator[tuple[Event, Place, int]]:
+    """What readers of committed data tell of their positions: the event, its partition and its offset."""
+    return (each for each in _positions(run) if each[0].isolation == "read_committed")
+
+
+def _positions(run: Iterable[Event]) -> Iterator[tuple[Event, Place, int]]:
+    """What readers tell of their positions: the event, its partition and its offset."""
+    for event in run:
+        place = place_of(event)
+        tells = event.action in {"Poll", "EndOfPartition"} and event.phase == "ok"
+        if tells and place is not None and event.offset is not None:
+            yield event, place, event.offset
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Where a process reads.
+
+    Attributes:
+        next: by partition, the offset behind the last one that it was given or waited at.
+        aborted: partitions that it has not polled since it aborted a transaction.
+    """
+
+    next: dict[Place, int] = field(default_factory=dict)
+    aborted: set[Place] = field(default_factory=set)
+
+    def follow(self, event: Event) -> None:
+        """Take in what moves a reader other than its polls."""
+        place = place_of(event)
+        if event.action == "Seek" and event.phase == "ok" and place is not None and event.offset is not None:
+            self.next[place] = event.offset
+        elif event.action in {"Assign", "Revoke", "Crash"}:
+            self.next.clear()
+        elif event.action == "AbortTransaction":
+            self.aborted.update(self.next)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A reader goes from one offset of a partition to another; back, if it may, after an abort."""
+
+    event: Event
+    place: Place
+    start: int
+    offset: int
+    may_go_back: bool
+
+
+def _steps(run: Iterable[Event]) -> Iterator[_Step]:
+    """What readers tell of their positions, each with the one before."""
+    readers: dict[str, _Reader] = defaultdict(_Reader)
+    for told in run:
+        reader = readers[told.process]
+        reader.follow(told)
+        for event, place, offset in _positions([told]):
+            start = reader.next.get(place, offset)
+            yield _Step(event, place, start, offset, place in reader.aborted)
+            reader.aborted.discard(place)
+            reader.next[place] = offset + (event.action == "Poll")
+
+
+def passed_over(run: Iterable[Event]) -> dict[Place, list[range]]:
+    """The offsets that readers passed over, whatever was there."""
+    passed: dict[Place, list[range]] = defaultdict(list)
+    for step in _steps(run):
+        if step.start < step.offset:
+            passed[step.place].append(range(step.start, step.offset))
+    return passed
+
+
+def given(run: Iterable[Event]) -> dict[Place, dict[int, str]]:
+    """By offset, the values that readers were given, but for those that read uncommitted data."""
+    found: dict[Place, dict[int, str]] = defaultdict(dict)
+    for event, place, offset in _positions(run):
+        if event.action == "Poll" and event.isolation != "read_uncommitted":
+            found[place][offset] = _value(event)
+    return found
+
+
+def polled(run: Sequence[Event], replicas: Replicas, skips: Figures, backward: Figures) -> Iterator[Finding]:
+    """Records that a reader passed over, and those that it was given again."""
+    others = given(run)
+    visible: dict[tuple[Place, bool], tuple[list[int], Mapping[int, bytes | str | None]]] = {}
+    for step in _steps(run):
+        event, place = step.event, step.place
+        log, contents = longest(replicas, place)
+        count(skips, "checked")
+        count(backward, "checked")
+        if step.offset < step.start and event.action == "Poll" and not step.may_go_back:
+            evidence = f"event {event.order} of {event.process}: it had been given offset {step.start - 1} before"
+            yield _finding(NON_MONOTONIC, event, place, log, step.offset, evidence)
+        if step.offset <= step.start:
+            continue
+        key = place, log is not None and event.isolation == "read_uncommitted"
+        if key not in visible:
+            values: Mapping[int, bytes | str | None] = others[place] if log is None else contents.values
+            visible[key] = sorted(offset for offset in values if key[1] or offset not in contents.hidden), values
+        own, values = visible[key]
+        missing = own[bisect_left(own, step.start) : bisect_left(own, step.offset)]
+        if missing:
+            value = values[missing[0]]
+            text = value if isinstance(value, str) else (value or b"").decode(errors="replace")
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            evidence = (
+                f"{event.process} went from offset {step.start} to {step.offset} and was not given {quoted(text)}{more}"
+            )
+            yield _finding(POLL_SKIP, event, place, log, missing[0], evidence)
+        elif log is None:
+            count(skips, UNKNOWN)
+
+
+def inconsistent(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+    """Offsets for which different values are told."""
+    known: dict[tuple[Place, int], tuple[str, str]] = {}
+    found: set[tuple[Place, int]] = set()
+    for event in run:
+        place = place_of(event)
+        if event.action not in {"Poll", "Send"} or event.phase != "ok" or place is None or event.offset is None:
+            continue
+        if "value" not in event.detail or (place, event.offset) in found:
+            continue
+        count(figures, "checked")
+        at = place, event.offset
+        value, before = known.setdefault(at, (_value(event), event.process))
+        own = replicas.get(place, ())
+        stored = [contents.values[event.offset] for _, contents in own if event.offset in contents.values]
+        why = ""
+        if value != _value(event):
+            why = f"{before} was told of {quoted(value)}, {event.process} of {quoted(_value(event))}"
+        elif event.action == "Poll" and stored and value.encode() not in stored:
+            there = (stored[0] or b"").decode(errors="replace")
+            why = f"{event.process} was given {quoted(value)}, the log has {quoted(there)}"
+        if why:
+            found.add(at)
+            yield _finding(INCONSISTENT, event, place, longest(replicas, place)[0], event.offset, why)
+
+
+def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+    """Records that a reader of committed data was given before their transaction was to be committed."""
+    senders: dict[tuple[str | None, str], set[_Ended | None]] = defaultdict(set)
+    asked: set[_Ended | None] = {None}
+    aborted = _told_aborted(run)
+    told: set[tuple[str, _Ended | None]] = set()
+    for event in run:
+        if (event.action, event.phase) == ("Send", "invoke"):
+            senders[event.topic, _value(event)].add(_transaction(event))
+        elif event.action == "CommitTransaction":
+            asked.add(_transaction(event))
+        for reading, place, offset in _readings([event]):
+            if reading.action != "Poll" or not (own := senders.get((event.topic, _value(event)))):
+                continue
+            count(figures, "checked")
+            if event.order is None:
+                count(figures, UNKNOWN)
+                continue
+            log, contents = longest(replicas, place)
+            if own & asked or own <= aborted or offset in contents.aborted or offset in contents.open:
+                continue
+            ended = min(filter(None, own))
+            if (event.process, ended) not in told:
+                told.add((event.process, ended))
+                evidence = f"event {event.order}: {event.process} was given {quoted(_value(event))}, and "
+                evidence += f"transaction {ended[1]} of {ended[0]} was not to be committed yet"
+                yield _finding(PRECOMMITTED, event, place, log, offset, evidence)
+
+
+def _told_aborted(run: Iterable[Event]) -> set[_Ended | None]:
+    """Transactions of which the application was told that they are aborted."""
+    return {_transaction(event) for event in run if (event.action, event.phase) == ("AbortTransaction", "ok")}
+
+
+def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:
+    """Records of aborted and open transactions that a reader of committed data was given."""
+    aborted = _told_aborted(run)
+    senders: dict[tuple[str | None, str], set[_Ended | None]] = defaultdict(set)
+    failed: Counter[tuple[str | None, str]] = Counter()
+    sent: Counter[tuple[str | None, str]] = Counter()
+    for event in run:
+        if (event.action, event.phase) == ("Send", "invoke"):
+            senders[event.topic, _value(event)].add(_transaction(event))
+            sent[event.topic, _value(event)] += 1
+        elif (event.action, event.phase) == ("Send", "fail"):
+            failed[event.topic, _value(event)] += 1
+    told: set[tuple[str, Place, object]] = set()
+    for event, place, offset in _readings(run):
+        if event.action != "Poll":
+            continue
+        count(figures, "checked")
+        log, contents = longest(replicas, place)
+        own, why = senders[event.topic, _value(event)], ""
+        cause: object = None
+        if offset in contents.aborted:
+            cause, why = contents.aborted[offset], f"is aborted (marker at offset {contents.aborted[offset]})"
+        elif offset in contents.open and covered:
+            cause, why = min(contents.open), "is open at the end of the log"
+        elif own and own <= aborted:
+            cause, why = min(filter(None, own)), "was aborted, as its application was told"
+        elif 0 < sent[event.topic, _value(event)] <= failed[event.topic, _value(event)]:
+            cause, why = offset, "is none: it was never sent, as its application was told"
+        elif offset not in contents.values or offset in contents.open:
+            count(figures, UNKNOWN)
+        if why and (event.process, place, cause) not in told:
+            told.add((event.process, place, cause))
+            evidence = f"{event.process} was given {quoted(_value(event))}, whose transaction {why}"
+            yield _finding(ABORTED_DELIVERED, event, place, log, offset, evidence)
+
+
+def went_back(run: Iterable[Event], figures: Figures) -> Iterator[Finding]:
+    """Ends of a partition, for a reader of committed data, that are below an earlier one."""
+    ends: dict[tuple[str, Place], int] = {}
+    for told in run:
+        if told.action in {"LeaderChange", "Crash"}:
+            changed = place_of(told)
+            ends = {key: end for key, end in ends.items() if changed not in {None, key[1]}}
+        for event, place, offset in _readings([told]):
+            if event.action == "Poll":
+                continue
+            count(figures, "checked")
+            before = ends.get((event.process, place), 0)
+            ends[event.process, place] = offset
+            if offset < before:
+                evidence = f"event {event.order} of {event.process}: the end was at offset {before} before"
+                yield _finding(STABLE_WENT_BACK, event, place, None, offset, evidence)
+
+
+def _finding(
+    rule: str, event: Event, place: Place, log: PartitionLog | None, offset: int | None, evidence: str
+) -> Finding:
+    """A violation at an offset, with the segment that has it."""
+    segments = [] if log is None or offset is None else [n for n in log.segments if int(Path(n).stem) <= offset]
+    return Finding(
+        rule=rule,
+        topic=place[0],
+        partition=place[1],
+        broker="" if log is None else log.broker,
+        file=max(segments, default=""),
+        offset=offset,
+        run=event.run,
+        evidence=evidence,
+    )

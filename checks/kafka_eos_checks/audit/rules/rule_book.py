@@ -1,0 +1,391 @@
+"""The rule book: for each rule of the audit what a finding means, whether it ends by itself, and what to do next.
+
+It also says what a rule looks at, so that a rule which found nothing to look at is not taken for one that holds, and
+what is missing where it could not judge.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.jepsen import anomalies as jepsen_anomalies
+from kafka_eos_checks.audit.rules import applications, beside, coordinator, histories, offsets, readers
+from kafka_eos_checks.audit.rules import log as log_rules
+from kafka_eos_checks.audit.rules import transactions as t
+from kafka_eos_checks.audit.rules.log import Reason
+
+READABLE = "readable"
+_DUMP = "kafka-dump-log --deep-iteration --files {directory}{topic}-{partition}/{file}"
+_EXPLAIN = "kafka-eos explain {paths} --finding {number} draws the history around it"
+_LOGS = Reason(
+    "logs-missing",
+    "the logs, offsets or markers that would tell are not given, have holes or damage, or are of a moment before the "
+    "history ends (--snapshot says that the brokers stood still)",
+)
+_STATES = Reason(
+    "compacted",
+    "the states before them are not in the log: it was compacted or is damaged; a copy from before that would tell",
+)
+_BEGINNING = Reason("compacted", "the log does not begin at offset 0 or has holes: what they follow from is not in it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What there is to say of a rule.
+
+    Attributes:
+        subject: the figure that counts what it looks at.
+        noun: what that is, in the plural.
+        means: what a finding means for those who write and read.
+        ends: whether it ends by itself.
+        then: what to do next; fields of the finding stand in braces.
+        in_test: what to do next where a test of an application finds it, "" for the same.
+        missing: why some of its subjects could not be judged, where that is always the same.
+        unjudged: what to do next about one that could not be judged; fields as in ``then``.
+    """
+
+    subject: str
+    noun: str
+    means: str
+    ends: str
+    then: str
+    in_test: str = ""
+    missing: Reason | None = None
+    unjudged: str = ""
+
+    def advice(self, finding: Finding, place: "Place | None" = None) -> str:
+        """What a finding means and what to do, in three lines; of one that was not judged, what to do."""
+        place = place or Place()
+        if not finding.is_violation:
+            return f"next: {_filled(self.unjudged, finding, place)}" if self.unjudged else ""
+        return f"means: {self.means}\nends by itself: {self.ends}\nnext: {_filled(self.then, finding, place)}"
+
+    def next_step(self, finding: Finding, *, in_test: bool = False) -> str:
+        """What to do about a finding."""
+        return _filled(self.in_test if in_test and self.in_test else self.then, finding, Place())
+
+
+class Place(NamedTuple):
+    """Where a finding stands for somebody who types the next command.
+
+    Attributes:
+        paths: what was audited.
+        number: of the finding, from 1.
+        directory: the log directory with the finding, with a slash behind it; "" if it is not known.
+    """
+
+    paths: str = "PATH"
+    number: int = 1
+    directory: str = ""
+
+
+def _filled(template: str, finding: Finding, place: Place) -> str:
+    names = ("topic", "partition", "offset", "file", "producer_id")
+    return template.format(**{name: getattr(finding, name) for name in names}, **place._asdict())
+
+
+_NEVER = "no: what is written stays"
+_SENT_TWICE = "Readers get the same records twice."
+
+_RULES: Mapping[str, Rule] = {
+    READABLE: Rule(
+        subject="batches",
+        noun="batches",
+        means="Bytes of a segment are no batch, or their CRC is wrong. Whoever reads there gets an error.",
+        ends="no; another replica may have the bytes",
+        then="compare with another replica; " + _DUMP,
+    ),
+    log_rules.DUPLICATE: Rule(
+        subject="batches",
+        noun="batches",
+        means="The log has a batch of an idempotent producer twice. " + _SENT_TWICE,
+        ends=_NEVER,
+        then=_DUMP,
+    ),
+    log_rules.GAP: Rule(
+        subject="batches",
+        noun="batches",
+        means="A batch of an idempotent producer is missing before this one: records are lost.",
+        ends=_NEVER,
+        then=_DUMP + "; the producer's own log tells whether the batch was acknowledged",
+        missing=log_rules.FIRST_SEQUENCE,
+    ),
+    log_rules.STALE_EPOCH: Rule(
+        subject="batches",
+        noun="batches",
+        means="A fenced producer has written: the leader did not refuse its epoch.",
+        ends=_NEVER,
+        then=_DUMP,
+    ),
+    log_rules.ORDER: Rule(
+        subject="batches",
+        noun="batches",
+        means="Offsets go backwards: the leader gave an offset twice, or segments overlap.",
+        ends=_NEVER,
+        then=_DUMP,
+    ),
+    coordinator.ILLEGAL_TRANSITION: Rule(
+        subject="records",
+        noun="records",
+        means="The transaction coordinator went from one state to another in a way that the protocol does not allow.",
+        ends="no; the transactional id goes on from the wrong state",
+        then="kafka-dump-log --transaction-log-decoder --files {directory}{topic}-{partition}/{file}",
+        missing=_STATES,
+    ),
+    coordinator.DECISION_CHANGED: Rule(
+        subject="records",
+        noun="records",
+        means="A transaction was prepared to commit and completed as aborted, or the other way round.",
+        ends=_NEVER,
+        then="kafka-dump-log --transaction-log-decoder --files {directory}{topic}-{partition}/{file}",
+        missing=_STATES,
+    ),
+    t.TORN: Rule(
+        subject="markers",
+        noun="markers",
+        means="A transaction is committed in one partition and aborted in another: readers get a part of it.",
+        ends=_NEVER,
+        then="repair what the application made of it; who wrote the other marker: "
+        "kafka-dump-log --transaction-log-decoder of __transaction_state, and the operators' shell history for "
+        "kafka-transactions abort",
+        in_test="look in the diagram for a copy of EndTxn or of a marker; transaction version 2 refuses these",
+    ),
+    t.HANGING: Rule(
+        subject="transactions",
+        noun="transactions",
+        means="Nobody will end this transaction. Readers of committed data get nothing from its first offset on, and "
+        "the log is not compacted there.",
+        ends="no",
+        then="kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
+        "--start-offset {offset}",
+        in_test="look in the diagram for a batch that came after the end of its transaction; verification and "
+        "transaction version 2 refuse these",
+        unjudged="give all logs of __transaction_state of the same moment, or ask the cluster who knows of it: "
+        "kafka-eos watch --bootstrap HOST:PORT --once --from-start. If nobody does: "
+        "kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
+        "--start-offset {offset}",
+    ),
+    t.NO_TRANSACTION: Rule(
+        subject="markers",
+        noun="markers",
+        means="A partition has the end of a transaction that its coordinator never decided.",
+        ends=_NEVER,
+        then=_DUMP,
+    ),
+    t.FENCED: Rule(
+        subject="committed",
+        noun="committed transactions",
+        means="A transaction of a producer was committed after another instance had taken its place.",
+        ends=_NEVER,
+        then=_DUMP,
+    ),
+    t.OLD_COORDINATOR: Rule(
+        subject="markers",
+        noun="markers",
+        means="A coordinator that had been replaced still wrote a marker, which no leader should have taken.",
+        ends=_NEVER,
+        then=_DUMP,
+    ),
+    offsets.WENT_BACK: Rule(
+        subject="checked",
+        noun="committed offsets",
+        means="A transaction committed an offset below the group's offset: inputs are processed again.",
+        ends="no; the group goes on from the lower offset",
+        then="kafka-dump-log --offsets-decoder --files {directory}{topic}-{partition}/{file}",
+        in_test="commit the offsets of a partition in order, by one member at a time",
+        missing=Reason("compacted", "a tombstone may have been in a hole of the log: it was compacted or is damaged"),
+    ),
+    beside.ABORTED_INDEX: Rule(
+        subject="entries",
+        noun="entries",
+        means="Who reads committed data of this segment is given aborted records, or misses committed ones.",
+        ends="when the segment is deleted by retention",
+        then="let another replica lead, stop this one's broker, remove the partition's .index and .txnindex files, and "
+        "start it: they are made anew; kafka-eos ledger findings aborted-records-delivered",
+        missing=_BEGINNING,
+    ),
+    beside.SNAPSHOT: Rule(
+        subject="snapshots",
+        noun="snapshots",
+        means="After a restart the leader takes another state of the producer for the last one: it may refuse what is "
+        "right, or take what is wrong.",
+        ends="when a later snapshot takes its place",
+        then="kafka-dump-log --files {directory}{topic}-{partition}/{file}",
+        missing=_BEGINNING,
+    ),
+    beside.REPLICAS: Rule(
+        subject="batches",
+        noun="batches",
+        means="Two replicas have different records at one offset. Who reads depends on who leads.",
+        ends="no",
+        then=_DUMP + " on both brokers",
+    ),
+    histories.LOST: Rule(
+        subject="checked",
+        noun="acknowledged sends",
+        means="A client was told that its record is stored, and it is not.",
+        ends="no",
+        then=_EXPLAIN,
+        missing=_LOGS,
+    ),
+    histories.DUPLICATE_VALUE: Rule(
+        subject="checked",
+        noun="values",
+        means="A client's record is stored twice. " + _SENT_TWICE,
+        ends=_NEVER,
+        then=_EXPLAIN,
+    ),
+    histories.REFUSED: Rule(
+        subject="checked",
+        noun="refusals",
+        means="A producer was refused for good although it did nothing wrong: its application stops.",
+        ends="no; the application has to make a new producer",
+        then=_EXPLAIN,
+        missing=Reason("history", "the history does not show who gave the epoch, or what the leader had"),
+    ),
+    histories.UNASKED: Rule(
+        subject="checked",
+        noun="committed transactions",
+        means="Records were committed although their application had not asked for it.",
+        ends=_NEVER,
+        then=_EXPLAIN,
+        missing=_LOGS,
+    ),
+    readers.COMMITTED_MISSING: Rule(
+        subject="checked",
+        noun="sends of committed transactions",
+        means="An application was told that its transaction is committed, and a record of it is not.",
+        ends=_NEVER,
+        then=_EXPLAIN,
+        missing=_LOGS,
+    ),
+    readers.ABORTED_DELIVERED: Rule(
+        subject="checked",
+        noun="records given to readers of committed data",
+        means="A reader of committed data was given a record that was aborted.",
+        ends=_NEVER,
+        then=_EXPLAIN + "; kafka-eos ledger findings aborted-records-delivered",
+        missing=_LOGS,
+    ),
+    readers.PRECOMMITTED: Rule(
+        subject="checked",
+        noun="records given to readers of committed data",
+        means="A reader of committed data was given a record before it was committed.",
+        ends=_NEVER,
+        then=_EXPLAIN,
+        missing=_LOGS,
+    ),
+    readers.POLL_SKIP: Rule(
+        subject="checked",
+        noun="steps of readers",
+        means="A reader was not given a record that is there.",
+        ends=_NEVER,
+        then=_EXPLAIN,
+        missing=_LOGS,
+    ),
+    readers.NON_MONOTONIC: Rule(
+        subject="checked",
+        noun="steps of readers",
+        means="A reader was given the same record again.",
+        ends=_NEVER,
+        then=_EXPLAIN,
+    ),
+    readers.INCONSISTENT: Rule(
+        subject="checked",
+        noun="offsets told",
+        means="Two clients were told of different records at one offset.",
+        ends="no",
+        then=_EXPLAIN,
+    ),
+    readers.STABLE_WENT_BACK: Rule(
+        subject="checked",
+        noun="ends of partitions told",
+        means="What readers of committed data could see became less.",
+        ends="no",
+        then=_EXPLAIN,
+    ),
+    applications.TWICE: Rule(
+        subject="checked",
+        noun="inputs",
+        means="The output is there twice for those who read committed data.",
+        ends=_NEVER,
+        then=_EXPLAIN + "; was the input's offset sent in the transaction of its output, and committed before the "
+        "restart or the rebalance?",
+        missing=_LOGS,
+    ),
+    applications.SKIPPED: Rule(
+        subject="checked",
+        noun="inputs",
+        means="The input is lost: the group will not be given it again, and nothing of it was written.",
+        ends="no; set the group's offset back to process it",
+        then=_EXPLAIN + "; after an abort an application has to seek back to the first offset of the transaction",
+        in_test="after an abort, seek back to the first offset of the aborted transaction before the next poll; send "
+        "only offsets whose outputs were sent in the same transaction",
+        missing=_LOGS,
+    ),
+    applications.OUTPUT_ALONE: Rule(
+        subject="checked",
+        noun="inputs",
+        means="The output is visible, and nothing keeps a restarted application from reading its input again and "
+        "writing it once more.",
+        ends=_NEVER,
+        then="send the offset behind the input with send_offsets_to_transaction, before commit_transaction; leave out "
+        "consumer.commit() and enable.auto.commit",
+        missing=_LOGS,
+    ),
+    applications.OFFSET_ALONE: Rule(
+        subject="checked",
+        noun="inputs",
+        means="The input counts as processed, and an output of it is missing: it will not be written any more.",
+        ends="no; set the group's offset back to process it",
+        then="commit offsets in the transaction of the outputs, not by consumer.commit() or enable.auto.commit; write "
+        "every output before the offset is sent",
+        missing=_LOGS,
+    ),
+    applications.NOT_PROCESSED: Rule(
+        subject="checked",
+        noun="inputs",
+        means="The application has not come to this input, or has aborted it and not tried again.",
+        ends="when the application goes on",
+        then=_EXPLAIN,
+        in_test="let the test wait until the application is done; everything=False, if it ends earlier on purpose",
+        missing=_LOGS,
+    ),
+    applications.OUTPUT_OF_NOTHING: Rule(
+        subject="checked",
+        noun="outputs",
+        means="The application wrote something that no input accounts for, or the declared identities do not join the "
+        "two.",
+        ends=_NEVER,
+        then=_EXPLAIN,
+        in_test="compare the record with the inputs; let identity= return the same for both, or None for a record that "
+        "is no output of an input",
+        missing=_LOGS,
+    ),
+    applications.FENCED_GENERATION: Rule(
+        subject="checked",
+        noun="commits of offsets",
+        means="A member that the group had replaced could still commit offsets.",
+        ends=_NEVER,
+        then="pass consumer.consumer_group_metadata() to send_offsets_to_transaction, as it is at that moment",
+        missing=Reason("history", "the history does not tell the members' generations"),
+    ),
+}
+
+_ANOMALY = Rule(
+    subject="given",
+    noun="values that readers were given",
+    means="An anomaly of Jepsen's workload for Kafka, as Jepsen defines it.",
+    ends=_NEVER,
+    then="the operations that show it stand in the finding",
+)
+
+
+def rule_of(name: str) -> Rule:
+    """What there is to say of a rule.
+
+    Raises:
+        KeyError: there is none of this name.
+    """
+    return _ANOMALY if name in jepsen_anomalies.ANOMALIES else _RULES[name]

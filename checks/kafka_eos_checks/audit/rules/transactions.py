@@ -1,0 +1,896 @@
+"""The rules over transactions: the partitions' data and markers, joined with the logs of ``__transaction_state``.
+
+On a partition, a transaction of a producer id begins with its first transactional batch and ends with the next marker
+of that producer id. The marker has the data's epoch, or, since transaction version 2 and of a coordinator that fences,
+the next one. A marker that ends nothing is legal: a partition may have joined a transaction without data, and a
+coordinator that was restarted writes its markers again.
+
+Which transaction a marker belongs to is not in the marker. In transaction version 2 (producer id, marker epoch) names
+one. Before, all transactions of a producer share them, and only the order says which is which: the markers of a
+partition have to be those of the coordinator's transactions with that partition, in order; each at least once, and
+again only without data in between. So one that was written again with the other decision passes for the marker of the
+next transaction, if that has this decision and no data on the partition.
+
+``torn transaction``
+    A transaction whose markers say COMMIT on one partition and ABORT on another, or both on one. Without the
+    coordinator's log it is seen only in transaction version 2: a COMMIT and an ABORT of the same epoch that each end
+    data of the epoch before.
+
+``marker without transaction``
+    A marker for which the coordinator's log has no PREPARE of that decision with that partition.
+
+    An ABORT that ends data of no transaction of the coordinator's is *told*: somebody ended a hanging transaction by
+    hand (``kafka-transactions abort``).
+
+``hanging transaction``
+    Data of a transaction that is open at the end of the log, although the coordinator's log says that the transaction
+    is complete, or that there is none; to which data of a later epoch were added while it was open; or that is open
+    for longer than any transaction may take. Each transaction that is open is told of, with what becomes of it.
+
+``fenced producer committed``
+    A COMMIT marker that ends data of an epoch below one that InitProducerId has given by then: the coordinator's log
+    has EMPTY of an epoch above the data's, and not above the marker's.
+
+``marker of an old coordinator``
+    A marker with a coordinator epoch below that of an earlier marker of the same producer id on the partition.
+
+*Not judged*: producer ids that none of the given logs of ``__transaction_state`` names; before transaction version 2,
+what such a log or the partition's own does not have (compaction, damage); markers without data that may belong to more
+than :data:`MOST_WAYS` transactions. A partition that was made later than a transaction (a topic of the same name was
+deleted) needs none of its markers.
+
+*Too recent*: what a log may be missing because it was read or copied earlier than the other one (:mod:`moments`).
+
+Of a replicated partition the longest of the given replicas is read. All logs have to be of one cluster.
+
+Runs in process, for Spark on its driver.
+
+KIP:   KIP-98, KIP-890, KIP-1228
+Kafka: ProducerAppendInfo.appendEndTxnMarker, TransactionMarkerChannelManager,
+       TransactionsCommand.FindHangingTransactionsCommand
+"""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf, isinf
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionState
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.headers import (
+    CONTROL_MASK,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    Headers,
+    is_set,
+)
+from kafka_eos_checks.audit.kernels.marks import Mark, Marks
+from kafka_eos_checks.audit.kernels.reading import read_marked
+from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Moments, Source, in_words, span
+from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Place, Transaction, TransactionalId
+from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Kind, Reason
+
+TORN, HANGING, NO_TRANSACTION = "torn transaction", "hanging transaction", "marker without transaction"
+FENCED, OLD_COORDINATOR = "fenced producer committed", "marker of an old coordinator"
+TRANSACTION_RULES = (TORN, HANGING, NO_TRANSACTION, FENCED, OLD_COORDINATOR)
+
+# The fields of a header that they need.
+READ = (
+    "base_offset",
+    "last_offset_delta",
+    "base_timestamp",
+    "max_timestamp",
+    "attributes",
+    "producer_id",
+    "producer_epoch",
+)
+UNKNOWN, RECENT = "unknown", "recent"  # names of figures
+MOST_WAYS = 64  # in which the markers of a partition may belong to transactions; with more of them it is unknown
+# Why something cannot be judged, and what it would take.
+NO_STATE_LOG = Reason("no-coordinator-log", "no log of __transaction_state was given")
+EMPTY_STATE_LOG = Reason(
+    "no-coordinator-log", "the logs of __transaction_state that were given are empty: lost, or of a time before"
+)
+OWNER_UNKNOWN = Reason(
+    "unknown-producer",
+    "no given log of __transaction_state names their producer; give those of all brokers, or of a time before its "
+    "transactional id expired or the log was lost",
+)
+STATE_COMPACTED = Reason("compacted", "their log of __transaction_state was compacted; a copy from before would tell")
+STATE_DAMAGED = Reason("damaged", "their log of __transaction_state is damaged; another replica of it would tell")
+HOLES = Reason(
+    "compacted",
+    "their partition was compacted or has holes, and before transaction version 2 an epoch names no transaction",
+)
+MADE_AGAIN = Reason(
+    "made-again", "their partition may have been made again after the transactions that the coordinator has with it"
+)
+AMBIGUOUS = Reason(
+    "ambiguous", f"they have no data there, and may be of more than {MOST_WAYS} transactions of their coordinator"
+)
+OPEN_BEHIND_HOLE = Reason(
+    "compacted", "a hole in their partition may have had their markers; another replica would tell"
+)
+OPEN_WITHOUT_LOG = Reason("no-coordinator-log", "open, and no log of __transaction_state tells who will end them")
+OPEN_OF_NOBODY = Reason("unknown-producer", "open, and no given log of __transaction_state names their producer")
+OTHER_MOMENT = Reason(
+    "other-moment",
+    "the log that would tell may be an older copy; audit the directory in place, or copy it with `cp -a`, which "
+    " keeps the times of files, or say --snapshot if the brokers stood still",
+)
+
+Figures = dict[str, int | float | str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """Data of a producer id that no marker has ended yet.
+
+    Attributes:
+        file: segment of the first batch.
+        position: of the first batch, in bytes.
+        offset: of the first batch.
+        producer_id: whose.
+        epoch: of the first batch.
+        holes: how many holes the log had before the first batch.
+        timestamp: the highest one of the first batch, in milliseconds since the epoch.
+        stamped: whether a broker stamped it, and no client.
+    """
+
+    file: str
+    position: int
+    offset: int
+    producer_id: int
+    epoch: int
+    holes: int
+    timestamp: int = -1
+    stamped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """A marker on a partition, and what it ends.
+
+    Attributes:
+        file: its segment.
+        position: in bytes.
+        offset: its own.
+        producer_id: whose transaction it ends.
+        epoch: the marker's.
+        decision: COMMIT or ABORT; None for one that the cleaner has emptied.
+        coordinator_epoch: of the coordinator that sent it; None as above.
+        ends: the data that it ends; None without any.
+        last_stable_offset: of the partition, once it is appended.
+        stamped_ms: when its leader appended it, in milliseconds since the epoch.
+    """
+
+    file: str
+    position: int
+    offset: int
+    producer_id: int
+    epoch: int
+    decision: ControlType | None
+    coordinator_epoch: int | None
+    ends: OpenTransaction | None
+    last_stable_offset: int
+    stamped_ms: int = -1
+
+    def contradicts(self, decision: ControlType) -> bool:
+        """Whether the marker says the other thing."""
+        return self.decision is not None and self.decision is not decision
+
+
+@dataclass(slots=True)
+class PartitionTransactions:
+    """The transactions of one log.
+
+    Attributes:
+        log: the log.
+        markers: in log order.
+        open: data that no marker has ended, by producer id.
+        merged: data that was still open when data of a later epoch came, with that epoch.
+        start: the first offset; None for a log without batches.
+        begins_ms: timestamp of the first batch, in milliseconds since the epoch.
+        end: one past the last offset.
+        holes: how many holes the log has.
+        batches: transactional batches, markers included.
+        stamped_ms: the last time that a broker stamped, in milliseconds since the epoch; -1 for none.
+    """
+
+    log: PartitionLog
+    markers: list[Marker] = field(default_factory=list)
+    open: dict[int, OpenTransaction] = field(default_factory=dict)
+    merged: list[tuple[OpenTransaction, int]] = field(default_factory=list)
+    start: int | None = None
+    begins_ms: int = 0
+    end: int = 0
+    holes: int = 0
+    batches: int = 0
+    stamped_ms: int = -1
+
+    def stamped_before(self, offset: int) -> float:
+        """As :class:`kafka_eos_checks.audit.moments.Dated` has it, by its markers."""
+        number = bisect_left(self.markers, offset, key=lambda marker: marker.offset)
+        return self.markers[number - 1].stamped_ms if number else -inf
+
+    def appended_by(self, batch: OpenTransaction) -> float:
+        """A moment by which a batch was appended, told by a broker's clock, in ms since the epoch; ``inf`` for none."""
+        if batch.stamped:
+            return batch.timestamp
+        number = bisect_left(self.markers, batch.offset, key=lambda marker: marker.offset)
+        return self.markers[number].stamped_ms if number < len(self.markers) else inf
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has every batch that was ever written to it, as far as its offsets say."""
+        return self.start == 0 and not self.holes
+
+    def open_at(self, offset: int) -> dict[int, int]:
+        """The transactions that were open when the log ended at an offset: producer id -> first offset."""
+        ended = (marker.ends for marker in self.markers if marker.ends is not None and marker.offset >= offset)
+        return {data.producer_id: data.offset for data in (*self.open.values(), *ended) if data.offset < offset}
+
+    @property
+    def place(self) -> Place:
+        """Topic and partition."""
+        return self.log.topic, self.log.partition
+
+    def data(self, batch: OpenTransaction) -> None:
+        """The log after one more transactional batch with data."""
+        opened = self.open.get(batch.producer_id)
+        if opened is None or opened.holes < batch.holes:  # over a hole its marker may be gone
+            self.open[batch.producer_id] = batch
+        elif opened.epoch < batch.epoch:
+            self.merged.append((opened, batch.epoch))
+            self.open[batch.producer_id] = batch
+
+    def finding(self, rule: str, at: Marker | OpenTransaction, evidence: str, kind: Kind = Kind.VIOLATION) -> Finding:
+        """What a rule says of a marker, or of a transaction at its first batch."""
+        return Finding(
+            rule=rule,
+            topic=self.log.topic,
+            partition=self.log.partition,
+            broker=self.log.broker,
+            file=at.file,
+            position=at.position,
+            offset=at.offset,
+            producer_id=at.producer_id,
+            producer_epoch=at.epoch,
+            base_sequence=-1 if isinstance(at, Marker) else None,
+            evidence=evidence,
+            kind=kind.value,
+        )
+
+
+def read_transactions(log: PartitionLog, check_crc: bool = True) -> PartitionTransactions:
+    """Fold the transactional batches of one log."""
+    result = PartitionTransactions(log)
+    for name in log.segments:
+        for headers, marks in read_marked(Path(log.folder, name), READ, check_crc=check_crc):
+            if len(headers):
+                _take(result, name, headers, marks)
+    return result
+
+
+def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Marks) -> None:
+    transactional, control = is_set(headers, TRANSACTIONAL_MASK), is_set(headers, CONTROL_MASK)
+    base = headers.column("base_offset")
+    ends = base + headers.column("last_offset_delta") + 1
+    if result.start is None:
+        result.start = result.end = int(base[0])
+        result.begins_ms = int(headers.column("base_timestamp")[0])
+    highest = np.maximum.accumulate(np.concatenate(([result.end], ends)))
+    holes = result.holes + np.cumsum(base > highest[:-1])
+    result.end, result.holes = int(highest[-1]), int(holes[-1])
+    stamped = control | is_set(headers, TIMESTAMP_TYPE_MASK) | (result.log.topic in COORDINATOR_TOPICS)
+    stamps = headers.column("max_timestamp")
+    result.stamped_ms = max(result.stamped_ms, int(stamps[stamped].max(initial=-1)))
+    chosen = np.flatnonzero(transactional)
+    columns = (
+        chosen,
+        headers.positions[chosen],
+        base[chosen],
+        headers.column("producer_id")[chosen],
+        headers.column("producer_epoch")[chosen],
+        holes[chosen],
+        control[chosen],
+        stamps[chosen],
+        stamped[chosen],
+    )
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for number, position, offset, pid, epoch, before, is_marker, timestamp, is_stamped in rows:
+        result.batches += 1
+        if not is_marker:
+            batch = OpenTransaction(
+                file=name,
+                position=position,
+                offset=offset,
+                producer_id=pid,
+                epoch=epoch,
+                holes=before,
+                timestamp=timestamp,
+                stamped=is_stamped,
+            )
+            result.data(batch)
+            continue
+        mark = marks.get(number, Mark(None, None))
+        ended = result.open.pop(pid, None)
+        result.markers.append(
+            Marker(
+                file=name,
+                position=position,
+                offset=offset,
+                producer_id=pid,
+                epoch=epoch,
+                decision=mark.decision,
+                coordinator_epoch=mark.coordinator_epoch,
+                ends=ended,
+                last_stable_offset=min((data.offset for data in result.open.values()), default=offset + 1),
+                stamped_ms=timestamp,
+            )
+        )
+
+
+class Coordinators:
+    """What the given logs of ``__transaction_state`` know, by producer id.
+
+    Args:
+        logs: those with records.
+        given: whether there are any, if only empty ones.
+    """
+
+    def __init__(self, logs: Iterable[CoordinatorLog], *, given: bool = False) -> None:
+        self.logs = list(logs)
+        self.given = given or bool(self.logs)
+        self._owners: dict[int, tuple[CoordinatorLog, TransactionalId]] = {}
+        self._transactions: dict[tuple[int, int], list[Transaction]] = defaultdict(list)
+        claimed: set[int] = set()
+        for log in self.logs:
+            for known in log.ids.values():
+                for transaction in known.transactions:
+                    self._transactions[transaction.producer_id, transaction.marker_epoch].append(transaction)
+                for pid in known.producer_ids:
+                    if pid in self._owners:
+                        claimed.add(pid)
+                    self._owners[pid] = log, known
+        for pid in claimed:  # logs of several clusters: nothing is certain about it
+            del self._owners[pid]
+
+    def owner(self, producer_id: int) -> tuple[CoordinatorLog, TransactionalId] | None:
+        """The transactional id with that producer id, and its log; None if no given log names it."""
+        return self._owners.get(producer_id)
+
+    @property
+    def unknown_owner(self) -> Reason:
+        """Why a producer id has no transactional id here."""
+        if not self.logs:
+            return EMPTY_STATE_LOG if self.given else NO_STATE_LOG
+        return OWNER_UNKNOWN
+
+    def transactions(self, producer_id: int, marker_epoch: int) -> list[Transaction]:
+        """The transactions with these markers, in order."""
+        return self._transactions.get((producer_id, marker_epoch), [])
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """A marker that contradicts the coordinator's log, and the transactions that it may be meant for."""
+
+    partition: PartitionTransactions
+    marker: Marker
+    meant: tuple[Transaction, ...]
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the data that the marker ends are of a transaction that had been decided by then."""
+        ends = self.marker.ends
+        return ends is not None and any(
+            each.data_epoch == ends.epoch
+            if each.version >= TRANSACTION_VERSION_2
+            else each.decided_ms <= self.marker.stamped_ms
+            for each in self.meant
+        )
+
+
+Placed = tuple[PartitionTransactions, Marker]
+
+
+class Named(NamedTuple):
+    """The name of a transaction: its transactional id, and its number among that one's."""
+
+    transactional_id: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"transaction {self.number} of {quoted(self.transactional_id)}"
+
+
+@dataclass(slots=True)
+class Matching:
+    """Which markers belong to which transaction.
+
+    Attributes:
+        seen: by transaction and decision, markers that certainly belong to it: at most two, of different partitions,
+            and one that ends data first.
+        unmatched: markers that contradict the coordinator's log.
+        unknown: markers that cannot be judged.
+        reasons: why, each with how many.
+        recent: markers whose transaction the copy of the coordinator's log may be too old for.
+    """
+
+    seen: dict[Named, dict[ControlType, list[Placed]]] = field(default_factory=lambda: defaultdict(dict))
+    unmatched: list[Unmatched] = field(default_factory=list)
+    unknown: list[tuple[PartitionTransactions, Marker]] = field(default_factory=list)
+    reasons: Counter[Reason] = field(default_factory=Counter)
+    recent: list[tuple[PartitionTransactions, Marker]] = field(default_factory=list)
+
+    def leave(self, partition: PartitionTransactions, markers: Sequence[Marker], reason: Reason) -> None:
+        """Some markers cannot be judged."""
+        self.unknown += [(partition, marker) for marker in markers]
+        self.reasons[reason] += len(markers)
+
+    def postpone(
+        self, partition: PartitionTransactions, markers: Sequence[Marker], recent_after: float, reason: Reason
+    ) -> None:
+        """Some markers are too recent to judge if they are of a later moment; the others cannot be judged."""
+        for marker in markers:
+            if marker.stamped_ms + SKEW_MS > recent_after:
+                self.recent.append((partition, marker))
+            else:
+                self.leave(partition, [marker], reason)
+
+    def saw(self, transaction: Transaction, partition: PartitionTransactions, marker: Marker) -> None:
+        """A marker certainly belongs to a transaction."""
+        if marker.decision is not None:
+            self._keep(Named(transaction.transactional_id, transaction.number), marker.decision, (partition, marker))
+
+    def _keep(self, name: Named, decision: ControlType, placed: Placed) -> None:
+        kept = self.seen[name].setdefault(decision, [])
+        if all(other is not placed[0] for other, _ in kept):
+            kept.append(placed)
+            kept.sort(key=lambda each: each[1].ends is None)
+            del kept[2:]
+
+    def take(self, other: "Matching") -> None:
+        """Add what another one has."""
+        for name, decisions in other.seen.items():
+            for decision, kept in decisions.items():
+                for placed in kept:
+                    self._keep(name, decision, placed)
+        self.unmatched += other.unmatched
+        self.unknown += other.unknown
+        self.reasons += other.reasons
+        self.recent += other.recent
+
+
+def match(partition: PartitionTransactions, coordinators: Coordinators, moments: Moments, matching: Matching) -> None:
+    """Tell which transactions the markers of a partition belong to."""
+    groups: dict[tuple[int, int], list[Marker]] = defaultdict(list)
+    for marker in partition.markers:
+        groups[marker.producer_id, marker.epoch].append(marker)
+    recent_after = moments.common_recent_after(coordinators.logs)
+    for (pid, epoch), markers in groups.items():
+        owner = coordinators.owner(pid)
+        if owner is None:
+            matching.postpone(partition, markers, recent_after, coordinators.unknown_owner)
+            continue
+        log = owner[0]
+        transactions = coordinators.transactions(pid, epoch)
+        group = _Group(partition, markers, transactions, moments.reach(log), moments.recent_after(log))
+        if not log.whole:
+            matching.take(group.by_epoch(STATE_DAMAGED if log.damaged or log.unreadable else STATE_COMPACTED))
+        else:
+            matching.take(group.by_epoch(HOLES) if partition.holes else group.in_order())
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The markers of a producer id and epoch on a partition, and the transactions with that epoch.
+
+    Attributes:
+        reach: up to which moment the coordinator's log has everything, in milliseconds since the epoch.
+        recent_after: from which moment on what it lacks is too recent to judge.
+    """
+
+    partition: PartitionTransactions
+    markers: list[Marker]
+    transactions: list[Transaction]
+    reach: float
+    recent_after: float
+
+    def _is_later(self, marker: Marker) -> bool:
+        """Whether the decision may be behind the end of the coordinator's log."""
+        return marker.stamped_ms + SKEW_MS > self.reach
+
+    def in_order(self) -> Matching:
+        """Match by the order of the transactions with this partition.
+
+        A partition that begins later, or in whose place there was another one, has no markers of the transactions
+        before. If it begins at offset 0 that is considered only where the markers do not match otherwise.
+        """
+        own = [each for each in self.transactions if self.partition.place in each.partitions]
+        earlier = sum(each.decided_ms < self.partition.begins_ms for each in own)
+        found = self._follow(own, len(own) if self.partition.start else earlier)
+        if found.unmatched and self.partition.start == 0:
+            begins_by = self.partition.markers[0].stamped_ms
+            lenient = self._follow(own, sum(each.decided_ms <= begins_by for each in own))
+            if not lenient.unmatched:
+                unsure = Matching()
+                unsure.leave(self.partition, self.markers, MADE_AGAIN)
+                return unsure
+        return found
+
+    def _follow(self, own: list[Transaction], earlier: int) -> Matching:
+        """Follow all ways in which markers may belong to transactions; a state counts those that have one.
+
+        Args:
+            own: transactions with this partition, in order.
+            earlier: how many of them may be older than the partition.
+        """
+        matching = Matching()
+        possible = set(range(earlier + 1))
+        for number, marker in enumerate(self.markers):
+            if len(possible) > MOST_WAYS:
+                matching.take(self.by_epoch(AMBIGUOUS, number))
+                return matching
+            ways = {
+                after
+                for before in possible
+                for after in _ways(marker, own, before)
+                if not marker.contradicts(own[after - 1].decision)
+            }
+            if ways:
+                possible = ways
+                if len(ways) == 1 and not self._is_later(marker):
+                    matching.saw(own[min(ways) - 1], self.partition, marker)
+                continue
+            if self._is_later(marker):
+                matching.postpone(self.partition, self.markers[number:], self.recent_after, OTHER_MOMENT)
+                return matching
+            meant = [own[n] for n in sorted(possible) if n < len(own)]
+            if marker.ends is None:
+                meant += [own[n - 1] for n in sorted(possible) if n]
+            matching.unmatched.append(
+                Unmatched(self.partition, marker, tuple(meant or (() if own else self.transactions[:1])))
+            )
+            # The marker is wrong, or it is right and those before it are missing: either way one finding is enough.
+            first = min(possible)
+            alike = (n + 1 for n in range(first, len(own)) if not marker.contradicts(own[n].decision))
+            possible = {min(first + 1, len(own)), next(alike, len(own))}
+        return matching
+
+    def by_epoch(self, why: Reason, first: int = 0) -> Matching:
+        """Match by epoch: without all of the coordinator's log only one that has a single transaction tells which.
+
+        Args:
+            why: the order does not tell it.
+            first: how many of the markers are left out.
+        """
+        matching = Matching()
+        own = [transaction for transaction in self.transactions if transaction.version >= TRANSACTION_VERSION_2]
+        for marker in self.markers[first:]:
+            if self._is_later(marker):
+                matching.postpone(self.partition, [marker], self.recent_after, OTHER_MOMENT)
+            elif len(own) != 1 or marker.ends is None or marker.ends.epoch != own[0].data_epoch or own[0].replaced:
+                matching.leave(self.partition, [marker], why)
+            elif self.partition.place in own[0].partitions and not marker.contradicts(own[0].decision):
+                matching.saw(own[0], self.partition, marker)
+            else:
+                matching.unmatched.append(Unmatched(self.partition, marker, (own[0],)))
+        return matching
+
+
+def _ways(marker: Marker, own: list[Transaction], before: int) -> Iterator[int]:
+    """How many transactions may have a marker after this one, if ``before`` of them have one before it."""
+    if marker.ends is None and before:
+        yield before  # written again
+    for number in range(before, len(own)):
+        yield number + 1
+        if not own[number].replaced:
+            return
+
+
+def contradictions(matching: Matching) -> Iterator[Finding]:
+    """Torn transactions, each once, markers without one, and those that are too recent to judge."""
+    torn: set[Named] = set()
+    for unmatched in matching.unmatched:
+        partition, marker = unmatched.partition, unmatched.marker
+        if marker.decision is None:
+            continue
+        other = ControlType.COMMIT if marker.decision is ControlType.ABORT else ControlType.ABORT
+        names = [Named(transaction.transactional_id, transaction.number) for transaction in unmatched.meant]
+        if torn.intersection(names):
+            continue
+        name = next((name for name in names if other in matching.seen[name]), None)
+        if name is None:
+            yield _without_transaction(unmatched)
+            continue
+        torn.add(name)
+        yield _torn((partition, marker), matching.seen[name][other], str(name))
+    for partition, marker in matching.recent:
+        decision = "a marker" if marker.decision is None else marker.decision.name
+        evidence = f"{decision} of a later moment than the copy of the log of __transaction_state that would tell"
+        yield partition.finding(NO_TRANSACTION, marker, evidence, Kind.TOO_RECENT)
+    for name, seen in matching.seen.items():
+        if len(seen) > 1 and name not in torn:
+            yield _torn(seen[ControlType.ABORT][0], seen[ControlType.COMMIT], str(name))
+
+
+def _without_transaction(unmatched: Unmatched) -> Finding:
+    partition, marker = unmatched.partition, unmatched.marker
+    assert marker.decision is not None, "only a marker with a decision is looked for"
+    which = f"PREPARE_{marker.decision.name} at epoch {marker.epoch} with this partition"
+    evidence = f"{marker.decision.name}, but the log has no {which}"
+    if marker.decision is ControlType.ABORT and marker.ends is not None and not unmatched.is_decided:
+        by_hand = f"{evidence}: a transaction that hung since offset {marker.ends.offset} was aborted by hand"
+        return partition.finding(NO_TRANSACTION, marker, by_hand, Kind.TOLD)
+    return partition.finding(NO_TRANSACTION, marker, evidence)
+
+
+def torn_by_epoch(matching: Matching) -> Iterator[Finding]:
+    """Torn transactions of producer ids that no given coordinator's log names."""
+    by_epoch: dict[tuple[int, int], dict[ControlType, Placed]] = defaultdict(dict)
+    for partition, marker in (*matching.unknown, *matching.recent):
+        if marker.ends is not None and marker.ends.epoch == marker.epoch - 1 and marker.decision is not None:
+            by_epoch[marker.producer_id, marker.epoch].setdefault(marker.decision, (partition, marker))
+    for decisions in by_epoch.values():
+        if len(decisions) > 1:
+            yield _torn(decisions[ControlType.ABORT], [decisions[ControlType.COMMIT]], "the transaction of this epoch")
+
+
+def _torn(here: Placed, there: Sequence[Placed], which: str) -> Finding:
+    """A marker that contradicts others, of which one in another partition says the most."""
+    partition, marker = here
+    other, second = next((placed for placed in there if placed[0] is not partition), there[0])
+    assert marker.decision is not None, "only a marker with a decision contradicts another"
+    assert second.decision is not None, "only a marker with a decision is seen"
+    elsewhere = f"{second.decision.name} at {other.log.topic}-{other.log.partition} offset {second.offset}"
+    return partition.finding(TORN, marker, f"{which}: {marker.decision.name} here, {elsewhere}")
+
+
+class Fate(NamedTuple):
+    """What becomes of an open transaction: whether it hangs, why, in words, and for which reason it is not judged."""
+
+    kind: Kind
+    why: str
+    reason: Reason | None = None
+
+
+def hanging(
+    partition: PartitionTransactions,
+    coordinators: Coordinators,
+    moments: Moments,
+    figures: Figures,
+    missing: Counter[Reason],
+) -> Iterator[Finding]:
+    """The open transactions of a partition, each with its fate: nobody ends it, somebody will, or that is not known."""
+    for opened, epoch in partition.merged:
+        yield partition.finding(HANGING, opened, f"still open when data of epoch {epoch} came")
+    for opened in partition.open.values():
+        fate = fate_of(partition, opened, coordinators, moments)
+        evidence = f"{fate.why}; {_in_the_way(partition, opened, moments.last_ms)}"
+        _count(figures, "open")
+        if fate.reason is not None:
+            _count(figures, UNKNOWN)
+            missing[fate.reason] += 1
+        elif fate.kind is Kind.TOO_RECENT:
+            _count(figures, RECENT)
+        yield partition.finding(HANGING, opened, evidence, fate.kind)
+
+
+def _count(figures: Figures, name: str) -> None:
+    figures[name] = int(figures[name]) + 1
+
+
+def fate_of(
+    partition: PartitionTransactions, opened: OpenTransaction, coordinators: Coordinators, moments: Moments
+) -> Fate:
+    """What becomes of an open transaction."""
+    appended_by = min(partition.appended_by(opened), moments.written_by(partition.log, opened.file))
+    age_ms = min(moments.reach(partition), moments.last_ms) - appended_by
+    owner = coordinators.owner(opened.producer_id)
+    who = "no given log of __transaction_state names its producer" if owner is None else _state_of(owner[1])
+    if age_ms > moments.source.longest_ms + GRACE_MS:
+        longest = f"no transaction may take more than {span(moments.source.longest_ms)} (transaction.max.timeout.ms)"
+        return Fate(Kind.VIOLATION, f"open for at least {span(age_ms)}, and {longest}; {who}")
+    if opened.holes < partition.holes:
+        return Fate(Kind.NOT_JUDGED, "a hole in the log behind it may have had its marker", OPEN_BEHIND_HOLE)
+    if owner is None:
+        recent_after = moments.common_recent_after(coordinators.logs)
+        if opened.timestamp + SKEW_MS > recent_after:
+            return Fate(Kind.TOO_RECENT, who)
+        return Fate(Kind.NOT_JUDGED, who, OPEN_WITHOUT_LOG if not coordinators.logs else OPEN_OF_NOBODY)
+    log, known = owner
+    if log.damaged or log.unreadable:
+        why = f"{log.log} is damaged and may not have the last state of {quoted(known.name)}"
+        return Fate(Kind.NOT_JUDGED, why, STATE_DAMAGED)
+    if _will_end(opened, partition.place, known):
+        return _ending(known, min(moments.reach(log), moments.last_ms))
+    if moments.covers(log, appended_by) and moments.covers(partition, known.last_ms):
+        return Fate(Kind.VIOLATION, f"open at the end of the log, but {who}")
+    older_log = opened.timestamp + SKEW_MS > moments.recent_after(log)
+    older_partition = known.last_ms + SKEW_MS > moments.recent_after(partition)
+    old = moments.last_ms - opened.timestamp > moments.source.longest_ms + GRACE_MS
+    copies = f"{who}, but this log and {log.log} may be of different moments"
+    if (older_log or older_partition) and not old:
+        return Fate(Kind.TOO_RECENT, copies)
+    return Fate(Kind.NOT_JUDGED, copies, OTHER_MOMENT)
+
+
+def _will_end(opened: OpenTransaction, place: Place, known: TransactionalId) -> bool:
+    """Whether the coordinator will write a marker for an open transaction, by the last state that it wrote."""
+    last = known.last
+    if last is None or last.producer_id != opened.producer_id or place not in last.partitions():
+        return False
+    epoch = last.producer_epoch
+    if last.transaction_status is not TransactionState.ONGOING:  # so it is PREPARE: no other state has partitions
+        epoch = known.transactions[-1].data_epoch
+    return opened.epoch == epoch
+
+
+def _ending(known: TransactionalId, now_ms: float) -> Fate:
+    """The fate of a transaction that its coordinator will end, by its timeout at the latest."""
+    last = known.last
+    assert last is not None, "the coordinator has it"
+    if last.transaction_status is not TransactionState.ONGOING:
+        return Fate(Kind.TOLD, f"will end: {_state_of(known)}, and its marker is under way")
+    due_ms = last.transaction_start_timestamp_ms + last.transaction_timeout_ms
+    timeout = f"{in_words(due_ms)} (timeout {span(last.transaction_timeout_ms)})"
+    if now_ms > due_ms + GRACE_MS and not isinf(now_ms):
+        late = f"{_state_of(known)} and should have aborted it at {timeout}"
+        return Fate(Kind.VIOLATION, f"{late}, {span(now_ms - due_ms)} ago")
+    return Fate(Kind.TOLD, f"will end: {_state_of(known)} and aborts it at {timeout} at the latest")
+
+
+def _state_of(known: TransactionalId) -> str:
+    last = known.last
+    if last is None:
+        return f"the coordinator forgot {quoted(known.name)}"
+    state = f"the coordinator has {quoted(known.name)} {last.transaction_status.name} with producer {last.producer_id} "
+    return f"{state}epoch {last.producer_epoch}"
+
+
+def _in_the_way(partition: PartitionTransactions, opened: OpenTransaction, now_ms: float) -> str:
+    """Since when a transaction is open, and what it keeps from readers of committed data."""
+    since = "since a time that it does not tell"
+    if opened.timestamp > 0:
+        clock = "the broker's" if opened.stamped else "the client's"
+        age = now_ms - opened.timestamp
+        since = f"since {in_words(opened.timestamp)} by {clock} clock" + (f", for {span(age)}" if 0 < age < inf else "")
+    first = min(each.offset for each in partition.open.values())
+    if opened.offset > first:
+        return f"open {since}; behind the transaction at offset {first}"
+    held = partition.end - first
+    return f"open {since}; readers of committed data get none of the {held} offsets from {first} to {partition.end - 1}"
+
+
+def fenced(
+    partition: PartitionTransactions,
+    coordinators: Coordinators,
+    moments: Moments,
+    figures: Figures,
+    missing: Counter[Reason],
+) -> Iterator[Finding]:
+    """Transactions that were committed although another instance had its epoch by then."""
+    recent_after = moments.common_recent_after(coordinators.logs)
+    for marker in partition.markers:
+        if marker.ends is None or marker.decision is not ControlType.COMMIT:
+            continue
+        _count(figures, "committed")
+        owner = coordinators.owner(marker.producer_id)
+        if owner is None:
+            is_recent = marker.stamped_ms + SKEW_MS > recent_after
+            _count(figures, RECENT if is_recent else UNKNOWN)
+            missing[coordinators.unknown_owner] += not is_recent
+            continue
+        for pid, epoch in owner[1].grants:
+            if pid == marker.producer_id and marker.ends.epoch < epoch <= marker.epoch:
+                evidence = f"committed at offset {marker.offset} with epoch {marker.epoch}"
+                yield partition.finding(FENCED, marker.ends, f"{evidence}, after InitProducerId had given {epoch}")
+                break
+
+
+def old_coordinators(partition: PartitionTransactions) -> Iterator[Finding]:
+    """Markers of coordinators that had been replaced."""
+    highest: dict[int, int] = {}
+    for marker in partition.markers:
+        epoch, before = marker.coordinator_epoch, highest.get(marker.producer_id, -1)
+        if epoch is None:
+            continue
+        highest[marker.producer_id] = max(before, epoch)
+        if epoch < before:
+            evidence = f"coordinator epoch {epoch} after coordinator epoch {before}"
+            yield partition.finding(OLD_COORDINATOR, marker, evidence)
+
+
+@dataclass(slots=True)
+class TransactionAudit:
+    """What the rules over transactions found.
+
+    Attributes:
+        findings: what they have to say, each with its kind.
+        figures: for each rule, what it looked at, what remains unknown, and what is too recent.
+        moments: of the logs.
+        reasons: for each rule, why how many could not be judged.
+    """
+
+    findings: list[Finding]
+    figures: dict[str, Figures]
+    moments: Moments
+    reasons: dict[str, Counter[Reason]]
+
+
+def audit_transactions(
+    replicas: Iterable[PartitionTransactions],
+    coordinator_logs: Iterable[CoordinatorLog],
+    source: Source = ONE_MOMENT,
+    *,
+    coordinators_given: bool = False,
+) -> TransactionAudit:
+    """Judge the transactions of partitions by the coordinators' logs.
+
+    Args:
+        replicas: of the partitions of one cluster.
+        coordinator_logs: the replicas of ``__transaction_state`` of the same cluster that have records.
+        source: what is known of their moments.
+        coordinators_given: whether there are logs of ``__transaction_state`` without records.
+    """
+    replicas, coordinator_logs = list(replicas), list(coordinator_logs)
+    moments = Moments(source, [*replicas, *coordinator_logs])
+    partitions = longest(replicas)
+    coordinators = Coordinators(longest(coordinator_logs), given=coordinators_given)
+    matching = Matching()
+    for partition in partitions:
+        match(partition, coordinators, moments, matching)
+    open_figures: Figures = {"open": 0, UNKNOWN: 0, RECENT: 0}
+    undecided: Counter[Reason] = Counter()
+    findings: list[Finding] = []
+    for partition in partitions:
+        findings += hanging(partition, coordinators, moments, open_figures, undecided)
+    findings += [*contradictions(matching), *torn_by_epoch(matching)]
+    fenced_figures: Figures = {"committed": 0, UNKNOWN: 0, RECENT: 0}
+    missing: Counter[Reason] = Counter()
+    for partition in partitions:
+        findings += fenced(partition, coordinators, moments, fenced_figures, missing)
+    findings += [finding for partition in partitions for finding in old_coordinators(partition)]
+    markers = sum(len(partition.markers) for partition in partitions)
+    figures: Figures = {"markers": markers, UNKNOWN: len(matching.unknown), RECENT: len(matching.recent)}
+    return TransactionAudit(
+        findings,
+        {
+            TORN: figures,
+            NO_TRANSACTION: dict(figures),
+            HANGING: {"transactions": sum(_ended(each) for each in partitions) + int(open_figures["open"])}
+            | open_figures,
+            FENCED: fenced_figures,
+            OLD_COORDINATOR: {"markers": markers},
+        },
+        moments,
+        {TORN: matching.reasons, NO_TRANSACTION: matching.reasons, HANGING: undecided, FENCED: missing},
+    )
+
+
+def _ended(partition: PartitionTransactions) -> int:
+    """How many transactions with data a partition has the end of."""
+    return sum(marker.ends is not None for marker in partition.markers)
+
+
+_Log = TypeVar("_Log", PartitionTransactions, CoordinatorLog)
+
+
+def longest(logs: Iterable[_Log]) -> list[_Log]:
+    """Of each partition the replica that goes furthest."""
+    best: dict[Place, _Log] = {}
+    for log in logs:
+        place = log.log.topic, log.log.partition
+        if place not in best or log.end > best[place].end:
+            best[place] = log
+    return list(best.values())

@@ -1,0 +1,439 @@
+"""The Spark data source ``kafka_log``: Kafka's log segments as tables, without a broker.
+
+    spark.read.format("kafka_log").load("/var/lib/kafka/data")
+    spark.read.format("kafka_log").option("granularity", "records").option("topic", "orders").load([...])
+    CREATE TEMPORARY VIEW batches USING kafka_log OPTIONS (path '/var/lib/kafka/data')
+
+Spark finds the source by itself where the Python that it starts has this package: in an activated environment, or with
+``PYSPARK_PYTHON``. In a program that is run as ``/path/to/venv/bin/python program.py`` call :func:`register` first.
+
+Options, besides ``path`` (a log directory, a folder of several brokers' directories, or a partition's folder; ``load``
+takes several):
+
+================= ====================================================================================================
+granularity       ``batches`` (default; headers only), ``records``, or ``corrupt`` (regions without a readable batch)
+topic             only this topic
+partition         only this partition
+startingOffset    only from this offset on; a batch that reaches into the range is shown whole
+endingOffset      only before this offset
+startingTimestamp only from this time on, in ms since the epoch; of batches by their header's first and highest one
+endingTimestamp   only before this time
+producerId        only of this producer id
+crc               ``true`` (default) or ``false``: whether a batch that differs from its CRC is corrupt
+splitBytes        bytes a task reads, 134217728
+pushdown          ``true``: what a query compares with a constant limits what is read (default ``false``)
+================= ====================================================================================================
+
+Any other option is an error.
+
+Segments are chosen by the offsets in their names. Corrupt regions are shown whatever offset, time or producer is asked
+for: it is not known which they had. Push-down needs ``spark.sql.python.filterPushdown.enabled``, and without it Spark
+fails a read that could do it; therefore it is a wish. Spark compares every row again, so it changes no result.
+
+``spark.readStream.format("kafka_log")`` follows growing segments: each micro-batch has the whole batches that came
+since the one before. Bytes behind the last whole batch of a log's last segment wait for the rest. It has the same
+options, but for ``pushdown``.
+
+Columns of every granularity: ``broker`` (the name of the log directory, or its path where several have that name),
+``topic``, ``partition``, ``segment`` (file name) and ``position`` (of the batch or region in it, in bytes).
+``(segment, position)`` is the order of a log; the order of rows is none. Spark does not say which columns a query
+wants: name a few with ``.schema(...)`` and only those are made.
+
+batches: ``size`` bytes; ``base_offset`` … ``last_offset``; ``leader_epoch``; ``compression``; ``log_append_time``,
+``transactional``, ``control`` (flags); ``base_timestamp``, ``max_timestamp`` in ms; ``producer_id``,
+``producer_epoch``, ``base_sequence``, ``last_sequence`` (modulo 2^31); ``record_count``; ``crc``.
+
+records: ``offset``, ``timestamp`` in ms, ``key``, ``value``, ``header_count``, and of its batch ``producer_id``,
+``producer_epoch``, ``transactional``, ``control``.
+
+corrupt: ``end`` (first byte after the region), ``kind`` (``corrupt``, ``torn tail``, ``zeroes``), ``reason``.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
+
+from kafka_eos.formats.compression import CompressionType
+from kafka_eos.formats.segment import CorruptRegion
+from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
+from kafka_eos_checks.audit.kernels.headers import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    Block,
+    Bytes,
+    Headers,
+    Ints,
+    is_set,
+    read_blocks,
+    read_index,
+)
+from kafka_eos_checks.audit.kernels.records import Records, decode_block
+from kafka_eos_checks.audit.kernels.splits import SPLIT_BYTES, PartitionLog, Split, find_logs, plan, tasks
+from kafka_eos_checks.audit.rules.log import SEQUENCE_MASK
+from kafka_eos_checks.audit.schemas import arrow_schema, ddl
+from kafka_eos_checks.audit.selection import Range, Selection, from_options
+from kafka_eos_checks.kit.nearest import did_you_mean
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OPTIONS = (
+    "path",
+    "granularity",
+    "topic",
+    "partition",
+    "startingOffset",
+    "endingOffset",
+    "startingTimestamp",
+    "endingTimestamp",
+    "producerId",
+    "crc",
+    "splitBytes",
+    "pushdown",
+)
+_SPARKS_OWN = {"paths", "location", "owner", "provider"}  # of a load of several paths, and of a table of the catalog
+_CODECS = np.array([codec.name.lower() for codec in CompressionType])
+
+
+def _last_sequence(headers: Headers) -> Ints:
+    base = headers.column("base_sequence")
+    return np.where(base < 0, base, (base + headers.column("last_offset_delta")) & SEQUENCE_MASK)
+
+
+def _binary(buffer: Bytes, start: Ints, size: Ints) -> pa.Array:
+    """Ranges of a buffer as one Arrow array of bytes; null where the size is -1."""
+    sizes = np.maximum(size, 0)
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    data = buffer[np.repeat(start - offsets[:-1], sizes) + np.arange(offsets[-1])]
+    valid = np.packbits(size >= 0, bitorder="little")
+    buffers = [pa.py_buffer(valid), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(size), buffers)
+
+
+_PLACE = {"broker": "string", "topic": "string", "partition": "int", "segment": "string", "position": "bigint"}
+_BATCHES: dict[str, tuple[str, Callable[[Headers], Any]]] = {
+    "size": ("bigint", lambda h: h.column("batch_length") + 12),
+    "base_offset": ("bigint", lambda h: h.column("base_offset")),
+    "last_offset": ("bigint", lambda h: h.column("base_offset") + h.column("last_offset_delta")),
+    "leader_epoch": ("int", lambda h: h.column("leader_epoch")),
+    "compression": ("string", lambda h: _CODECS[h.column("attributes") & COMPRESSION_MASK]),
+    "log_append_time": ("boolean", lambda h: is_set(h, TIMESTAMP_TYPE_MASK)),
+    "transactional": ("boolean", lambda h: is_set(h, TRANSACTIONAL_MASK)),
+    "control": ("boolean", lambda h: is_set(h, CONTROL_MASK)),
+    "base_timestamp": ("bigint", lambda h: h.column("base_timestamp")),
+    "max_timestamp": ("bigint", lambda h: h.column("max_timestamp")),
+    "producer_id": ("bigint", lambda h: h.column("producer_id")),
+    "producer_epoch": ("int", lambda h: h.column("producer_epoch")),
+    "base_sequence": ("int", lambda h: h.column("base_sequence")),
+    "last_sequence": ("int", _last_sequence),
+    "record_count": ("int", lambda h: h.column("record_count")),
+    "crc": ("bigint", lambda h: h.column("crc")),
+}
+_RECORDS: dict[str, tuple[str, Callable[[Headers, Records], Any]]] = {
+    "offset": ("bigint", lambda _, r: r.offset),
+    "timestamp": ("bigint", lambda _, r: r.timestamp),
+    "key": ("binary", lambda _, r: _binary(r.buffer, r.key_start, r.key_size)),
+    "value": ("binary", lambda _, r: _binary(r.buffer, r.value_start, r.value_size)),
+    "header_count": ("int", lambda _, r: r.header_count),
+    "producer_id": ("bigint", lambda h, r: h.column("producer_id")[r.batch]),
+    "producer_epoch": ("int", lambda h, r: h.column("producer_epoch")[r.batch]),
+    "transactional": ("boolean", lambda h, r: is_set(h, TRANSACTIONAL_MASK)[r.batch]),
+    "control": ("boolean", lambda h, r: is_set(h, CONTROL_MASK)[r.batch]),
+}
+_CORRUPT = {"end": "bigint", "kind": "string", "reason": "string"}
+
+SCHEMAS = {
+    "batches": {**_PLACE, **{name: kind for name, (kind, _) in _BATCHES.items()}},
+    "records": {**_PLACE, **{name: kind for name, (kind, _) in _RECORDS.items()}},
+    "corrupt": {**_PLACE, **_CORRUPT},
+}
+
+
+@dataclass
+class LogTask(InputPartition):
+    """The splits that one Spark task reads."""
+
+    splits: tuple[Split, ...]
+
+
+def register(spark: "SparkSession") -> None:
+    """Register ``kafka_log`` in a session; a local one then reads it with the Python that runs this program.
+
+    Without that, and without ``PYSPARK_PYTHON``, Spark starts any ``python3`` on the path, which may lack this package.
+    """
+    if is_remote() or "PYSPARK_PYTHON" in os.environ or not str(spark.sparkContext.master).startswith("local"):
+        spark.dataSource.register(KafkaLogSource)
+        return
+    context = spark.sparkContext
+    before = context.pythonExec
+    context.pythonExec = sys.executable  # a source keeps the one with which it is registered
+    try:
+        spark.dataSource.register(KafkaLogSource)
+    finally:
+        context.pythonExec = before
+
+
+class KafkaLogSource(DataSource):
+    """The data source; the module says what it offers.
+
+    Raises:
+        ValueError: for an option that it does not have.
+    """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        known = {name.lower() for name in OPTIONS} | _SPARKS_OWN
+        for name in options:
+            if name.lower() not in known:
+                near = did_you_mean(name, OPTIONS) or f"; there are {', '.join(OPTIONS)}"
+                raise ValueError(f"kafka_log: unknown option {name}{near}")
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for ``format`` and ``USING``."""
+        return "kafka_log"
+
+    def schema(self) -> str:
+        """The columns of the granularity."""
+        return ddl(SCHEMAS[self._granularity()])
+
+    def reader(self, schema: StructType) -> "KafkaLogReader":
+        """A reader of all columns, or of those that the user named."""
+        kind = PushdownReader if _flag(self.options, "pushdown", default=False) else KafkaLogReader
+        return kind(self._granularity(), self._names(schema), dict(self.options))
+
+    def streamReader(self, schema: StructType) -> "KafkaLogStreamReader":  # noqa: N802 - Spark's name
+        """A reader that follows growing segments."""
+        return KafkaLogStreamReader(KafkaLogReader(self._granularity(), self._names(schema), dict(self.options)))
+
+    def _names(self, schema: StructType) -> list[str]:
+        granularity = self._granularity()
+        known = SCHEMAS[granularity]
+        for field in schema.fields:
+            if known.get(field.name) != field.dataType.simpleString():
+                raise ValueError(
+                    f"kafka_log: no column {field.name} {field.dataType.simpleString()} at granularity {granularity}; "
+                    f"there are {ddl(known)}"
+                )
+        return [field.name for field in schema.fields]
+
+    def _granularity(self) -> str:
+        granularity = self.options.get("granularity", "batches")
+        if granularity not in SCHEMAS:
+            raise ValueError(f"kafka_log: granularity {granularity!r} is none of {', '.join(SCHEMAS)}")
+        return granularity
+
+
+class KafkaLogReader(DataSourceReader):
+    """Reads splits as Arrow batches.
+
+    Args:
+        granularity: ``batches``, ``records`` or ``corrupt``.
+        names: the columns to make, in order.
+        options: the options, see the module.
+    """
+
+    def __init__(self, granularity: str, names: Sequence[str], options: Mapping[str, str]) -> None:
+        self._granularity = granularity
+        self._options = {key.lower(): value for key, value in options.items()}
+        self._check_crc = _flag(self._options, "crc", default=True)
+        self._kinds = {name: SCHEMAS[granularity][name] for name in names}
+        self._split_bytes = _bytes(self._options, "splitbytes", default=SPLIT_BYTES)
+        self._selection = from_options(self._options)
+
+    def logs(self) -> list[PartitionLog]:
+        """The logs that may have something of what is wanted, with the segments that may.
+
+        Raises:
+            ValueError: no path is given.
+            NotALogDirectory: there is no log at one.
+            ValueError: a log has only the headers of its batches.
+        """
+        paths: list[str] = json.loads(self._options.get("paths", "[]"))
+        paths += [self._options["path"]] if "path" in self._options else []
+        if not paths:
+            raise ValueError("kafka_log: no path; give a broker's log directory to load() or as option 'path'")
+        found = find_logs(*map(Path, paths))
+        for log in found:
+            if not log.has_records:
+                raise ValueError(f"kafka_log: {log.folder} has tables of headers; read them by format 'parquet'")
+        return list(self._selection.logs(found))
+
+    def partitions(self) -> Sequence[LogTask]:
+        """One task for about ``splitbytes`` bytes; none when nothing is there to read."""
+        return [LogTask(tuple(task)) for task in tasks(plan(self.logs(), self._split_bytes), self._split_bytes)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task; of an empty plan Spark makes one partition that is no task of ours."""
+        for split in partition.splits if isinstance(partition, LogTask) else ():
+            index = read_index(split.path)
+            for block in read_blocks(split.path, split.start, split.end, index=index, check_crc=self._check_crc):
+                count, columns = self._columns(block)
+                if count:
+                    yield self._batch(split, count, columns)
+
+    def _columns(self, block: Block) -> tuple[int, dict[str, Any]]:
+        """How many rows a block has, and those columns that depend on it."""
+        headers = block.headers
+        if self._granularity == "batches":
+            which = self._selection.of_batches(headers)
+            headers = headers if which.all() else headers.take(which)
+            made = {name: _BATCHES[name][1](headers) for name in self._kinds if name in _BATCHES}
+            return len(headers), {"position": headers.positions, **made}
+        if self._granularity == "corrupt":
+            regions: list[CorruptRegion] = [*(decode_block(block).damage if len(headers) else ()), *headers.damage]
+            made = {name: [getattr(region, name) for region in regions] for name in _CORRUPT}
+            return len(regions), {"position": [region.position for region in regions], **made}
+        if not len(headers):
+            return 0, {}
+        records = decode_block(block, self._selection.to_decode(headers))
+        which = self._selection.of_records(headers, records)
+        records = records if which.all() else records.take(which)
+        made = {name: _RECORDS[name][1](headers, records) for name in self._kinds if name in _RECORDS}
+        return len(records), {"position": headers.positions[records.batch], **made}
+
+    def _batch(self, split: Split, count: int, columns: dict[str, Any]) -> pa.RecordBatch:
+        log = split.log
+        broker = log.broker or Path(log.folder).parent.name
+        fixed = {"broker": broker, "topic": log.topic, "partition": log.partition, "segment": split.segment}
+        schema = arrow_schema(self._kinds)
+        arrays = [
+            pa.repeat(pa.scalar(fixed[field.name], field.type), count)
+            if field.name in fixed
+            else pa.array(columns[field.name]).cast(field.type)
+            for field in schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = options.get(name, str(default)).lower()
+    if value not in {"true", "false"}:
+        raise ValueError(f"kafka_log: option {name} is {value!r}, neither true nor false")
+    return value == "true"
+
+
+def _bytes(options: Mapping[str, str], name: str, *, default: int) -> int:
+    value = options.get(name, str(default))
+    if not value.isdecimal() or int(value) == 0:
+        raise ValueError(f"kafka_log: option {name} is {value!r}, not a number of bytes")
+    return int(value)
+
+
+class PushdownReader(KafkaLogReader):
+    """As :class:`KafkaLogReader`, and what a query compares with constants limits what is read."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take what helps; all of them are given back, so Spark compares every row again."""
+        for each in filters:
+            self._selection = narrowed(self._selection, each)
+        return filters
+
+
+def narrowed(selection: Selection, condition: Filter) -> Selection:
+    """A selection that has every row of the other for which a condition holds, and perhaps more."""
+    attribute: tuple[str, ...] = getattr(condition, "attribute", ())
+    column = attribute[0] if len(attribute) == 1 else ""
+    if isinstance(condition, In):
+        return _among(selection, column, set(condition.value))
+    value = getattr(condition, "value", None)
+    if isinstance(condition, EqualTo):
+        selection = _among(selection, column, {value})
+    if not isinstance(value, int) or not isinstance(
+        condition, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
+    ):
+        return selection
+    start = INT64_MIN if isinstance(condition, LessThan | LessThanOrEqual) else value
+    end = INT64_MAX if isinstance(condition, GreaterThan | GreaterThanOrEqual) else min(value + 1, INT64_MAX)
+    if column in {"offset", "base_offset", "last_offset"}:
+        # The batch with such a first or last offset has it, so it reaches into the range.
+        return replace(selection, offsets=selection.offsets.within(Range(start, end)))
+    if column == "timestamp":
+        return replace(selection, times=selection.times.within(Range(start, end)))
+    if column == "max_timestamp":
+        return replace(selection, times=selection.times.within(Range(start)))
+    return selection
+
+
+def _among(selection: Selection, column: str, values: set[Any]) -> Selection:
+    if column == "topic":
+        return replace(selection, topics=_both(selection.topics, values))
+    if column == "partition":
+        return replace(selection, partitions=_both(selection.partitions, values))
+    if column == "producer_id":
+        return replace(selection, producers=_both(selection.producers, values))
+    return selection
+
+
+def _both(known: frozenset[Any] | None, values: set[Any]) -> frozenset[Any]:
+    return frozenset(values) if known is None else known & values
+
+
+class KafkaLogStreamReader(DataSourceStreamReader):
+    """Follows growing segments. An offset of the stream says how far each segment was read: file -> bytes."""
+
+    def __init__(self, reader: KafkaLogReader) -> None:
+        self._reader = reader
+        self._whole: dict[str, int] = {}  # by file, the end of its last whole batch as far as is known
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Nothing was read."""
+        return {}
+
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802 - Spark's name, before 4.2
+        """Where the last whole batch of each segment ends now."""
+        ends = {}
+        for log in self._reader.logs():
+            for number, name in enumerate(log.segments):
+                path = Path(log.folder, name)
+                size = path.stat().st_size
+                is_last = number == len(log.segments) - 1
+                ends[str(path)] = self._whole_end(path, size) if is_last else size
+        self._whole.update(ends)
+        return ends
+
+    def _whole_end(self, path: Path, size: int) -> int:
+        end = self._whole.get(str(path), 0)
+        for block in read_blocks(path, min(end, size), size, index=read_index(path), check_crc=False):
+            torn = [region for region in block.headers.damage if region.end >= size]
+            end = torn[0].position if torn else block.headers.end
+        return end
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[LogTask]:
+        """One task for each segment that has grown."""
+        grown = []
+        for log in self._reader.logs():
+            for number, name in enumerate(log.segments):
+                file = str(Path(log.folder, name))
+                begin, stop = start.get(file, 0), end.get(file, 0)
+                if begin < stop:
+                    grown.append(LogTask((Split(log, number, len(log.segments), name, begin, stop),)))
+        return grown
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        yield from self._reader.read(partition)

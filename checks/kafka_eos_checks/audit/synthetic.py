@@ -1,0 +1,118 @@
+"""Made logs, written as Kafka writes them, for tests and measurements that need more, or worse, than a recording."""
+
+import random
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from kafka_eos.formats.record_batch import (
+    ControlRecord,
+    ControlType,
+    Record,
+    RecordBatch,
+    build_batch,
+    build_control_batch,
+)
+from kafka_eos_checks.audit.rules.log import NONE, SEQUENCE_MASK, Batch
+
+INDEX_INTERVAL_BYTES = 4096  # log.index.interval.bytes
+
+
+def data_batch(batch: Batch, values: Iterable[bytes] = (), *, transactional: bool = False) -> RecordBatch:
+    """A stored batch with the offsets, producer and sequences of ``batch``; a record per value, or per offset."""
+    count = batch.last_offset - batch.base_offset + 1
+    given = list(values) or [b"%d" % (batch.base_offset + i) for i in range(count)]
+    return build_batch(
+        [Record(offset_delta=i, timestamp_delta=i, value=value) for i, value in enumerate(given)],
+        base_offset=batch.base_offset,
+        base_timestamp=1_700_000_000_000,
+        last_offset_delta=count - 1,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        is_transactional=transactional,
+    )
+
+
+def stored(batch: Batch) -> RecordBatch:
+    """A stored batch or marker with the fields of ``batch``."""
+    if not batch.unsequenced:
+        return data_batch(batch)
+    marker = ControlRecord(control_type=ControlType.COMMIT, coordinator_epoch=0)
+    made = build_control_batch(marker, producer_id=batch.producer_id, producer_epoch=batch.producer_epoch)
+    return replace(made, base_offset=batch.base_offset)  # the CRC does not cover the offset
+
+
+def write_segment(path: Path, batches: Iterable[bytes], *, index: bool = True) -> list[int]:
+    """Write encoded batches as a segment, with its sparse offset index; returns where each begins."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    positions, entries, since, position = [], [], 0, 0
+    base = int(path.stem)
+    with path.open("wb") as out:
+        for data in batches:
+            if since > INDEX_INTERVAL_BYTES:
+                entries.append(struct.pack(">ii", int.from_bytes(data[:8], "big") - base, position))
+                since = 0
+            positions.append(position)
+            position += out.write(data)
+            since += len(data)
+    if index:
+        path.with_suffix(".index").write_bytes(b"".join(entries))
+    return positions
+
+
+def write_log(folder: Path, batches: Iterable[Batch], *, segment_batches: int = 1 << 30, index: bool = True) -> None:
+    """Write a log of one or several segments, ``segment_batches`` batches in each."""
+    pending: list[Batch] = []
+    for batch in batches:
+        pending.append(batch)
+        if len(pending) == segment_batches:
+            _write(folder, pending, index)
+            pending = []
+    if pending:
+        _write(folder, pending, index)
+
+
+def _write(folder: Path, batches: list[Batch], index: bool) -> None:
+    path = folder / f"{batches[0].base_offset:020d}.log"
+    write_segment(path, [stored(batch).encode() for batch in batches], index=index)
+
+
+def faulty_log(seed: int, batches: int = 40, fault_rate: float = 0.15, first_offset: int = 0) -> list[Batch]:
+    """A log of a few producers, with and without transactions, in which some batches are wrong.
+
+    Faults: a batch again, a sequence left out, sequences that overlap, an old epoch, offsets that go back, offsets
+    that are left out (which is a hole and no fault), a sequence that wraps.
+    """
+    return list(_faulty_log(random.Random(seed), batches, fault_rate, first_offset))
+
+
+def _faulty_log(rng: random.Random, batches: int, fault_rate: float, offset: int) -> Iterator[Batch]:
+    epochs = dict.fromkeys(range(rng.randint(1, 4)), 0)
+    sequences = dict.fromkeys(epochs, SEQUENCE_MASK - 7 if rng.random() < 0.1 else 0)
+    for position in range(batches):
+        pid, count = rng.choice(list(epochs)), rng.randint(1, 5)
+        fault = rng.random() < fault_rate
+        kind = rng.choice(("data", "data", "data", "marker", "raise", "none"))
+        if fault and rng.random() < 0.3:
+            offset = max(0, offset + rng.choice((-7, -1, 3, 9)))
+        epoch = epochs[pid] - (fault and rng.random() < 0.3)
+        if kind in {"marker", "raise"}:
+            count = 1
+            if kind == "raise":
+                epochs[pid], sequences[pid] = epochs[pid] + 1, 0
+                epoch = epochs[pid]
+            yield Batch(position, offset, offset, pid, max(epoch, 0), NONE, SEQUENCE_MASK, True)
+        elif kind == "none":
+            yield Batch(position, offset, offset + count - 1, -1, -1, NONE, count - 2, True)
+        else:
+            if rng.random() < 0.1:
+                epochs[pid], sequences[pid] = epochs[pid] + 1, 0
+                epoch = epochs[pid]
+            shift = rng.choice((-6, -3, -1, 1, 4)) if fault and rng.random() < 0.6 else 0
+            base = (sequences[pid] + shift) & SEQUENCE_MASK
+            last = (base + count - 1) & SEQUENCE_MASK
+            yield Batch(position, offset, offset + count - 1, pid, max(epoch, 0), base, last, False)
+            sequences[pid] = (last + 1) & SEQUENCE_MASK
+        offset += count

@@ -1,0 +1,4 @@
+"""The command ``kafka-eos``: its doors, and the main job of ``make``.
+
+On top of everything: any room may enter, and no room imports it. Read ``doors`` first.
+"""

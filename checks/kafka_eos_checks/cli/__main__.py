@@ -1,0 +1,7 @@
+"""``python -m kafka_eos_checks.cli``."""
+
+import sys
+
+from kafka_eos_checks.cli.main import main
+
+sys.exit(main())

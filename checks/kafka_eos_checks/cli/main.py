@@ -1,0 +1,143 @@
+"""The command ``kafka-eos``: finds what is called in the table of ``doors.py``, parses the call and runs it.
+
+A module is imported only when its command is called, so that the light install needs no JVM and no Spark.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kafka_eos_checks.cli import doors
+from kafka_eos_checks.cli.doors import Command, Group
+from kafka_eos_checks.kit.arguments import Parser, standard_output
+from kafka_eos_checks.kit.missing import Missing
+from kafka_eos_checks.kit.nearest import did_you_mean
+
+DESCRIPTION = "An executable, machine-checked reference of Apache Kafka's exactly-once semantics."
+EPILOG = """Each command has a --help of its own, with examples.
+
+exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 the input or the call cannot be used
+"""
+PROGRAM = "kafka-eos"
+
+
+class _Version(argparse.Action):
+    """Prints the version, which is looked up only then: that takes as long as everything else in a short call."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib import metadata  # noqa: PLC0415
+
+        print(f"{PROGRAM} {metadata.version('kafka-eos')}")
+        parser.exit()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; without one, show what there is."""
+    words = _spelled_anew(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        parser, left = parser_of(words)
+        if parser.get_default("run") is None and not left:
+            parser.print_help()
+            return 2  # nothing was checked, so this is no success
+        parsed = parser.parse_args(left)
+        with standard_output(parsed):
+            return int(parsed.run(parsed))
+    except Missing as missing:
+        print(f"{PROGRAM}: {missing}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def parser_of(words: Sequence[str]) -> tuple[Parser, list[str]]:
+    """The parser of the command that the first words call, and the words that are left for it to parse.
+
+    Words that call no command get the parser of the level they end at, which has only help, and no ``run``.
+    A word that names no command is refused here: the process ends with exit code 2.
+    """
+    first, *left = [*words] or [""]
+    if not first or first.startswith("-"):
+        return _overview(), [*words]
+    entry = doors.COMMANDS.get(first)
+    if entry is None:
+        _overview().error(f"unknown command {first}{_nearest(first, doors.COMMANDS)}")
+    if isinstance(entry, Command):
+        return _loaded(entry, PROGRAM, first), left
+    if not left or left[0].startswith("-"):
+        return _commands_of(first, entry, runs=True), left
+    command = entry.commands.get(left[0])
+    if command is None:
+        _commands_of(first, entry).error(f"unknown command {left[0]}{_nearest(left[0], entry.commands)}")
+    return _loaded(command, f"{PROGRAM} {first}", left[0]), left[1:]
+
+
+def _spelled_anew(words: list[str]) -> list[str]:
+    """The words in today's spelling; a former spelling is answered with today's on standard error."""
+    now = doors.FORMER.get(words[0]) if words else None
+    if now is None:
+        return words
+    print(f"{PROGRAM} {words[0]} is now {PROGRAM} {now}", file=sys.stderr)
+    return [*now.split(), *words[1:]]
+
+
+def _nearest(word: str, here: Mapping[str, Command | Group]) -> str:
+    """The question for a command of this level that is near to a word, else for one of another level."""
+    elsewhere = doors.FORMER | {call[-1]: " ".join(call) for call in doors.calls() if call[-1] not in here}
+    if near := did_you_mean(word, here):
+        return near
+    near = did_you_mean(word, elsewhere)
+    return next((f"; did you mean {PROGRAM} {call}?" for name, call in elsewhere.items() if f" {name}?" in near), "")
+
+
+def _loaded(command: Command, prefix: str, name: str) -> Parser:
+    """The parser of one command."""
+    subparsers = Parser(prog=prefix).add_subparsers(prog=prefix)
+    importlib.import_module(command.module).add_parser(subparsers, command.line)
+    parser = subparsers.choices[name]
+    assert isinstance(parser, Parser)
+    return parser
+
+
+def _overview() -> Parser:
+    """The parser of a call without a command."""
+    text = [DESCRIPTION]
+    for door in doors.DOORS:
+        text += ["", f"{door.reader}: {door.line}", *_listing(door.commands), f"  example: {door.example}"]
+    parser = _help_only(PROGRAM, "\n".join(text), EPILOG)
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    return parser
+
+
+def _commands_of(name: str, group: Group, *, runs: bool = False) -> Parser:
+    """The parser of a group's first word alone, where wanted with what the word does without a command."""
+    text = [f"{group.line[0].upper()}{group.line[1:]}.", "", "commands:", *_listing(group.commands)]
+    examples = "\n  ".join(["examples:", *group.examples])
+    parser = _help_only(f"{PROGRAM} {name}", "\n".join(text), f"{examples}\n\n{EPILOG}")
+    if group.alone is None or not runs:
+        return parser
+    alone = _loaded(group.alone, PROGRAM, name)
+    alone.usage, alone.description, alone.epilog = f"{parser.prog} [COMMAND] …", parser.description, parser.epilog
+    return alone
+
+
+def _help_only(prog: str, description: str, epilog: str) -> Parser:
+    return Parser(
+        prog=prog,
+        usage=f"{prog} COMMAND …",
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _listing(commands: Mapping[str, Command | Group]) -> Iterator[str]:
+    for name, entry in commands.items():
+        yield f"  {name:<10} {entry.line}"
+        if isinstance(entry, Group):
+            yield f"  {'':<10} {', '.join(entry.commands)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

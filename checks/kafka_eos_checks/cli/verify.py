@@ -1,0 +1,187 @@
+"""``kafka-eos check all``: small models, mutants, graph equality, traces, proofs, recordings; then the report."""
+
+import argparse
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from kafka_eos_checks.audit.audit import ENGINES, audit
+from kafka_eos_checks.contracts import command as contract_check
+from kafka_eos_checks.graphs import command as conformance
+from kafka_eos_checks.graphs import model_check
+from kafka_eos_checks.kit.missing import need_clone
+from kafka_eos_checks.kit.paths import build_folder, recordings_folder
+from kafka_eos_checks.kit.recording import kept_recordings
+from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.kit.verdict import Standing, Verdict, headline, write_verdicts
+from kafka_eos_checks.lab.costs.command import KEPT
+from kafka_eos_checks.lab.costs.verdicts import read_evidence
+from kafka_eos_checks.lab.costs.verdicts import verdicts as cost_verdicts
+from kafka_eos_checks.ledger.report import latest_verdicts, write_report
+from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
+from kafka_eos_checks.proofs import command as proof_check
+from kafka_eos_checks.simulate.transactions import scenarios
+from kafka_eos_checks.traces import command as trace_check
+
+PARTS = ("models", "mutants", "graphs", "traces", "proofs", "contracts", "simulations", "costs", "recordings")
+CONTRACT_SECONDS = 2.0  # of CPU time for each contract; those that this confirms take less than one
+EPILOG = """examples:
+  kafka-eos check all                  what `make check` runs
+  kafka-eos check all --engine local   without Spark
+  kafka-eos check all --only graphs
+
+exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 something cannot be run
+"""
+
+
+Parts: TypeAlias = dict[str, Callable[[], Iterator[Verdict]]]
+"""The parts of a job by name, in the order in which they run."""
+
+
+def models(registry: Registry) -> Iterator[Verdict]:
+    """TLC on the models of the small tier."""
+    yield from checked(model_check.select(registry, [], "small", mutants=False))
+
+
+def mutants(registry: Registry) -> Iterator[Verdict]:
+    """TLC on the mutants of the small tier: each must violate the property it names."""
+    yield from checked(model_check.select(registry, [], "small", mutants=True))
+
+
+def checked(chosen: Sequence[Model]) -> Iterator[Verdict]:
+    """TLC on models or mutants; each verdict is told on standard error as it comes."""
+    for outcome in model_check.check_models(chosen):
+        verdict = model_check.to_verdict(outcome)
+        mark = "ok  " if verdict.ok else "FAIL"
+        progress_console.print(f"{mark} {verdict.check} {verdict.name}: {verdict.found}, {verdict.seconds:.0f} s")
+        yield verdict
+
+
+def graphs(registry: Registry) -> Iterator[Verdict]:
+    """The reference's state graphs against TLC's."""
+    chosen = [model for model in registry.models.values() if model.graph == "small"]
+    yield from conformance.check(registry, chosen)
+
+
+def traces(registry: Registry) -> Iterator[Verdict]:
+    """Recorded, simulated and told runs against the spec."""
+    yield from trace_check.check(registry)
+
+
+def proofs() -> Iterator[Verdict]:
+    """What z3 discharges."""
+    yield from proof_check.proved(proof_check.proofs(()))
+
+
+def contracts() -> Iterator[Verdict]:
+    """What CrossHair tries to break."""
+    yield from contract_check.checked((), CONTRACT_SECONDS)
+
+
+def costs() -> Iterator[Verdict]:
+    """What the codec and the kept figures of a measurement say about costs."""
+    yield from cost_verdicts(read_evidence(KEPT))
+
+
+def recordings(engine: str, archives: Sequence[Path]) -> Iterator[Verdict]:
+    """The audit of each of these recordings, against what ``expected.toml`` says is in it."""
+    expected = tomllib.loads((recordings_folder() / "expected.toml").read_text(encoding="utf-8"))
+    with ExitStack() as stack:
+        spark = None
+        if engine == "spark":
+            from kafka_eos_checks.audit.spark import session  # noqa: PLC0415 - the light install has no Spark
+
+            progress_console.print("starting Spark")
+            spark = stack.enter_context(session())
+        for recording in archives:
+            name = recording.name.removesuffix(".tar.xz")
+            progress_console.print(f"auditing the recording {name} ({engine})")
+            for verdict in audit([recording], engine, spark=spark):
+                if verdict.standing is not Standing.NOTHING:
+                    yield _of_recording(verdict, name, expected.get(name, {}).get(verdict.name, 0))
+
+
+def _of_recording(verdict: Verdict, recording: str, findings: int) -> Verdict:
+    """The verdict under the recording's name; where findings are expected it is the number that has to be right."""
+    named = replace(verdict, name=f"{recording}: {verdict.name}")
+    if not findings:
+        return named
+    expected = f"{findings} findings"
+    return replace(named, expected=expected, ok=verdict.found == expected)
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``all``."""
+    parser = subparsers.add_parser(
+        "all",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--engine", choices=ENGINES, default="spark", help="of the audit (default spark)")
+    parser.add_argument("--only", choices=PARTS, help="one part of the job")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the job, print and write its verdicts."""
+
+    def parts(registry: Registry) -> Parts:
+        every: Parts = {
+            "models": lambda: models(registry),
+            "mutants": lambda: mutants(registry),
+            "graphs": lambda: graphs(registry),
+            "traces": lambda: traces(registry),
+            "proofs": proofs,
+            "contracts": contracts,
+            "simulations": scenarios,
+            "costs": costs,
+            "recordings": lambda: recordings(arguments.engine, kept_recordings()),
+        }
+        return {arguments.only: every[arguments.only]} if arguments.only else every
+
+    return run_parts(parts, from_clone=arguments.only in {None, "traces", "recordings"})
+
+
+def run_parts(parts: Callable[[Registry], Parts], *, prefix: str = "", from_clone: bool = True) -> int:
+    """Run the parts of a job, print and write the verdicts of each as it is done, then write the report.
+
+    Args:
+        parts: of the registry.
+        prefix: of the names of the files of verdicts.
+        from_clone: whether some part needs the kept recordings.
+    """
+    if from_clone:
+        need_clone("the kept recordings")
+    try:
+        chosen = parts(Registry())
+    except MalformedRegistry as error:
+        print(f"kafka-eos check: {error}", file=sys.stderr)
+        return 2
+    started = time.perf_counter()
+    verdicts: list[Verdict] = []
+    for name, part in chosen.items():
+        found = sorted(part(), key=lambda verdict: verdict.name)
+        print_verdicts(found, name)
+        write_verdicts(build_folder() / "verdicts" / f"{prefix}{name}.json", found)
+        verdicts += found
+    return finish(verdicts, time.perf_counter() - started)
+
+
+def finish(verdicts: Sequence[Verdict], seconds: float) -> int:
+    """Write the report of all verdicts in the build folder; the exit code is of this run's."""
+    page = build_folder() / "report.html"
+    write_report(latest_verdicts(build_folder() / "verdicts"), page)
+    differing = [verdict for verdict in verdicts if not verdict.ok]
+    answer_console.print(f"\n{headline(verdicts)}, in {seconds:.0f} s. Report: {_shown(page)}")
+    return 1 if differing or not verdicts else 0
+
+
+def _shown(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

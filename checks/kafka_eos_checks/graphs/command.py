@@ -1,0 +1,577 @@
+"""Graph equality: the reference has exactly TLC's states, labelled edges and refusals.
+
+Every state of TLC's graph is loaded into the machine and every action instance is tried in it: an edge of the graph
+must be allowed and land on its target, everything else must be refused. Then the machine is searched on its own, and
+must find the same states and edges. No sample is taken, and a difference is told as the shortest path to it.
+"""
+
+import argparse
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
+from time import monotonic
+from typing import Any, get_type_hints
+
+import numpy as np
+
+from kafka_eos.errors import NotEnabled, Rejected
+from kafka_eos.machines import machine as machines
+from kafka_eos.machines.explorer import OUTSIDE, TooManyStates, explore
+from kafka_eos.machines.spec_mapping import SpecValue, from_spec, snake_case, to_spec
+from kafka_eos_checks.drawing.story import Step, differences, tell
+from kafka_eos_checks.graphs.state_graph import GraphUnusable, StateGraph, export, instance_text
+from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.terminal import print_verdicts, progress_console
+from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
+from kafka_eos_checks.models.registry import TIERS, MalformedRegistry, Model, Registry, bounds_predicate
+from kafka_eos_checks.mutants.rules import UnknownRule, mutated
+from kafka_eos_checks.tla.values import canonical
+
+MAX_DIFFERENCES = 20  # kept with their place; the rest is counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One place where the machine is not the spec.
+
+    Attributes:
+        state: place of the state in TLC's graph.
+        instance: place of the action instance, or -1 when the state itself differs.
+        what: what differs, in words.
+        target: place of the state that the spec goes to, or -1.
+        found: the machine's next state by variable, or None.
+    """
+
+    state: int
+    instance: int
+    what: str
+    target: int = -1
+    found: dict[str, SpecValue] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """What a comparison of a machine with TLC's graph found.
+
+    Attributes:
+        model: the model's name.
+        states: states within the bounds.
+        outside: states just outside the bounds, as targets only.
+        edges: labelled edges compared.
+        refusals: (state, instance) pairs that both refuse.
+        differences: the first differences, nearest to the initial state first.
+        difference_count: all of them.
+        evidence: the first difference as a story.
+        untaken: actions that label no edge of the graph.
+        seconds: wall time of the comparison, without TLC.
+        tlc_seconds: wall time of TLC.
+    """
+
+    model: str
+    states: int = 0
+    outside: int = 0
+    edges: int = 0
+    refusals: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    difference_count: int = 0
+    evidence: str = ""
+    untaken: frozenset[str] = frozenset()
+    seconds: float = 0.0
+    tlc_seconds: float = 0.0
+
+    @property
+    def equal(self) -> bool:
+        """Whether the machine and TLC agree on everything."""
+        return self.difference_count == 0
+
+    def add(self, difference: Difference) -> None:
+        """Count a difference, and keep it while there are few."""
+        self.difference_count += 1
+        if len(self.differences) < MAX_DIFFERENCES:
+            self.differences.append(difference)
+
+    @property
+    def figures(self) -> dict[str, int | float | str]:
+        """The counts."""
+        checked = self.edges + self.refusals
+        return {
+            "states": self.states,
+            "edges": self.edges,
+            "refusals": self.refusals,
+            "checks_per_second": int(checked / self.seconds) if self.seconds else 0,
+        }
+
+
+class _Loader:
+    """Loads rows of the state table into the machine; each distinct value of a variable is mapped once."""
+
+    def __init__(self, machine: type[Any], constants: Any, variables: Sequence[str]) -> None:
+        hints = get_type_hints(machine)
+        self._names = [snake_case(name) for name in variables]
+        self._hints = [hints[name] for name in self._names]
+        self._known: list[dict[SpecValue, Any]] = [{} for _ in variables]
+        self._context = machine.context(constants)
+        self._machine: Callable[..., Any] = machine
+        self._constants = constants
+
+    def _field(self, place: int, value: SpecValue) -> Any:
+        known = self._known[place]
+        try:
+            return known[value]
+        except KeyError:
+            loaded = from_spec(self._hints[place], value, self._context)
+            back = canonical(to_spec(loaded))
+            if back != canonical(value):
+                raise TypeError(f"{self._names[place]}: {value!r} comes back as {back!r}") from None
+            known[value] = loaded
+            return loaded
+
+    def load(self, row: Sequence[SpecValue]) -> Any:
+        """The machine's state of a row.
+
+        Raises:
+            TypeError: when a value has no counterpart in the machine, or does not come back as it went in.
+            KeyError: when it is an error code that the machine does not know.
+        """
+        given = {name: self._field(place, row[place]) for place, name in enumerate(self._names)}
+        return self._machine(constants=self._constants, **given)
+
+
+def _spec_state(state: Any) -> dict[str, SpecValue]:
+    return {name: canonical(value) for name, value in machines.dump(state).items()}
+
+
+def _row_state(graph: StateGraph, place: int) -> dict[str, SpecValue]:
+    return {name: canonical(value) for name, value in graph.state(place).items()}
+
+
+def _load_all(graph: StateGraph, machine: type[Any], constants: Any, comparison: Comparison) -> list[Any]:
+    """Every state of the graph as the machine's, None where it cannot be loaded."""
+    loader = _Loader(machine, constants, graph.variables)
+    loaded: list[Any] = []
+    for place, row in enumerate(graph.states):
+        try:
+            loaded.append(loader.load(row))
+        except (TypeError, KeyError, ValueError) as error:
+            loaded.append(None)
+            comparison.add(Difference(state=place, instance=-1, what=f"the state cannot be loaded: {error}"))
+    return loaded
+
+
+_Call = tuple[int, str, tuple[Hashable, ...]]  # place of an instance, its method, its arguments
+
+
+def _inject(
+    graph: StateGraph,
+    loaded: Sequence[Any],
+    comparison: Comparison,
+    on_progress: Callable[[int], None],
+    enough: int | None,
+) -> None:
+    """Try every instance in every state within the bounds, in TLC's order: the nearest to the initial state first."""
+    calls = [(place, i.action.method, i.arguments) for place, i in enumerate(graph.instances)]
+    for source in np.flatnonzero(graph.inside).tolist():
+        if enough is not None and comparison.difference_count >= enough:
+            return
+        if loaded[source] is not None:
+            _try_all(graph, loaded, source, calls, comparison)
+        if source % 1000 == 0:
+            on_progress(source)
+
+
+def _try_all(
+    graph: StateGraph, loaded: Sequence[Any], source: int, calls: Sequence[_Call], comparison: Comparison
+) -> None:
+    """Try every instance in one state."""
+    state = loaded[source]
+    expected: dict[int, int] = {}
+    for label, target in graph.outgoing(source):
+        if label in expected:
+            what = "the spec has several next states for one action instance"
+            comparison.add(Difference(state=source, instance=label, what=what, target=target))
+        expected[label] = target
+    for label, method, arguments in calls:
+        target = expected.get(label, -1)
+        found = None
+        try:
+            after = getattr(state, method)(*arguments)
+        except (NotEnabled, Rejected) as refusal:
+            if target < 0:
+                comparison.refusals += 1
+                continue
+            what = f"the spec allows it, the machine refuses: {refusal}"
+        except Exception as error:  # noqa: BLE001 - whatever a machine under test raises is a difference
+            what = f"the machine fails with {type(error).__name__}: {error}"
+        else:
+            if target >= 0 and after == loaded[target]:
+                comparison.edges += 1
+                continue
+            found = _spec_state(after)
+            what = "the machine goes to another state than the spec"
+            if target < 0:
+                what = "the machine allows it, the spec does not"
+        comparison.add(Difference(state=source, instance=label, what=what, target=target, found=found))
+
+
+def _search(
+    graph: StateGraph,
+    loaded: Sequence[Any],
+    initial: Any,
+    within_bounds: Callable[[Any], bool],
+    comparison: Comparison,
+) -> None:
+    """Search the machine on its own and compare what it finds with the graph."""
+    place_of = {state: place for place, state in enumerate(loaded)}
+    try:
+        found = explore(initial, graph.instances, within_bounds, limit=graph.states_inside)
+    except TooManyStates:
+        what = f"the machine, searched on its own, has more than TLC's {graph.states_inside} states"
+        comparison.add(Difference(state=graph.initial[0], instance=-1, what=what))
+        return
+    places = [place_of.get(state, -1) for state in found.states]
+    missing = set(np.flatnonzero(graph.inside).tolist()) - set(places)
+    for place in sorted(missing):
+        comparison.add(Difference(state=place, instance=-1, what="the machine, searched on its own, does not reach it"))
+    if -1 in places:
+        what = f"the machine, searched on its own, reaches {places.count(-1)} states that TLC does not have"
+        comparison.add(Difference(state=graph.initial[0], instance=-1, what=what))
+        return
+    # targets outside the bounds are one place, since the search does not keep them
+    mapping = np.array([*places, -1], dtype=np.int64)  # OUTSIDE is -1: the last element
+    assert OUTSIDE == -1
+    own = _packed(graph, mapping[np.array(found.sources)], np.array(found.labels), mapping[np.array(found.targets)])
+    targets = np.where(graph.inside[graph.targets], graph.targets, -1)
+    theirs = _packed(graph, graph.sources, graph.labels, targets)
+    for packed in np.setxor1d(own, theirs).tolist():
+        source, label = divmod(packed // (len(graph.states) + 1), len(graph.instances))
+        what = "the machine, searched on its own, and TLC differ in this edge"
+        comparison.add(Difference(state=source, instance=label, what=what))
+
+
+def _packed(graph: StateGraph, sources: Any, labels: Any, targets: Any) -> Any:
+    """Edges as one number each, without repetition."""
+    return np.unique((sources * len(graph.instances) + labels) * (len(graph.states) + 1) + targets + 1)
+
+
+def _compare_bounds(
+    graph: StateGraph, loaded: Sequence[Any], within_bounds: Callable[[Any], bool], comparison: Comparison
+) -> None:
+    for place, state in enumerate(loaded):
+        if state is not None and within_bounds(state) != bool(graph.inside[place]):
+            what = f"the bounds in Python say {not graph.inside[place]}, TLC's constraint {bool(graph.inside[place])}"
+            comparison.add(Difference(state=place, instance=-1, what=what))
+
+
+def compare(
+    model: Model,
+    machine: type[Any] | None = None,
+    *,
+    graph: StateGraph | None = None,
+    within_bounds: Callable[[Any], bool] | None = None,
+    on_progress: Callable[[str], None] = lambda _: None,
+    enough: int | None = None,
+) -> Comparison:
+    """Compare a machine with TLC's graph of a model.
+
+    Args:
+        model: the model.
+        machine: the machine; by default the reference's own. A mutant of it must be told apart.
+        graph: TLC's graph, where it is at hand.
+        within_bounds: the Python twin of the model's bounds; by default the one of ``kafka_eos_checks.models.bounds``.
+        on_progress: called now and then with a line that says how far it is.
+        enough: stop at this many differences, where it only matters that there are some.
+
+    Raises:
+        GraphUnusable: when TLC gives no graph.
+        MalformedRegistry: when the registry's entry does not fit the machine.
+    """
+    cls = machine or reference_of(model)
+    if graph is None:
+        graph = export(model, cls, on_progress=lambda p: on_progress(f"TLC: {p.distinct:,} states"))
+    within = within_bounds or bounds_predicate(model)
+    constants = model.machine_constants(cls)
+    began = monotonic()
+    comparison = Comparison(
+        model=model.name,
+        states=graph.states_inside,
+        outside=len(graph.states) - graph.states_inside,
+        tlc_seconds=graph.seconds,
+    )
+    taken = {graph.instances[place].action.name for place in set(graph.labels.tolist())}
+    comparison.untaken = frozenset(action.name for action in machines.actions(cls)) - taken
+    initial = cls.initial(constants)
+    loaded = _load_all(graph, cls, constants, comparison)
+    if [loaded[place] for place in graph.initial] != [initial]:
+        comparison.add(
+            Difference(
+                state=graph.initial[0],
+                instance=-1,
+                what="the initial states differ",
+                target=graph.initial[0],
+                found=_spec_state(initial),
+            )
+        )
+    _compare_bounds(graph, loaded, within, comparison)
+    total = f"{len(graph.states):,}"
+    _inject(graph, loaded, comparison, lambda done: on_progress(f"{done:,} of {total} states tried"), enough)
+    if comparison.equal:
+        on_progress("the reference searches on its own")
+        _search(graph, loaded, initial, within, comparison)
+    comparison.seconds = monotonic() - began
+    if comparison.differences:
+        depth, _, _ = graph.tree
+        comparison.differences.sort(key=lambda difference: depth[difference.state])
+        comparison.evidence = explain(graph, comparison)
+    return comparison
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedGraph:
+    """TLC's graph with its states loaded into the machine, to be compared again after a change of the machine."""
+
+    graph: StateGraph
+    states: Sequence[Any]
+
+    def first_difference(self) -> str:
+        """The difference nearest to the initial state, "" when machine and graph are equal.
+
+        The initial states are equal, so it is enough that every instance does in every state what the graph says.
+        """
+        comparison = Comparison(model=self.graph.model)
+        _inject(self.graph, self.states, comparison, lambda _: None, enough=1)
+        if comparison.equal:
+            return ""
+        first = comparison.differences[0]
+        return f"{instance_text(self.graph.instances[first.instance])}: {first.what}"
+
+
+def reference_of(model: Model) -> type[machines.Machine]:
+    """The reference's machine, with the rules in it that the model puts in the place of others."""
+    return mutated(model.machine_class(), model.overrides) if model.overrides else model.machine_class()
+
+
+def load_graph(model: Model) -> LoadedGraph:
+    """Export the graph of a model and load it into the reference's machine.
+
+    Raises:
+        GraphUnusable: when TLC gives no graph, or the machine as it is differs from it.
+        MalformedRegistry: when the registry's entry does not fit the machine.
+    """
+    cls = reference_of(model)
+    graph = export(model, cls)
+    comparison = Comparison(model=model.name)
+    constants = model.machine_constants(cls)
+    found = LoadedGraph(graph=graph, states=_load_all(graph, cls, constants, comparison))
+    differs = not comparison.equal or [found.states[place] for place in graph.initial] != [cls.initial(constants)]
+    difference = "a state cannot be loaded, or the initial ones differ" if differs else found.first_difference()
+    if difference:
+        raise GraphUnusable(f"{model.name}: the reference differs from the spec as it is: {difference}")
+    return found
+
+
+def explain(graph: StateGraph, comparison: Comparison) -> str:
+    """The nearest difference: the shortest path to it, then the two floors side by side."""
+    difference = comparison.differences[0]
+    steps = [
+        Step("Init" if label < 0 else instance_text(graph.instances[label]), _row_state(graph, place))
+        for label, place in graph.path_to(difference.state)
+    ]
+    return "\n".join([tell(steps), *_difference_lines(graph, difference), *_other_lines(graph, comparison)])
+
+
+def _difference_lines(graph: StateGraph, difference: Difference) -> Iterator[str]:
+    if difference.instance >= 0:
+        yield f"then  {instance_text(graph.instances[difference.instance])}"
+    yield f"      {difference.what}"
+    before = _row_state(graph, difference.state)
+    if difference.target >= 0:
+        target = _row_state(graph, difference.target)
+        if difference.found is not None:
+            yield "      machine -> spec:"
+            yield from (f"        {change}" for change in differences(difference.found, target))
+            return
+        yield "      in the spec:"
+        yield from (f"        {change}" for change in differences(before, target))
+    elif difference.found is not None:
+        yield "      in the machine:"
+        yield from (f"        {change}" for change in differences(before, difference.found))
+
+
+def _other_lines(graph: StateGraph, comparison: Comparison) -> Iterator[str]:
+    kinds: Counter[str] = Counter()
+    for difference in comparison.differences:
+        name = graph.instances[difference.instance].action.name if difference.instance >= 0 else "a state"
+        kinds[f"{name}: {difference.what.partition(':')[0]}"] += 1
+    yield f"{comparison.difference_count:,} differences in all; among the first {len(comparison.differences)}:"
+    yield from (f"  {count:3d} x {kind}" for kind, count in kinds.most_common())
+
+
+def conformance_verdict(model: Model, comparison: Comparison) -> Verdict:
+    """The verdict on the reference itself."""
+    found = "equal" if comparison.equal else f"{comparison.difference_count:,} differences"
+    vacuous = comparison.untaken ^ set(model.never)
+    if vacuous:
+        found += f"; taken or not, against the registry's 'never': {', '.join(sorted(vacuous))}"
+    return Verdict(
+        check="graph",
+        name=model.name,
+        expected="equal",
+        found=found,
+        ok=comparison.equal and not vacuous and comparison.edges > 0 and comparison.refusals > 0,
+        seconds=comparison.seconds + comparison.tlc_seconds,
+        figures=comparison.figures,
+        evidence=comparison.evidence,
+        claims=model.claims,
+        title=model.title,
+    )
+
+
+def mutant_verdict(mutant: Model, comparison: Comparison) -> Verdict:
+    """The verdict on a mutant of the reference, which the comparison has to tell apart."""
+    nearest = comparison.differences[0].what if comparison.differences else ""
+    return Verdict(
+        check="graph-mutant",
+        name=mutant.name,
+        expected="told apart",
+        found="told apart" if not comparison.equal else "equal",
+        ok=not comparison.equal,
+        seconds=comparison.seconds,
+        figures={"difference": nearest},
+        evidence=comparison.evidence,
+    )
+
+
+EPILOG = """examples:
+  kafka-eos check graphs                        every graph of the small tier
+  kafka-eos check graphs PartitionLog --json build/conformance.json
+  kafka-eos check graphs --mutant NoDuplicateCache
+  kafka-eos check graphs --mutant all
+"""
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``graphs``."""
+    parser = subparsers.add_parser(
+        "graphs",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="models of the registry; default: all with a graph")
+    parser.add_argument(
+        "--mutant", action="append", default=[], metavar="ID", help="a mutant, made in the reference, or all"
+    )
+    parser.add_argument("--tier", choices=TIERS, default="small", help="this tier and those before it (default small)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="graphs at a time (default: one a processor)")
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def _mutants(registry: Registry, names: Sequence[str], models: Sequence[Model]) -> list[Model]:
+    """The mutants that are asked for, where the graph of their model is compared."""
+    if "all" in names:
+        chosen = {model.name for model in models}
+        return [mutant for mutant in registry.mutants.values() if mutant.model in chosen]
+    mutants = [registry.get(name) for name in names]
+    for mutant in mutants:
+        if not registry.models[mutant.model].graph:
+            raise MalformedRegistry(f"{mutant.source}: no graph of {mutant.model} is compared; give it a graph there")
+    return mutants
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``graphs``."""
+    try:
+        registry = Registry()
+        named = [registry.get(name) for name in arguments.models]
+        tiers = TIERS[: TIERS.index(arguments.tier) + 1]
+        every = [model for model in registry.models.values() if model.graph in tiers]
+        mutants = _mutants(registry, arguments.mutant, named or every)
+        models = named or ([] if arguments.mutant else every)
+        verdicts = list(check(registry, models, mutants, arguments.jobs))
+    except (MalformedRegistry, GraphUnusable, UnknownRule) as error:
+        print(f"kafka-eos check graphs: {error}", file=sys.stderr)
+        return 2
+    if not verdicts:
+        print("kafka-eos check graphs: no model to compare; name one, or give one a graph", file=sys.stderr)
+        return 2
+    print_verdicts(verdicts, "graph equality")
+    if arguments.json:
+        write_verdicts(arguments.json, verdicts)
+    return 0 if all(verdict.ok for verdict in verdicts) else 1
+
+
+def check(
+    registry: Registry, models: Sequence[Model], mutants: Sequence[Model] = (), jobs: int | None = None
+) -> Iterator[Verdict]:
+    """The verdicts on models and mutants, as they come; each graph is exported once.
+
+    Args:
+        registry: the registry.
+        models: the models to compare.
+        mutants: the mutants to tell apart from their models.
+        jobs: processes; by default one a processor. With one, everything stays in this process.
+    """
+    tasks: dict[tuple[str, ...], _Task] = {}
+    for model in models:
+        _task_of(tasks, model).itself = True
+    for mutant in mutants:
+        _task_of(tasks, replace(registry.get(mutant.model), constants=mutant.constants)).mutants.append(mutant)
+    by_size = sorted(tasks.values(), key=lambda task: -(task.base.expect.states or 0))
+    processes = min(jobs or os.cpu_count() or 1, len(by_size))
+    if processes <= 1:
+        for task in by_size:
+            yield from _told(_check_task(task))
+        return
+    # spawned, not forked: a fork would copy the threads that show progress in the middle of what they do
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        try:
+            for done in as_completed([pool.submit(_check_task, task) for task in by_size]):
+                yield from _told(done.result())
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@dataclass(slots=True)
+class _Task:
+    """What is compared with one graph: the reference itself, and mutants of it."""
+
+    base: Model
+    itself: bool = False
+    mutants: list[Model] = field(default_factory=list)
+
+
+def _task_of(tasks: dict[tuple[str, ...], _Task], base: Model) -> _Task:
+    """The task about a model's graph; mutants that need other constants than their model's have one of their own."""
+    return tasks.setdefault((base.name, str(sorted(base.constants.items()))), _Task(base))
+
+
+def _told(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+    """The verdicts, each told on standard error as it comes."""
+    for verdict in verdicts:
+        mark = "ok  " if verdict.ok else "FAIL"
+        progress_console.print(f"{mark} {verdict.check} {verdict.name}: {verdict.found}, {verdict.seconds:.0f} s")
+        yield verdict
+
+
+def _check_task(task: _Task) -> list[Verdict]:
+    """Export one graph and compare everything with it."""
+    base = task.base
+    verdicts = []
+    with progress_console.status(f"{base.name}: TLC exports the graph") as status:
+
+        def show(line: str) -> None:
+            status.update(f"{base.name}: {line}")
+
+        graph = export(base, reference_of(base), on_progress=lambda p: show(f"TLC, {p.distinct:,} states"))
+        if task.itself:
+            verdicts.append(conformance_verdict(base, compare(base, graph=graph, on_progress=show)))
+        for mutant in task.mutants:
+            show(f"compared with the mutant {mutant.name}")
+            verdicts.append(mutant_verdict(mutant, compare(base, reference_of(mutant), graph=graph, enough=1)))
+    return verdicts

@@ -1,0 +1,431 @@
+"""Check the TLA+ models with TLC, the ones that must fail included.
+
+A model is as expected when TLC's verdict is the one the registry names, the numbers of states and the depth are the
+registry's, every action was taken, and every probe was reached. A mutant is as expected when it violates the property
+it names, and no other before it.
+"""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from kafka_eos.errors import NotEnabled, Rejected
+from kafka_eos.machines import machine as machines
+from kafka_eos_checks.drawing.story import Step, folded, tell
+from kafka_eos_checks.drawing.story_diagram import diagram
+from kafka_eos_checks.drawing.story_words import Words, words_of
+from kafka_eos_checks.graphs.command import reference_of
+from kafka_eos_checks.graphs.state_graph import instance_text
+from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.paths import build_folder
+from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
+from kafka_eos_checks.models.registry import (
+    TIERS,
+    Expectation,
+    MalformedRegistry,
+    Model,
+    Registry,
+    plain_configuration,
+    write_model,
+)
+from kafka_eos_checks.mutants.rules import UnknownRule
+from kafka_eos_checks.tla import tlc
+
+_PROBE_REGISTER = 1001
+_PROBE_REACHED = "probe reached: "
+MOST_TOLD = 3  # models whose expected counterexamples are told when they are named; more would be pages
+
+Progress = Callable[[str, tlc.Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a run of one model gave.
+
+    Attributes:
+        model: the model.
+        result: TLC's result, its counterexample with arguments where they are known.
+        found: the verdict, temporal properties named.
+        problems: what differs from the registry, a line each.
+    """
+
+    model: Model
+    result: tlc.Result
+    found: str
+    problems: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is as the registry says."""
+        return not self.problems
+
+    @property
+    def measured(self) -> Expectation:
+        """What the registry would have to say about the numbers."""
+        if self.model.expect.violates:
+            return Expectation(violates=self.model.expect.violates, depth=len(self.result.behaviour))
+        return Expectation(
+            generated=self.result.generated,
+            states=self.result.distinct,
+            depth=self.result.depth,
+        )
+
+
+def _probe_definitions(model: Model) -> str:
+    """Invariants that are always true and print the name of a probe when it is reached for the first time."""
+    lines = []
+    for register, probe in enumerate(model.probes, start=_PROBE_REGISTER):
+        lines.append(f"ASSUME TLCSet({register}, FALSE)")
+        lines.append(
+            f"Probe__{probe} == TLCGet({register}) \\/ ~{probe} \\/ "
+            f'(TLCSet({register}, TRUE) /\\ PrintT("{_PROBE_REACHED}{probe}"))'
+        )
+    return "\n".join(lines)
+
+
+def prepare(model: Model) -> tuple[Path, str]:
+    """Write a model so that TLC can run it and a person can open it in the Toolbox.
+
+    Returns:
+        The folder and the name of the root module.
+    """
+    plain = plain_configuration(model)
+    probes = () if model.expect.violates else tuple(f"Probe__{probe}" for probe in model.probes)
+    configuration = replace(plain, invariants=plain.invariants + probes)
+    return write_model(model, configuration, _probe_definitions(model) if probes else "")
+
+
+def _named(model: Model, verdict: str) -> str:
+    """TLC names no temporal property, and a refinement by its place: there is only one that it can be."""
+    nameless = verdict == "violates a temporal property" or verdict.startswith("violates line ")
+    if nameless and len(model.properties) == 1:
+        return f"violates {model.properties[0]}"
+    return verdict
+
+
+def with_arguments(model: Model, behaviour: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps of a counterexample with the arguments of their actions.
+
+    TLC names actions only, or the disjunction that they stand in. The arguments are those with which the reference
+    takes the same step; a step that it cannot take keeps the name, and so do all where the model has no machine.
+    """
+    try:
+        machine = _machine(model)
+        constants = model.machine_constants(machine)
+        states = [machines.load(machine, constants, step.state) for step in behaviour]
+    except (MalformedRegistry, TypeError, KeyError, ValueError):
+        return tuple(behaviour)
+    every = machines.instances(machine, constants)
+    steps = list(behaviour[:1])
+    for step, before, after in zip(behaviour[1:], states, states[1:], strict=False):
+        named = [each for each in every if each.action.name == step.action]
+        found = next((each for each in named or every if _leads_to(before, each, after)), None)
+        steps.append(step if found is None else Step(instance_text(found), step.state))
+    return tuple(steps)
+
+
+def _machine(model: Model) -> type[machines.Machine]:
+    """The reference's machine, with the model's overrides where any action depends on them."""
+    try:
+        return reference_of(model)
+    except UnknownRule:  # only a property depends on the rule
+        return model.machine_class()
+
+
+def _leads_to(before: machines.Machine, instance: machines.Instance, after: machines.Machine) -> bool:
+    try:
+        return machines.step(before, instance) == after
+    except (NotEnabled, Rejected):
+        return False
+
+
+def judge(model: Model, result: tlc.Result, *, workers: int = 1) -> Outcome:
+    """Compare TLC's result with the registry.
+
+    Args:
+        model: the model.
+        result: what TLC found.
+        workers: TLC's threads; with several the depth is not compared, since TLC may then count it too large.
+    """
+    expect = model.expect
+    found = _named(model, result.verdict)
+    if found != expect.words:
+        return Outcome(model=model, result=result, found=found, problems=(f"expected {expect.words}, found {found}",))
+    problems = []
+    measured = Outcome(model=model, result=result, found=found).measured
+    compared = ["generated", "states", "depth"] if not expect.violates else ["depth"]
+    for name in compared:
+        wanted, got = getattr(expect, name), getattr(measured, name)
+        if wanted == got or (name == "depth" and workers > 1) or (expect.violates and wanted is None):
+            continue
+        problems.append(f"{name}: {got:,}, the registry says {f'{wanted:,}' if wanted is not None else 'nothing'}")
+    if not expect.violates:
+        untaken = {name for name, taken in result.coverage.items() if not taken}
+        problems += [f"{name} is never taken; widen the constants" for name in sorted(untaken - set(model.never))]
+        problems += [
+            f"{name} is taken; delete it from 'never'"
+            for name in sorted(set(model.never) & result.coverage.keys() - untaken)
+        ]
+        reached = {line.strip('"').removeprefix(_PROBE_REACHED) for line in result.prints if _PROBE_REACHED in line}
+        problems += [f"probe {name} is never reached" for name in model.probes if name not in reached]
+    return Outcome(model=model, result=result, found=found, problems=tuple(problems))
+
+
+def check_model(
+    model: Model, *, workers: int = 1, timeout: float = 900.0, on_progress: Progress | None = None
+) -> Outcome:
+    """Run TLC on one model and compare the result with the registry.
+
+    Raises:
+        TlcMissing: when there is no TLC or no Java.
+        MalformedRegistry: when the entry does not fit its machine.
+    """
+    folder, module = prepare(model)
+    job = tlc.Job(
+        folder=folder,
+        module=module,
+        workers=workers,
+        timeout=timeout,
+        coverage=not model.expect.violates,
+        short=model.is_short,
+    )
+    result = tlc.run(job, None if on_progress is None else partial(on_progress, model.name))
+    named = replace(result, behaviour=with_arguments(model, result.behaviour))
+    return judge(model, named, workers=workers)
+
+
+def to_verdict(outcome: Outcome) -> Verdict:
+    """The verdict on one model or mutant."""
+    model, result = outcome.model, outcome.result
+    figures: dict[str, int | float | str] = {"states": result.distinct, "depth": result.depth}
+    if model.expect.violates:
+        figures = {"states": result.distinct, "steps": max(len(result.behaviour) - 1, 0)}
+    found = outcome.found
+    if outcome.problems and found == model.expect.words:
+        found = f"{found}, but {'; '.join(outcome.problems)}"
+    return Verdict(
+        check=model.kind,
+        name=model.name,
+        expected=model.expect.words,
+        found=found,
+        ok=outcome.ok,
+        seconds=result.seconds,
+        figures=figures,
+        evidence=_evidence(outcome),
+        claims=model.claims,
+        title=model.title,
+        diagram=diagram(model.module, result.behaviour, found.removeprefix("violates ")) if result.behaviour else "",
+    )
+
+
+def _evidence(outcome: Outcome) -> str:
+    result = outcome.result
+    lines = list(outcome.problems)
+    if result.error:
+        lines.append(result.error)
+    if result.behaviour:
+        lines.append(story(outcome))
+    return "\n".join(lines)
+
+
+def story(outcome: Outcome) -> str:
+    """The counterexample of a model, told step by step."""
+    model, result = outcome.model, outcome.result
+    words = words_of(model.spec, model.module)
+    return f"{_setting(model, words)}\n\n{tell(result.behaviour, _ending(outcome, words), result.loop_to, words)}"
+
+
+def _setting(model: Model, words: Words) -> str:
+    """The model in words: its constants, and the rules in it that take the place of others."""
+    given = [f"{name}={value}" for name, value in model.constants.items() if name not in model.overrides]
+    lines = [f"{model.name}: {model.title}", f"The module {model.module} with {', '.join(given)}"]
+    for rule, other in model.overrides.items():
+        meaning = re.sub(rf"^for {rule}\b[^:]*: ", "", words.sentences.get(other, ""))
+        lines.append(f"{other} takes the place of the rule {rule}{f': {meaning}' if meaning else ''}")
+    return "\n".join(line for text in lines for line in folded(text))
+
+
+def _ending(outcome: Outcome, words: Words) -> str:
+    """What the last state of a counterexample shows."""
+    violated = outcome.found.removeprefix("violates ")
+    if violated == outcome.found:
+        return f"Here the model {outcome.found}."
+    meaning = words.sentences.get(violated)
+    return "\n".join(folded(f"Here the model violates {violated}{f': {meaning}' if meaning else '.'}"))
+
+
+def check_models(
+    models: Sequence[Model], *, jobs: int | None = None, workers: int = 1, timeout: float = 900.0
+) -> Iterator[Outcome]:
+    """Run several models, ``jobs`` at a time with one worker each: for models of seconds that is the fastest.
+
+    Yields the outcomes as they come; progress goes to standard error.
+    """
+    running: dict[str, int] = {}
+    by_size = sorted(models, key=lambda model: -(model.expect.states or 0))
+    with progress_console.status("TLC starts") as status, ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+
+        def on_progress(name: str, progress: tlc.Progress) -> None:
+            running[name] = progress.distinct
+            shown = ", ".join(f"{model} {states:,} states" for model, states in sorted(running.items()))
+            status.update(f"{done} of {len(models)} done; {shown}")
+
+        done = 0
+        waiting: set[Future[Outcome]] = {
+            pool.submit(check_model, model, workers=workers, timeout=timeout, on_progress=on_progress)
+            for model in by_size
+        }
+        try:
+            while waiting:
+                finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    outcome = future.result()
+                    done += 1
+                    running.pop(outcome.model.name, None)
+                    status.update(f"{done} of {len(models)} done")
+                    yield outcome
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def select(registry: Registry, names: Sequence[str], tier: str, *, mutants: bool) -> list[Model]:
+    """The models to run.
+
+    Args:
+        registry: the registry.
+        names: models or mutants by name; empty for all of the tier and of the tiers before it.
+        tier: one of ``TIERS``.
+        mutants: the mutants of those models instead of the models.
+    """
+    allowed = TIERS[: TIERS.index(tier) + 1]
+    chosen = [registry.get(name) for name in names]
+    if not mutants:
+        return chosen or [model for model in registry.models.values() if model.tier in allowed]
+    every = [mutant for mutant in registry.mutants.values() if mutant.tier in allowed]
+    if not chosen:
+        return every
+    bases = {model.name for model in chosen}
+    return [mutant for mutant in registry.mutants.values() if mutant.model in bases or mutant.name in bases]
+
+
+def _listing(models: Iterable[Model]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("kind", "name", "tier", "expected", "states", "title"):
+        table.add_column(column, overflow="fold")
+    for model in models:
+        states = f"{model.expect.states:,}" if model.expect.states is not None else ""
+        table.add_row(model.kind, model.name, model.tier, model.expect.words, states, model.title)
+    return table
+
+
+EPILOG = """examples:
+  kafka-eos check models                        the small models
+  kafka-eos check models LateEndIsNotAtomic     a known failure, told step by step, with a diagram
+  kafka-eos check models --tier full --json build/models.json
+  kafka-eos check models PartitionLog --update  write the numbers it finds into spec/models/<Module>.toml
+  kafka-eos check models --mutants              each mutant must violate the property it names
+  kafka-eos check models --list --tier deep
+"""
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``models``."""
+    parser = subparsers.add_parser(
+        "models",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="models or mutants; default: all of the tier")
+    parser.add_argument("--tier", choices=TIERS, default="small", help="this tier and those before it (default small)")
+    parser.add_argument("--mutants", action="store_true", help="the mutants of the models instead of the models")
+    parser.add_argument("--list", action="store_true", help="say what would run, and run nothing")
+    parser.add_argument("--update", action="store_true", help="write the numbers into the registry")
+    add_json(parser)
+    parser.add_argument("--jobs", type=int, metavar="N", help="models at a time (default: one a processor)")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="TLC's threads for each model (default 1)")
+    parser.add_argument("--timeout", type=float, default=900.0, metavar="S", help="seconds for each model")
+    parser.set_defaults(run=run)
+
+
+def shown(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], *, named: bool) -> Iterator[str]:
+    """What is printed below the table: stories of counterexamples that were expected, and where diagrams are.
+
+    The story of an unexpected one is evidence of a verdict that differs, and printed with it.
+
+    Args:
+        outcomes: of the models that ran.
+        verdicts: on them.
+        named: whether the caller has named the models.
+    """
+    failing = [verdict for outcome, verdict in zip(outcomes, verdicts, strict=True) if outcome.result.behaviour]
+    tell_all = named and len(outcomes) <= MOST_TOLD
+    for verdict in failing:
+        if verdict.ok and tell_all:
+            yield f"\n{verdict.evidence}"
+        if verdict.diagram and (tell_all or not verdict.ok):
+            yield f"Diagram of {verdict.name}: {_write_diagram(verdict)}"
+    untold = [verdict.name for verdict in failing if verdict.ok and not tell_all]
+    if untold:
+        several = f"{len(untold)} counterexamples are" if len(untold) > 1 else "1 counterexample is"
+        yield f"{several} as expected and not shown; `kafka-eos check models {untold[0]}` tells one as a story"
+
+
+def _write_diagram(verdict: Verdict) -> Path:
+    """Write a diagram next to the model; returns its path, from the current folder where it is inside."""
+    file = build_folder() / "models" / verdict.name / "counterexample.svg"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(verdict.diagram, encoding="utf-8")
+    return file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``models``."""
+    try:
+        registry = Registry()
+        models = select(registry, arguments.models, arguments.tier, mutants=arguments.mutants)
+        if arguments.list:
+            answer_console.print(_listing(models))
+            return 0
+        if not models:
+            print("kafka-eos check models: nothing to run; name a model or another --tier", file=sys.stderr)
+            return 2
+        outcomes = check_models(models, jobs=arguments.jobs, workers=arguments.workers, timeout=arguments.timeout)
+        by_name = {}
+        for outcome in outcomes:
+            by_name[outcome.model.name] = outcome
+            progress_console.print(f"{'ok  ' if outcome.ok else 'FAIL'} {outcome.model.name}: {outcome.found}")
+        in_order = [by_name[model.name] for model in models]
+        if arguments.update:
+            _update(registry, in_order)
+    except MalformedRegistry as error:
+        print(f"kafka-eos check models: {error}", file=sys.stderr)
+        return 2
+    verdicts = [to_verdict(outcome) for outcome in in_order]
+    print_verdicts(verdicts, "mutants" if arguments.mutants else "models")
+    for text in shown(in_order, verdicts, named=bool(arguments.models)):
+        answer_console.print(text, markup=False, soft_wrap=True)
+    if arguments.json:
+        write_verdicts(arguments.json, verdicts)
+    return 0 if all(verdict.ok for verdict in verdicts) else 1
+
+
+def _update(registry: Registry, outcomes: Iterable[Outcome]) -> None:
+    """Write the numbers of the models whose verdict is the expected one."""
+    for outcome in outcomes:
+        model = outcome.model
+        if model.kind == "model" and outcome.found == model.expect.words and outcome.measured != model.expect:
+            registry.update(model.name, outcome.measured)
+            progress_console.print(f"{registry.folder}: {model.name} updated")

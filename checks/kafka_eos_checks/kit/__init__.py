@@ -1,0 +1,1 @@
+"""What every room may use: verdicts, the terminal, paths, workers, recordings as files. Imports no other room."""

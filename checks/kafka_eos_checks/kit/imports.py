@@ -1,0 +1,46 @@
+"""The files of Python that modules of the project need: what they find holds as long as these stay the same."""
+
+import ast
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import kafka_eos
+
+PACKAGES = {"kafka_eos": Path(str(kafka_eos.__file__)).parent, "kafka_eos_checks": Path(__file__).parents[1]}
+
+
+def needed(modules: Iterable[str]) -> list[Path]:
+    """The files of these modules and of all that they import, in functions too.
+
+    Args:
+        modules: by their full names; those of other projects are left out.
+    """
+    found: set[Path] = set()
+    waiting = list(modules)
+    while waiting:
+        path = _file(waiting.pop())
+        if path is not None and path not in found:
+            found.add(path)
+            waiting += _imported(path.read_text(encoding="utf-8"))
+    return sorted(found)
+
+
+def _file(module: str) -> Path | None:
+    package, *names = module.split(".")
+    if package not in PACKAGES:
+        return None
+    path = PACKAGES[package].joinpath(*names)
+    return next((each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file()), None)
+
+
+@cache
+def _imported(text: str) -> tuple[str, ...]:
+    """The modules that a file names, and what it takes from them, which may be modules too."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found += [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found += [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
+    return tuple(found)

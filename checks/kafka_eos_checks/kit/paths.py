@@ -1,0 +1,31 @@
+"""Where the project's own files are: in a clone, or those of them that the wheel carries."""
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+CLONE = _PACKAGE.parent.parent
+
+
+def is_clone() -> bool:
+    """Whether this package is that of a clone, and not installed from a wheel."""
+    return (CLONE / "pom.xml").is_file() and (CLONE / "spec" / "models").is_dir()
+
+
+def spec_folder() -> Path:
+    """The folder of the TLA+ modules; the wheel carries all of them."""
+    return CLONE / "spec" if is_clone() else _PACKAGE / "spec"
+
+
+def recordings_folder() -> Path:
+    """The folder of the kept recordings; the wheel carries the small ones."""
+    return CLONE / "checks" / "recordings" if is_clone() else _PACKAGE / "recordings"
+
+
+def pom_file() -> Path:
+    """The file by which Maven fetches the jars."""
+    return CLONE / "pom.xml" if is_clone() else _PACKAGE / "pom.xml"
+
+
+def build_folder() -> Path:
+    """Where the commands write: ``build/`` of the clone, else of the current folder."""
+    return (CLONE if is_clone() else Path.cwd()) / "build"

@@ -1,0 +1,69 @@
+"""The terminal: verdict tables and progress, on standard error unless they are the answer itself."""
+
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from kafka_eos_checks.kit.verdict import Standing, Verdict
+
+_COLOURS = {Standing.OK: "green", Standing.FAIL: "red", Standing.NOT_JUDGED: "yellow", Standing.NOTHING: "yellow"}
+WIDE = 150  # columns of a table that goes to a file or a pipe
+
+progress_console = Console(stderr=True, highlight=False)
+answer_console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+
+
+def verdict_table(verdicts: Sequence[Verdict], title: str = "") -> Table:
+    """A line for each verdict that had something to judge: mark, name, expected, found, figures, seconds."""
+    table = Table(title=title or None, box=None, pad_edge=False, title_justify="left")
+    for column in ("", "check", "name", "expected", "found", "figures"):
+        table.add_column(column, overflow="fold")
+    table.add_column("seconds", justify="right")
+    for verdict in verdicts:
+        if verdict.standing is Standing.NOTHING:
+            continue
+        figures = " ".join(f"{k}={v:,}" if isinstance(v, int) else f"{k}={v}" for k, v in verdict.figures.items())
+        table.add_row(
+            f"[{_COLOURS[verdict.standing]}]{verdict.standing.value}[/]",
+            verdict.check,
+            verdict.name,
+            verdict.expected,
+            verdict.found,
+            figures,
+            f"{verdict.seconds:.1f}",
+        )
+    return table
+
+
+def print_verdicts(verdicts: Sequence[Verdict], title: str = "") -> None:
+    """Print the table, then the evidence of whatever is not as expected, then what is not judged, and why."""
+    answer_console.print(verdict_table(verdicts, title))
+    for verdict in verdicts:
+        if verdict.standing is Standing.FAIL:
+            answer_console.print(
+                f"\n[red]FAIL[/] {verdict.check} {verdict.name}: expected {verdict.expected}, found {verdict.found}"
+            )
+            _print_plain(verdict.evidence)
+            _print_plain(verdict.advice)
+    alike: dict[str, list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        if verdict.unknown:
+            alike[verdict.unjudged].append(verdict)
+    for reason, own in alike.items():
+        answer_console.print("\n[yellow]not judged[/]", end=" ")
+        _print_plain(f"{', '.join(verdict.name for verdict in own)}: {reason}")
+        for verdict in own:
+            _print_plain(verdict.evidence if verdict.ok else "")
+            _print_plain(verdict.advice if verdict.ok else "")
+    nothing = [verdict.name for verdict in verdicts if verdict.standing is Standing.NOTHING]
+    if nothing:
+        answer_console.print("\n[yellow]nothing to judge[/] for:", end=" ")
+        _print_plain(", ".join(nothing))
+
+
+def _print_plain(text: str) -> None:
+    if text:
+        answer_console.print(text, markup=False, soft_wrap=True)  # commands stay whole

@@ -1,0 +1,1 @@
+"""Data made and measured: recordings of real brokers, generated logs, damaged input, costs, benchmarks."""

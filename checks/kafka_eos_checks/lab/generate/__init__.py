@@ -1,0 +1,1 @@
+"""``kafka-eos lab generate``: logs of any size, with violations at known places."""

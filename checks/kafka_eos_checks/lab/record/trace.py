@@ -1,0 +1,382 @@
+"""From a history's wire events to a trace of PartitionLog: what one partition's leader must have done, in order.
+
+The wire tells of each request when it was sent, when it was answered, and how. What the leader did in between is
+reconstructed:
+
+- appends stand in the order of their offsets;
+- an answer without error, whose offset the same batch already has, acknowledges a duplicate;
+- an answer with an error of the log's own checks is a refusal; other errors never reached the log, or leave open
+  whether they did (NOT_LEADER_OR_FOLLOWER, as a broker gives that has just come back);
+- a gap between offsets was filled by requests whose answers nobody saw;
+- a restart takes a snapshot first: both a clean shutdown and the recovery of an unclean one write one at the end of
+  the log (``LogLoader.recoverSegment``), and a snapshot keeps only the last batch of each producer.
+
+The leader gave an acknowledgement or a refusal at some moment between request and answer, and answers of several
+connections can be seen in another order than they were given in. ``detail["invoked"]`` and ``detail["answered"]`` are
+the two ends, as orders of the history; see :func:`wire_trace` for the place chosen between them.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.histories.history import Event
+from kafka_eos.machines.producer_state import Batch, Log, ProducerState
+
+# Errors of the checks that a log makes before it appends.
+_REFUSALS = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+_Identity = tuple[int, int, int, int]  # producer id, epoch, base sequence, record count
+
+
+class _KafkaLog(Log):
+    """The log as Kafka has it: a snapshot keeps the last batch of each producer."""
+
+    __slots__ = ()
+
+    def snapshot_of(self, producer: ProducerState) -> ProducerState:
+        return replace(producer, batches=producer.batches[-1:])
+
+
+_KAFKA_LOG = _KafkaLog()
+
+
+class UnexplainedOffsets(ValueError):  # noqa: N818 - what was found
+    """Offsets between two appends that no request of the history can have filled, e.g. transaction markers."""
+
+
+@dataclass(slots=True)
+class _Question:
+    """A request for one partition with its answer, if one was seen."""
+
+    invoke: Event
+    answer: Event | None = None
+
+    @property
+    def identity(self) -> _Identity:
+        e = self.invoke
+        columns = (e.producer_id, e.producer_epoch, e.base_sequence, e.record_count)
+        assert None not in columns, f"event {e.order}: a Produce request without its batch's columns"
+        return columns  # type: ignore[return-value]
+
+
+@dataclass(slots=True)
+class _Append:
+    """One batch in the log.
+
+    Attributes:
+        answers: the answers that give its offset, in their order.
+        at: the latest order of the history at which it can have been appended.
+    """
+
+    identity: _Identity
+    offset: int
+    at: int
+    answers: list[_Question] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.identity[3]
+
+
+def _order(event: Event) -> int:
+    assert event.order is not None, "a recorded history has a total order"
+    return event.order
+
+
+def questions(events: Iterable[Event], topic: str, partition: int) -> list[_Question]:
+    """The Produce requests for one partition, in the order in which they were sent."""
+    found: dict[tuple[str, int], _Question] = {}
+    for event in events:
+        if event.action == "Produce" and event.topic == topic and event.partition == partition:
+            key = event.run, event.detail["request"]
+            if event.phase == "invoke":
+                found[key] = _Question(event)
+            elif event.phase != "info":  # an answer that settles the outcome
+                found[key].answer = event
+    return list(found.values())
+
+
+def _restarts(events: Iterable[Event], asked: Sequence[_Question]) -> list[Event]:
+    """The restarts of the broker that answered for the partition right before and right after."""
+    answers = sorted((_order(q.answer), q.answer.detail["broker"]) for q in asked if q.answer is not None)
+    orders = [order for order, _ in answers]
+    found = []
+    for event in events:
+        if event.action == "Restart" and event.phase == "invoke":
+            place = bisect_left(orders, _order(event))
+            around = [broker for _, broker in answers[max(place - 1, 0) : place + 1]]
+            if place and set(around) == {event.process}:
+                found.append(event)
+    return sorted(found, key=_order)
+
+
+def _acknowledged(asked: Sequence[_Question]) -> list[_Append]:
+    """The batches that answers tell of, by offset."""
+    found: dict[tuple[int, _Identity], _Append] = {}
+    answered = [q for q in asked if q.answer is not None and q.answer.error == ErrorCode.NONE]
+    for question in sorted(answered, key=lambda q: _order(q.answer) if q.answer else 0):
+        assert question.answer is not None, "answered"
+        assert question.answer.offset is not None, "an answer NONE has an offset"
+        key = question.answer.offset, question.identity
+        append = found.setdefault(key, _Append(question.identity, key[0], _order(question.answer)))
+        append.answers.append(question)
+    return [found[key] for key in sorted(found)]
+
+
+@dataclass(frozen=True)
+class _Requests:
+    """The requests for one partition and the restarts of its broker, to be looked up.
+
+    Attributes:
+        asked: the requests, in the order in which they were sent.
+        restarts: in order.
+    """
+
+    asked: Sequence[_Question]
+    restarts: Sequence[Event]
+
+    @cached_property
+    def first_sent(self) -> Mapping[_Identity, _Question]:
+        """The first request with each batch."""
+        return {question.identity: question for question in reversed(self.asked)}
+
+    @cached_property
+    def first_unanswered(self) -> Mapping[_Identity, _Question]:
+        """The first request with each batch of those whose answer nobody saw."""
+        return {question.identity: question for question in reversed(self.asked) if question.answer is None}
+
+    @cached_property
+    def out_of_order(self) -> Mapping[tuple[int, int], Sequence[tuple[int, int, int]]]:
+        """The refusals as out of order: producer and epoch -> (sent, answered, base sequence), in the order sent."""
+        found = defaultdict(list)
+        for question in self.asked:
+            answer = question.answer
+            if answer is not None and answer.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                sequence = question.identity[2]
+                found[question.identity[:2]].append((_order(question.invoke), _order(answer), sequence))
+        return {producer: sorted(refusals) for producer, refusals in found.items()}
+
+    @cached_property
+    def _restarted(self) -> list[int]:
+        return [_order(restart) for restart in self.restarts]
+
+    def restart_from(self, order: int) -> int | None:
+        """The first restart from an order of the history on."""
+        place = bisect_left(self._restarted, order)
+        return self._restarted[place] if place < len(self._restarted) else None
+
+
+def _unseen(appends: list[_Append], requests: _Requests) -> list[_Append]:
+    """The appends with those between them whose answers nobody saw.
+
+    Raises:
+        UnexplainedOffsets: when no unanswered request fits into a gap.
+    """
+    known = {append.identity for append in appends}
+    fillers = sorted(requests.first_unanswered.keys() - known)
+    complete: list[_Append] = []
+    next_offset = 0
+    for append in appends:
+        while next_offset < append.offset:
+            room = append.offset - next_offset
+            place = next((n for n, identity in enumerate(fillers) if identity[3] <= room), None)
+            if place is None:
+                raise UnexplainedOffsets(
+                    f"offsets {next_offset} to {append.offset - 1} were written by no request of the history"
+                )
+            filler = fillers.pop(place)
+            # It was lost with the broker: what came after the restart can't have carried it.
+            lost = requests.restart_from(_order(requests.first_unanswered[filler].invoke))
+            complete.append(_Append(filler, next_offset, append.at if lost is None else min(lost, append.at)))
+            next_offset += filler[3]
+        complete.append(append)
+        next_offset = append.end
+    return complete
+
+
+def _known_before_restart(append: _Append, requests: _Requests) -> int | None:
+    """The restart before which a batch was appended although its answer came after, or None.
+
+    Its first copy was never answered, and after the restart an earlier batch of the producer was refused as out of
+    order: so the leader knew the later one when it came back. If it was not so at the first restart after that copy,
+    then at no later one.
+    """
+    pid, epoch, sequence, _ = append.identity
+    lost = requests.first_unanswered.get(append.identity)
+    began = None if lost is None else requests.restart_from(_order(lost.invoke))
+    if began is None or began >= append.at:
+        return None
+    refusals = requests.out_of_order.get((pid, epoch), ())
+    after = range(bisect_right(refusals, began, key=lambda refusal: refusal[0]), len(refusals))
+    for sent, answered, refused in (refusals[place] for place in after):
+        if sent >= append.at:
+            break
+        if answered < append.at and refused < sequence:
+            return began
+    return None
+
+
+def _bound(appends: list[_Append], requests: _Requests) -> None:
+    """Bound each append from above: by its first answer, the append after it, and the restart that it survived."""
+    latest = None
+    for append in reversed(appends):
+        survived = _known_before_restart(append, requests)
+        append.at = min(x for x in (append.at, survived, latest) if x is not None)
+        latest = append.at
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step that changes the log, with the orders of the history between which it was taken."""
+
+    event: Event
+    earliest: int
+    latest: int
+
+
+def _event(name: str, question: _Question) -> Event:
+    """A trace event about one request."""
+    detail = {"request": question.invoke.detail["request"], "invoked": _order(question.invoke)}
+    if question.answer is not None:
+        detail["answered"] = _order(question.answer)
+    return replace(question.answer or question.invoke, action=name, phase="ok", detail=detail)
+
+
+def _appender(append: _Append, requests: _Requests) -> _Question:
+    """The request that brought a batch: the first one answered, or a copy that was lost with its answer."""
+    if append.answers:
+        first = append.answers[0]
+        restart = requests.restart_from(append.at)
+        if restart is None or restart >= _order(first.answer or first.invoke):
+            return first
+    return requests.first_unanswered[append.identity]
+
+
+def _batch(event: Event) -> Batch:
+    """The batch that an event is about."""
+    columns = (event.producer_id, event.producer_epoch, event.base_sequence, event.record_count)
+    producer_id, epoch, sequence, count = (-1 if value is None else value for value in columns)
+    return Batch(producer_id=producer_id, epoch=epoch, sequence=sequence, count=count)
+
+
+def _gives(log: Log, event: Event) -> bool:
+    """Whether a log would give the answer of an acknowledgement or refusal."""
+    batch = _batch(event)
+    if event.action == "AcknowledgeDuplicate":
+        return log.is_duplicate(batch) and log.duplicate_offset(batch) == event.offset
+    return not log.is_duplicate(batch) and log.append_error(batch) == event.error
+
+
+def _logs(start: Log, steps: Sequence[_Step]) -> list[Log]:
+    """The log before the first step and after each one."""
+    logs = [start]
+    for step in steps:
+        match step.event.action:
+            case "AppendBatch":
+                logs.append(logs[-1].appended(_batch(step.event)))
+            case "TakeSnapshot":
+                logs.append(logs[-1].with_snapshot())
+            case _:
+                logs.append(logs[-1].reloaded())
+    return logs
+
+
+def _outwards(middle: int, first: int, last: int) -> Iterator[int]:
+    """The numbers from first to last, those nearest to the middle first, the smaller of two before the larger."""
+    for distance in range(max(middle - first, last - middle) + 1):
+        for number in (middle - distance, middle + distance) if distance else (middle,):
+            if first <= number <= last:
+                yield number
+
+
+def _places(answers: Iterable[Event], steps: Sequence[_Step], logs: Sequence[Log]) -> Iterator[int]:
+    """After how many steps each answer that changes nothing was given.
+
+    Where it was seen, if the log gives it there; else the nearest place that its interval leaves open and where the
+    log gives it. When there is none it stays where it was seen, for whoever validates the trace to refuse.
+    """
+    latest = [step.latest for step in steps]  # sorted, as the steps are
+    earliest = list(accumulate((step.earliest for step in steps), max))
+    for answer in answers:
+        invoked, answered = answer.detail["invoked"], answer.detail["answered"]
+        seen = bisect_right(latest, answered)
+        first = bisect_left(latest, invoked)
+        last = bisect_right(earliest, answered)
+        places = _outwards(seen, first, max(last, seen))
+        yield next((place for place in places if _gives(logs[place], answer)), seen)
+
+
+def _steps(appends: Sequence[_Append], requests: _Requests) -> list[_Step]:
+    """The steps that change the log, in order."""
+    steps = []
+    for append in appends:
+        appended = _event("AppendBatch", _appender(append, requests))
+        event = replace(appended, offset=append.offset, error=int(ErrorCode.NONE))
+        steps.append(_Step(event, _order(requests.first_sent[append.identity].invoke), append.at))
+    latest = [append.at for append in appends]  # sorted, as each is bounded by the next
+    in_snapshot = 0
+    for restart in requests.restarts:
+        at = _order(restart)
+        in_log = bisect_right(latest, at)
+        if in_log > in_snapshot:  # Kafka writes no second snapshot of the same offset
+            in_snapshot = in_log
+            steps.append(_Step(replace(restart, action="TakeSnapshot", phase="ok"), at, at))
+        steps.append(_Step(replace(restart, phase="ok"), at, at))
+    return sorted(steps, key=lambda step: step.latest)  # stable: appends by offset, then snapshot, then restart
+
+
+def _answers(appends: Sequence[_Append], steps: Sequence[_Step], asked: Sequence[_Question]) -> list[Event]:
+    """The answers that changed nothing, in the order in which they were seen."""
+    appenders = {step.event.detail["request"] for step in steps if step.event.action == "AppendBatch"}
+    events = [
+        _event("AcknowledgeDuplicate", question)
+        for append in appends
+        for question in append.answers
+        if question.invoke.detail["request"] not in appenders
+    ]
+    events += [_event("RefuseBatch", q) for q in asked if q.answer is not None and q.answer.error in _REFUSALS]
+    return sorted(events, key=lambda event: int(event.detail["answered"]))
+
+
+def wire_trace(events: Iterable[Event], topic: str, partition: int, log: Log = _KAFKA_LOG) -> list[Event]:
+    """What the leader of one partition did, as actions of PartitionLog.
+
+    Args:
+        events: one run's history, in order, with the proxy's wire events; the partition was empty when it began.
+        topic: the partition's topic.
+        partition: its number.
+        log: the rules by which acknowledgements and refusals find their place among appends of the same time.
+
+    Returns:
+        ``AppendBatch``, ``AcknowledgeDuplicate``, ``RefuseBatch`` (phase ok, with producer_id, producer_epoch,
+        base_sequence, record_count, error and, unless refused, offset), ``TakeSnapshot`` and ``Restart``, with
+        ``order`` from 0. ``AppendBatch`` of a request that was never answered has no ``detail["answered"]``.
+
+    Raises:
+        UnexplainedOffsets: when offsets are missing that no request can have filled.
+    """
+    history = list(events)
+    asked = questions(history, topic, partition)
+    requests = _Requests(asked, _restarts(history, asked))
+    appends = _unseen(_acknowledged(asked), requests)
+    _bound(appends, requests)
+    steps = _steps(appends, requests)
+    answers = _answers(appends, steps, asked)
+    given_after = defaultdict(list)
+    for answer, place in zip(answers, _places(answers, steps, _logs(log, steps)), strict=True):
+        given_after[place].append(answer)
+    trace = given_after[0]
+    for done, step in enumerate(steps, start=1):
+        trace += [step.event, *given_after[done]]
+    return [replace(event, order=number, topic=topic, partition=partition) for number, event in enumerate(trace)]

@@ -1,0 +1,196 @@
+"""``kafka-eos ledger claims``: what is said about exactly-once semantics, and what the checks found.
+
+The verdicts are those of earlier commands, or of the models that ``--check`` runs and of the kept costs. With ids each
+claim is shown with its evidence: the properties that hold, the counterexample as a story, or the figures, and a diagram
+in a file.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from kafka_eos_checks.graphs import model_check
+from kafka_eos_checks.kit import paths
+from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.terminal import answer_console, progress_console
+from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
+from kafka_eos_checks.lab.costs.command import KEPT
+from kafka_eos_checks.lab.costs.verdicts import UnusableEvidence, read_evidence
+from kafka_eos_checks.lab.costs.verdicts import verdicts as cost_verdicts
+from kafka_eos_checks.ledger.claims import Entry, MalformedClaims, Standing, ledger, read_claims
+from kafka_eos_checks.ledger.report import UnusableVerdicts, load_verdicts
+from kafka_eos_checks.models.registry import MalformedRegistry, Registry
+
+COLOURS = {
+    Standing.SETTLED: "green",
+    Standing.DIFFERS: "red",
+    Standing.OPEN: "yellow",
+    Standing.UNKNOWN: "red",
+}
+
+EPILOG = """examples:
+  kafka-eos ledger claims                 the ledger, from the verdicts in build/verdicts
+  kafka-eos ledger claims C15             one claim with its counterexample as a story
+  kafka-eos ledger claims C15 --check     check the models behind it first
+
+exit codes: 0 every claim asked for is settled, 1 one is open or differs, 2 the call or the input cannot be used
+"""
+
+
+class UnknownClaim(ValueError):  # noqa: N818 - named for what is unknown
+    """An id that the ledger does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The entries that were asked for, and the verdicts that their indices point into."""
+
+    entries: list[Entry]
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    def settling(self, entry: Entry) -> list[Verdict]:
+        """The verdicts on one claim."""
+        return [self.verdicts[index] for index in entry.verdicts]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """For machines: a claim an object."""
+        return [
+            {
+                "id": entry.claim.id,
+                "text": entry.claim.text,
+                "sources": list(entry.claim.sources),
+                "expect": entry.claim.expect,
+                "standing": entry.standing.value,
+                "verdicts": [verdict.to_json() for verdict in self.settling(entry)],
+            }
+            for entry in self.entries
+        ]
+
+
+def newest(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """One verdict for each check and name: the last."""
+    return list({(verdict.check, verdict.name): verdict for verdict in verdicts}.values())
+
+
+def answer(ids: Sequence[str], verdicts: Sequence[Verdict]) -> Answer:
+    """The ledger, or the claims with these ids.
+
+    Raises:
+        MalformedClaims: when the claims file cannot be used.
+        UnknownClaim: for an id that the ledger does not have.
+    """
+    kept = newest(verdicts)
+    entries = ledger(read_claims(), kept)
+    known = {entry.claim.id for entry in entries}
+    if strays := [name for name in ids if name not in known]:
+        raise UnknownClaim(f"no claim {strays[0]}; the ledger has {min(known)} to {max(known)}")
+    return Answer(entries=[entry for entry in entries if not ids or entry.claim.id in ids], verdicts=kept)
+
+
+def check(ids: Sequence[str], registry: Registry) -> list[Verdict]:
+    """Check the models and mutants that settle these claims, or all that settle any, and ask the kept costs."""
+    chosen = [
+        model
+        for model in [*registry.models.values(), *registry.mutants.values()]
+        if (set(model.claims) & set(ids) if ids else model.claims)
+    ]
+    verdicts = []
+    for outcome in model_check.check_models(chosen):
+        progress_console.print(f"{'ok  ' if outcome.ok else 'FAIL'} {outcome.model.name}: {outcome.found}")
+        verdicts.append(model_check.to_verdict(outcome))
+    costs = cost_verdicts(read_evidence(KEPT))
+    return [*verdicts, *(verdict for verdict in costs if (set(verdict.claims) & set(ids) if ids else verdict.claims))]
+
+
+def ledger_table(shown: Answer) -> Table:
+    """A claim a row: where it stands, what it says, what is expected, and the checks that settle it."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("claim", "stands", "it says", "found", "by"):
+        table.add_column(column, overflow="fold")
+    for entry in shown.entries:
+        settling = shown.settling(entry)
+        names = ", ".join(dict.fromkeys(verdict.name for verdict in settling))
+        standing = Text(entry.standing.value, style=COLOURS[entry.standing])
+        table.add_row(Text(entry.claim.id), standing, Text(entry.claim.text), Text(entry.claim.expect), Text(names))
+    return table
+
+
+def show(shown: Answer, folder: Path) -> None:
+    """Print each claim with its verdicts and their evidence; write the diagrams to a folder."""
+    for entry in shown.entries:
+        claim = entry.claim
+        answer_console.print(Text(f"{claim.id}  {entry.standing.value}", style=f"bold {COLOURS[entry.standing]}"))
+        answer_console.print(Text(f"  it says:   {claim.text}"))
+        answer_console.print(Text(f"  expected:  {claim.expect}"))
+        for source in claim.sources:
+            answer_console.print(Text(f"  said in:   {source}"))
+        for verdict in shown.settling(entry):
+            figures = "".join(f", {name} {value}" for name, value in verdict.figures.items())
+            mark = "ok" if verdict.ok else "FAIL"
+            answer_console.print(Text(f"\n  {mark} {verdict.check} {verdict.name}: {verdict.found}{figures}"))
+            if verdict.title:
+                answer_console.print(Text(f"     {verdict.title}"))
+            if verdict.evidence:
+                answer_console.print(verdict.evidence, markup=False, soft_wrap=True)
+            if verdict.diagram:
+                folder.mkdir(parents=True, exist_ok=True)
+                file = folder / f"{claim.id}-{verdict.name}.svg"
+                file.write_text(verdict.diagram, encoding="utf-8")
+                answer_console.print(Text(f"     diagram: {file}"))
+        answer_console.print()
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``claims``."""
+    parser = subparsers.add_parser(
+        "claims",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("ids", nargs="*", metavar="ID", help="claims to show with their evidence; default: the ledger")
+    parser.add_argument("--check", action="store_true", help="check what is behind the claims first")
+    add_json(parser, "the claims with their verdicts")
+    parser.add_argument(
+        "--verdicts",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="verdicts of earlier commands (default: build/verdicts)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show the ledger or some claims."""
+    folder = paths.build_folder() / "verdicts"
+    try:
+        answer(arguments.ids, [])  # an unknown id is said before anything runs
+        if arguments.check:
+            write_verdicts(folder / "claims.json", check(arguments.ids, Registry()))
+        files = arguments.verdicts or sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime)
+        shown = answer(arguments.ids, load_verdicts(files))
+    except (UnknownClaim, MalformedClaims, MalformedRegistry, UnusableEvidence, UnusableVerdicts) as error:
+        print(f"kafka-eos ledger claims: {error}", file=sys.stderr)
+        return 2
+    if arguments.ids:
+        show(shown, paths.build_folder() / "claims")
+    else:
+        answer_console.print(ledger_table(shown))
+    standings = [entry.standing for entry in shown.entries]
+    counts = ", ".join(f"{standings.count(kind)} {kind.value}" for kind in Standing if kind in standings)
+    answer_console.print(f"{len(standings)} claims: {counts}")
+    if not shown.verdicts:
+        print(f"no verdicts in {folder}: run kafka-eos ledger claims --check, or make in a clone", file=sys.stderr)
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps(shown.to_json(), indent=1) + "\n", encoding="utf-8")
+    return 0 if all(standing is Standing.SETTLED for standing in standings) else 1

@@ -1,0 +1,199 @@
+"""Take away every conjunct of every guard, one at a time: something has to notice each.
+
+In the spec TLC is to find a property violated, or fail to evaluate, or find another graph than the spec's; in the
+reference the comparison with TLC's graph is to find a difference. What nothing notices is a survivor, unless
+spec/conjuncts.toml says why nothing can: such a one is looked for in the small tier only. Results are kept in
+build/checked/conjuncts: what is unchanged is not run again.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from rich.markup import escape
+from rich.table import Table
+
+from kafka_eos_checks.graphs.state_graph import GraphUnusable
+from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
+from kafka_eos_checks.matrix.conjuncts.equivalents import check_known, read_equivalents
+from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, verdicts
+from kafka_eos_checks.matrix.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
+from kafka_eos_checks.matrix.conjuncts.search import TIERS, Search, Subject, UnusableMutant, subjects
+from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
+from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder
+from kafka_eos_checks.tla.sany import UnparsableModule
+
+SPEC, REFERENCE = "spec", "reference"
+CHECKS = {SPEC: "conjunct", REFERENCE: "reference-conjunct"}
+
+EPILOG = """examples:
+  kafka-eos check conjuncts
+  kafka-eos check conjuncts EpochBump epoch_bump --json build/conjuncts.json
+  kafka-eos check conjuncts --only reference
+  kafka-eos check conjuncts Transactions --list
+"""
+
+
+_S = TypeVar("_S", Subject, ReferenceSubject)
+
+
+def _chosen(every: Sequence[_S], modules: Sequence[str], reasons: Set[tuple[str, str]]) -> list[_S]:
+    """The conjuncts of the modules; one that is explained is looked for in the small tier only."""
+    return [
+        replace(subject, models=_smallest(subject.models)) if subject.place in reasons else subject
+        for subject in every
+        if not modules or subject.module in modules
+    ]
+
+
+def _smallest(models: Sequence[Model]) -> tuple[Model, ...]:
+    return tuple(model for model in models if model.tier == TIERS[0]) or tuple(models[:1])
+
+
+def _in_spec(
+    registry: Registry, arguments: argparse.Namespace, cache: ResultCache, reasons: Set[tuple[str, str]]
+) -> Iterator[Outcome]:
+    """The outcomes of the spec's mutants, as they come."""
+    chosen = _chosen(subjects(registry), arguments.modules, reasons)
+    search = Search(cache=cache, timeout=arguments.timeout, thorough=not arguments.first)
+    running: dict[str, str] = {}
+    with progress_console.status("TLC starts") as status, ThreadPoolExecutor(arguments.jobs) as pool:
+
+        def report(name: str) -> Callable[[str], None]:
+            def on_model(model: str) -> None:
+                running[name] = model
+                status.update(f"spec: {done} of {len(chosen)}; {escape(', '.join(running.values()))}")
+
+            return on_model
+
+        done = 0
+        waiting = {pool.submit(search.judge, s, report(s.conjunct.name)): s.conjunct.name for s in chosen}
+        try:
+            for future in as_completed(waiting):
+                done += 1
+                running.pop(waiting[future], None)
+                yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _in_reference(
+    registry: Registry, arguments: argparse.Namespace, cache: ResultCache, reasons: Set[tuple[str, str]]
+) -> Iterator[Outcome]:
+    """The outcomes of the reference's mutants."""
+    chosen = _chosen(reference_subjects(registry), arguments.modules, reasons)
+    with progress_console.status("reference") as status:
+        search = GraphSearch(
+            cache=cache,
+            on_progress=lambda line: status.update(f"reference: {done} of {len(chosen)}; {escape(line)}"),
+        )
+        for done, subject in enumerate(chosen):  # noqa: B007 - the progress line above reads it
+            yield search.judge(subject)
+
+
+SIDES = {SPEC: _in_spec, REFERENCE: _in_reference}
+
+
+def table(module: str, outcomes: Sequence[Outcome]) -> Table:
+    """A row a conjunct of one module."""
+    shown = Table(title=module, box=None, pad_edge=False, title_justify="left")
+    for column in ("place", "conjunct", "killed by", "model"):
+        shown.add_column(column, overflow="fold")
+    shown.add_column("states", justify="right")
+    shown.add_column("depth", justify="right")
+    for outcome in outcomes:
+        by = outcome.by if outcome.means is Means.PROPERTY else f"{outcome.means}: {outcome.by}".removesuffix(": ")
+        conjunct = f"{outcome.operator.partition('!')[2]}: {outcome.change}"
+        marked = escape(by) if outcome.means.kills else f"[yellow]{escape(by)}[/]"
+        states = f"{outcome.states:,}" if outcome.states else ""
+        depth = str(outcome.depth) if outcome.depth else ""
+        place = outcome.place.partition(":")[2]
+        shown.add_row(place, escape(conjunct), marked, outcome.model, states, depth)
+    return shown
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``conjuncts``."""
+    parser = subparsers.add_parser(
+        "conjuncts",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "modules", nargs="*", metavar="MODULE", help="modules of the spec or of the reference; default: all"
+    )
+    parser.add_argument("--only", choices=tuple(SIDES), help="one of the two sides")
+    parser.add_argument("--list", action="store_true", help="say what would be taken away, and run nothing")
+    parser.add_argument(
+        "--first", action="store_true", help="the first means is enough: faster, and names fewer properties"
+    )
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="runs of TLC at a time (default 2)")
+    parser.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds for each run (default 120)")
+    add_json(parser, "the verdicts, one a module")
+    parser.set_defaults(run=run)
+
+
+def _places(registry: Registry, sides: Sequence[str]) -> list[tuple[str, str, str]]:
+    """(module, operator, change) of every conjunct."""
+    found = []
+    if SPEC in sides:
+        found += [(s.module, *s.place) for s in subjects(registry)]
+    if REFERENCE in sides:
+        found += [(s.module, *s.place) for s in reference_subjects(registry)]
+    return found
+
+
+def _check_modules(named: Sequence[str], there: Set[str]) -> None:
+    strays = set(named) - there
+    if strays:
+        raise MalformedRegistry(f"no module {min(strays)!r}; there are {', '.join(sorted(there))}")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``conjuncts``."""
+    sides = [arguments.only] if arguments.only else list(SIDES)
+    try:
+        registry = Registry()
+        reasons = read_equivalents()
+        places = _places(registry, sides)
+        check_known(reasons, [place[1:] for place in places])
+        _check_modules(arguments.modules, {place[0] for place in places})
+        if arguments.list:
+            for module, operator, change in places:
+                if not arguments.modules or module in arguments.modules:
+                    answer_console.print(f"{operator}: {change}", markup=False, soft_wrap=True)
+            return 0
+        found = _judge(registry, arguments, sides, reasons)
+    except (MalformedRegistry, UnparsableModule, UnusableMutant, GraphUnusable) as error:
+        print(f"kafka-eos check conjuncts: {error}", file=sys.stderr)
+        return 2
+    print_verdicts(found, "guards, conjunct by conjunct")
+    if arguments.json:
+        write_verdicts(arguments.json, found)
+    return 0 if all(verdict.ok for verdict in found) else 1
+
+
+def _judge(
+    registry: Registry, arguments: argparse.Namespace, sides: Sequence[str], reasons: dict[tuple[str, str], str]
+) -> list[Verdict]:
+    """Run both sides, print a table a module, and return the verdicts."""
+    cache = ResultCache(cache_folder("conjuncts"))
+    found: list[Verdict] = []
+    for side in sides:
+        outcomes = []
+        for outcome in SIDES[side](registry, arguments, cache, reasons.keys()):
+            outcomes.append(outcome)
+            if not outcome.means.kills:
+                progress_console.print(f"{outcome.means}: {outcome.place} {outcome.name}", markup=False)
+        outcomes.sort(key=lambda o: (o.module, int(o.place.rpartition(":")[2]), o.name))
+        for module in dict.fromkeys(outcome.module for outcome in outcomes):
+            answer_console.print(table(module, [o for o in outcomes if o.module == module]))
+        found += verdicts(CHECKS[side], outcomes, reasons)
+    return found

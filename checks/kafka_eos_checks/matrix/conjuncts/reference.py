@@ -1,0 +1,319 @@
+"""The reference without one of its guards' conjuncts, against TLC's graph of the unchanged spec.
+
+Looked at are the sources of a machine: its own, those that it extends, and its logs'. What counts as a guard, and what
+takes its place:
+
+=========================================================  ==========================================================
+part                                                       what is put in its place
+=========================================================  ==========================================================
+a conjunct of ``enabled(…)``                               ``True``: nobody asks
+a conjunct of what a function that answers ``bool`` says   ``True``
+a conjunct of ``name = … and …``                           ``True``
+a disjunct of any of these                                 ``False``: the exception is not made
+the condition of ``if …: return`` or of ``a if … else b``  ``False``, where an error code or a ``bool`` is decided
+=========================================================  ==========================================================
+"""
+
+import ast
+import copy
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from types import ModuleType
+from typing import Any
+
+from kafka_eos_checks.graphs.command import LoadedGraph, load_graph, reference_of
+from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
+from kafka_eos_checks.models.registry import Model, Registry, extended_modules
+from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint
+
+VERDICTS = frozenset({"ErrorCode", "str"})  # what a function that names an error answers
+TIERS = ("small", "full")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardPart:
+    """One part of a guard of the reference, and what takes its place.
+
+    Attributes:
+        module: the Python module.
+        function: the function's name in it, ``Class.method`` or ``function``.
+        change: ``the part -> True``; the second of two equal ones in a function ends with ``#2``.
+        line: where it stands.
+        tree: the function without it.
+    """
+
+    module: str
+    function: str
+    change: str
+    line: int
+    tree: ast.FunctionDef
+
+    @property
+    def operator(self) -> str:
+        """Module and function."""
+        return f"{self.module.rpartition('.')[2]}!{self.function}"
+
+    @property
+    def name(self) -> str:
+        """Operator and change."""
+        return f"{self.operator}: {self.change}"
+
+
+def sources(machine: type[Any]) -> list[ModuleType]:
+    """The modules that a machine's rules stand in: those of its classes and of its parts' classes."""
+    parts = [getattr(machine, name) for name in ("LOG", "LIMITS") if hasattr(machine, name)]
+    classes = [cls for part in (machine, *parts) for cls in part.__mro__ if cls is not object]
+    return [sys.modules[name] for name in dict.fromkeys(cls.__module__ for cls in classes)]
+
+
+def guard_parts(module: ModuleType) -> list[GuardPart]:
+    """The parts of all guards of a module, in the order of the text."""
+    found: list[GuardPart] = []
+    for name, function in _functions(ast.parse(inspect.getsource(module)).body):
+        seen: Counter[str] = Counter()
+        for path, value in _Places(function).found:
+            tree = copy.deepcopy(function)
+            part = _replace(tree, path, value)
+            change = f"{ast.unparse(part)} -> {value}"
+            seen[change] += 1
+            change = change if seen[change] == 1 else f"{change} #{seen[change]}"
+            found.append(GuardPart(module=module.__name__, function=name, change=change, line=part.lineno, tree=tree))
+    return found
+
+
+def _functions(body: Sequence[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+    for statement in body:
+        if isinstance(statement, ast.ClassDef):
+            yield from _functions(statement.body, f"{statement.name}.")
+        elif isinstance(statement, ast.FunctionDef) and not _is_of_class(statement):
+            yield f"{prefix}{statement.name}", statement
+
+
+def _is_of_class(function: ast.FunctionDef) -> bool:
+    return any(isinstance(d, ast.Name) and d.id in {"classmethod", "staticmethod"} for d in function.decorator_list)
+
+
+_Path = tuple[str | int, ...]  # fields and indices that lead from a function to an expression
+
+
+class _Places:
+    """The guards of one function, as paths to expressions and what takes their place."""
+
+    def __init__(self, function: ast.FunctionDef) -> None:
+        returns = ast.unparse(function.returns) if function.returns is not None else ""
+        self.answers_bool = returns == "bool"
+        self.decides = self.answers_bool or returns in VERDICTS
+        self.found: list[tuple[_Path, bool]] = []
+        for place, statement in enumerate(function.body):
+            self._statement(statement, ("body", place))
+
+    def _statement(self, statement: ast.stmt, path: _Path) -> None:
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            call = statement.value
+            if isinstance(call.func, ast.Name) and call.func.id == "enabled":
+                self._formula(call.args[0], (*path, "value", "args", 0))
+        elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BoolOp):
+            self._formula(statement.value, (*path, "value"))
+        elif isinstance(statement, ast.If):
+            leaves = isinstance(statement.body[-1], ast.Return | ast.Raise)
+            if self.decides and leaves:
+                self._condition(statement.test, (*path, "test"))
+            for branch in ("body", "orelse"):
+                for place, inner in enumerate(getattr(statement, branch)):
+                    self._statement(inner, (*path, branch, place))
+        elif isinstance(statement, ast.Return) and statement.value is not None and self.decides:
+            self._answer(statement.value, (*path, "value"))
+
+    def _answer(self, expression: ast.expr, path: _Path) -> None:
+        """What a function that decides returns."""
+        if isinstance(expression, ast.IfExp):
+            self._condition(expression.test, (*path, "test"))
+            self._answer(expression.body, (*path, "body"))
+            self._answer(expression.orelse, (*path, "orelse"))
+        elif self.answers_bool:
+            self._formula(expression, path)
+
+    def _formula(self, expression: ast.expr, path: _Path) -> None:
+        """A boolean whole: each conjunct, and what is within it."""
+        if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.And):
+            for place, operand in enumerate(expression.values):
+                self._formula(operand, (*path, "values", place))
+        elif not isinstance(expression, ast.Constant):
+            self.found.append((path, True))
+            self._within(expression, path)
+
+    def _within(self, expression: ast.expr, path: _Path) -> None:
+        """The disjuncts of a whole, and the conjuncts of those; a generator's conjuncts."""
+        if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
+            for place, operand in enumerate(expression.values):
+                self.found.append(((*path, "values", place), False))
+                if isinstance(operand, ast.BoolOp):
+                    self._formula(operand, (*path, "values", place))
+        elif isinstance(expression, ast.Call) and expression.args and isinstance(expression.args[0], ast.GeneratorExp):
+            element = expression.args[0].elt
+            if isinstance(element, ast.BoolOp) and isinstance(element.op, ast.And):
+                self._formula(element, (*path, "args", 0, "elt"))
+
+    def _condition(self, condition: ast.expr, path: _Path) -> None:
+        """The branch is never taken; and each part of its condition."""
+        self.found.append((path, False))
+        if isinstance(condition, ast.BoolOp) and isinstance(condition.op, ast.And):
+            self._formula(condition, path)
+        else:
+            self._within(condition, path)
+
+
+def _replace(tree: ast.AST, path: _Path, value: bool) -> ast.expr:
+    """Put a constant in the place of an expression, and return that."""
+    *way, last = path
+    node: Any = tree
+    for step in way:
+        node = node[step] if isinstance(step, int) else getattr(node, step)
+    part: ast.expr = node[last] if isinstance(last, int) else getattr(node, str(last))
+    constant = ast.copy_location(ast.Constant(value=value), part)
+    if isinstance(last, int):
+        node[last] = constant
+    else:
+        setattr(node, last, constant)
+    return part
+
+
+@contextmanager
+def mutated_reference(part: GuardPart) -> Iterator[None]:
+    """The function without the part, in the place of the function, in this process."""
+    module = sys.modules[part.module]
+    owner: Any = module
+    *outer, name = part.function.split(".")
+    for step in outer:
+        owner = getattr(owner, step)
+    original = vars(owner)[name]
+    setattr(owner, name, _compiled(part, module, original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def _compiled(part: GuardPart, module: ModuleType, original: Any) -> Any:
+    """The function, with the marks of the original: a property stays one, an action keeps its name."""
+    tree = copy.deepcopy(part.tree)
+    tree.decorator_list = []
+    made: dict[str, Any] = {}
+    code = compile(ast.fix_missing_locations(ast.Module(body=[tree], type_ignores=[])), str(module.__file__), "exec")
+    exec(code, vars(module), made)  # noqa: S102 - the reference's own source, with a constant in one place
+    function: Callable[..., Any] = made[tree.name]
+    if isinstance(original, property):
+        return property(function)
+    vars(function).update(vars(original))
+    return function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceSubject:
+    """A part of a guard, and the models whose graphs can show that it is missing, the smallest first."""
+
+    part: GuardPart
+    models: tuple[Model, ...]
+
+    @property
+    def module(self) -> str:
+        """The Python module that it stands in."""
+        return self.part.module.rpartition(".")[2]
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Operator and change, as in ``spec/conjuncts.toml``."""
+        return self.part.operator, self.part.change
+
+
+def reference_subjects(registry: Registry) -> list[ReferenceSubject]:
+    """The parts of the guards of all machines that some model's graph is compared with."""
+    models: dict[ModuleType, list[Model]] = {}
+    for model in registry.models.values():
+        if model.graph in TIERS:
+            for module in sources(model.machine_class()):
+                models.setdefault(module, []).append(model)
+    return [
+        ReferenceSubject(part=part, models=tuple(sorted(own, key=lambda model: model.expect.states or 0)))
+        for module, own in models.items()
+        for part in guard_parts(module)
+    ]
+
+
+@dataclass(slots=True, kw_only=True)
+class GraphSearch:
+    """Compares mutants of the reference with TLC's graphs, of which each is made once and only when it is needed.
+
+    Attributes:
+        cache: of earlier comparisons.
+        on_progress: called with a line that says how far it is.
+    """
+
+    cache: ResultCache
+    on_progress: Callable[[str], None] = lambda _: None
+    _graphs: dict[str, LoadedGraph] = field(default_factory=dict)
+    _keys: dict[str, str] = field(default_factory=dict)
+
+    def judge(self, subject: ReferenceSubject) -> Outcome:
+        """What becomes of a mutant: the first graph that differs kills it.
+
+        Raises:
+            GraphUnusable: when TLC gives no graph, or the reference as it is differs from it.
+        """
+        part = subject.part
+        means, by, where, states, seconds = Means.NONE, "", "", 0, 0.0
+        for model in subject.models:
+            by, took = self._difference(model, part)
+            states += model.expect.states or 0
+            seconds += took
+            if by:
+                means, where = Means.GRAPH, model.name
+                break
+        return Outcome(
+            operator=part.operator,
+            change=part.change,
+            place=f"{subject.module}.py:{part.line}",
+            means=means,
+            by=by,
+            model=where,
+            states=states,
+            seconds=seconds,
+        )
+
+    def _difference(self, model: Model, part: GuardPart) -> tuple[str, float]:
+        """The first difference between the mutant and the graph of one model, "" for none; and the seconds it took."""
+        key = fingerprint(self._key(model), part.name, ast.dump(part.tree))
+        known = self.cache.get(key)
+        if known is not None:
+            return str(known["difference"]), float(known["seconds"])
+        graph = self._graphs.get(model.name)
+        if graph is None:
+            self.on_progress(f"{model.name}: TLC exports the graph")
+            graph = self._graphs[model.name] = load_graph(model)
+        self.on_progress(f"{part.name} in {model.name}")
+        began = monotonic()
+        with mutated_reference(part):
+            difference = graph.first_difference()
+        seconds = monotonic() - began
+        self.cache.put(key, {"difference": difference, "seconds": seconds})
+        return difference, seconds
+
+    def _key(self, model: Model) -> str:
+        """The fingerprint of what a comparison depends on besides the mutant: spec, model, reference, this package."""
+        found = self._keys.get(model.name)
+        if found is None:
+            machine = reference_of(model)
+            modules = (machine.__module__, "kafka_eos_checks.graphs.command", "kafka_eos_checks.models.bounds")
+            found = self._keys[model.name] = fingerprint(
+                spec_fingerprint(model.spec, extended_modules(model)),
+                python_fingerprint(modules),
+                *(inspect.getsource(module) for module in sources(machine)),
+                sorted({**model.constants, **model.overrides}.items()),
+                model.bounds,
+            )
+        return found

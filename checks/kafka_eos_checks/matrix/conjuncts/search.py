@@ -1,0 +1,329 @@
+"""TLC against a spec without one of its conjuncts."""
+
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Lock
+
+from kafka_eos_checks.matrix.conjuncts.guards import Conjunct, conjuncts, without
+from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
+from kafka_eos_checks.models.registry import (
+    Configuration,
+    Model,
+    Registry,
+    extended_modules,
+    plain_configuration,
+    write_model,
+)
+from kafka_eos_checks.tla import tlc
+from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, folder_fingerprint
+from kafka_eos_checks.tla.sany import parse
+
+LIMIT = "MoreStatesThanTheSpec__"
+FINGERPRINT = ("-fp", "0")  # the same function in every run, so that the states of two dumps can be compared
+TIERS = ("small", "full")
+_OUT_OF_RESOURCES = ("OutOfMemory", "StackOverflow", "GC overhead")
+
+
+class UnusableMutant(ValueError):  # noqa: N818 - named for the mutant
+    """TLC cannot read a mutated module, or the unchanged model does not hold: nothing can be said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A conjunct, and the models that can notice that it is missing.
+
+    Attributes:
+        conjunct: the conjunct.
+        text: its module without it.
+        models: the cheapest first; those of the small tier before those of the full one.
+    """
+
+    conjunct: Conjunct
+    text: str
+    models: tuple[Model, ...]
+
+    @property
+    def module(self) -> str:
+        """The module that it stands in."""
+        return self.conjunct.span.module
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Operator and change, as in ``spec/conjuncts.toml``."""
+        return self.conjunct.operator, self.conjunct.change
+
+
+def subjects(registry: Registry) -> list[Subject]:
+    """The conjuncts of all modules that some model of the registry reaches, by module and line."""
+    usable = [model for model in registry.models.values() if not model.expect.violates and model.tier in TIERS]
+    by_module: dict[str, list[Model]] = {}
+    for model in _merged(usable):
+        by_module.setdefault(model.module, []).append(model)
+    reached: dict[Conjunct, list[Model]] = {}
+    texts: dict[str, str] = {}
+    for module, models in by_module.items():
+        own = _texts(registry.folder.parent, module)
+        texts |= own
+        for conjunct in _conjuncts(own, module):
+            reached.setdefault(conjunct, []).extend(models)
+    return [
+        Subject(
+            conjunct=conjunct,
+            text=without(texts[conjunct.span.module], conjunct),
+            models=tuple(sorted(models, key=lambda m: (TIERS.index(m.tier), _cost(m)))),
+        )
+        for conjunct, models in sorted(reached.items(), key=lambda pair: pair[0].span)
+    ]
+
+
+def _cost(model: Model) -> int:
+    """What a run of a model costs: the states that it generates."""
+    return model.expect.generated or 0
+
+
+def _merged(models: Iterable[Model]) -> list[Model]:
+    """One model for all that search the same states: with the properties of them all."""
+    alike: dict[tuple[str, ...], Model] = {}
+    for model in sorted(models, key=lambda model: TIERS.index(model.tier)):
+        choices = str((sorted(model.constants.items()), sorted(model.overrides.items())))
+        searched = (model.module, choices, model.bounds, model.specification)
+        first = alike.get(searched, model)
+        alike[searched] = replace(
+            first,
+            invariants=tuple(dict.fromkeys(first.invariants + model.invariants)),
+            properties=tuple(dict.fromkeys(first.properties + model.properties)),
+        )
+    return list(alike.values())
+
+
+def _texts(folder: Path, module: str) -> dict[str, str]:
+    modules = ModuleFolder(folder)
+    return {name: modules.text(name) for name in modules.closure([module])}
+
+
+def _conjuncts(texts: Mapping[str, str], module: str) -> list[Conjunct]:
+    with tempfile.TemporaryDirectory(prefix="kafka-eos-conjuncts-") as name:
+        for other, text in texts.items():
+            (Path(name) / f"{other}.tla").write_text(text, encoding="utf-8")
+        return conjuncts(parse(Path(name), module), texts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """What TLC found: the fields of :class:`kafka_eos_checks.tla.tlc.Result` that count here."""
+
+    verdict: str
+    error: str = ""
+    states: int = 0
+    generated: int = 0
+    depth: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Search:
+    """Runs TLC on mutants and on the unchanged models that they are compared with.
+
+    Attributes:
+        cache: of earlier runs.
+        timeout: seconds for one run.
+        thorough: ask on for a property where the graph has told a mutant apart already.
+    """
+
+    cache: ResultCache
+    timeout: float = 120.0
+    thorough: bool = True
+    _references: dict[str, _Run] = field(default_factory=dict)
+    _edges: dict[str, str] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def judge(self, subject: Subject, on_model: Callable[[str], None] = lambda _: None) -> Outcome:
+        """What becomes of a mutant.
+
+        Where a model has the spec's states, the edges are compared before another model is asked. When thorough, the
+        small tier is asked until a property is violated or TLC fails to evaluate it, also where the graph has told the
+        mutant apart already, and the full tier only when the small one sees nothing; else the cheapest model comes
+        first, and the first that tells it apart is enough.
+
+        Raises:
+            UnusableMutant: when TLC cannot read the mutated module, or an unchanged model does not hold.
+        """
+        conjunct = subject.conjunct
+        best = Outcome(
+            operator=conjunct.operator,
+            change=conjunct.change,
+            place=f"{conjunct.span.module}.tla:{conjunct.span.line}",
+            means=Means.NONE,
+        )
+        looks: list[Outcome] = []
+        for model in subject.models if self.thorough else sorted(subject.models, key=_cost):
+            if best.means in (_FINAL if self.thorough and model.tier == TIERS[0] else _KILLED):
+                break
+            on_model(model.name)
+            looks.append(self._states_in(model, subject, best))
+            best = min(best, looks[-1], key=_strength)
+            if looks[-1].means is Means.NONE and not best.means.kills:
+                best = min(best, self._edges_in(model, subject, best), key=_strength)
+        return replace(best, seconds=sum(look.seconds for look in looks))
+
+    def _states_in(self, model: Model, subject: Subject, outcome: Outcome) -> Outcome:
+        """What the properties and the states of one model say about a mutant."""
+        reference = self.reference(model)
+        if reference.verdict == "times out":
+            return replace(outcome, means=Means.UNDECIDED, by=f"the model itself {reference.error}", model=model.name)
+        run = self._run(model, subject, most=reference.states + reference.states // 2 + 500)
+        means, by = self._compare(model, subject, run, reference)
+        return replace(
+            outcome, means=means, by=by, model=model.name, states=run.states, depth=run.depth, seconds=run.seconds
+        )
+
+    def _compare(self, model: Model, subject: Subject, run: _Run, reference: _Run) -> tuple[Means, str]:
+        """What a run says."""
+        found = run.verdict
+        if found == f"violates {LIMIT}":
+            return Means.GRAPH, f"more states than the spec's {reference.states:,}"
+        if found.startswith("violates"):
+            return Means.PROPERTY, _property(model, found)
+        if found == "deadlocks":
+            return Means.PROPERTY, "absence of deadlock"
+        if found == "times out" or any(word in run.error for word in _OUT_OF_RESOURCES):
+            return Means.UNDECIDED, (run.error.strip().splitlines() or [found])[0]
+        if found != "holds":
+            if not run.depth:
+                raise UnusableMutant(f"{subject.conjunct.name}: TLC cannot read the module without it\n{run.error}")
+            return Means.EVALUATION, _reason(run.error)
+        if run.states != reference.states:
+            return Means.GRAPH, f"{run.states:,} states, the spec has {reference.states:,}"
+        return Means.NONE, ""
+
+    def _edges_in(self, model: Model, subject: Subject, outcome: Outcome) -> Outcome:
+        """What the edges of one model say about a mutant that has the spec's states in it."""
+        edges, own = self._edges_of(model, subject), self._edges_of(model)
+        if edges is None or own is None:
+            return replace(outcome, means=Means.UNDECIDED, by="TLC does not write the graph in time", model=model.name)
+        means, by = (Means.NONE, "") if edges == own else (Means.GRAPH, "the same states, other edges")
+        return replace(outcome, means=means, by=by, model=model.name)
+
+    def reference(self, model: Model) -> _Run:
+        """The run of the unchanged model.
+
+        Raises:
+            UnusableMutant: when it does not hold.
+        """
+        with self._lock:
+            found = self._references.get(model.name)
+        if found is None:
+            found = self._run(model)
+            if found.verdict not in {"holds", "times out"}:
+                raise UnusableMutant(f"{model.name} itself {found.verdict}: {found.error}")
+            with self._lock:
+                self._references[model.name] = found
+        return found
+
+    def _run(self, model: Model, subject: Subject | None = None, most: int | None = None) -> _Run:
+        """One run, or what an earlier one found.
+
+        Where the first means is enough no property of a mutant is checked, which takes most of TLC's time: a mutant
+        that violates one has another graph. An earlier run that did check them says as much.
+        """
+        plain = plain_configuration(model)
+        definitions = ""
+        if most is not None:
+            plain = replace(plain, invariants=(*plain.invariants, LIMIT))
+            definitions = f'{LIMIT} == TLCGet("distinct") <= {most}'
+        with tempfile.TemporaryDirectory(prefix="kafka-eos-conjunct-") as name:
+            root = _write(model, plain, definitions, subject, Path(name))
+            key = folder_fingerprint(Path(name))
+            known = self.cache.get(key)
+            if known is not None:
+                return _Run(**known)
+            if subject is not None and not self.thorough and (model.invariants or model.properties):
+                return self._run(replace(model, invariants=(), properties=()), subject, most)
+            result = tlc.run(tlc.Job(folder=Path(name), module=root, timeout=self.timeout, short=_is_short(model)))
+        run = _Run(
+            verdict=result.verdict,
+            error=result.error,
+            states=result.distinct,
+            generated=result.generated,
+            depth=len(result.behaviour),
+            seconds=result.seconds,
+        )
+        if run.verdict != "times out":
+            self.cache.put(key, {name: getattr(run, name) for name in _Run.__slots__})
+        return run
+
+    def _edges_of(self, model: Model, subject: Subject | None = None) -> str | None:
+        """A hash of all labelled edges, for TLC counts one twice where a guard is true for two reasons.
+
+        None when TLC does not write them in time.
+        """
+        configuration = Configuration(specification=model.specification, constraint=model.bounds)
+        with tempfile.TemporaryDirectory(prefix="kafka-eos-conjunct-") as name:
+            folder = Path(name)
+            root = _write(model, configuration, "", subject, folder)
+            key = folder_fingerprint(folder)
+            with self._lock:
+                known = self._edges.get(key) or (self.cache.get(key) or {}).get("edges")
+            if known is not None:
+                return str(known)
+            dump = folder / "graph.dot"
+            job = tlc.Job(
+                folder=folder,
+                module=root,
+                dump=dump,
+                timeout=self.timeout,
+                arguments=FINGERPRINT,
+                short=_is_short(model),
+            )
+            result = tlc.run(job)
+            if result.verdict == "times out":
+                return None
+            if result.verdict != "holds":
+                raise UnusableMutant(f"{model.name}: TLC {result.verdict} while it writes the graph\n{result.error}")
+            lines = {
+                line.partition(",color")[0] for line in dump.read_text(encoding="utf-8").split("\n") if " -> " in line
+            }
+        edges = fingerprint(*sorted(lines))
+        with self._lock:
+            self._edges[key] = edges
+        self.cache.put(key, {"edges": edges})
+        return edges
+
+
+_FINAL = frozenset({Means.PROPERTY, Means.EVALUATION})
+_KILLED = _FINAL | {Means.GRAPH}
+
+
+def _strength(outcome: Outcome) -> int:
+    """The place of an outcome's means; a model that sees nothing says less than one that did not come to an end."""
+    order: Sequence[Means] = (Means.PROPERTY, Means.EVALUATION, Means.GRAPH, Means.UNDECIDED, Means.NONE)
+    return order.index(outcome.means)
+
+
+def _property(model: Model, verdict: str) -> str:
+    """The property that is violated; TLC names no temporal one."""
+    nameless = verdict == "violates a temporal property" or verdict.startswith("violates line ")
+    return " or ".join(model.properties) if nameless else verdict.removeprefix("violates ")
+
+
+def _reason(error: str) -> str:
+    """The words of an evaluation error, without those that every one has."""
+    reason = error.rpartition("\n: ")[2].partition("\nThe error occurred")[0]
+    return re.sub(r"[\[<].*[\]>]", "[…]", " ".join(reason.split()))[:120]
+
+
+def _is_short(model: Model) -> bool:
+    return (model.expect.states or 0) < 20_000
+
+
+def _write(model: Model, configuration: Configuration, definitions: str, subject: Subject | None, folder: Path) -> str:
+    """Write a model, with the mutated module in the place of its own, and return the root module's name."""
+    folder, root = write_model(model, configuration, definitions, suffix="_conjunct", folder=folder)
+    if subject is not None:
+        assert subject.module in ModuleFolder(model.spec).closure(extended_modules(model))
+        (folder / f"{subject.module}.tla").write_text(subject.text, encoding="utf-8")
+    return root

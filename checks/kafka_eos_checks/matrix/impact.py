@@ -1,0 +1,427 @@
+"""The places that a change to a rule has to touch, or that answer for it: ``kafka-eos check impact OPERATOR``.
+
+A rule is an operator of the spec. Its places follow from the modules, the registry of models, the tables of the methods
+that check it, and the lines that name it in either of its names (``AppendError``, ``append_error``). Nothing is listed
+by hand, so a place is missing only where a file neither names the rule nor a mutant of it.
+
+An operator of the same name in another module counts too: often it is the same rule on another floor of the tower.
+``Module!Name`` leaves it out, where the sources tell the two apart.
+"""
+
+import argparse
+import ast
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from kafka_eos.machines.spec_mapping import snake_case
+from kafka_eos_checks.contracts.conditions import CONTRACTS
+from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.missing import Missing, MissingExtra, need_clone
+from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.ledger.findings import KafkaFinding, read_findings
+from kafka_eos_checks.matrix.mutant_requests import SERVED
+from kafka_eos_checks.models.registry import Model, Registry
+from kafka_eos_checks.mutants import rules as mutated_rules
+from kafka_eos_checks.proofs.command import proofs
+from kafka_eos_checks.tla.citations import citations, cited_operators
+from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.walks.layers import WALKS
+
+FOLDERS = ("spec", "reference", "checks", "tests", "examples", "docs")
+SUFFIXES = (".tla", ".toml", ".py", ".java", ".md")
+NOT_READ = ("CHANGELOG.md", "CONTRIBUTING.md", "impact.py", "test_impact.py")  # what was, how to do it, this command
+_CHECKS = "checks/kafka_eos_checks/"
+# the beginning of a path -> the kind of a place there; the first that fits counts
+KINDS: Mapping[str, str] = {
+    "spec/conjuncts.toml": "conjuncts",
+    "spec/mutants/": "mutant",
+    "spec/proofs/": "proof",
+    "spec/": "spec",
+    "reference/kafka_eos/server/": "server",
+    "reference/": "reference",
+    f"{_CHECKS}mutants/": "mutant",
+    f"{_CHECKS}matrix/conjuncts/": "conjuncts",
+    f"{_CHECKS}proofs/": "proof",
+    f"{_CHECKS}contracts/": "contract",
+    f"{_CHECKS}audit/": "replay",
+    f"{_CHECKS}matrix/mutant_replays.py": "replay",
+    f"{_CHECKS}walks/": "walk",
+    f"{_CHECKS}conform/": "conform",
+    f"{_CHECKS}matrix/mutant_requests.py": "conform",
+    f"{_CHECKS}ledger/claims.toml": "claim",
+    f"{_CHECKS}ledger/findings.toml": "finding",
+    "tests/": "test",
+    "checks/": "check",
+    "": "document",
+}
+ORDER = ("spec", "action", "reference", "server", "mutant", "model", "property", *dict.fromkeys(KINDS.values()))
+
+EPILOG = """examples:
+  kafka-eos check impact AcceptsUnknownProducer
+  kafka-eos check impact TransactionalPartition!BatchError --json -
+
+exit codes: 0 the places are shown, 2 no operator of the spec has this name
+"""
+
+
+class UnknownOperator(ValueError):  # noqa: N818 - named for what is unknown
+    """A name that no operator of the spec has; the message has the nearest ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place that a change to a rule touches.
+
+    Attributes:
+        kind: one of ``KINDS``' values, or "action", "model", "property".
+        file: from the root of the clone.
+        line: counted from 1.
+        what: what stands there.
+    """
+
+    kind: str
+    file: str
+    line: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The project's files.
+
+    Attributes:
+        root: the clone.
+    """
+
+    root: Path = CLONE
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """Path from the root -> contents."""
+        files = [file for folder in FOLDERS for file in sorted((self.root / folder).rglob("*"))]
+        files += sorted(self.root.glob("*.md"))
+        read = [file for file in files if file.suffix in SUFFIXES and file.name not in NOT_READ]
+        return {file.relative_to(self.root).as_posix(): file.read_text(encoding="utf-8") for file in read}
+
+    @cached_property
+    def spec(self) -> ModuleFolder:
+        """The modules."""
+        return ModuleFolder(self.root / "spec")
+
+    @cached_property
+    def findings(self) -> list[KafkaFinding]:
+        """What was found in Kafka."""
+        return read_findings()
+
+    @cached_property
+    def registry(self) -> Registry:
+        """The models and mutants."""
+        return Registry(self.root / "spec" / "models")
+
+    def place(self, kind: str, file: Path | str, line: int, what: str) -> Place:
+        """A place in one of these files."""
+        path = Path(file)
+        name = path.relative_to(self.root) if path.is_absolute() else path
+        return Place(kind=kind, file=name.as_posix(), line=line, what=what)
+
+    @cached_property
+    def methods(self) -> list[tuple[str, int, str, frozenset[str]]]:
+        """The functions of the reference: file, line, name, and the modules that the file cites."""
+        found = []
+        for path, text in self.texts.items():
+            if kind_of(path) == "reference" and path.endswith(".py"):
+                cited = [
+                    one for each in citations(Path(path), text) if each.label == "Spec" for one in cited_operators(each)
+                ]
+                modules = frozenset(one.module for one in cited)
+                functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
+                found += [(path, node.lineno, node.name, modules) for node in functions]
+        return found
+
+    def line_of(self, file: Path | str, pattern: str) -> int:
+        """The first line that a pattern fits; 1 if it fits none."""
+        name = Path(file)
+        text = self.texts[(name.relative_to(self.root) if name.is_absolute() else name).as_posix()]
+        found = re.search(pattern, text, re.MULTILINE)
+        return 1 + text.count("\n", 0, found.start()) if found else 1
+
+
+def kind_of(path: str) -> str:
+    """The kind of a place in a file."""
+    return next(kind for start, kind in KINDS.items() if path.startswith(start))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An operator of the spec, in the modules that define it.
+
+    Attributes:
+        name: of the operator.
+        homes: the modules.
+        sources: the project's files.
+    """
+
+    name: str
+    homes: tuple[str, ...]
+    sources: Sources
+
+    @property
+    def method(self) -> str:
+        """Its name in the reference."""
+        return snake_case(self.name)
+
+    @cached_property
+    def modules(self) -> list[str]:
+        """The modules that see it."""
+        spec = self.sources.spec
+        return [name for name in spec.paths if spec.operators(name).get(self.name, ("",))[0] in self.homes]
+
+    @cached_property
+    def mutants(self) -> list[Model]:
+        """The mutants, and the models that are to fail, that put another operator in its place."""
+        return [entry for entry in self._entries() if self.name in entry.overrides and entry.expect.violates]
+
+    @cached_property
+    def models(self) -> list[Model]:
+        """The models that check it: what they search or what they judge depends on it."""
+        return [entry for entry in self._entries() if entry.kind == "model" and self._matters_in(entry)]
+
+    def _entries(self) -> Iterator[Model]:
+        registry = self.sources.registry
+        yield from (entry for entry in (*registry.models.values(), *registry.mutants.values())
+                    if entry.module in self.modules)  # fmt: skip
+
+    def _matters_in(self, model: Model) -> bool:
+        reached = (self.sources.spec.reached(model.module, name) for name in (model.specification, *self.judged(model)))
+        return any(self.name in operators for operators in reached)
+
+    def judged(self, model: Model) -> list[str]:
+        """The properties of a model."""
+        return [*model.invariants, *model.properties]
+
+
+def rule_of(name: str, sources: Sources) -> Rule:
+    """The rule of a name: ``Operator``, ``Module!Operator``, or the method's name.
+
+    Raises:
+        UnknownOperator: when no module of the spec defines it.
+    """
+    module, _, operator = name.rpartition("!")
+    spec = sources.spec
+    defined: dict[str, list[str]] = {}
+    for each in spec.paths:
+        if kind_of(spec.paths[each].relative_to(sources.root).as_posix()) == "spec":
+            for found in spec.module(each).definitions:
+                defined.setdefault(found, []).append(each)
+    own = operator if operator in defined else next((one for one in defined if snake_case(one) == operator), "")
+    homes = [each for each in defined.get(own, ()) if module in {"", each}]
+    if not homes:
+        known = [f"{home}!{one}" for one, homes in defined.items() for home in homes] if module else list(defined)
+        near = get_close_matches(name, known, n=5, cutoff=0.5)
+        known_by = f"; near are {', '.join(near)}" if near else "; the modules in spec/ have them all"
+        raise UnknownOperator(f"no operator of the spec is named {name}{known_by}")
+    return Rule(own, tuple(homes), sources)
+
+
+def impact(rule: Rule) -> list[Place]:
+    """The places of a rule, those that define it first, each file and line once."""
+    found: dict[tuple[str, int], Place] = {}
+    for place in (*_in_spec(rule), *_in_reference(rule), *_in_registry(rule), *_by_methods(rule), *_by_name(rule)):
+        found.setdefault((place.file, place.line), place)
+    return sorted(found.values(), key=lambda place: (ORDER.index(place.kind), place.file, place.line))
+
+
+def _in_spec(rule: Rule) -> Iterator[Place]:
+    """Its definitions, the actions and properties that depend on it, and the operators that ask it."""
+    spec, place = rule.sources.spec, rule.sources.place
+    for home in rule.homes:
+        yield place("spec", spec.paths[home], spec.module(home).definitions[rule.name].line, f"{home}!{rule.name}")
+    for name in rule.modules:
+        steps = spec.actions(name, "Next") if "Next" in spec.operators(name) else {}
+        for home, action in steps.values():
+            if rule.name in spec.reached(name, action.name) and action.name != rule.name:
+                yield place("action", spec.paths[home], action.line, f"{home}!{action.name} depends on it")
+    judged = {(model.module, name) for model in (*rule.models, *rule.mutants) for name in rule.judged(model)}
+    named = {model.expect.violates for model in rule.mutants}
+    for module, name in sorted(judged):
+        home, found = spec.operators(f"{module}Mutants" if f"{module}Mutants" in spec.paths else module)[name]
+        if name in named or rule.name in spec.reached(module, name):
+            breaks = [mutant.name for mutant in rule.mutants if mutant.expect.violates == name]
+            what = f"{home}!{name}" + (f" breaks with {', '.join(breaks)}" if breaks else " depends on it")
+            yield place("property", spec.paths[home], found.line, what)
+    for name in rule.modules:
+        for other in spec.module(name).definitions.values():
+            if other.name != rule.name and rule.name in spec.asked(name, other.name):
+                kind = kind_of(spec.paths[name].relative_to(rule.sources.root).as_posix())
+                yield place(kind, spec.paths[name], other.line, f"{name}!{other.name} asks it")
+
+
+def _in_reference(rule: Rule) -> Iterator[Place]:
+    """Its methods: those of its name in a file of the reference whose module is one that sees it."""
+    for path, line, name, modules in rule.sources.methods:
+        if name == rule.method and modules & set(rule.modules):
+            yield rule.sources.place("reference", path, line, f"def {name}")
+
+
+def _in_registry(rule: Rule) -> Iterator[Place]:
+    """The entries of models and mutants, the texts of each mutated rule, and the claims and findings of the entries."""
+    place, spec = rule.sources.place, rule.sources.spec
+    for entry in (*rule.mutants, *rule.models):
+        kind = "mutant" if entry in rule.mutants else "model"
+        what = f"{entry.name}: {entry.title}"
+        yield place(kind, entry.file, _entry_line(rule, entry), what)
+    for entry in rule.mutants:
+        other = entry.overrides[rule.name]
+        home, found = spec.operators(f"{entry.module}Mutants")[other]
+        yield place("mutant", spec.paths[home], found.line, f"{home}!{other}")
+        function = getattr(mutated_rules, snake_case(other), None)
+        if function is not None:
+            yield place("mutant", inspect.getsourcefile(function) or "", _line(function), f"def {snake_case(other)}")
+    entries = {entry.name for entry in (*rule.mutants, *rule.models)}
+    for claim in sorted({claim for entry in (*rule.mutants, *rule.models) for claim in entry.claims}):
+        file = f"{_CHECKS}ledger/claims.toml"
+        yield place("claim", file, rule.sources.line_of(file, rf'^id = "{claim}"'), f"{claim}, settled by its models")
+    for finding in rule.sources.findings:
+        if entries & {*finding.models, *finding.mended}:
+            file = f"{_CHECKS}ledger/findings.toml"
+            yield place("finding", file, rule.sources.line_of(file, rf'^id = "{finding.id}"'), finding.title)
+
+
+def _by_methods(rule: Rule) -> Iterator[Place]:
+    """What the tables of the methods say: conjuncts, proofs, contracts, rules of the audit, walks, raw requests."""
+    sources = rule.sources
+    for contracts in CONTRACTS.values():
+        for contract in contracts:
+            if any(rule.method in about for about in contract.about.values()):
+                file = inspect.getsourcefile(contract.promise) or ""
+                yield sources.place("contract", file, _line(contract.promise), contract.promise.__name__)
+    yield from _proofs(rule)
+    for mutant in rule.mutants:
+        if mutant.replay:
+            yield _audit_rule(sources, mutant.replay)
+    for module in sorted({entry.module for entry in (*rule.mutants, *rule.models)}):
+        tables = (("walk", f"{_CHECKS}walks/layers.py", WALKS, "WALKS"),
+                  ("conform", f"{_CHECKS}matrix/mutant_requests.py", SERVED, "SERVED"))  # fmt: skip
+        for kind, file, table, name in tables:
+            if module in table:
+                line = sources.line_of(file, rf'^    "{module}": ')
+                yield sources.place(kind, file, line, f"{name} of {module}")
+
+
+def _proofs(rule: Rule) -> Iterator[Place]:
+    """The proofs that a mutant of the rule refutes."""
+    try:
+        every = proofs(())
+    except MissingExtra:
+        return
+    for proof in every:
+        refuting = [mutant.name for mutant in rule.mutants if proof.is_refuted_by(mutant)]
+        if refuting:
+            file = f"{_CHECKS}proofs/{proof.name}.py"
+            line = rule.sources.line_of(file, r"^PROOF = ")
+            yield rule.sources.place("proof", file, line, f"{proof.name}: refuted by {', '.join(refuting)}")
+
+
+def _audit_rule(sources: Sources, name: str) -> Place:
+    """Where the audit has the name of a rule."""
+    pattern = rf'^[A-Z_, ]+ = .*"{re.escape(name)}"'
+    files = [path for path in sources.texts if path.startswith(f"{_CHECKS}audit/")]
+    file = next(path for path in files if re.search(pattern, sources.texts[path], re.MULTILINE))
+    return sources.place("replay", file, sources.line_of(file, pattern), f"the audit's rule {name!r}")
+
+
+def _by_name(rule: Rule) -> Iterator[Place]:
+    """The lines that name the rule or a mutant of it, cite it, or are about a conjunct of it."""
+    others = {entry.overrides[rule.name] for entry in rule.mutants} | {mutant.name for mutant in rule.mutants}
+    named = re.compile("|".join(map(_mention, sorted({rule.name, *others}))))
+    for path, text in rule.sources.texts.items():
+        if path.endswith(".tla") or path.startswith("spec/models/"):
+            continue  # read above, without comments
+        elsewhere = _modules_cited_otherwise(rule, path, text)
+        for number, line in enumerate(text.splitlines(), start=1):
+            if named.search(line) and number not in elsewhere:
+                yield rule.sources.place(kind_of(path), path, number, line.strip())
+
+
+def _modules_cited_otherwise(rule: Rule, path: str, text: str) -> set[int]:
+    """The lines that cite an operator of this name, of a module that does not see the rule."""
+    return {
+        found.line
+        for found in citations(Path(path), text)
+        if found.label == "Spec"
+        for one in cited_operators(found)
+        if one.operator == rule.name and one.module not in rule.modules
+    }
+
+
+def _mention(name: str) -> str:
+    """A pattern of the lines that name an operator, which may be an ordinary word, such as ``Verify``."""
+    method = snake_case(name)
+    if "_" in method:
+        return rf"\b{name}\b|\b{method}\b"
+    return rf"[!\"'`]{name}\b|(?:\.|\bdef ){method}\(|[\"'`]{method}[\"'`]"
+
+
+def _line(function: Any) -> int:
+    return inspect.getsourcelines(function)[1]
+
+
+def _entry_line(rule: Rule, entry: Model) -> int:
+    return rule.sources.line_of(entry.file, rf"^\[{entry.kind}\.{re.escape(entry.name)}\]")
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``impact``."""
+    parser = subparsers.add_parser(
+        "impact",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("operator", metavar="OPERATOR", help="an operator of the spec, as Operator or Module!Operator")
+    add_json(parser, "the places")
+    parser.set_defaults(run=run)
+
+
+def told(places: Sequence[Place]) -> Iterable[str]:
+    """The places as text, by kind."""
+    kind = ""
+    for place in places:
+        if place.kind != kind:
+            kind = place.kind
+            yield f"{kind} ({sum(one.kind == kind for one in places)})"
+        what = place.what if len(place.what) <= 100 else f"{place.what[:97]}..."
+        yield f"  {place.file}:{place.line}  {what}"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``impact``."""
+    try:
+        need_clone("the sources, the specs and the tests")
+        rule = rule_of(arguments.operator, Sources())
+    except (UnknownOperator, Missing) as error:
+        print(f"kafka-eos check impact: {error}", file=sys.stderr)
+        return 2
+    places = impact(rule)
+    print("\n".join(told(places)))
+    if arguments.json:
+        _write(arguments.json, rule, places)
+    return 0
+
+
+def _write(path: Path, rule: Rule, places: Sequence[Place]) -> None:
+    content = {"operator": rule.name, "modules": list(rule.homes), "places": [asdict(place) for place in places]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,127 @@
+"""Whether ``kafka-eos conform`` tells a served reference with a mutant's rules apart, by raw requests alone."""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from kafka_eos.machines.spec_mapping import snake_case
+from kafka_eos.server.cluster import Machines, Settings
+from kafka_eos.server.threaded import ServedCluster
+from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos_checks.conform.command import Target, conform, open_session
+from kafka_eos_checks.conform.mechanisms import MECHANISMS, Mechanism
+from kafka_eos_checks.conform.result import story
+from kafka_eos_checks.conform.run import Found
+from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.models.registry import Model
+from kafka_eos_checks.mutants.rules import mutated
+
+DIVERGES, CONFORMS, HANGS = "diverges", "conforms", "comes to no end"
+SECONDS = 3.0  # for any answer
+PATIENCE = 40.0  # seconds for the scenarios of a mechanism; the reference as it is takes some
+VERSIONS = (2, 1)  # of transactions
+AS_SERVED = Machines()
+
+# module -> the served machines that have its rules, by their names in Machines and LeaderRules
+SERVED: Mapping[str, tuple[str, ...]] = {
+    "PartitionLog": ("sequences",),
+    "IdempotentProducer": ("sequences",),
+    "Consumer": ("partition",),
+    "TransactionCoordinator": ("coordinator",),
+    "ConsumeTransformProduce": ("group", "consumer_group"),
+}
+_OF_LEADERS = ("sequences", "partition")
+
+
+def machines_with(mutant: Model) -> Machines | None:
+    """The machines of a served cluster with the rules that a mutant replaces; None if the server has none of them."""
+    changed = {name: machine for name in SERVED.get(mutant.module, ()) if (machine := _mutated(mutant, name))}
+    if not changed:
+        return None
+    of_leaders: dict[str, Any] = {name: machine for name, machine in changed.items() if name in _OF_LEADERS}
+    others: dict[str, Any] = {name: machine for name, machine in changed.items() if name not in _OF_LEADERS}
+    return replace(AS_SERVED, leaders=replace(AS_SERVED.leaders, **of_leaders), **others)
+
+
+def _mutated(mutant: Model, name: str) -> type[Any] | None:
+    """A served machine with all the rules that a mutant replaces, if it has them all."""
+    machine: type[Any] = getattr(AS_SERVED.leaders if name in _OF_LEADERS else AS_SERVED, name)
+    parts = (machine, *(getattr(machine, part) for part in ("LOG", "LIMITS") if hasattr(machine, part)))
+    rules = set(map(snake_case, mutant.overrides))
+    if not all(any(hasattr(part, rule) for part in parts) for rule in rules):
+        return None
+    return mutated(machine, mutant.overrides)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """A mutant may make the server fail, which it would log with a traceback."""
+    log = logging.getLogger("kafka_eos.server")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+class _TooLong(Exception):  # noqa: N818 - what happened
+    """The scenarios of a mechanism come to no end."""
+
+
+def _asked(machines: Machines, version: int, mechanism: Mechanism) -> tuple[int, str]:
+    """How many edges diverge, and the first of them as a story.
+
+    Raises:
+        _TooLong: when that takes longer than :data:`PATIENCE`.
+    """
+    began = time.monotonic()
+
+    def is_in_time(mechanism: str, left: int) -> None:  # noqa: ARG001 - as conform calls it
+        if time.monotonic() - began > PATIENCE:
+            raise _TooLong
+
+    settings = Settings(transactions=TransactionSettings(version=version))
+    with _silent(), ServedCluster(settings=settings, machines=machines) as cluster:
+        session = open_session(Target(bootstrap=cluster.bootstrap_servers, seconds=SECONDS), [mechanism])
+        try:
+            report = conform(session, session.edges(), is_in_time)
+        finally:
+            session.wire.close()
+    diverging = [result for result in report.differing() if result.found is Found.DIVERGES]
+    return len(diverging), story(diverging[0], report.client) if diverging else ""
+
+
+def find_by_requests(mutant: Model, machines: Machines) -> Verdict:
+    """The verdict of the first mechanism, in the first version, of which an edge diverges.
+
+    Args:
+        mutant: a mutant of the registry.
+        machines: with its rules.
+    """
+    began = time.perf_counter()
+    found, edges, told = CONFORMS, 0, ""
+    for version in VERSIONS:
+        try:
+            for mechanism in MECHANISMS:
+                edges, told = _asked(machines, version, mechanism)
+                if edges:
+                    found = f"{DIVERGES}: {mechanism.name}, version {version}"
+                    break
+        except _TooLong:
+            found = HANGS
+        if edges:
+            break
+    return Verdict(
+        check="requests-mutant",
+        name=mutant.name,
+        expected=DIVERGES,
+        found=found,
+        ok=edges > 0,
+        seconds=time.perf_counter() - began,
+        figures={"edges": edges},
+        evidence=told,
+        title=mutant.title,
+    )

@@ -1,0 +1,4 @@
+"""The models that TLC checks: the registry of ``spec/models``, bounds, and formulas compiled to Python.
+
+Read ``registry`` first.
+"""

@@ -1,0 +1,524 @@
+"""The registry of models: a file for each TLA+ module in ``spec/models``, validated, and turned into what TLC reads.
+
+A model is a module with values for its constants, a bound on the search, and what has to come out. A mutant is a model
+with one rule changed, and must violate the property it names. A file begins with what its models have in common; each
+entry tells what differs: tables (``constants``, ``overrides``) are merged, all else takes the place of the base's. ::
+
+    [base]
+    constants = { ProducerIds = "{0, 1}", MaxSequence = "3", MaxEntries = "3" }
+    bounds = "Bounds"                                  # a state constraint
+    invariants = ["NoGapNoDuplicate"]
+
+    [model.PartitionLog]
+    title = "one leader, every request"
+    tier = "small"                                     # small | full | deep
+    constants = { MaxEntries = "4" }
+    probes = ["IsFull"]                                # state predicates that some state must fulfil
+    graph = "small"                                    # the tier that compares the reference's state graph
+    expect = { verdict = "holds", generated = 9876, states = 1234, depth = 9 }
+    claims = ["C03"]
+
+    [mutant.NoDuplicateCache]
+    model = "PartitionLog"
+    title = "the leader remembers no batch (KAFKA-5494)"
+    overrides = { IsDuplicate = "NoDuplicateCache" }   # rule -> operator of spec/mutants, in TLC and in the reference
+    violates = "NoGapNoDuplicate"
+    replay = "duplicate"                               # the rule of the audit that finds it in a simulated log
+    simulation = "slow"                                # the kind of simulation that shows it (mutant_replays.py)
+    proofs = ["append"]                                # the proofs that it refutes
+    blind.requests = "raw requests restart no broker"  # for a method that cannot notice it, why (``BLIND``)
+
+Every operator may stand in the module or in its mutants; the one that ``bounds`` names, and probes, also in
+``spec/bounds/<module>Bounds.tla``: what that module needs to know (``MaxEntries``) is a constant like any other.
+"""
+
+import importlib
+import re
+import shutil
+import tomllib
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from kafka_eos.machines import machine as machines
+from kafka_eos.machines.spec_mapping import SpecValue, snake_case
+from kafka_eos_checks.kit.paths import build_folder, spec_folder
+from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.values import MalformedValue, parse_value
+
+TIERS = ("small", "full", "deep")
+BLIND = ("replay", "requests")  # methods that may have a reason for not noticing a mutant
+_LONG_STATES = 20_000  # from here on Java's second compiler pays
+
+
+class MalformedRegistry(ValueError):  # noqa: N818 - named for the file, as MalformedBatch is
+    """An entry of the registry that cannot be used; says file, entry, reason and remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What has to come out of a model.
+
+    Attributes:
+        violates: the property that must be violated, or "" when all hold.
+        generated: states that TLC generates, duplicates included.
+        states: distinct states.
+        depth: depth of the search; for a violation, the number of states of the counterexample.
+    """
+
+    violates: str = ""
+    generated: int | None = None
+    states: int | None = None
+    depth: int | None = None
+
+    @property
+    def words(self) -> str:
+        """The verdict in the words of :class:`kafka_eos_checks.tla.tlc.Result`."""
+        return f"violates {self.violates}" if self.violates else "holds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One entry of the registry; the module's docstring says what the fields mean.
+
+    Attributes:
+        name: key of the entry, unique among models and mutants.
+        kind: ``model`` or ``mutant``.
+        module: TLA+ module.
+        title: one line.
+        tier: when it is run.
+        constants: constant -> its value in TLA+.
+        overrides: operator -> the operator that takes its place.
+        bounds: a state constraint, or "".
+        specification: the temporal formula.
+        invariants: state predicates that are checked in every state.
+        properties: temporal properties; a single one where it must be violated, since TLC does not name it.
+        deadlock: whether a state without a successor is an error.
+        expect: what has to come out.
+        graph: the tier in which the reference's state graph is compared with TLC's, or "" for none.
+        probes: state predicates that some state must fulfil.
+        never: actions that cannot be taken with these constants; every other action must be.
+        machine: the reference's class, ``package.module:Class``; by default ``kafka_eos.<module>:<Module>``.
+        claims: ids of the ledger's claims that the verdict settles.
+        model: for a mutant, the model it changes.
+        replay: for a mutant, the finding with which the replay of a log shows it.
+        simulation: for such a mutant, the kind of simulation that writes such a log; "" for the usual one.
+        proofs: for a mutant, the proofs that it refutes.
+        blind: for a mutant, the methods of :data:`BLIND` that cannot notice it, each with the reason.
+        spec: the folder of the modules.
+        file: the file of the entry.
+        source: where the entry stands.
+    """
+
+    name: str
+    kind: str = "model"
+    module: str
+    title: str
+    tier: str = "small"
+    constants: Mapping[str, str] = field(default_factory=dict)
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    bounds: str = ""
+    specification: str = "Spec"
+    invariants: tuple[str, ...] = ()
+    properties: tuple[str, ...] = ()
+    deadlock: bool = False
+    expect: Expectation = field(default_factory=Expectation)
+    graph: str = ""
+    probes: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    machine: str = ""
+    claims: tuple[str, ...] = ()
+    model: str = ""
+    replay: str = ""
+    simulation: str = ""
+    proofs: tuple[str, ...] = ()
+    blind: Mapping[str, str] = field(default_factory=dict)
+    spec: Path
+    file: Path
+    source: str = ""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether TLC's run is over before Java's second compiler pays."""
+        return (self.expect.states or 0) < _LONG_STATES
+
+    @property
+    def root_module(self) -> str:
+        """Name of the generated root module."""
+        return f"MC_{self.name}"
+
+    def machine_class(self) -> type[machines.Machine]:
+        """The reference's machine for this model."""
+        return import_machine(
+            self.machine or f"kafka_eos.machines.{snake_case(self.module)}:{self.module}", self.source
+        )
+
+    def constant_values(self) -> dict[str, SpecValue]:
+        """The values of the constants.
+
+        Raises:
+            MalformedRegistry: when a constant is an expression that only TLC can evaluate.
+        """
+        values = {}
+        for name, text in self.constants.items():
+            try:
+                values[name] = parse_value(text)
+            except MalformedValue as error:
+                raise MalformedRegistry(f"{self.source}: constant {name}: {error}; write a literal value") from None
+        return values
+
+    def machine_constants(self, machine: type[machines.Machine] | None = None) -> Any:
+        """The constants as the machine wants them."""
+        cls = machine or self.machine_class()
+        return machines.load_constants(constants_class(cls), self.constant_values())
+
+
+def constants_class(machine: type[machines.Machine]) -> type[Any]:
+    """The dataclass of a machine's constants, from the annotation of its field ``constants``."""
+    hint = get_type_hints(machine)["constants"]
+    assert isinstance(hint, type)
+    return hint
+
+
+def import_machine(path: str, source: str) -> type[Any]:
+    """The class that ``package.module:Class`` names.
+
+    Raises:
+        MalformedRegistry: when there is none.
+    """
+    module, _, name = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise MalformedRegistry(
+            f"{source}: no machine {path!r} ({error}); name one as 'package.module:Class'"
+        ) from None
+    assert isinstance(found, type)
+    return found
+
+
+_LISTS = {"invariants", "properties", "probes", "never", "claims", "proofs"}
+_TABLES = {"constants", "overrides", "blind"}
+_FLAGS = {"deadlock"}
+_INTERNAL = {"name", "kind", "module", "spec", "file", "source", "expect"}
+_MUTANT_ONLY = {"model", "replay", "simulation", "proofs", "blind"}
+_BASE = {
+    "constants",
+    "overrides",
+    "bounds",
+    "specification",
+    "deadlock",
+    "invariants",
+    "properties",
+    "never",
+    "machine",
+}
+_MERGED = ("constants", "overrides")
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+
+
+def _checked(key: str, value: Any, where: str) -> Any:
+    """A value of the right type, lists as tuples."""
+    if key in _LISTS:
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        wanted = "a list of strings"
+    elif key in _TABLES:
+        if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
+            return dict(value)
+        wanted = 'a table of strings in TLA+, as in { Limit = "3" }'
+    elif key in _FLAGS:
+        if isinstance(value, bool):
+            return value
+        wanted = "true or false"
+    else:
+        if isinstance(value, str):
+            return value
+        wanted = "a string"
+    raise MalformedRegistry(f"{where}: {key} is {value!r}; write {wanted}")
+
+
+def _expectation(given: Any, where: str) -> Expectation:
+    known = {"verdict": str, "violates": str, "generated": int, "states": int, "depth": int}
+    if not isinstance(given, dict):
+        raise MalformedRegistry(f'{where}: expect is {given!r}; write {{ verdict = "holds" }} or {{ violates = "P" }}')
+    for key, value in given.items():
+        if key not in known or type(value) is not known[key]:
+            raise MalformedRegistry(f"{where}: expect has {key} = {value!r}; it takes {', '.join(known)}")
+    if ("verdict" in given) == ("violates" in given) or given.get("verdict", "holds") != "holds":
+        raise MalformedRegistry(f'{where}: expect takes either verdict = "holds" or violates = "P"')
+    return Expectation(**{key: value for key, value in given.items() if key != "verdict"})
+
+
+def _fields_of(entry: Mapping[str, Any], where: str, allowed: Iterable[str]) -> dict[str, Any]:
+    names = set(allowed)
+    for key in entry:
+        if key not in names:
+            raise MalformedRegistry(f"{where}: unknown key {key!r}; known are {', '.join(sorted(names))}")
+    return {key: _checked(key, value, where) for key, value in entry.items()}
+
+
+def _validate(model: Model, modules: Container[str]) -> Model:
+    """Check what can be checked without TLC, next to the modules that there are."""
+    where = model.source
+    if not _IDENTIFIER.match(model.name):
+        raise MalformedRegistry(f"{where}: {model.name!r} becomes part of a TLA+ name; use letters, digits and _")
+    if model.tier not in TIERS:
+        raise MalformedRegistry(f"{where}: tier is {model.tier!r}; write one of {', '.join(TIERS)}")
+    if model.module not in modules:
+        raise MalformedRegistry(f"{where}: no module {model.module}.tla in {model.spec}; correct 'module'")
+    if not model.invariants and not model.properties:
+        raise MalformedRegistry(f"{where}: nothing is checked; name invariants or properties")
+    violated = model.expect.violates
+    if violated:
+        if violated not in model.invariants + model.properties:
+            raise MalformedRegistry(
+                f"{where}: {violated} is to be violated but not checked; add it to invariants or properties"
+            )
+        if violated in model.properties and len(model.properties) > 1:
+            raise MalformedRegistry(
+                f"{where}: TLC does not name the temporal property that is violated; keep {violated} as the only one"
+            )
+    if model.graph and model.graph not in TIERS[TIERS.index(model.tier) :]:
+        raise MalformedRegistry(f"{where}: graph is {model.graph!r}; write the model's own tier, or a later one")
+    return model
+
+
+class Registry:
+    """The models and mutants of a folder of files, one for each module.
+
+    Attributes:
+        models: by name.
+        mutants: by name.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Read and validate.
+
+        Args:
+            folder: the files, ``<Module>.toml``; by default the project's own. Modules stand in the folder above it.
+
+        Raises:
+            MalformedRegistry: with the first thing that is wrong.
+        """
+        self.folder = folder or spec_folder() / "models"
+        files = sorted(self.folder.glob("*.toml"))
+        if not files:
+            raise MalformedRegistry(f"{self.folder}: no models; name the folder of the files <Module>.toml")
+        self._modules = ModuleFolder(self.folder.parent).paths.keys()
+        self.models: dict[str, Model] = {}
+        self.mutants: dict[str, Model] = {}
+        for file in files:
+            self._read(file)
+
+    def _read(self, file: Path) -> None:
+        """Take the entries of one file."""
+        try:
+            content = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise MalformedRegistry(f"{file}: no TOML: {error}") from None
+        unknown = content.keys() - {"base", "model", "mutant"}
+        if unknown:
+            known = "[base], [model.X] and [mutant.X]"
+            raise MalformedRegistry(f"{file}: unknown table {min(unknown)!r}; entries are {known}")
+        base = _fields_of(content.get("base", {}), f"{file} [base]", _BASE)
+        for name, entry in content.get("model", {}).items():
+            self._add(self.models, self._model(file, base, name, entry))
+        for name, entry in content.get("mutant", {}).items():
+            self._add(self.mutants, self._mutant(file, name, entry))
+
+    def _add(self, entries: dict[str, Model], model: Model) -> None:
+        other = self.models.get(model.name) or self.mutants.get(model.name)
+        if other is not None:
+            raise MalformedRegistry(f"{model.source}: {other.source} has this name, too; rename one")
+        entries[model.name] = model
+
+    def _model(self, file: Path, base: Mapping[str, Any], name: str, entry: dict[str, Any]) -> Model:
+        where = f"{file} [model.{name}]"
+        given = dict(entry)
+        expect = _expectation(given.pop("expect", {"verdict": "holds"}), where)
+        allowed = {f.name for f in fields(Model)} - _INTERNAL - _MUTANT_ONLY
+        values = _fields_of(given, where, allowed)
+        if "title" not in values:
+            raise MalformedRegistry(f"{where}: title is missing; add it")
+        values = dict(base) | values | {key: {**base.get(key, {}), **values.get(key, {})} for key in _MERGED}
+        place: dict[str, Any] = {"module": file.stem, "spec": self.folder.parent, "file": file, "source": where}
+        return _validate(Model(name=name, expect=expect, **place, **values), self._modules)
+
+    def _mutant(self, file: Path, name: str, entry: dict[str, Any]) -> Model:
+        where = f"{file} [mutant.{name}]"
+        given = dict(entry)
+        violates = _checked("violates", given.pop("violates", ""), where)
+        depth = given.pop("depth", None)
+        values = _fields_of(given, where, {f.name for f in fields(Model)} - _INTERNAL)
+        base = self.models.get(values.get("model", ""))
+        if base is None:
+            raise MalformedRegistry(f"{where}: model is {values.get('model', '')!r}; name an entry [model.X]")
+        for key in ("title", "overrides" if "constants" not in values else "title"):
+            if not values.get(key):
+                raise MalformedRegistry(f"{where}: {key} is missing; add it")
+        if not violates:
+            raise MalformedRegistry(f"{where}: violates is missing; name the property that must break")
+        blind = values.get("blind", {})
+        if blind.keys() - set(BLIND):
+            raise MalformedRegistry(f"{where}: blind takes {', '.join(BLIND)}, and has {', '.join(blind)}")
+        if bool(values.get("replay")) == ("replay" in blind):
+            raise MalformedRegistry(f"{where}: give either replay = the finding, or blind.replay = the reason")
+        if values.get("simulation") and not values.get("replay"):
+            raise MalformedRegistry(f"{where}: simulation is for a mutant with replay = the finding; remove it")
+        values |= {key: {**getattr(base, key), **values.get(key, {})} for key in _MERGED}
+        values.setdefault("claims", ())
+        temporal = violates in values.get("properties", base.properties)
+        values["invariants"] = () if temporal else (violates,)
+        values["properties"] = (violates,) if temporal else ()
+        expect = Expectation(violates=violates, depth=depth)
+        place: dict[str, Any] = {"kind": "mutant", "file": file, "source": where}
+        mutant = replace(base, name=name, expect=expect, graph="", probes=(), **place, **values)
+        return _validate(mutant, self._modules)
+
+    def get(self, name: str) -> Model:
+        """The model or mutant of that name.
+
+        Raises:
+            MalformedRegistry: when there is none.
+        """
+        found = self.models.get(name) or self.mutants.get(name)
+        if found is None:
+            known = [*self.models, *self.mutants]
+            near = ", ".join(get_close_matches(name, known, n=5, cutoff=0.5) or known[:5])
+            raise MalformedRegistry(f"{self.folder}: no entry {name!r}; there are {len(known)}, such as {near}")
+        return found
+
+    def update(self, name: str, expect: Expectation) -> None:
+        """Write what came out of a model into its line ``expect = …``.
+
+        Raises:
+            MalformedRegistry: when the entry has no such line.
+        """
+        model = self.get(name)
+        text = model.file.read_text(encoding="utf-8")
+        head = re.search(rf"^\[{model.kind}\.{re.escape(name)}\][^\n]*\n", text, re.MULTILINE)
+        assert head is not None
+        rest = re.compile(r"^\[", re.MULTILINE).search(text, head.end())
+        end = rest.start() if rest else len(text)
+        verdict = f'violates = "{expect.violates}"' if expect.violates else 'verdict = "holds"'
+        numbers = [f"{key} = {getattr(expect, key)}" for key in ("generated", "states", "depth")]
+        numbers = [number for number in numbers if not number.endswith("None")]
+        line = f"expect = {{ {', '.join([verdict, *numbers])} }}"
+        section, count = re.subn(r"^expect *=.*$", line, text[head.end() : end], count=1, flags=re.MULTILINE)
+        if not count:
+            raise MalformedRegistry(f"{model.source}: no line 'expect = …' to update; add: {line}")
+        model.file.write_text(text[: head.end()] + section + text[end:], encoding="utf-8")
+
+
+def extended_modules(model: Model) -> list[str]:
+    """The modules that a model's root module extends."""
+    modules = ModuleFolder(model.spec)
+    extended = [model.module]
+    mutants = f"{model.module}Mutants"
+    if mutants in modules.paths:
+        extended.append(mutants)
+    bounds = f"{model.module}Bounds"
+    if any(modules.defines(bounds, name) for name in (model.bounds, *model.probes) if name):
+        extended.append(bounds)
+    return [*extended, "TLC"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """The lines of a configuration file that differ between the runs of one model.
+
+    Attributes:
+        specification: the temporal formula.
+        constraint: a state constraint, or "".
+        invariants: names.
+        properties: names.
+        deadlock: whether a state without a successor is an error.
+    """
+
+    specification: str
+    constraint: str = ""
+    invariants: tuple[str, ...] = ()
+    properties: tuple[str, ...] = ()
+    deadlock: bool = False
+
+
+def plain_configuration(model: Model) -> Configuration:
+    """What the registry says."""
+    return Configuration(
+        specification=model.specification,
+        constraint=model.bounds,
+        invariants=model.invariants,
+        properties=model.properties,
+        deadlock=model.deadlock,
+    )
+
+
+def _configuration_text(model: Model, configuration: Configuration) -> str:
+    lines = [f"SPECIFICATION {configuration.specification}"]
+    substitutions = {name: f"const_{name}" for name in model.constants} | dict(model.overrides)
+    if substitutions:
+        lines += ["CONSTANTS", *(f"    {name} <- {other}" for name, other in substitutions.items())]
+    if configuration.constraint:
+        lines.append(f"CONSTRAINT {configuration.constraint}")
+    lines += [f"INVARIANT {name}" for name in configuration.invariants]
+    lines += [f"PROPERTY {name}" for name in configuration.properties]
+    lines.append(f"CHECK_DEADLOCK {'TRUE' if configuration.deadlock else 'FALSE'}")
+    return "\n".join(lines) + "\n"
+
+
+def write_model(
+    model: Model,
+    configuration: Configuration | None = None,
+    definitions: str = "",
+    suffix: str = "",
+    folder: Path | None = None,
+) -> tuple[Path, str]:
+    """Write a folder that TLC or the Toolbox can open: the root module, its configuration, and every module it needs.
+
+    Args:
+        model: the model.
+        configuration: what is checked; by default what the registry says.
+        definitions: TLA+ text to add to the root module.
+        suffix: of the root module's name, for a second root module in the same folder.
+        folder: where to write; by default ``build/models/<name>``.
+
+    Returns:
+        The folder and the name of the root module.
+    """
+    target = folder or build_folder() / "models" / model.name
+    target.mkdir(parents=True, exist_ok=True)
+    extended = extended_modules(model)
+    modules = ModuleFolder(model.spec)
+    for name in modules.closure(extended):
+        shutil.copyfile(modules.paths[name], target / f"{name}.tla")
+    root = model.root_module + suffix
+    given = [(name, text) for name, text in model.constants.items() if name not in model.overrides]
+    constants = "\n".join(f"const_{name} == {text}" for name, text in given)
+    head = f" MODULE {root} ".center(78, "-")
+    body = [head, f"(* {model.title}. Generated from the registry of models: change that. *)"]
+    body += [f"EXTENDS {', '.join(extended)}", "", constants, "", definitions, "=" * 78, ""]
+    (target / f"{root}.tla").write_text("\n".join(body), encoding="utf-8")
+    text = _configuration_text(model, configuration or plain_configuration(model))
+    (target / f"{root}.cfg").write_text(text, encoding="utf-8")
+    return target, root
+
+
+def bounds_predicate(model: Model) -> Callable[[Any], bool]:
+    """The Python twin of a model's bounds, a function of ``kafka_eos_checks.models.bounds``.
+
+    It cannot drift: graph equality compares it with TLC's constraint on every state, those just outside included.
+    """
+    if not model.bounds:
+        return lambda _: True
+    name = snake_case(model.module + model.bounds)
+    predicate = getattr(importlib.import_module("kafka_eos_checks.models.bounds"), name, None)
+    if predicate is None:
+        raise MalformedRegistry(
+            f"{model.source}: no function {name}(state, constants) in kafka_eos_checks/models/bounds.py; "
+            f"add the twin of {model.bounds}"
+        )
+    constants = model.constant_values()
+    return lambda state: bool(predicate(state, constants))

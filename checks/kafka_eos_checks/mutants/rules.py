@@ -1,0 +1,1266 @@
+"""The rules of the reference with one thing changed, each under the name that it has in ``spec/mutants``.
+
+A mutant of the registry replaces operators of the spec by others. :func:`mutated` does the same to a machine:
+``IsDuplicate = "NoDuplicateCache"`` puts the function :func:`no_duplicate_cache` in the place of the method
+``is_duplicate``, wherever that stands: in the machine, in its logs, or in its limits.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any
+
+from immutables import Map
+from pyrsistent import pvector
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.formats.transaction_log import TransactionState
+from kafka_eos.machines import leader as leaders
+from kafka_eos.machines import transaction_coordinator as coordinator
+from kafka_eos.machines.application_loop import ApplicationLoop, LoopTransaction
+from kafka_eos.machines.consume_transform_produce import ConsumeTransformProduce
+from kafka_eos.machines.consumer import Consumer
+from kafka_eos.machines.epoch_bump import NOBODY, EpochBump, Identity
+from kafka_eos.machines.external_sink import ExternalSink
+from kafka_eos.machines.group_coordinator import COMMIT as COMMIT_OFFSETS
+from kafka_eos.machines.group_coordinator import Offsets
+from kafka_eos.machines.idempotent_producer import Batches, IdempotentProducer, Producer
+from kafka_eos.machines.machine import Machine
+from kafka_eos.machines.mirror import Mirror
+from kafka_eos.machines.producer_ids import ProducerIds
+from kafka_eos.machines.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Limits, Log, Producers, ProducerState
+from kafka_eos.machines.read_committed import AbortedTransaction, IndexedTransaction, ReadCommitted
+from kafka_eos.machines.spec_mapping import snake_case
+from kafka_eos.machines.stateful_processor import Change, StatefulProcessor, Store, StoreProcess
+from kafka_eos.machines.transaction_coordinator import Appending, Rules, TransactionCoordinator, TransactionMetadata
+from kafka_eos.machines.transactional_partition import (
+    NO_OFFSET,
+    NO_PRODUCER,
+    LeaderLog,
+    LogEntry,
+    PartitionProducer,
+    TransactionalPartition,
+    UnstableTransaction,
+)
+from kafka_eos.machines.transactional_producer import (
+    ABORT_CALL,
+    ABORTABLE_ERROR,
+    COMMITTING,
+    DONE,
+    FAILED,
+    FATAL_ERROR,
+    IN_TRANSACTION,
+    INIT,
+    INITIALIZING,
+    NO_ERROR,
+    PRODUCE,
+    READY,
+    SEND_OFFSETS,
+    Call,
+    ProducerBatch,
+    TransactionalProducer,
+    produce_reaction,
+)
+from kafka_eos.machines.transactional_producer import Client as ProducerClient
+from kafka_eos.machines.transactions import (
+    COMPLETED,
+    DECIDE,
+    Client,
+    GuardedRequest,
+    Marker,
+    Transaction,
+    TransactionalLog,
+    Transactions,
+)
+from kafka_eos.machines.transfer import Transfer
+
+
+class UnknownRule(ValueError):  # noqa: N818 - named for what is unknown
+    """An override that names no rule of the machine, or no function of this module."""
+
+
+def mutated(machine: type[Any], overrides: Mapping[str, str]) -> type[Machine]:
+    """A subclass of the machine with some of its rules replaced.
+
+    Args:
+        machine: the machine's class.
+        overrides: TLA+ operator -> the operator of ``spec/mutants`` that takes its place.
+
+    Raises:
+        UnknownRule: when there is no such rule, or no function for the mutant.
+    """
+    parts = {name: getattr(machine, name) for name in ("LOG", "LIMITS") if hasattr(machine, name)}
+    changed: dict[type[Any], dict[str, Callable[..., Any]]] = {}
+    for rule, mutant in overrides.items():
+        function = globals().get(snake_case(mutant))
+        if function is None:
+            raise UnknownRule(
+                f"kafka_eos_checks.mutants.rules has no function {snake_case(mutant)}; write it beside the spec's"
+            )
+        owner = next((c for c in (machine, *parts.values()) if hasattr(c, snake_case(rule))), None)
+        if owner is None:
+            raise UnknownRule(
+                f"{machine.__name__} has no rule {snake_case(rule)}; the spec's {rule} is none of its own"
+            )
+        changed.setdefault(owner, {})[snake_case(rule)] = function
+
+    def subclass(base: type[Any], **attributes: Any) -> type[Any]:
+        members = {**changed.get(base, {}), **attributes}
+        return type(f"{base.__name__}With{''.join(overrides.values())}", (base,), {"__slots__": (), **members})
+
+    return subclass(machine, **{name: subclass(part) for name, part in parts.items()})
+
+
+# --- rules of ProducerState -------------------------------------------------------------------------------------
+
+
+def no_duplicate_cache(log: Log, batch: Batch) -> bool:
+    """For ``is_duplicate``: the leader remembers no batch (KAFKA-5494)."""
+    return False
+
+
+def no_sequence_check(log: Log, batch: Batch) -> bool:
+    """For ``is_in_sequence``: the leader looks at no sequence."""
+    return True
+
+
+def cache_of_one(log: Log, producers: Producers, entry: Batch) -> Producers:
+    """For ``remember``: the cache holds one batch, whatever it should hold."""
+    if entry.producer_id == NO_PRODUCER_ID:
+        return producers
+    batch = CachedBatch(sequence=entry.sequence, count=entry.count, offset=entry.offset)
+    return producers.set(entry.producer_id, ProducerState(epoch=entry.epoch, batches=(batch,)))
+
+
+def last_batch_only(log: Log, producer: ProducerState) -> ProducerState:
+    """For ``snapshot_of``: what Kafka's snapshots keep."""
+    return replace(producer, batches=producer.batches[-1:])
+
+
+def duplicates_of_any_epoch(log: Log, batch: Batch) -> tuple[CachedBatch, ...]:
+    """For ``retry_candidates``: the epoch is no part of a batch's identity."""
+    producer = log.producers.get(batch.producer_id)
+    return () if producer is None else producer.batches
+
+
+def any_sequence_on_virgin_partition(log: Log, batch: Batch) -> bool:
+    """For ``accepts_unknown_producer``: what Kafka did until 4.5 (KAFKA-15591)."""
+    return True
+
+
+def epoch_starts_anywhere(log: Log, batch: Batch) -> bool:
+    """For ``starts_epoch`` (KAFKA-12152)."""
+    return True
+
+
+def follows_after_gap(log: Log, producer: ProducerState, batch: Batch) -> bool:
+    """For ``follows``: a gap is as good as no gap."""
+    return batch.sequence > log.limits.last_sequence(producer.batches[-1])
+
+
+def no_fencing(log: Log, producer: ProducerState, batch: Batch) -> bool:
+    """For ``is_fenced``: an old epoch is as good as a new one."""
+    return False
+
+
+def no_wrap(limits: Limits, sequence: int) -> int:
+    """For ``next_sequence``: no wrap to 0 (KAFKA-7692)."""
+    return sequence + 1
+
+
+def state_before_append(log: Log, batch: Batch) -> Log:
+    """For ``failed_to_append``: the state is published before the append can fail (KAFKA-6683)."""
+    return replace(log, producers=log.remember(log.producers, replace(batch, offset=log.log_end_offset)))
+
+
+def first_sequence_only(log: Log, cached: CachedBatch, batch: Batch) -> bool:
+    """For ``is_retry_of``: the last sequence is not compared."""
+    return cached.sequence == batch.sequence
+
+
+def cache_survives_epoch(log: Log, producers: Producers, entry: Batch) -> Producers:
+    """For ``remember``: an epoch's first batch leaves the cache as it was."""
+    if entry.producer_id == NO_PRODUCER_ID:
+        return producers
+    known = producers.get(entry.producer_id)
+    before = () if known is None else known.batches
+    batch = CachedBatch(sequence=entry.sequence, count=entry.count, offset=entry.offset)
+    batches = (*before, batch)[-log.limits.cached_batches :]
+    return producers.set(entry.producer_id, ProducerState(epoch=entry.epoch, batches=batches))
+
+
+def offset_of_log_end(log: Log, batch: Batch) -> int:
+    """For ``duplicate_offset``: the acknowledgement names the end of the log, not the first copy."""
+    return log.log_end_offset - 1
+
+
+def not_above_largest_sequence(log: Log, batch: Batch) -> bool:
+    """For ``is_duplicate``: only the largest sequence is known, and what is not above it is a duplicate."""
+    producer = log.producers.get(batch.producer_id)
+    if producer is None or producer.epoch != batch.epoch:
+        return False
+    return log.limits.last_sequence(batch) <= log.limits.last_sequence(producer.batches[-1])
+
+
+def offset_of_last_batch(log: Log, batch: Batch) -> int:
+    """For ``duplicate_offset``: together with it, the only offset that is known."""
+    return log.producers[batch.producer_id].batches[-1].offset
+
+
+# --- rules of IdempotentProducer --------------------------------------------------------------------------------
+
+
+def _restamped(state: IdempotentProducer, batches: Batches) -> Batches:
+    """Batches with the stamps of the producer's next epoch, as far as they can be sent once more."""
+    sendable = [batch for batch in batches if state.attempts[batch.value] + 1 in state.constants.attempts]
+    epoch = state.bumped().epoch
+    return tuple(replace(batch, epoch=epoch, sequence=sequence) for sequence, batch in enumerate(sendable))
+
+
+def _has_next_epoch(state: IdempotentProducer) -> bool:
+    return state.bumped().epoch > state.producer.epoch
+
+
+def restamp_after_expiry(state: IdempotentProducer, value: int) -> Batches:
+    """For ``kept_after_expiry``: what the Java client does: it stamps the other batches again (KAFKA-14034)."""
+    others = tuple(batch for batch in state.in_flight if batch.value != value)
+    return _restamped(state, others) if _has_next_epoch(state) else ()
+
+
+def bump_after_restamp(state: IdempotentProducer, kept: Batches) -> Producer:
+    """For ``producer_after_expiry``, together with it: the sequence goes on after them."""
+    return replace(state.bumped(), sequence=len(kept)) if _has_next_epoch(state) else state.bumped()
+
+
+def restamp_after_error(state: IdempotentProducer, error: ErrorCode) -> Batches:
+    """For ``kept_after_error``: what the Java client does: it stamps every batch again, the refused one included."""
+    if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and _has_next_epoch(state):
+        return _restamped(state, state.in_flight)
+    return ()
+
+
+def kept_behind_refused(state: IdempotentProducer, error: ErrorCode) -> Batches:
+    """For ``kept_after_error``: the batches behind the refused one stay in flight."""
+    return state.in_flight[1:]
+
+
+def bump_after_error(state: IdempotentProducer, error: ErrorCode, kept: Batches) -> Producer:
+    """For ``producer_after_error``, together with it: the producer goes on in its next epoch."""
+    if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and _has_next_epoch(state):
+        return replace(state.bumped(), sequence=len(kept))
+    return replace(state.producer, error=error)
+
+
+def reuse_sequence(state: IdempotentProducer, kept: Batches) -> Producer:
+    """For ``producer_after_expiry``: the sequence of a batch that was given up is used again."""
+    return replace(state.producer, sequence=state.in_flight[0].sequence)
+
+
+def skip_sequence(state: IdempotentProducer, kept: Batches) -> Producer:
+    """For ``producer_after_expiry``: the sequence goes on as if the batch had been stored."""
+    return state.producer
+
+
+def leader_end_offset(state: IdempotentProducer) -> int:
+    """For ``in_sync_end_offset``: the high watermark does not wait for the followers."""
+    assert state.leader is not None, "the caller has looked"
+    return state.end_offset(state.leader)
+
+
+def expire_any_time(state: IdempotentProducer, producer_id: int) -> bool:
+    """For ``may_expire``: producer state is dropped while a retry may be on its way."""
+    return True
+
+
+# --- rules of EpochBump -----------------------------------------------------------------------------------------
+
+
+def presents_nothing(state: EpochBump, identity: Identity) -> Identity:
+    """For ``presented``: the request says nothing of what the client has, as before KIP-360 and at every first one."""
+    return NOBODY
+
+
+def retry_unknown(state: EpochBump, presented: Identity) -> bool:
+    """For ``is_retry``: the coordinator knows only what it gave out last."""
+    return False
+
+
+def epochs_without_end(state: EpochBump, identity: Identity) -> Identity:
+    """For ``following``: the epochs never run out."""
+    return replace(identity, epoch=identity.epoch + 1)
+
+
+def epoch_of_old_producer(state: EpochBump, identity: Identity) -> Identity:
+    """For ``following``: a new producer id goes on in the old epoch."""
+    return replace(identity, epoch=identity.epoch + 1 if identity.epoch < state.constants.max_epoch else 0)
+
+
+# --- rules of Transactions --------------------------------------------------------------------------------------
+
+
+def no_fencing_bump(state: Transactions) -> int:
+    """For ``fencing_epoch``: the coordinator aborts by itself without a new epoch (KAFKA-5231, KAFKA-6119)."""
+    return state.transaction.epoch
+
+
+def no_end_bump(state: Transactions, version: int) -> int:
+    """For ``end_epoch``: no bump at the end of a transaction, as before KIP-890 part 2 (KAFKA-17754)."""
+    return state.transaction.epoch
+
+
+def add_while_prepared(state: Transactions, epoch: int) -> ErrorCode:
+    """For ``add_error``: a partition may be added while the markers are being written."""
+    return ErrorCode.NONE if epoch == state.transaction.epoch else ErrorCode.PRODUCER_FENCED
+
+
+def add_by_any_epoch(state: Transactions, epoch: int) -> ErrorCode:
+    """For ``add_error``: a partition may be added by any epoch."""
+    return ErrorCode.CONCURRENT_TRANSACTIONS if state.is_prepared() else ErrorCode.NONE
+
+
+def data_of_any_epoch(state: Transactions, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
+    """For ``data_error``: a leader takes batches of any epoch."""
+    stale = state.needs_guard(version) and not state.is_ongoing(log, epoch) and guard != log.guard
+    return ErrorCode.INVALID_TXN_STATE if stale else ErrorCode.NONE
+
+
+def no_guard(state: Transactions, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
+    """For ``data_error``: nothing between verification and append is noticed (KAFKA-14884)."""
+    return ErrorCode.INVALID_PRODUCER_EPOCH if epoch < log.epoch else ErrorCode.NONE
+
+
+def every_append_uses_guard_up(state: Transactions, log: TransactionalLog, epoch: int) -> bool:
+    """For ``uses_guard_up``: what Kafka does."""
+    return True
+
+
+def guard_wiped(state: Transactions, log: TransactionalLog, marker: Marker) -> bool:
+    """For ``keeps_guard``: the marker of one transaction takes the next one's guard along (KAFKA-18575)."""
+    return False
+
+
+def _fenced_coordinator(log: TransactionalLog, marker: Marker) -> bool:
+    return log.coordinator_epoch > marker.coordinator_epoch
+
+
+def marker_of_equal_epoch(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
+    """For ``marker_error``: a marker of the epoch of an open transaction ends it (KAFKA-19446)."""
+    if _fenced_coordinator(log, marker):
+        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch else ErrorCode.NONE
+
+
+def marker_only_once(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
+    """For ``marker_error``: a marker that was written is refused when it comes again (KAFKA-19999)."""
+    if _fenced_coordinator(log, marker):
+        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    again = marker.version == 2 and marker.epoch == log.epoch
+    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch or again else ErrorCode.NONE
+
+
+def marker_of_any_epoch(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
+    """For ``marker_error``: a leader takes markers of any epoch."""
+    return ErrorCode.TRANSACTION_COORDINATOR_FENCED if _fenced_coordinator(log, marker) else ErrorCode.NONE
+
+
+def marker_of_any_coordinator(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
+    """For ``marker_error``: a leader takes markers of a coordinator that has been replaced (KAFKA-9144)."""
+    again = marker.version == 2 and marker.epoch == log.epoch and log.open
+    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch or again else ErrorCode.NONE
+
+
+def epoch_before_pending(state: Transactions, version: int, epoch: int, commit: bool) -> str:
+    """For ``end_verdict``: the epoch is looked at before the pending transition (KAFKA-18464)."""
+    record = state.transaction
+    if epoch != record.epoch and not state.is_retry_of_end(version, epoch):
+        return "PRODUCER_FENCED"
+    if state.is_prepared():
+        return "CONCURRENT_TRANSACTIONS" if state.commits() == commit else "INVALID_TXN_STATE"
+    if record.state is TransactionState.ONGOING:
+        return DECIDE
+    if record.state is COMPLETED[commit]:
+        return "NONE"
+    return DECIDE if version == 2 and not commit else "INVALID_TXN_STATE"
+
+
+def end_of_any_epoch(state: Transactions, version: int, epoch: int, commit: bool) -> str:
+    """For ``end_verdict``: any epoch ends the transaction (KAFKA-9600)."""
+    if state.is_prepared():
+        return "CONCURRENT_TRANSACTIONS"
+    if state.transaction.state is TransactionState.ONGOING:
+        return DECIDE
+    if state.transaction.state is COMPLETED[commit]:
+        return "NONE"
+    return DECIDE if version == 2 and not commit else "INVALID_TXN_STATE"
+
+
+def takes_over_early(state: Transactions) -> bool:
+    """For ``may_take_over``: an instance gets its epoch before the markers of the one before it are written."""
+    return state.transaction.state is not TransactionState.ONGOING
+
+
+def not_registered(state: Transactions, request: GuardedRequest) -> Transaction:
+    """For ``after_verification``: a batch is stored whose partition nobody has registered."""
+    return state.transaction
+
+
+def marker_keeps_epoch(state: Transactions, log: TransactionalLog, marker: Marker) -> int:
+    """For ``epoch_after_marker``: a marker leaves the producer's epoch as it is (KAFKA-6119)."""
+    return log.epoch
+
+
+def upgraded_without_bump(state: Transactions, client: Client) -> Client:
+    """For ``upgraded``: a client goes on with its epoch when it finds version 2 (KAFKA-18227)."""
+    return replace(client, version=2)
+
+
+def not_leader_is_done(state: Transactions, partition: str) -> frozenset[str]:
+    """For ``markers_after_election``: a partition that has another leader counts as marked (KAFKA-5610)."""
+    return state.to_mark - {partition}
+
+
+def nothing_resumed(state: Transactions) -> frozenset[str]:
+    """For ``partitions_to_mark``: after a failover nobody resumes what is prepared."""
+    return frozenset()
+
+
+def completes_early(state: Transactions) -> bool:
+    """For ``may_complete``: the transaction is closed while markers are missing."""
+    return True
+
+
+def decision_forgotten(state: Transactions) -> Transaction:
+    """For ``decided``: a failover forgets the decision and turns it into an abort."""
+    return (
+        replace(state.transaction, state=TransactionState.PREPARE_ABORT) if state.is_prepared() else state.transaction
+    )
+
+
+# --- rules of TransactionalPartition ------------------------------------------------------------------------------
+
+
+def any_batch_epoch(state: TransactionalPartition, producer: PartitionProducer, batch: LogEntry) -> bool:
+    """For ``is_old_batch``: a leader takes batches of any epoch."""
+    return False
+
+
+def plain_inside(state: TransactionalPartition, producer: PartitionProducer, batch: LogEntry) -> bool:
+    """For ``is_outside_transaction``: a batch of no transaction may stand inside one."""
+    return False
+
+
+def any_marker_epoch(state: TransactionalPartition, producer: PartitionProducer, marker: LogEntry) -> bool:
+    """For ``is_old_marker``: a leader takes markers of any epoch."""
+    return False
+
+
+def own_epoch_ends(state: TransactionalPartition, producer: PartitionProducer, marker: LogEntry) -> bool:
+    """For ``is_old_marker``: a marker of an open transaction's own epoch ends it, as before Kafka 4.2 (KAFKA-19446)."""
+    return marker.epoch < producer.epoch
+
+
+def no_marker_twice(state: TransactionalPartition, producer: PartitionProducer, marker: LogEntry) -> bool:
+    """For ``is_old_marker``: a marker that has been written is refused when it comes again (KAFKA-19999)."""
+    return marker.epoch <= producer.epoch
+
+
+def any_coordinator(state: TransactionalPartition, producer: PartitionProducer, marker: LogEntry) -> bool:
+    """For ``is_of_old_coordinator``: a leader takes markers of a coordinator that has been replaced (KAFKA-9144)."""
+    return False
+
+
+def nothing_indexed(state: TransactionalPartition, marker: LogEntry) -> bool:
+    """For ``is_indexed``: the index gets no entry at all."""
+    return False
+
+
+def committed_indexed(state: TransactionalPartition, marker: LogEntry) -> bool:
+    """For ``is_indexed``: committed transactions are in the index as well."""
+    return True
+
+
+def nothing_else_open(
+    state: TransactionalPartition, transactions: Iterable[UnstableTransaction], producer_id: int, offset: int
+) -> int:
+    """For ``stable_offset_after``: an entry of the index claims that nothing else was open."""
+    return offset + 1
+
+
+def own_next_counts(
+    state: TransactionalPartition, transactions: Iterable[UnstableTransaction], producer_id: int, offset: int
+) -> int:
+    """For ``stable_offset_after``, together with AppendedAtOnce: the producer's own next transaction counts."""
+    open_ones = (t for t in transactions if t.last_offset == NO_OFFSET)
+    others = (t.first_offset for t in open_ones if t.producer_id != producer_id or t.first_offset > offset)
+    return min(others, default=offset + 1)
+
+
+def completed_unindexed(state: TransactionalPartition, before: LeaderLog, given: LogEntry) -> LeaderLog:
+    """For ``without_index_entry``: the last stable offset moves on although the index lacks the entry (KAFKA-7866)."""
+    entry = state.at_end(before, given)
+    return state.with_completed(
+        state.with_entry(before, entry), entry, before.producers[entry.producer_id].first_offset
+    )
+
+
+def index_not_rebuilt(state: TransactionalPartition, before: LeaderLog, entries: Iterable[LogEntry]) -> LeaderLog:
+    """For ``replay``: a replica that becomes the leader has no index."""
+    for entry in entries:
+        before = replace(state.written(before, entry), aborted_index=pvector())
+    return before
+
+
+def appended_at_once(state: TransactionalPartition, before: LeaderLog, entries: Iterable[LogEntry]) -> LeaderLog:
+    """For ``replay``: a follower takes in all of a fetch before it makes the entries of the index, as in Kafka."""
+    ended = []
+    for entry in entries:
+        first = before.producers[entry.producer_id].first_offset
+        if entry.is_marker and first != NO_OFFSET:
+            ended.append((entry, first))
+        before = state.with_entry(before, entry)
+    for marker, first in ended:
+        before = state.with_completed(state.with_index_entry(before, marker, first), marker, first)
+    return before
+
+
+def transactions_not_rebuilt(
+    state: TransactionalPartition, before: LeaderLog, entries: Iterable[LogEntry]
+) -> LeaderLog:
+    """For ``replay``: a replica that becomes the leader knows of no transaction that is open."""
+    for entry in entries:
+        before = replace(state.written(before, entry), transactions=frozenset())
+    return before
+
+
+def open_only(state: TransactionalPartition) -> frozenset[int]:
+    """For ``unstable_offsets``: a marker counts before it is replicated."""
+    return frozenset(t.first_offset for t in state.log.transactions if t.last_offset == NO_OFFSET)
+
+
+def last_unstable_offset(state: TransactionalPartition) -> int:
+    """For ``first_unstable_offset``: the last of the open transactions decides, not the first."""
+    return max(state.unstable_offsets())
+
+
+def high_watermark_only(state: TransactionalPartition) -> int:
+    """For ``last_stable_offset``: whatever is replicated is stable."""
+    return state.high_watermark
+
+
+def expire_inside(state: TransactionalPartition, producer: PartitionProducer) -> bool:
+    """For ``may_expire``: a producer may be forgotten in the middle of a transaction."""
+    return True
+
+
+def forgotten_transactions(state: TransactionalPartition, before: LeaderLog, producer_id: int) -> LeaderLog:
+    """For ``forgotten``, together with it: its transactions are forgotten as well."""
+    kept = frozenset(t for t in before.transactions if t.producer_id != producer_id)
+    return replace(before, producers=before.producers.set(producer_id, NO_PRODUCER), transactions=kept)
+
+
+def marker_cleaned_early(state: TransactionalPartition, marker: LogEntry) -> bool:
+    """For ``may_clean_marker``: a marker goes before the batches of its transaction (KAFKA-8351, KAFKA-14055)."""
+    return True
+
+
+# --- rules of Consumer --------------------------------------------------------------------------------------------
+
+
+def limit_included(state: Consumer) -> int:
+    """For ``committed_limit``: the last stable offset is read as well."""
+    return min(state.high_watermark, state.last_stable_offset() + 1)
+
+
+def upper_bound_too_small(state: Consumer, fetched: Sequence[LogEntry]) -> int:
+    """For ``upper_bound``: the response's last entry is not looked for (KAFKA-17801)."""
+    return fetched[-1].offset
+
+
+def upper_bound_at_log_end(state: Consumer, fetched: Sequence[LogEntry]) -> int:
+    """For ``upper_bound``: as coarse as can be, up to the end of the log."""
+    return state.log_end_offset(state.log)
+
+
+def list_lost(state: Consumer, position: int, upper: int) -> list[AbortedTransaction]:
+    """For ``collect_aborted``: the response loses its list (KAFKA-5376)."""
+    return []
+
+
+def begins_inside(state: ReadCommitted, transaction: IndexedTransaction, position: int, upper: int) -> bool:
+    """For ``overlaps``: only those that begin in the response."""
+    return position <= transaction.first_offset < upper
+
+
+def stops_at_first_behind(state: ReadCommitted, transaction: IndexedTransaction, upper: int) -> bool:
+    """For ``ends_scan``: the search ends with the first transaction that begins behind the response."""
+    return transaction.first_offset >= upper
+
+
+def stops_at_last_behind(state: ReadCommitted, transaction: IndexedTransaction, upper: int) -> bool:
+    """For ``ends_scan``: the search ends with the first transaction that ends behind the response."""
+    return transaction.last_offset >= upper
+
+
+def begun_before(state: ReadCommitted, transaction: AbortedTransaction, entry: LogEntry) -> bool:
+    """For ``has_begun``: a transaction begins after its first record."""
+    return transaction.first_offset < entry.last_offset
+
+
+def begun_already(state: ReadCommitted, transaction: AbortedTransaction, entry: LogEntry) -> bool:
+    """For ``has_begun``: every transaction of the list has begun where the response begins."""
+    return True
+
+
+def list_taken_as_sorted(
+    state: ReadCommitted, aborted: Sequence[AbortedTransaction], waiting: frozenset[int], entry: LogEntry
+) -> frozenset[int]:
+    """For ``begun``: the list is taken to be in the order of first offsets (franz-go 1.21.4)."""
+    return frozenset(takewhile(lambda place: state.has_begun(aborted[place], entry), sorted(waiting)))
+
+
+def abort_never_ends(state: ReadCommitted, active: frozenset[int], entry: LogEntry) -> frozenset[int]:
+    """For ``still_active``: an abort marker does not end what it aborts (librdkafka 1.7.0)."""
+    return active
+
+
+def commit_ends_too(state: ReadCommitted, active: frozenset[int], entry: LogEntry) -> frozenset[int]:
+    """For ``still_active``: a commit marker clears the producer as well."""
+    return active - {entry.producer_id} if entry.is_marker else active
+
+
+def markers_passed_on(state: ReadCommitted, entry: LogEntry) -> bool:
+    """For ``is_passed_on``: markers are passed on like records."""
+    return True
+
+
+def position_of_records(state: Consumer, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:
+    """For ``next_position``: the position follows the last record passed on, if there was one (aiokafka 781)."""
+    return read[-1] + 1 if read else position
+
+
+# --- rules of TransactionCoordinator ----------------------------------------------------------------------------
+
+
+def abort_without_bump(rules: Rules, known: TransactionMetadata, next_producer_id: int) -> TransactionMetadata:
+    """For ``after_fence``: the coordinator aborts by itself without a new epoch (KAFKA-5231, KAFKA-6119)."""
+    return replace(rules.after_end(known, False, rules.server_version, next_producer_id), epoch=known.epoch)
+
+
+def fence_and_end_bump(rules: Rules, known: TransactionMetadata, next_producer_id: int) -> TransactionMetadata:
+    """For ``after_fence``: the fence and the end bump the epoch, one after the other (KAFKA-19367)."""
+    fenced = replace(known, epoch=rules.fencing_epoch(known))
+    return rules.after_end(fenced, False, rules.server_version, next_producer_id)
+
+
+def fence_keeps_producer_id(rules: Rules, known: TransactionMetadata, next_producer_id: int) -> TransactionMetadata:
+    """For ``after_fence``: a fence in the last epoch brings no new producer id (KAFKA-20090)."""
+    return rules.after_end(rules.raised(known), False, rules.server_version, coordinator.NO_PRODUCER_ID)
+
+
+def every_fence_bumps(rules: Rules, known: TransactionMetadata) -> int:
+    """For ``fencing_epoch``: each try of a fence that could not be written bumps the epoch (KAFKA-9666)."""
+    return min(known.epoch + 1, rules.max_epoch)
+
+
+def end_by_higher_epoch(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool) -> str:
+    """For ``end_verdict_of_version1``: a client may end it with an epoch of its own making (KAFKA-9600)."""
+    lenient = replace(known, epoch=max(epoch, known.epoch))
+    return Rules.end_verdict_of_version1(rules, lenient, producer_id, epoch, commit)
+
+
+def end_by_any_epoch(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> bool:
+    """For ``is_epoch_to_end``: every epoch may end the transaction."""
+    return True
+
+
+def epoch_before_transition(
+    rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool
+) -> str:
+    """For ``end_verdict_of_version2``: the epoch is looked at before the pending transition (KAFKA-18464)."""
+    if known.producer_id != producer_id and not rules.is_retry_of_last_epoch(known, producer_id, epoch):
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING.name
+    if not rules.is_epoch_to_end(known, producer_id, epoch):
+        return ErrorCode.PRODUCER_FENCED.name
+    return Rules.end_verdict_of_version2(rules, known, producer_id, epoch, commit)
+
+
+def add_while_ending(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
+    """For ``add_error``: a partition may be added while the transaction is being ended."""
+    if known.producer_id != producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.NONE if known.epoch == epoch else ErrorCode.PRODUCER_FENCED
+
+
+def no_next_producer_id(rules: Rules, known: TransactionMetadata, version: int) -> bool:
+    """For ``needs_next_producer_id``: the end of a transaction never brings a new producer id."""
+    return False
+
+
+def told_old_producer_id(rules: Rules, record: TransactionMetadata) -> coordinator.Identity:
+    """For ``goes_on_as``: a client is told its old producer id although a new one comes (KAFKA-18660)."""
+    return coordinator.Identity(producer_id=record.producer_id, epoch=record.epoch)
+
+
+def one_producer_id_in_log(rules: Rules, known: TransactionMetadata) -> TransactionMetadata:
+    """For ``in_log``: the log has neither the next nor the previous producer id, as before Kafka 4.3 (KAFKA-20310)."""
+    nobody = coordinator.NO_PRODUCER_ID
+    return replace(Rules.in_log(rules, known), next_producer_id=nobody, previous_producer_id=nobody)
+
+
+def answered_by_leader(state: TransactionCoordinator, append: Appending) -> coordinator.LogState:
+    """For ``log_after``: the leader does not wait for the other replicas."""
+    return coordinator.LogState(durable=state.durable, tail=(*state.tail, state.rules.in_log(append.record)))
+
+
+def answered_before_abort(rules: Rules, append: Appending) -> coordinator.Answer:
+    """For ``answer_to``: InitProducerId is answered before the abort is complete."""
+    early = append.request == coordinator.INIT_FENCES
+    return Rules.answer_to(rules, replace(append, request=coordinator.INIT) if early else append)
+
+
+def decision_given_up(rules: Rules, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
+    """For ``after_timeout``: a decision whose append was given up is taken for an abort that needs no record."""
+    if append.request == coordinator.COMPLETE:
+        return known
+    if append.record.state in coordinator.PREPARED_STATES:
+        return replace(known, pending=None, state=TransactionState.COMPLETE_ABORT, partitions=frozenset())
+    return replace(known, pending=None)
+
+
+def prepared_is_left(rules: Rules, record: TransactionMetadata) -> TransactionMetadata:
+    """For ``loaded``: after a failover nobody goes on with what is prepared."""
+    return record
+
+
+def clock_went_back(rules: Rules, record: TransactionMetadata) -> TransactionMetadata:
+    """For ``after_append``: the clock went back before a decision, whose transition is refused and stays pending."""
+    if record.state in coordinator.PREPARED_STATES:
+        return replace(record, state=TransactionState.ONGOING, pending=record.state)
+    return coordinator.forgotten(record.number) if record.state is TransactionState.DEAD else record
+
+
+def late_completion_takes_next(state: TransactionCoordinator) -> bool:
+    """For ``may_complete``: a late completion has taken away what waits for the markers of the next transaction."""
+    return not state.to_mark and state.metadata.number <= 1
+
+
+def completes_before_markers(state: TransactionCoordinator) -> bool:
+    """For ``may_complete``: the transaction is closed while markers are missing."""
+    return True
+
+
+def abort_after_failed_marker(state: TransactionCoordinator, partition: str) -> bool:
+    """For ``marker_commits``: once a marker has failed, the others say abort."""
+    return coordinator.commits(state.metadata) and state.to_mark == state.metadata.partitions
+
+
+def stale_append_taken(
+    state: TransactionCoordinator, found: tuple[TransactionMetadata, ...]
+) -> tuple[TransactionMetadata, ...]:
+    """For ``tail_after_failover``: an append of the coordinator before is taken, behind what the new one has loaded."""
+    return found if state.is_idle() else (*found, state.rules.in_log(state.appending.record))
+
+
+def acts_on_loaded(state: TransactionCoordinator) -> bool:
+    """For ``may_act``: a new coordinator acts on all that it finds in its log, as in Kafka."""
+    return True
+
+
+def remembers_the_fenced(state: EpochBump, presented: Identity) -> Identity:
+    """For ``remembered_after``: the request of another instance leaves what the fenced one has as a retry."""
+    return state.coordinator.current
+
+
+def nothing_noted(state: TransactionCoordinator, history: frozenset[object], entry: object) -> frozenset[object]:
+    """For ``noted``: the past is forgotten, so that the states of a long recorded run stay small."""
+    return frozenset()
+
+
+def no_bump_when_exhausted(rules: Rules, known: TransactionMetadata, epoch: int) -> ErrorCode:
+    """For ``bump_error``: when the epochs have run out, only the present epoch is known, as in Kafka."""
+    if rules.is_exhausted(known.epoch) and epoch not in {coordinator.NO_EPOCH, known.epoch}:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return Rules.bump_error(rules, known, epoch)
+
+
+def retry_forgets_producer_id(rules: Rules, known: TransactionMetadata) -> TransactionMetadata:
+    """For ``after_retry_of_init``: a retry takes its own producer id for the one before it, as in Kafka."""
+    return replace(coordinator.to(known, TransactionState.EMPTY), partitions=frozenset())
+
+
+# --- rules of ProducerIds -----------------------------------------------------------------------------------------
+
+
+def answers_uncommitted(state: ProducerIds, first: int) -> bool:
+    """For ``may_answer``: the controller answers before the record is committed."""
+    return True
+
+
+def shares_last_id(state: ProducerIds, first: int) -> int:
+    """For ``behind``: the next block begins with the last id of the one before."""
+    return state.last_of(first)
+
+
+def last_id_unnoticed(state: ProducerIds, broker: str, first: int) -> bool:
+    """For ``is_new_block``: a block that begins with the last id of the broker's own is taken for new (KAFKA-20031)."""
+    return first >= state.brokers[broker].last
+
+
+# --- rules of ExternalSink ----------------------------------------------------------------------------------------
+
+
+def offset_apart(state: ExternalSink) -> bool:
+    """For ``is_one_transaction``: the offset stays in Kafka and is committed afterwards."""
+    return False
+
+
+def key_of_attempt(state: ExternalSink, value: int) -> bool:
+    """For ``is_known``: the sink's key is another one at every attempt."""
+    return False
+
+
+def noted_by_removal(state: ExternalSink, rows: int) -> int:
+    """For ``noted_after``: the relay notes nothing; whoever starts begins with the first row that is left."""
+    return 0
+
+
+# --- rules of Mirror ----------------------------------------------------------------------------------------------
+
+
+def nobody_is_fenced(state: Mirror, task: str) -> bool:
+    """For ``may_commit``: nobody fences the task that had the partition before."""
+    return True
+
+
+def position_is_kept(state: Mirror, task: str) -> int:
+    """For ``start_position``: a task that is given the partition again goes on where it was."""
+    return state.tasks[task].position or state.offset
+
+
+def offset_of_last(state: Mirror, position: int) -> int:
+    """For ``offset_after``: the offset is that of the last record copied, not the next one."""
+    return position - 1 if state.constants.offsets_in == "target" else state.offset
+
+
+# --- rules of ApplicationLoop -------------------------------------------------------------------------------------
+
+
+def catch_blocks(state: ApplicationLoop, error: str | None) -> str:
+    """For ``reaction``: the usual catch blocks: a fenced producer is closed, after any other error the loop aborts."""
+    return "close" if error == "fenced" else "abort"
+
+
+def seeks_to_polled(state: ApplicationLoop) -> int:
+    """For ``position_after_abort``: the loop goes back to the input that it has polled."""
+    return state.application.input
+
+
+def polls_on(state: ApplicationLoop) -> int:
+    """For ``position_after_abort``: the loop polls on."""
+    return state.position
+
+
+def silence_is_consent(state: ApplicationLoop) -> bool:
+    """For ``is_told``: a commit without an answer is taken for one that succeeded."""
+    return True
+
+
+def another_transactional_id(state: ApplicationLoop) -> LoopTransaction:
+    """For ``after_initialization``: the application starts with another transactional.id."""
+    return state.transaction
+
+
+# --- rules of ConsumeTransformProduce -------------------------------------------------------------------------------
+
+
+def no_generation_check(state: ConsumeTransformProduce, member: str | None, generation: int) -> ErrorCode:
+    """For ``txn_offset_commit_error``: neither member nor generation is checked, as before KIP-447 (KAFKA-8587)."""
+    return ErrorCode.NONE
+
+
+def unknown_member_is_taken(state: ConsumeTransformProduce, member: str | None, generation: int) -> ErrorCode:
+    """For ``txn_offset_commit_error``: offsets of a member that the group does not know are taken."""
+    is_other = member in state.group.members and generation != state.group.generation
+    return ErrorCode.ILLEGAL_GENERATION if is_other else ErrorCode.NONE
+
+
+def generation_not_checked(state: ConsumeTransformProduce, member: str | None, generation: int) -> ErrorCode:
+    """For ``txn_offset_commit_error``: offsets of a member are taken in any generation."""
+    is_known = member is None or member in state.group.members
+    return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def removed_member_is_taken(state: ConsumeTransformProduce, member: str | None, epoch: int) -> ErrorCode:
+    """For ``member_epoch_error``: offsets of a member that the group does not know are taken."""
+    is_stale = member in state.members() and epoch != state.membership.members[member].epoch
+    return ErrorCode.STALE_MEMBER_EPOCH if is_stale else ErrorCode.NONE
+
+
+def stale_epoch_is_taken(state: ConsumeTransformProduce, member: str | None, epoch: int) -> ErrorCode:
+    """For ``member_epoch_error``: offsets of a member are taken in any epoch."""
+    is_known = member is None or member in state.members()
+    return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def presents_latest_epoch(state: ConsumeTransformProduce, instance: str) -> int:
+    """For ``presented_generation``: the epoch of the moment, not that in which the inputs were read."""
+    return state.membership.members[instance].epoch
+
+
+def given_before_revoked(state: ConsumeTransformProduce, partition: str, member: str) -> bool:
+    """For ``is_free``: a partition is given to its next owner before the one that has it gives it up."""
+    return True
+
+
+def position_of_lost_is_kept(state: ConsumeTransformProduce, instance: str) -> bool:
+    """For ``keeps_positions``: an instance that was removed goes on where it was."""
+    return True
+
+
+def no_require_stable(state: ConsumeTransformProduce, partition: str) -> ErrorCode:
+    """For ``offset_fetch_error``: a fetch does not ask for stable offsets."""
+    return ErrorCode.NONE
+
+
+def pending_is_found(state: ConsumeTransformProduce, offsets: Offsets) -> Offsets:
+    """For ``committed_at_write``: offsets are found as soon as they are written."""
+    return state.over(offsets)
+
+
+def materialised_on_abort(state: ConsumeTransformProduce, producer: str, decision: str) -> Offsets:
+    """For ``committed_at_marker``: an aborted transaction's offsets count too."""
+    return state.over(state.pending[producer])
+
+
+def pending_deleted_with_group(state: ConsumeTransformProduce, members: frozenset[str]) -> Map[str, Offsets]:
+    """For ``pending_after_removal``: a group without members is deleted with its pending offsets (KAFKA-19163)."""
+    return state.pending if members else Map(dict.fromkeys(state.pending, state.nothing_pending()))
+
+
+def generation_checked_at_marker(state: ConsumeTransformProduce, producer: str, decision: str) -> Offsets:
+    """For ``committed_at_marker``: the generation is checked when the marker comes."""
+    is_member = state.processes[producer].generation == state.group.generation
+    return state.over(state.pending[producer]) if decision == COMMIT_OFFSETS and is_member else state.committed
+
+
+def never_fenced(state: ConsumeTransformProduce, instance: str, producer: str) -> bool:
+    """For ``is_fenced``: a new epoch fences nobody."""
+    return False
+
+
+def open_transaction_is_left(state: ConsumeTransformProduce, producer: str) -> bool:
+    """For ``init_aborts``: InitProducerId leaves an open transaction as it is."""
+    return False
+
+
+def init_does_not_wait(state: ConsumeTransformProduce, producer: str) -> ErrorCode:
+    """For ``init_error``: InitProducerId does not wait for the markers of what is decided."""
+    return ErrorCode.NONE
+
+
+def fetches_before_init(state: ConsumeTransformProduce, instance: str, partition: str) -> bool:
+    """For ``may_fetch``: the offset is fetched before the transactional id is initialized."""
+    return True
+
+
+def abandoned_stays_open(state: ConsumeTransformProduce, producer: str) -> bool:
+    """For ``is_abandoned``: the coordinator ends no transaction of an instance that is gone."""
+    return False
+
+
+def no_seek_after_abort(state: ConsumeTransformProduce, instance: str, partition: str) -> int:
+    """For ``position_after_abort``: the application goes on where it was."""
+    return state.processes[instance].positions[partition]
+
+
+def offset_without_plus_one(state: ConsumeTransformProduce, instance: str, partition: str) -> int:
+    """For ``offset_to_send``: the offset of the last input that was read."""
+    return state.processes[instance].positions[partition] - 1
+
+
+# --- rules of Transfer ----------------------------------------------------------------------------------------------
+
+
+def fenced_writes_are_taken(state: Transfer, instance: str) -> bool:
+    """For ``may_write``: the leaders take what a fenced instance writes."""
+    return True
+
+
+def open_is_taken_over(state: Transfer) -> bool:
+    """For ``aborts_open``: InitProducerId leaves what it finds open, and the next instance goes on in it."""
+    return False
+
+
+def offset_is_committed_apart(state: Transfer) -> bool:
+    """For ``offset_in_transaction``: the offset is committed apart, at once."""
+    return False
+
+
+def pending_offset_is_passed_over(state: Transfer) -> bool:
+    """For ``is_unstable``: an offset is told although one waits for its marker."""
+    return False
+
+
+# --- rules of TransactionalProducer -----------------------------------------------------------------------------
+
+
+def only_fatal_refuses(producer: TransactionalProducer, operation: str) -> bool:
+    """For ``is_refused_by_error``: only a fatal error refuses calls."""
+    return producer.client.state == FATAL_ERROR
+
+
+def every_error_is_abortable(producer: TransactionalProducer, operation: str) -> bool:
+    """For ``is_refused_by_error``: an abort makes good every error."""
+    return producer.has_error and operation != ABORT_CALL
+
+
+def aborts_unauthorized(producer: TransactionalProducer, operation: str) -> bool:
+    """For ``is_refused_by_error``: what Kafka does: an abort is accepted before the client starts over."""
+    return producer.has_error and not (operation == ABORT_CALL and producer.client.state == ABORTABLE_ERROR)
+
+
+def every_call_is_legal(producer: TransactionalProducer, operation: str) -> bool:
+    """For ``is_legal_call``: every call is legal in every state."""
+    return True
+
+
+def initializes_mid_transaction(producer: TransactionalProducer, operation: str) -> bool:
+    """For ``is_legal_call``: initTransactions is legal in a transaction."""
+    return TransactionalProducer.is_legal_call(producer, operation) or (
+        operation == INIT and producer.client.state == IN_TRANSACTION
+    )
+
+
+def timeouts_are_forgotten(producer: TransactionalProducer, operation: str) -> bool:
+    """For ``other_has_timed_out``: a call that has timed out does not stand in the way of another."""
+    return False
+
+
+def timed_out_is_done(producer: TransactionalProducer) -> Call:
+    """For ``after_timeout``: a call that has timed out is taken for one that has succeeded."""
+    return replace(producer.call, outcome=DONE)
+
+
+def sends_after_errors(producer: TransactionalProducer) -> bool:
+    """For ``sends_requests``: what waits is sent after an abortable error too."""
+    return producer.client.state != FATAL_ERROR
+
+
+def end_overtakes_batches(producer: TransactionalProducer) -> bool:
+    """For ``may_send_end``: the end of a transaction does not wait for its batches."""
+    return True
+
+
+def any_order(producer: TransactionalProducer, request: str) -> int:
+    """For ``rank``: all requests but lookups are sent in any order."""
+    return min(TransactionalProducer.rank(producer, request), 1)
+
+
+def sends_unregistered(producer: TransactionalProducer, partition: str) -> bool:
+    """For ``is_registered``: batches are sent before their partition is registered."""
+    return True
+
+
+def batches_overtake_requests(producer: TransactionalProducer) -> bool:
+    """For ``requests_first``: batches do not wait for requests."""
+    return True
+
+
+def sequences_go_on(producer: TransactionalProducer, partition: str) -> int:
+    """For ``next_sequence``: sequences go on in another epoch."""
+    return producer.sequences[partition].next
+
+
+def keeps_unsent_batches(producer: TransactionalProducer) -> bool:
+    """For ``drops_batches``: what has not been sent waits until it can be sent."""
+    return False
+
+
+def fenced_may_abort(producer: TransactionalProducer, request: str, error: str) -> str:
+    """For ``reaction_to_failure``: a client that is fenced may abort."""
+    if error == "PRODUCER_FENCED":
+        return "abortable"
+    return produce_reaction(error) if request == PRODUCE else "fatal"
+
+
+def every_answer_is_possible(producer: TransactionalProducer, request: str, error: str) -> bool:
+    """For ``may_answer``: every broker may answer everything."""
+    return True
+
+
+def never_bumps(producer: TransactionalProducer) -> bool:
+    """For ``bumps_by_itself``: the client asks for no other epoch, as before KIP-360."""
+    return False
+
+
+def bumps_not_while_ending(producer: TransactionalProducer, batch: ProducerBatch, expired: bool) -> bool:
+    """For ``bumps_after``: what Kafka does: no other epoch is asked for during an end, unless there is a hole."""
+    return producer.bumps_by_itself() and (not producer.is_ending or (expired and batch.retried))
+
+
+def asks_for_no_bump_while_aborting(producer: TransactionalProducer, bumps: bool) -> frozenset[str]:
+    """For ``queue_after``: what Kafka does: nobody asks for the epoch that the client waits for after an abort."""
+    return producer.queue
+
+
+def tells_nobody_of_offsets(producer: TransactionalProducer, request: str) -> Call:
+    """For ``call_after_fatal``: what Kafka does: whoever waits for offsets is told by the answer to them only."""
+    if producer.call.operation == SEND_OFFSETS:
+        return producer.finished_by(request, FAILED)
+    return producer.finished(FAILED)
+
+
+def end_keeps_epoch(producer: TransactionalProducer, bumped: bool) -> ProducerClient:
+    """For ``after_end``: the client goes on in its epoch after every end."""
+    state = INITIALIZING if producer.client.bump else READY
+    return replace(producer.client, state=state, error=NO_ERROR, bump=False, started=False)
+
+
+def upgrades_in_epoch(producer: TransactionalProducer) -> bool:
+    """For ``bumps_for_upgrade``: the next version begins in the epoch of the last."""
+    return False
+
+
+def another_thread_sends(producer: TransactionalProducer) -> bool:
+    """For ``may_fail_send``: another thread sends while the transaction ends."""
+    return producer.client.state in {IN_TRANSACTION, COMMITTING}
+
+
+# --- rules of StatefulProcessor -------------------------------------------------------------------------------------
+
+
+def restores_uncommitted(state: StatefulProcessor, entry: Change) -> bool:
+    """For ``is_restored``: the changelog is read with read_uncommitted."""
+    return True
+
+
+def store_is_kept_after_abort(state: StatefulProcessor, instance: str) -> StoreProcess:
+    """For ``after_abort``: the store stays as it is, with what was aborted."""
+    return replace(state.processes[instance], position=state.committed, batch=())
+
+
+def store_on_disk_is_used(state: StatefulProcessor, instance: str) -> Store:
+    """For ``store_at_start``: the store that an earlier process has left on disk is taken for what it is."""
+    return state.processes[instance].store
+
+
+def changes_are_written_apart(state: StatefulProcessor) -> str:
+    """For ``fate_at_write``: changes are written in no transaction."""
+    return "committed"
+
+
+def former_owner_writes(state: StatefulProcessor, instance: str) -> bool:
+    """For ``may_write``: nobody fences the instance that had the partition before."""
+    return True
+
+
+# --- what a leader puts together ---------------------------------------------------------------------------------
+
+
+def sequence_before_guard(
+    rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int, guard: int
+) -> ErrorCode:
+    """For ``batch_error``: the sequence is looked at before the guard."""
+    if (error := rules.sequence_error(before, batch)) is not ErrorCode.NONE:
+        return error
+    if (error := rules.guard_error(before, batch, version, guard)) is not ErrorCode.NONE:
+        return error
+    return rules.transaction_error(before, batch, version)
+
+
+def no_guard_asked_for(
+    rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int, guard: int
+) -> ErrorCode:
+    """For ``guard_error``: a leader asks for no guard (KAFKA-14402)."""
+    is_old = version != leaders.OUTSIDE and batch.epoch < before.producer(batch.producer_id).epoch
+    return ErrorCode.INVALID_PRODUCER_EPOCH if is_old else ErrorCode.NONE
+
+
+def no_transaction_looked_at(
+    rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int
+) -> ErrorCode:
+    """For ``transaction_error``: a leader appends what stands outside of the transaction that is open."""
+    is_old = batch.epoch < before.producer(batch.producer_id).epoch
+    return ErrorCode.INVALID_PRODUCER_EPOCH if is_old else ErrorCode.NONE
+
+
+def no_retry_looked_for(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch) -> bool:
+    """For ``is_retry``: a leader that asks about transactions looks for no retries."""
+    return False
+
+
+def lowest_sequence_counts(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch) -> ErrorCode:
+    """For ``sequence_error``: a later sequence than the lowest that was asked about is out of order, as in Kafka.
+
+    KAFKA-14920
+    """
+    if rules.is_of_coordinator(batch):
+        return ErrorCode.NONE
+    asked, error = before.questions(batch.producer_id), before.log.append_error(batch)
+    is_later = asked.guard_epoch != leaders.NO_EPOCH and batch.sequence > asked.lowest_sequence
+    return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if error is ErrorCode.NONE and is_later else error
+
+
+def version_two_begins_anew(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch) -> ErrorCode:
+    """For ``sequence_error``: an unknown producer begins a transaction of version 2 with sequence 0, as in Kafka.
+
+    KAFKA-18202
+    """
+    if rules.is_of_coordinator(batch):
+        return ErrorCode.NONE
+    asked = before.questions(batch.producer_id)
+    is_unknown = not before.log.knows_producer(batch.producer_id)
+    if is_unknown and asked.guard_version == 2 and batch.sequence != 0:
+        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    return before.log.append_error(batch)
+
+
+def guard_outlives_marker(
+    rules: leaders.Rules, before: leaders.LeaderState, marker: LogEntry, version: int
+) -> leaders.Asked:
+    """For ``asked_after_marker``: a guard is good for the next transaction as well."""
+    return before.questions(marker.producer_id)
+
+
+def marker_uses_guard_up(
+    rules: leaders.Rules, before: leaders.LeaderState, marker: LogEntry, version: int
+) -> leaders.Asked:
+    """For ``asked_after_marker``: a marker uses up the guard of a transaction that begins with its own epoch.
+
+    KAFKA-18575
+    """
+    return leaders.Asked(guard=before.questions(marker.producer_id).guard + 1)
+
+
+def marker_raises_no_epoch(rules: leaders.Rules, log: Log, producer_id: int, epoch: int, count: int) -> Log:
+    """For ``without_sequence``: a marker says nothing about sequences."""
+    return log.appended(Batch(producer_id=NO_PRODUCER_ID, epoch=-1, sequence=-1, count=count))
+
+
+def marker_forgets_batches(rules: leaders.Rules, log: Log, producer_id: int, epoch: int, count: int) -> Log:
+    """For ``without_sequence``: after a marker every epoch begins anew."""
+    after = log.appended(Batch(producer_id=NO_PRODUCER_ID, epoch=-1, sequence=-1, count=count))
+    return replace(after, producers=after.producers.set(producer_id, ProducerState(epoch=epoch, batches=())))
+
+
+def one_record_each(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: transactions count entries, not records."""
+    known = before.knowing(entry.producer_id)
+    end = known.entries[-1].offset + 1 if known.entries else 0
+    return rules.version_2.written(known, replace(entry, offset=end))
+
+
+def never_replicated(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: a transaction whose marker is replicated holds what it held."""
+    at = replace(entry, offset=before.log.log_end_offset)
+    return rules.version_2.written(before.knowing(entry.producer_id), at)
+
+
+def markers_of_version1(rules: leaders.Rules, before: leaders.LeaderState, marker: LogEntry, version: int) -> ErrorCode:
+    """For ``marker_error``: every marker goes by the rule of version 1 (KAFKA-19446)."""
+    return rules.version_1.marker_error(before.knowing(marker.producer_id), marker)
+
+
+def epoch_outlives_producer(rules: leaders.Rules, before: leaders.LeaderState, producer_id: int) -> leaders.LeaderState:
+    """For ``with_forgotten``: of a producer that expires the transactions are kept."""
+    return replace(before, log=before.log.forgotten(producer_id))

@@ -1,1 +1,0 @@
-"""The recorder: real Kafka brokers and clients under faults, written down as histories and log directories."""

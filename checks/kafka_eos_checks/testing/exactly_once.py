@@ -1,0 +1,374 @@
+"""Did an application process every input once? Its broker's logs, and the requests that it saw, are joined and judged.
+
+The application tells nothing itself. What it did is in the requests that the broker saw: which transaction a batch or
+an offset was sent in. What became of it is in the logs. An output belongs to the input with the same identity, which is
+the record's value unless the caller knows better.
+
+The question becomes a part of the history: which application it is about, and the identities of the records, which the
+caller's function gave. So whoever audits the folder later judges the same, by the same rules
+(:mod:`kafka_eos_checks.audit.rules.applications`).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from kafka_eos.formats.record_batch import Header
+from kafka_eos.formats.segment import StoredBatch, read_segment
+from kafka_eos.histories.history import Event, read_history
+from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster
+from kafka_eos_checks.audit import audit
+from kafka_eos_checks.audit.explain import NothingToDraw, drawn, of_finding, page
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.inputs import RECORDED
+from kafka_eos_checks.audit.kernels.contents import read_contents
+from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.rules.applications import (
+    APPLICATION,
+    APPLICATION_RULES,
+    INPUT_RULES,
+    RECORD,
+    TOPIC,
+    text_of,
+)
+from kafka_eos_checks.audit.rules.rule_book import rule_of
+
+HISTORY, DATA = RECORDED, "data"
+INPUT, OUTPUT = "input", "output"
+SHOWN_FINDINGS = 5  # of a rule
+Declare = Callable[[Sequence[Mapping[str, Any]]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRecord:
+    """A record of a log.
+
+    Attributes:
+        topic: its topic.
+        partition: its partition.
+        offset: its offset.
+        key: None is null.
+        value: None is null.
+        headers: in the order in which they were written.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} offset {self.offset}"
+
+
+Identity = Callable[[StoredRecord], Hashable]
+
+
+def by_value(record: StoredRecord) -> Hashable:
+    """An output has the value of its input."""
+    return record.value
+
+
+class WrongQuestion(ValueError):  # noqa: N818 - named for the call
+    """A question that no run of the application could answer; says what is wrong with it, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """What an application reads and writes.
+
+    Attributes:
+        inputs: the topics that it reads.
+        outputs: the topics that it writes; an input has an output in each of them.
+        group: its consumer group.
+        identity: what an input and its output have in common. A tuple of two says of an output which one it is, where
+            an input has several in a topic. None: the record is not looked at.
+        everything: every input has to be processed, not only those that the group's offset is behind.
+    """
+
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    group: str
+    identity: Identity = by_value
+    everything: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The topics and groups of a cluster, by which a question is checked.
+
+    Attributes:
+        topics: those that there are, without the internal ones.
+        groups: those that there are, each with the topics of which it has committed offsets.
+    """
+
+    topics: frozenset[str]
+    groups: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> "Known":
+        """Ask a cluster for those that there are now."""
+        groups = {
+            name: frozenset(partition.rpartition("-")[0] for partition in group.machine.committed)
+            for name, group in cluster.groups.known.items()
+        }
+        return cls(frozenset(cluster.topics) - frozenset(INTERNAL_TOPICS), groups)
+
+
+def check(application: Application, known: Known) -> None:
+    """Refuse a question about topics or a group that are not there.
+
+    Raises:
+        WrongQuestion: with what is there.
+    """
+    for topic in (*application.inputs, *application.outputs):
+        if topic not in known.topics:
+            raise WrongQuestion(f"no topic {topic!r}; {_there_is(topic, known.topics)}")
+    both = sorted(set(application.inputs) & set(application.outputs))
+    if both:
+        raise WrongQuestion(f"{both[0]!r} is given as an input and as an output; give different topics")
+    group = application.group
+    if group not in known.groups:
+        if known.groups:
+            raise WrongQuestion(
+                f"no group {group!r}; {_there_is(group, known.groups)}. "
+                "A group is there once a member has joined it or an offset was committed for it"
+            )
+        return
+    others = known.groups[group]
+    if others and not others & set(application.inputs):
+        raise WrongQuestion(
+            f"group {group!r} has committed no offset of {_listed(application.inputs)}, but of {_listed(others)}; "
+            "give the topics that it reads as inputs="
+        )
+
+
+def _there_is(name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f"there is {close[0]!r}"
+    return f"there {'is' if len(names) == 1 else 'are'} {_listed(names)}" if names else "there is none at all"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, sorted(names)))
+
+
+# --- identities ------------------------------------------------------------------------------------------------------
+
+
+class AmbiguousRecords(WrongQuestion):
+    """Two inputs that nobody can tell apart; says which, and the remedy."""
+
+
+def records_of(log: PartitionLog) -> Iterator[StoredRecord]:
+    """The data records of a log."""
+    for segment in log.segments:
+        for region in read_segment(Path(log.folder, segment)):
+            if not isinstance(region, StoredBatch) or region.batch.is_control:
+                continue
+            for record in region.batch.records():
+                yield StoredRecord(
+                    topic=log.topic,
+                    partition=log.partition,
+                    offset=region.batch.offset(record),
+                    key=record.key,
+                    value=record.value,
+                    headers=record.headers,
+                )
+
+
+@dataclass(slots=True)
+class Identified:
+    """The identities of an application's records.
+
+    Attributes:
+        records: by role, one of the records, identified or not; None where there is none.
+        inputs: by identity, the input that has it.
+        outputs: by identity, the first output that has it.
+        rows: what the function gave, as columns of events.
+    """
+
+    records: dict[str, StoredRecord] = field(default_factory=dict)
+    inputs: dict[Hashable, StoredRecord] = field(default_factory=dict)
+    outputs: dict[Hashable, StoredRecord] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    _texts: dict[Hashable, str] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+
+    def text(self, identity: Hashable) -> str:
+        """An identity as text; different ones have different texts."""
+        if identity not in self._texts:
+            text = text_of(identity) if isinstance(identity, bytes) else str(identity)
+            while text in self._taken:
+                text = f"{text} ({type(identity).__name__})"
+            self._texts[identity] = text
+            self._taken.add(text)
+        return self._texts[identity]
+
+
+def identify(logs: Iterable[PartitionLog], application: Application) -> Identified:
+    """Ask for the identity of every record of an application's topics.
+
+    Raises:
+        AmbiguousRecords: two inputs have the same identity.
+        WrongQuestion: the identities join no output with an input.
+    """
+    found = Identified()
+    for log in logs:
+        if log.topic in application.inputs:
+            _identify_inputs(log, application, found)
+        elif log.topic in application.outputs:
+            for record in records_of(log):
+                found.records[OUTPUT] = record
+                identity, which = _identity(record, application)
+                if identity is not None:
+                    found.outputs.setdefault(identity, record)
+                    found.rows.append(_row(application, record, found.text(identity), which))
+    if INPUT in found.records:
+        _check_identities(application, found)
+    if application.identity is by_value:
+        found.rows.clear()  # whoever judges sees the values
+    return found
+
+
+def _identify_inputs(log: PartitionLog, application: Application, found: Identified) -> None:
+    hidden = read_contents(log).hidden
+    for record in records_of(log):
+        if record.offset in hidden:
+            continue
+        found.records[INPUT] = record
+        identity, which = _identity(record, application)
+        if identity is None:
+            continue
+        if identity in found.inputs:
+            raise AmbiguousRecords(
+                f"the inputs at {found.inputs[identity]} and at {record} have the same identity {identity!r}; "
+                "write others, or give identity="
+            )
+        found.inputs[identity] = record
+        found.rows.append(_row(application, record, found.text(identity), which))
+
+
+def _check_identities(application: Application, found: Identified) -> None:
+    """Refuse identities that join nothing: every input would look as if it had not been processed."""
+    for role, identified in ((INPUT, found.inputs), (OUTPUT, found.outputs)):
+        if role in found.records and not identified:
+            what = "identity gives None for" if application.identity is not by_value else "there is no value in"
+            raise WrongQuestion(f"{what} every {role}, for example {found.records[role]}: none is looked at")
+    if found.outputs and not found.inputs.keys() & found.outputs.keys():
+        one, other = (next(iter(each.items())) for each in (found.inputs, found.outputs))
+        names = "the same value as" if application.identity is by_value else "the same identity as"
+        raise WrongQuestion(
+            f"no output has {names} an input: {one[1]} has {one[0]!r}, and {other[1]} has {other[0]!r}; "
+            "give identity=, a function of a record that returns the same for an input and its outputs"
+        )
+
+
+def _row(application: Application, record: StoredRecord, identity: str, which: Hashable) -> dict[str, Any]:
+    place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+    detail = {"identity": identity} | ({"output": str(which)} if which else {})
+    return {"action": RECORD, "group": application.group, **place, "detail": detail}
+
+
+def _identity(record: StoredRecord, application: Application) -> tuple[Hashable, Hashable]:
+    found = application.identity(record)
+    match found:
+        case (identity, which):
+            return identity, which
+        case _:
+            return found, 0
+
+
+# --- a report --------------------------------------------------------------------------------------------------------
+
+
+def declaration(application: Application, identified: Identified) -> Iterator[dict[str, Any]]:
+    """The question as columns of events, with which anybody can ask it again."""
+    group = {"group": application.group}
+    yield {"action": APPLICATION, **group, "detail": {"everything": application.everything}}
+    for role, topics in ((INPUT, application.inputs), (OUTPUT, application.outputs)):
+        for topic in topics:
+            yield {"action": TOPIC, **group, "topic": topic, "detail": {"role": role}}
+    yield from identified.rows
+
+
+def examine(folder: Path, cluster: Cluster, application: Application | None, declare: Declare) -> str:
+    """What an audit finds, and where it has drawn the requests that led up to it; "" for nothing.
+
+    Args:
+        folder: with the history and the log directory of a broker; diagrams are written there.
+        cluster: whose they are.
+        application: what is to be judged; None: the rules over logs and histories only.
+        declare: adds events to the history.
+
+    Raises:
+        WrongQuestion: the question about the application has no answer.
+    """
+    known = Known.of(cluster)
+    if application is not None:
+        check(application, known)
+        identified = identify(find_logs(folder / DATA), application)
+        if INPUT not in identified.records:
+            return f"no input in {', '.join(application.inputs)}: nothing was tested"
+        if not (application.everything or identified.outputs or known.groups.get(application.group)):
+            return f"no output in {', '.join(application.outputs)}, and no offset committed: nothing was tested"
+        declare(list(declaration(application, identified)))
+    events = list(read_history(folder / HISTORY))
+    result = audit.run([folder if events else folder / DATA], one_moment=True)
+    if not result.findings:
+        return _not_judged(result) if application is not None else ""
+    lines = [f"not exactly once: {len(result.findings)} finding(s)", *_by_rule(result.findings)]
+    if application is not None and not known.groups:
+        lines.append(f"note:     no group has joined or committed an offset; is {application.group!r} its name?")
+    lines += _diagram(folder, result.findings, events)
+    return "\n".join(
+        [*lines, f"audit:    kafka-eos audit {folder}", f"requests: {folder / HISTORY}", f"logs:     {folder / DATA}"]
+    )
+
+
+def _not_judged(result: audit.Audit) -> str:
+    """Name the rules over inputs that could not be judged; "" if all could."""
+    own = [verdict for verdict in result.verdicts if verdict.name in INPUT_RULES and verdict.figures["unknown"]]
+    said = ", ".join(f"{verdict.name!r} of {verdict.figures['unknown']} input(s)" for verdict in own)
+    return f"could not be judged: {said}" if own else ""
+
+
+def _diagram(folder: Path, findings: Sequence[Finding], events: list[Event]) -> list[str]:
+    """Draw the first finding that the history tells of, and say where."""
+    for number, finding in _in_order(findings):
+        try:
+            moment = of_finding(finding, {finding.run: events})
+        except NothingToDraw:
+            continue
+        svg, html = folder / "exactly-once.svg", folder / "exactly-once.html"
+        svg.write_text(drawn(moment) + "\n", encoding="utf-8")
+        html.write_text(page("not exactly once", moment), encoding="utf-8")
+        return [f"diagram:  {html} and {svg.name}", f"again:    kafka-eos explain {folder} --finding {number}"]
+    return []
+
+
+def _in_order(findings: Sequence[Finding]) -> list[tuple[int, Finding]]:
+    """The findings with their numbers in the audit; those about the application come first."""
+    numbered = list(enumerate(findings, start=1))
+    return sorted(numbered, key=lambda pair: pair[1].rule not in APPLICATION_RULES)
+
+
+def _by_rule(findings: Sequence[Finding]) -> Iterator[str]:
+    """The findings of each rule, what they mean, and what to do next."""
+    own: dict[str, list[Finding]] = defaultdict(list)
+    for _, finding in _in_order(findings):
+        own[finding.rule].append(finding)
+    for rule, some in own.items():
+        yield from (f"  {finding.in_words()}" for finding in some[:SHOWN_FINDINGS])
+        if len(some) > SHOWN_FINDINGS:
+            yield f"  … and {len(some) - SHOWN_FINDINGS} more"
+        book = rule_of(rule)
+        yield f"    means: {book.means}"
+        yield f"    next:  {book.next_step(some[0], in_test=True)}"

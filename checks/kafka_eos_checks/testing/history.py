@@ -1,0 +1,82 @@
+"""The history of a served cluster: what was asked and answered, in the events that the recorder's proxy writes too."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, TextIO
+
+from kafka_eos.errors import MalformedBatch
+from kafka_eos.histories.history import Event
+from kafka_eos.server.network import wall_clock
+from kafka_eos.server.schemas import served_codec
+from kafka_eos.wire.protocol import MalformedMessage
+from kafka_eos_checks.brokers.wire_events import Columns, Interpreter, Request, phase_of
+
+
+class HistoryFile:
+    """Writes events as they happen: what is asked before it has any effect, what is answered before it is sent.
+
+    Args:
+        file: of JSON Lines.
+        run: the name of the run.
+        clock: milliseconds since the epoch.
+    """
+
+    def __init__(self, file: TextIO, run: str, clock: Callable[[], int] = wall_clock) -> None:
+        self._file = file
+        self._run = run
+        self._clock = clock
+        self._codec = served_codec()
+        self._interpreter = Interpreter(self._codec)
+        self._requests, self._events = count(), count()
+
+    def asked(
+        self, connection: int, node: int, frame: bytes, *, fault: str = "", repeats: Request | None = None
+    ) -> Request | None:
+        """A request has come; None if it is none that a history tells of."""
+        header, body = self._codec.read_request_header(frame)
+        api, version = self._codec.names[header["RequestApiKey"]], header["RequestApiVersion"]
+        try:
+            subjects, answered = self._interpreter.subjects(api, version, body)
+        except (MalformedMessage, MalformedBatch):
+            return None
+        request = Request(
+            number=next(self._requests),
+            connection=connection,
+            broker=str(node),
+            client=header["ClientId"] or "unknown",
+            api=api,
+            version=version,
+            correlation=header["CorrelationId"],
+            frame=b"",
+            subjects=subjects,
+            answered=answered,
+            repeats=repeats.number if repeats is not None else None,
+        )
+        self._write(request, "invoke", list(subjects), **({"fault": fault} if fault else {}))
+        return request
+
+    def answered(self, request: Request, frame: bytes, *, delivered: bool = True) -> None:
+        """A request is answered."""
+        rows = self._interpreter.answer(request, frame)
+        self._write(request, None, rows, **({} if delivered else {"delivered": False}))
+
+    def happened(self, action: str, node: int, **columns: Any) -> None:
+        """Something that no client asked for has happened."""
+        self._put(process=f"broker-{node}" if node else "cluster", action=action, phase="ok", **columns)
+
+    def declare(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write down how a test describes its application."""
+        for columns in rows:
+            self._put(process="test", phase="ok", **columns)
+
+    def _write(self, request: Request, phase: str | None, subjects: list[Columns], **more: Any) -> None:
+        for subject in subjects:
+            columns: dict[str, Any] = dict(subject)
+            detail = request.detail(**columns.pop("detail", {}), **more)
+            phase_or_found = phase or phase_of(columns["error"])
+            process = f"proxy/{request.client}"
+            self._put(process=process, action=request.api, phase=phase_or_found, **columns, detail=detail)
+
+    def _put(self, **columns: Any) -> None:
+        event = Event(run=self._run, order=next(self._events), time_us=self._clock() * 1000, **columns)
+        self._file.write(event.to_json() + "\n")

@@ -1,0 +1,134 @@
+"""A broker in the process of a test: it starts in milliseconds, fails as it is told, and is audited afterwards.
+
+The server is ``kafka_eos.server.threaded``; this adds the question that a test is about.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from kafka_eos.server.cluster import Machines, Settings
+from kafka_eos.server.faults import Faults, read_plan
+from kafka_eos.server.network import MovableClock
+from kafka_eos.server.partitions import LeaderRules
+from kafka_eos.server.threaded import ServedCluster
+from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos_checks.testing.history import HistoryFile
+
+if TYPE_CHECKING:
+    from kafka_eos_checks.testing.exactly_once import Identity
+
+HISTORY, DATA = "history.jsonl", "data"
+
+
+class NotExactlyOnce(AssertionError):  # noqa: N818 - named for what is not so
+    """What an audit found; the message has the findings, the diagram and the files."""
+
+
+class InProcessBroker(ServedCluster):
+    """A cluster on loopback, kept in files, whose requests are written down.
+
+    Args:
+        folder: where the files go; an empty or a new one.
+        brokers: logical brokers.
+        transaction_version: of the cluster: 0, 1 or 2.
+        verification: leaders ask coordinators about old clients' transactions (KIP-890 part 1).
+        faults: a plan of faults; None for none.
+        seed: of its chances.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        brokers: int = 1,
+        transaction_version: int = 2,
+        verification: bool = True,
+        faults: Path | None = None,
+        seed: int | str = 0,
+    ) -> None:
+        self.folder = folder
+        self.seed = seed
+        folder.mkdir(parents=True, exist_ok=True)
+        rules = read_plan(faults.read_text(encoding="utf-8"), str(faults)) if faults is not None else []
+        self._history = (folder / HISTORY).open("w", buffering=1, encoding="utf-8")
+        clock = MovableClock()
+        self._seen = HistoryFile(self._history, "test", clock)
+        super().__init__(
+            brokers,
+            settings=Settings(transactions=TransactionSettings(version=transaction_version)),
+            machines=Machines(leaders=LeaderRules(verification=verification)),
+            data=folder / DATA,
+            faults=Faults(rules, seed),
+            observer=self._seen,
+            clock=clock,
+        )
+
+    def start(self) -> Self:
+        """Serve.
+
+        Raises:
+            DamagedLog, OSError: it cannot.
+        """
+        try:
+            return super().start()
+        except BaseException:
+            self._history.close()
+            raise
+
+    def stop(self) -> None:
+        """Serve no longer."""
+        super().stop()
+        self._history.close()
+
+    def assert_exactly_once(
+        self,
+        *,
+        inputs: str | Sequence[str] = (),
+        outputs: str | Sequence[str] = (),
+        group: str | None = None,
+        identity: "Identity | None" = None,
+        everything: bool = True,
+    ) -> None:
+        """Audit what was written; with inputs, outputs and a group also whether each input took effect once.
+
+        Args:
+            inputs: the topics that the application reads.
+            outputs: the topics that it writes; an input has an output in each.
+            group: its consumer group.
+            identity: what an input and its output have in common; without it, their value. It is given a
+                ``StoredRecord`` (topic, partition, offset, key, value, headers). A tuple of two says of an output which
+                one it is, where an input has several in a topic. None: the record is not looked at.
+            everything: every input has to be processed; if not, only those that the group's offset is behind.
+
+        The question is written into the history, so that ``kafka-eos audit`` of the folder judges the same.
+
+        Raises:
+            NotExactlyOnce: something was found. The message says what it means and what to do, and names a diagram of
+                the requests that led up to it.
+            ValueError: the question has no answer: there is no such topic or group, or the identities join nothing.
+        """
+        from kafka_eos_checks.testing.exactly_once import Application, WrongQuestion, by_value, examine  # noqa: PLC0415 - numpy is slow to start
+
+        __tracebackhide__ = True  # pytest shows the line of the test
+        topics = [[each] if isinstance(each, str) else list(each) for each in (inputs, outputs)]
+        given = [bool(topics[0]), bool(topics[1]), group is not None]
+        if any(given) != all(given):
+            raise ValueError("inputs, outputs and group belong together; give all of them, or none")
+        application = None
+        if group is not None:
+            application = Application(
+                inputs=topics[0],
+                outputs=topics[1],
+                group=group,
+                identity=identity or by_value,
+                everything=everything,
+            )
+        # in the server's thread: between two requests no log is half-written
+        try:
+            found = self.call(lambda server: examine(self.folder, server.cluster, application, self._seen.declare))
+        except WrongQuestion as error:
+            raise error.with_traceback(None) from None
+        if found:
+            faults = [f"fault:    {tally.in_words()}" for tally in self.faults.tallies]
+            raise NotExactlyOnce("\n".join([found, *faults]))

@@ -1,0 +1,148 @@
+"""Whether simulation finds a mutant, or a model that must fail: the first seed that does, and the shortest schedule."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import process_time
+
+from kafka_eos.machines.machine import Instance, dump
+from kafka_eos_checks.drawing import story_diagram
+from kafka_eos_checks.drawing.story import Step, tell
+from kafka_eos_checks.drawing.story_words import words_of
+from kafka_eos_checks.graphs.state_graph import instance_text
+from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.kit.workers import each_done
+from kafka_eos_checks.models.registry import Model, Registry
+from kafka_eos_checks.walks.corpus import Corpus
+from kafka_eos_checks.walks.layers import broken_layer
+from kafka_eos_checks.walks.properties import Wrong
+from kafka_eos_checks.walks.shrink import shrunk
+from kafka_eos_checks.walks.walk import Run, Walker
+
+STEPS_TO_BEGIN = 5  # that a walk costs before its first
+FOUND = "found"
+NOT_FOUND = "not found"
+
+
+def told(walker: Walker, wrong: Wrong, schedule: Sequence[Instance], at_rest: bool, seed: int) -> tuple[str, str]:
+    """A schedule that goes wrong as a story, and as a diagram."""
+    _, taken, states = walker.replay(schedule, seed=seed if at_rest else None)
+    labels = ["Init", *map(instance_text, taken)]
+    steps = [Step(label, dump(state)) for label, state in zip(labels, states, strict=True)]
+    model = walker.layer.model
+    text = tell(steps, f"      {wrong.how}", words=words_of(model.spec, model.module))
+    return text, story_diagram.diagram(model.module, steps, wrong.name)
+
+
+def explained(walker: Walker, run: Run) -> tuple[str, str, int]:
+    """The story and the diagram of the shortest schedule behind a run that went wrong, and how many steps it has."""
+    wrong, schedule, at_rest = shrunk(walker, run)
+    text, drawn = told(walker, wrong, schedule, at_rest, run.seed)
+    return text, drawn, len(schedule)
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where walks are taken.
+
+    Attributes:
+        walker: over what.
+        share: of all steps.
+        corpus: of the states that its walks have left, if they go on from there.
+        steps: taken so far.
+    """
+
+    walker: Walker
+    share: float
+    corpus: Corpus | None = None
+    steps: int = 0
+
+
+class Search:
+    """Walks over a mutant or a model that must fail, most of them from where the ones before have met something new.
+
+    A quarter of the steps are those of walks from the first state, with larger constants, as the walks of a layer are;
+    a quarter goes on from kept states with these constants, and half with the registry's, with which TLC finds the
+    violation: there is less to lose the way in.
+
+    Args:
+        registry: where it stands.
+        name: its name.
+
+    Raises:
+        MalformedRegistry: when there is none, or it need not fail.
+    """
+
+    def __init__(self, registry: Registry, name: str) -> None:
+        small, large = broken_layer(registry, name, larger=False), broken_layer(registry, name)
+        walker = Walker(large)
+        other = walker if large.model == small.model else Walker(small)
+        self._places = (
+            _Place(walker, 0.25),
+            _Place(other, 0.5, Corpus(every=True)),
+            _Place(walker, 0.25, Corpus()),
+        )
+        self.runs = 0
+
+    def run(self) -> tuple[Walker, Run]:
+        """The next walk."""
+        place = min(self._places, key=lambda place: place.steps / place.share)
+        run = place.walker.run(self.runs, place.corpus)
+        self.runs += 1
+        place.steps += run.steps + STEPS_TO_BEGIN
+        return place.walker, run
+
+
+def find_broken(registry: Registry, name: str, limit: float) -> Verdict:
+    """Walk a mutant or a model that must fail until a walk goes wrong.
+
+    Args:
+        registry: where it stands.
+        name: its name.
+        limit: seconds of CPU after which it counts as not found.
+
+    Raises:
+        MalformedRegistry: when there is none, or it need not fail.
+    """
+    model = registry.get(name)
+    began = process_time()
+    search = Search(registry, name)
+    wrong: tuple[Walker, Run] | None = None
+    steps = 0
+    while wrong is None and process_time() - began < limit:
+        walker, run = search.run()
+        steps += run.steps
+        wrong = (walker, run) if run.wrong is not None else None
+    seconds = process_time() - began
+    figures: dict[str, int | float | str] = {"runs": search.runs, "steps": steps, "cpu_seconds": round(seconds, 1)}
+    if model.expect.depth is not None:
+        figures["shortest_by_tlc"] = model.expect.depth - 1
+    evidence, diagram = "", ""
+    if wrong is not None:
+        walker, run = wrong
+        assert run.wrong is not None
+        evidence, diagram, figures["shortest"] = explained(walker, run)
+        evidence = f"{run.wrong.how}\n{evidence}"
+    return Verdict(
+        check="walk-mutant",
+        name=name,
+        expected=FOUND,
+        found=FOUND if wrong is not None else NOT_FOUND,
+        ok=wrong is not None,
+        seconds=seconds,
+        figures=figures,
+        evidence=evidence,
+        diagram=diagram,
+        title=model.title,
+    )
+
+
+def _find(name: str, limit: float) -> Verdict:
+    return find_broken(Registry(), name, limit)
+
+
+def find_all(models: Sequence[Model], limit: float, jobs: int) -> Iterator[Verdict]:
+    """The same of many of the project's registry, as they are done."""
+    names = [model.name for model in models]
+    find = partial(_find, limit=limit)
+    return each_done(find, names, jobs)

@@ -1,0 +1,153 @@
+"""What goes on when the faults have stopped: the actions that the spec's fairness names, read from its text."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from random import Random
+from typing import Any
+
+from kafka_eos.errors import NotEnabled, Rejected
+from kafka_eos.machines.machine import Action, Instance
+from kafka_eos_checks.models.formulas import Formula, Formulas, State
+from kafka_eos_checks.tla.parser import Tree
+
+SHUFFLED = 0.3  # how often the actions are tried in a new order
+_FORMULAS = ("Fairness", "FairSpec")
+
+
+@dataclass(frozen=True, slots=True)
+class _Fair:
+    """A fair instance of an action, as far as its guards hold."""
+
+    instance: Instance
+    guards: tuple[Formula, ...]
+
+
+class FairActions:
+    """The fair instances of a machine's actions; none, where the spec has no fairness.
+
+    Args:
+        formulas: of the spec.
+        known: the machine's actions.
+        within: whether a state is within the model's bounds.
+
+    Attributes:
+        cut_off: whether, when there was no next step, one would have led out of the bounds.
+    """
+
+    def __init__(self, formulas: Formulas, known: Sequence[Action], within: Callable[[Any], bool]) -> None:
+        self._formulas = formulas
+        self._within = within
+        self.cut_off = False
+        self._known = {action.name: action for action in known}
+        self._guards: dict[str, Formula] = {}
+        self._fair: dict[str, dict[tuple[Any, ...], list[tuple[Formula, ...]]]] = {}
+        name = next((name for name in _FORMULAS if name in formulas.root.definitions), None)
+        if name is not None:
+            for action, arguments, guards in self._parts(formulas.definition(name).body, (), False):
+                self._fair.setdefault(action, {}).setdefault(arguments, []).append(guards)
+
+        self._order: list[str] = []
+
+    @property
+    def actions(self) -> Mapping[str, Collection[tuple[Any, ...]]]:
+        """Action -> the arguments with which it is fair."""
+        return self._fair
+
+    def begin(self) -> None:
+        """A run begins: no action is known to be enabled or not."""
+        self._order = list(self._fair)
+
+    def __bool__(self) -> bool:
+        return bool(self._fair)
+
+    def next(self, state: Any, spec: State, random: Random, possible: Mapping[str, Any]) -> tuple[Instance, Any] | None:
+        """A fair step that changes something, drawn by chance; None at rest, or at the bounds.
+
+        Actions that were not enabled lately are mostly tried last.
+        """
+        self.cut_off = False
+        if random.random() < SHUFFLED:
+            random.shuffle(self._order)
+        for name in tuple(self._order):
+            fair, action = self._fair[name], self._known[name]
+            given = [one for one in possible[name](state) if one in fair] if name in possible else list(fair)
+            first = int(random.random() * len(given))
+            for arguments in given[first:] + given[:first]:
+                if not any(all(guard(spec, spec) for guard in guards) for guards in fair[arguments]):
+                    continue
+                try:
+                    after = getattr(state, action.method)(*arguments)
+                except (NotEnabled, Rejected):
+                    continue
+                if after == state:
+                    continue
+                if self._within(after):
+                    return Instance(action, arguments), after
+                self.cut_off = True
+            self._order.remove(name)
+            self._order.append(name)
+        return None
+
+    def _parts(
+        self, tree: Tree, guards: tuple[Tree, ...], inside: bool
+    ) -> Iterator[tuple[str, tuple[Any, ...], tuple[Formula, ...]]]:
+        """(action, arguments, guards) of every fair action in a formula; ``inside`` WF or outside of it."""
+        kind = tree[0]
+        if kind == "fair":
+            yield from self._parts(tree[1], guards, True)
+        elif kind in {"all", "exists"}:
+            for bound in self._bindings(tree[1]):
+                yield from self._parts(_with(tree[2], bound), guards, inside)
+        elif kind == "and" and inside:
+            actions = [item for item in tree[1] if self._is_action(item)]
+            others = tuple(item for item in tree[1] if item not in actions and item[0] != "unchanged")
+            for item in actions:
+                yield from self._parts(item, (*guards, *others), inside)
+        elif kind in {"and", "or"}:
+            for item in tree[1]:
+                yield from self._parts(item, guards, inside)
+        elif kind == "call" and inside and tree[1] in self._known:
+            arguments = tuple(self._constant(given) for given in tree[2])
+            yield tree[1], arguments, tuple(self._guard(guard) for guard in guards)
+        elif kind == "call" and inside and tree[1] in self._formulas.root.definitions:
+            definition = self._formulas.definition(tree[1])
+            bound = dict(zip(definition.parameters, tree[2], strict=True))
+            yield from self._parts(_replaced(definition.body, bound), guards, inside)
+
+    def _is_action(self, tree: Tree) -> bool:
+        if tree[0] == "call":
+            if tree[1] in self._known:
+                return True
+            definition = self._formulas.root.definitions.get(tree[1])
+            return definition is not None and self._is_action(definition.body)
+        if tree[0] in {"and", "or"}:
+            return any(self._is_action(item) for item in tree[1])
+        return tree[0] in {"all", "exists"} and self._is_action(tree[2])
+
+    def _bindings(self, bounds: Sequence[tuple[str, Tree]]) -> Iterator[dict[str, Tree]]:
+        sets = [sorted(self._formulas.evaluate(elements)((), ())) for _, elements in bounds]
+        for chosen in product(*sets):
+            yield {name: ("literal", value) for (name, _), value in zip(bounds, chosen, strict=True)}
+
+    def _constant(self, tree: Tree) -> Any:
+        return tree[1] if tree[0] == "literal" else self._formulas.evaluate(tree)((), ())
+
+    def _guard(self, tree: Tree) -> Formula:
+        key = repr(tree)
+        if key not in self._guards:
+            self._guards[key] = self._formulas.evaluate(tree)
+        return self._guards[key]
+
+
+def _with(tree: Any, bound: Mapping[str, Tree]) -> Any:
+    return _replaced(tree, bound)
+
+
+def _replaced(tree: Any, bound: Mapping[str, Tree]) -> Any:
+    """A tree with names replaced; bound variables of the project's modules have names of their own."""
+    if not isinstance(tree, tuple):
+        return tree
+    if len(tree) == 3 and tree[0] == "call" and not tree[2] and tree[1] in bound:
+        return bound[tree[1]]
+    return tuple(_replaced(item, bound) for item in tree)

@@ -1,0 +1,43 @@
+"""What coverage is counted against: a machine's actions, the conjuncts of its guards that say no, and its faults."""
+
+import ast
+import inspect
+from collections.abc import Collection, Iterable, Iterator
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+from kafka_eos.machines.machine import actions
+from kafka_eos_checks.matrix.conjuncts.reference import sources
+from kafka_eos_checks.walks.layers import Layer
+
+
+@cache
+def action_names(machine: type[Any]) -> frozenset[str]:
+    """The actions of a machine."""
+    return frozenset(action.name for action in actions(machine))
+
+
+@cache
+def refusals(machine: type[Any]) -> frozenset[str]:
+    """What the guards of a machine say when they are false: the reasons of ``enabled(…, "reason")`` in its sources."""
+    return frozenset(reason for module in sources(machine) for reason in _reasons(ast.parse(inspect.getsource(module))))
+
+
+def fault_pairs(layers: Iterable[Layer], met: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """The pairs of faults of layers of one machine, each in the order of the alphabet.
+
+    Args:
+        layers: some, whose constants may allow less.
+        met: pairs that runs have met; an action that is no fault by its name may be one by what it counts.
+    """
+    named = {name for layer in layers for name in layer.walk.faults | layer.walk.kinds}
+    return frozenset(combinations(sorted(named.union(*met)), 2))
+
+
+def _reasons(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "enabled":
+            for argument in node.args[1:]:
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                    yield argument.value

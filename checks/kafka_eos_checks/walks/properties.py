@@ -1,0 +1,166 @@
+"""What a run is judged by: the properties of a model, taken from the spec's text, each at the moments where it counts.
+
+===========  =========================================================  ==============================================
+kind         the spec has                                               it is looked at
+===========  =========================================================  ==============================================
+initial      ``P`` in a specification that is refined                   in the first state
+invariant    ``P``, or ``[]P``                                          in every state
+step         ``[][A]_v``                                                in every step
+goal         ``P ~> Q``, ``<>[]P``, ``[]<>P``                           when the run has come to rest without faults
+===========  =========================================================  ==============================================
+
+At rest nothing that is fair can happen any more. What is so then is so for ever, and ``P ~> Q`` is ``P => Q``.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_eos_checks.models.formulas import Formula, Formulas, Namespace, State
+from kafka_eos_checks.tla.evaluation import Undefined
+from kafka_eos_checks.tla.parser import Tree
+
+INITIAL, INVARIANT, STEP, GOAL = "initial", "invariant", "step", "goal"
+_TEMPORAL = frozenset({"always", "eventually"})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a property that is looked at in one kind of moment.
+
+    Attributes:
+        name: the property's.
+        kind: of the moment.
+        formula: what has to be true.
+        reads: the variables that it reads, as a set of bits.
+        places: the same as places in a state.
+    """
+
+    name: str
+    kind: str
+    formula: Formula
+    reads: int
+    places: tuple[int, ...]
+
+
+def parts(formulas: Formulas, name: str) -> list[Part]:
+    """The parts of a property by its name."""
+    return [_part(formulas, name, kind, tree, space) for kind, tree, space in _split(formulas, ("call", name, ()))]
+
+
+def _part(formulas: Formulas, name: str, kind: str, tree: Tree, space: Namespace) -> Part:
+    places = tuple(sorted(formulas.reads(tree, space)))
+    return Part(name, kind, formulas.evaluate(tree, space), sum(1 << place for place in places), places)
+
+
+def _split(formulas: Formulas, tree: Tree, space: Namespace | None = None) -> Iterator[tuple[str, Tree, Namespace]]:
+    top = space is None
+    tree, space = formulas.resolved(tree, space or formulas.root)
+    if not is_temporal(formulas, tree, space):
+        yield INVARIANT if top else INITIAL, tree, space
+    elif tree[0] == "and":
+        for item in tree[1]:
+            yield from _split(formulas, item, space)
+    elif tree[0] == "always" and tree[1][0] == "step":
+        yield STEP, tree[1], space
+    elif tree[0] == "always" and not is_temporal(formulas, tree[1], space):
+        yield INVARIANT, tree[1], space
+    else:
+        yield GOAL, tree, space
+
+
+def is_temporal(formulas: Formulas, tree: Any, space: Namespace) -> bool:
+    """Whether an expression speaks of more than a step."""
+    if not isinstance(tree, tuple) or not tree:
+        return False
+    if tree[0] in _TEMPORAL or tree[:2] == ("infix", "~>"):
+        return True
+    if tree[0] in {"call", "of"}:
+        inner, where = formulas.resolved(tree, space)
+        return inner is not tree and inner[0] not in {"call", "of"} and is_temporal(formulas, inner, where)
+    return any(is_temporal(formulas, item, space) for item in tree if isinstance(item, tuple))
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A property that a run violates, and how: in words."""
+
+    name: str
+    how: str
+
+
+@dataclass(slots=True)
+class Judge:
+    """Says of each state and step of a run which property it violates.
+
+    Attributes:
+        initial, invariants, steps, goals: the parts of the properties.
+        every_time: whether everything is evaluated at every step, without a look at what has changed.
+    """
+
+    initial: list[Part] = field(default_factory=list)
+    invariants: list[Part] = field(default_factory=list)
+    steps: list[Part] = field(default_factory=list)
+    goals: list[Part] = field(default_factory=list)
+    every_time: bool = False
+    _stutters: set[tuple[Any, ...]] = field(default_factory=set)
+    _held: list[Any] = field(default_factory=list)
+
+    def add(self, found: Iterable[Part]) -> None:
+        """Look at these too."""
+        lists = {INITIAL: self.initial, INVARIANT: self.invariants, STEP: self.steps, GOAL: self.goals}
+        for part in found:
+            lists[part.kind].append(part)
+
+    def first(self, state: State) -> Wrong | None:
+        """What is wrong with a first state."""
+        for part in (*self.initial, *self.invariants):
+            if not _holds(part, state, state):
+                return Wrong(part.name, f"violates {part.name}")
+        return None
+
+    def step(self, before: State, after: State, changed: int) -> Wrong | None:
+        """What is wrong with a step, or the state behind it.
+
+        Args:
+            before: the state before it.
+            after: the state behind it.
+            changed: the variables that have another value, as a set of bits.
+        """
+        every_time = self.every_time
+        for part in self.invariants:
+            if (every_time or changed & part.reads) and not _holds(part, after, after):
+                return Wrong(part.name, f"violates {part.name}")
+        for part in self.steps:
+            if (every_time or changed & part.reads or self._is_new(part, before)) and not _holds(part, before, after):
+                return Wrong(part.name, f"violates {part.name}")
+        return None
+
+    def _is_new(self, part: Part, state: State) -> bool:
+        """Whether a step that changes nothing a formula reads has not been looked at yet."""
+        values = [state[place] for place in part.places]
+        key = (part.name, id(part), *map(id, values))
+        if key in self._stutters:
+            return False
+        self._stutters.add(key)
+        self._held += values
+        return True
+
+    def forget(self) -> None:
+        """Forget what has been looked at."""
+        self._stutters.clear()
+        self._held.clear()
+
+    def at_rest(self, state: State) -> Wrong | None:
+        """What has not been reached where nothing more happens."""
+        for part in self.goals:
+            if not _holds(part, state, state):
+                return Wrong(part.name, f"comes to rest, and {part.name} is not so")
+        return None
+
+
+def _holds(part: Part, before: State, after: State) -> bool:
+    try:
+        return bool(part.formula(before, after))
+    except (Undefined, KeyError):
+        return False  # TLC would stop here as well: the formula has no value

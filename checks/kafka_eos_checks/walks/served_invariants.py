@@ -1,0 +1,235 @@
+"""What holds of a served cluster after every step, told by its logs and by what its leaders say; nothing is changed.
+
+Logs are read once, as they grow. What became of a transaction is taken from its markers, never from a leader's opinion:
+
+- The last stable offset of a partition never goes back, and is at most the high watermark.
+- A read_committed reader is given no record of a transaction that is open or aborted.
+- Every marker says what the coordinator has decided. When a transaction is complete, each of its partitions has one,
+  and none is left with it open.
+- A group's offsets move with committed transactions only, and never back.
+- The epoch that a leader knows of a producer never goes back.
+
+These hold where nobody commits offsets outside of transactions, and neither topics nor records are deleted.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from immutables import Map
+
+from kafka_eos.formats.record_batch import ControlType, RecordBatch, decode_batch
+from kafka_eos.formats.transaction_log import TransactionLogValue, TransactionState, decode_key, decode_value
+from kafka_eos.machines.transactional_partition import TransactionalPartition
+from kafka_eos.server.cluster import TRANSACTION_STATE, Cluster
+from kafka_eos.server.partitions import Leader
+
+PREPARED = {TransactionState.PREPARE_COMMIT: True, TransactionState.PREPARE_ABORT: False}
+COMPLETE = {TransactionState.COMPLETE_COMMIT: True, TransactionState.COMPLETE_ABORT: False}
+ENDING = PREPARED.keys() | COMPLETE.keys()
+WHOLE_LOG = 1 << 40  # bytes
+
+
+class Fate(StrEnum):
+    """What has become of a transaction."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+def _fate(commits: bool) -> Fate:
+    return Fate.COMMITTED if commits else Fate.ABORTED
+
+
+@dataclass(slots=True)
+class _Decision:
+    """What a coordinator has decided of a transaction."""
+
+    producer_id: int
+    commits: bool
+    partitions: frozenset[str]
+    marked: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A partition, as far as it was read.
+
+    Attributes:
+        leader: its leader, whichever broker that is.
+        end: the offset behind it.
+        stable: the last stable offset.
+        judged: the leader's machine that was judged last.
+        fates: offset -> of the transaction that the record belongs to.
+        open: producer id -> the offsets of its open transaction.
+        epochs: producer id -> the last epoch.
+    """
+
+    leader: Leader
+    end: int = 0
+    stable: int = 0
+    judged: TransactionalPartition | None = None
+    fates: dict[int, Fate] = field(default_factory=dict)
+    open: dict[int, list[int]] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
+
+
+class Invariants:
+    """The invariants of a cluster.
+
+    Args:
+        cluster: which is followed from its beginning.
+        group: whose offsets are judged.
+        tell: called with a partition's name and what its next marker is.
+
+    Attributes:
+        finished: how many transactions are complete, by what became of them.
+    """
+
+    def __init__(self, cluster: Cluster, group: str, tell: Callable[[str, str], None]) -> None:
+        self._cluster, self._group, self._tell = cluster, group, tell
+        self.finished: Counter[Fate] = Counter()
+        self._followed: dict[str, _Followed] = {}
+        self._decided: dict[str, _Decision] = {}  # by transactional.id, until it is complete
+        self._last_decided: dict[int, _Decision] = {}  # by producer id
+        self._places: Map[str, int] = Map()
+        self._offsets: dict[str, int] = {}
+
+    def judge(self) -> str:
+        """What does not hold after a step, or "". A transactional.id ends no two transactions in one step."""
+        return next(self._wrongs(), "")
+
+    def given(self, partition: str, batch: RecordBatch) -> str:
+        """What is wrong with a batch that a read_committed reader was given, or ""."""
+        fate = self._followed[partition].fates.get(batch.base_offset)
+        if fate in {Fate.OPEN, Fate.ABORTED}:
+            return f"a reader of {partition} is given offset {batch.base_offset} of a transaction that is {fate}"
+        return ""
+
+    def _wrongs(self) -> Iterator[str]:
+        if len(self._followed) != self._cluster.partition_count:
+            for leader in self._cluster.leaders():
+                self._followed.setdefault(leader.name, _Followed(leader))
+        changed = [each for each in self._followed.values() if each.judged is not each.leader.transactions]
+        completed: list[tuple[str, bool]] = []
+        for followed in changed:
+            if followed.leader.topic == TRANSACTION_STATE:
+                yield from self._read_decisions(followed, completed)
+        for followed in changed:
+            if followed.leader.topic != TRANSACTION_STATE:
+                yield from self._read(followed)
+        for name, commits in completed:
+            yield from self._judge_completed(name, commits)
+        yield from self._judge_offsets()
+
+    @staticmethod
+    def _news(followed: _Followed) -> Iterator[RecordBatch]:
+        """The batches that were not read yet."""
+        leader = followed.leader
+        followed.judged, begin, followed.end = leader.transactions, followed.end, leader.log_end_offset
+        if begin < followed.end:
+            data, position = leader.store.read(begin, followed.end, WHOLE_LOG, True), 0
+            while position < len(data):
+                batch, position = decode_batch(data, position)
+                yield batch
+
+    # --- decisions ---------------------------------------------------------------------------------------------------
+
+    def _read_decisions(self, followed: _Followed, completed: list[tuple[str, bool]]) -> Iterator[str]:
+        for batch in self._news(followed):
+            for record in batch.records():
+                value = decode_value(record.value)
+                if value is None or value.transaction_status not in ENDING:
+                    continue
+                name = decode_key(record.key or b"").transactional_id
+                if value.transaction_status in PREPARED:
+                    yield from self._decide(name, value)
+                else:
+                    completed.append((name, COMPLETE[TransactionState(value.transaction_status)]))
+
+    def _decide(self, name: str, value: TransactionLogValue) -> Iterator[str]:
+        before = self._decided.get(name)
+        commits = PREPARED[TransactionState(value.transaction_status)]
+        topics = value.transaction_partitions or ()
+        partitions = frozenset(f"{each.topic}-{number}" for each in topics for number in each.partition_ids)
+        decision = _Decision(value.producer_id, commits, partitions)
+        self._decided[name] = self._last_decided[value.producer_id] = decision
+        if before is not None and before.commits != commits:
+            yield f"the coordinator of {name} had decided that it is {_fate(before.commits)}, and decides otherwise"
+
+    def _judge_completed(self, name: str, commits: bool) -> Iterator[str]:
+        decision = self._decided.pop(name, None)
+        if decision is None or decision.commits != commits:
+            yield f"the transaction of {name} is complete as {_fate(commits)}, which nobody has decided"
+            return
+        self.finished[_fate(commits)] += 1
+        for partition in sorted(decision.partitions - decision.marked):
+            yield f"the transaction of {name} is complete, and {partition} has no marker"
+        for partition, followed in self._followed.items():
+            if decision.producer_id in followed.open:
+                yield f"the transaction of {name} is complete, and open in {partition}"
+
+    # --- partitions --------------------------------------------------------------------------------------------------
+
+    def _read(self, followed: _Followed) -> Iterator[str]:
+        leader = followed.leader
+        for batch in self._news(followed):
+            if batch.producer_id < 0:
+                continue
+            yield from self._judge_epoch(followed, batch.producer_id, batch.producer_epoch)
+            if batch.is_control:
+                yield from self._judge_marker(followed, batch)
+            elif batch.is_transactional:
+                offsets = range(batch.base_offset, batch.last_offset + 1)
+                followed.open.setdefault(batch.producer_id, []).extend(offsets)
+                followed.fates.update(dict.fromkeys(offsets, Fate.OPEN))
+        for producer_id, producer in leader.transactions.log.producers.items():
+            yield from self._judge_epoch(followed, producer_id, producer.epoch)
+        before, followed.stable = followed.stable, leader.last_stable_offset
+        if followed.stable < before:
+            yield f"the last stable offset of {leader.name} goes back from {before} to {followed.stable}"
+        if followed.stable > leader.high_watermark:
+            yield (
+                f"the last stable offset of {leader.name} is {followed.stable}, "
+                f"behind the high watermark {leader.high_watermark}"
+            )
+
+    @staticmethod
+    def _judge_epoch(followed: _Followed, producer_id: int, epoch: int) -> Iterator[str]:
+        before, followed.epochs[producer_id] = followed.epochs.get(producer_id, -1), epoch
+        if epoch < before:
+            yield f"the epoch of producer {producer_id} at {followed.leader.name} goes back from {before} to {epoch}"
+
+    def _judge_marker(self, followed: _Followed, batch: RecordBatch) -> Iterator[str]:
+        name = followed.leader.name
+        control = batch.control_record()
+        fate = _fate(control is not None and control.control_type is ControlType.COMMIT)
+        self._tell(name, f"{fate}: producer {batch.producer_id}, epoch {batch.producer_epoch}")
+        followed.fates.update(dict.fromkeys(followed.open.pop(batch.producer_id, ()), fate))
+        decision = self._last_decided.get(batch.producer_id)
+        if decision is None or _fate(decision.commits) is not fate:
+            decided = "nothing" if decision is None else _fate(decision.commits)
+            yield f"the marker of producer {batch.producer_id} in {name} says {fate}, decided is {decided}"
+        else:
+            decision.marked.add(name)
+
+    # --- offsets of the group ----------------------------------------------------------------------------------------
+
+    def _judge_offsets(self) -> Iterator[str]:
+        group = self._cluster.groups.known.get(self._group)
+        if group is None or group.machine.committed is self._places:
+            return
+        before, self._places = self._places, group.machine.committed
+        fates = self._followed[self._cluster.offsets_partition(self._group).name].fates
+        for key, place in self._places.items():
+            if before.get(key) == place:
+                continue
+            fate = fates.get(place)
+            if fate is not Fate.COMMITTED:
+                yield f"the offset of {key} moves with a transaction that is {fate or 'none'}"
+            offset = group.values[place].offset
+            if offset < self._offsets.get(key, 0):
+                yield f"the offset of {key} goes back from {self._offsets[key]} to {offset}"
+            self._offsets[key] = offset

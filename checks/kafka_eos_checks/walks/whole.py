@@ -1,0 +1,509 @@
+"""The whole system in one process: served clusters, applications, a mirror, virtual time, faults between them.
+
+What is served is the reference itself (:mod:`kafka_eos.server`), without sockets: brokers, coordinators, groups. A seed
+decides the version of transactions and of exactly-once (a transactional.id for each partition, or a group of KIP-848),
+whether inputs come from another cluster (a mirror: offsets and outputs in the target), and which kinds of faults may
+happen. A reader with read_committed follows every output partition: no input may be found twice or out of order. After
+every step the invariants of :mod:`kafka_eos_checks.walks.served_invariants` hold of the target cluster. When the faults
+have stopped, every input is found once and every offset is behind it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from random import Random
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.formats.record_batch import Record, build_batch
+from kafka_eos.server.cluster import Broker, Cluster, Machines, Settings
+from kafka_eos.server.handlers import handle
+from kafka_eos.server.handlers.request import Request
+from kafka_eos.server.partitions import Leader
+from kafka_eos.server.schemas import served_codec
+from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos.wire.protocol import Buffer, Message
+from kafka_eos_checks.brokers.fetched import batches, committed
+from kafka_eos_checks.drawing.sequence_diagram import Kind, Role
+from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.kit.workers import each_done
+from kafka_eos_checks.walks.served_application import GROUP, INPUT, OUTPUT, Application, Ask, Heard, To
+from kafka_eos_checks.walks.served_invariants import Fate, Invariants
+from kafka_eos_checks.walks.system_story import READER, TIME, Silence, Story
+
+CLEAN = "every input found once, every invariant kept"
+NOW = 1_700_000_000_000
+PARTITIONS, BROKERS = 2, 3
+KINDS = ("lose request", "lose answer", "repeat", "crash", "freeze", "move leader", "crash broker", "time")
+FATES = frozenset({"lose request", "lose answer", "repeat"})
+KNOWN_TO_BREAK = {1: frozenset({"repeat"})}
+"""By transaction.version, the faults that it does not stand: they are not among those of a run, which says so."""
+
+WHY_BROKEN = "before transaction.version 2 a late copy of EndTxn ends the next transaction (KAFKA-17754)"
+SET_UPS = tuple(
+    f"EOS v{eos}, transaction.version {version}{mirror}"
+    for eos, version, mirror in ((1, 1, ""), (1, 1, ", mirror"), (1, 2, ""), (1, 2, ", mirror"), (2, 1, ""), (2, 2, ""))
+)
+MOST_PEACEFUL = 4_000  # requests after the faults have stopped
+SESSION_MS = 6_000
+MOST_PROCESSES = 6
+AS_IT_IS, UNTOLD = Machines(), Silence()
+
+
+@dataclass(slots=True)
+class _Process:
+    """An application that runs."""
+
+    application: Application
+    life: Generator[Ask | None, Heard, None]
+    asks: Ask | None = None
+    frozen: int = 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a run.
+
+    Attributes:
+        seed: what determines it.
+        title: what was run, one of ``SET_UPS``.
+        requests: how many were handled.
+        milliseconds: of virtual time.
+        events: what happened, in order.
+        faults: kind -> how often.
+        taken_away: kinds that were drawn, and that the version is known not to stand.
+        finished: how many transactions are complete, by what became of them.
+        wrong: what went wrong, or "".
+        diagram: of a run that was cut down, as SVG; or "".
+    """
+
+    seed: int
+    title: str
+    requests: int = 0
+    milliseconds: int = 0
+    events: list[str] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    taken_away: frozenset[str] = frozenset()
+    finished: Counter[Fate] = field(default_factory=Counter)
+    wrong: str = ""
+    diagram: str = ""
+
+
+class Whole:
+    """One run.
+
+    Args:
+        seed: what determines it.
+        inputs: of each partition.
+        machines: what decides in the target cluster; a mutant may stand in.
+        allowed: places in the order of faults that may happen, for shrinking; None for all.
+        story: is told what happens.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        inputs: int = 20,
+        machines: Machines = AS_IT_IS,
+        allowed: frozenset[int] | None = None,
+        story: Silence = UNTOLD,
+    ) -> None:
+        self._random = Random(f"whole {seed}")
+        self._fates = Random(f"whole {seed} faults")
+        self._allowed = allowed
+        self.drawn = 0
+        self.inputs = inputs
+        version, eos = self._random.choice((1, 2)), self._random.choice((1, 2))
+        mirrors = self._random.random() < 0.25 and eos == 1
+        drawn = [kind for kind in KINDS if self._random.random() < 0.5]
+        taken_away = KNOWN_TO_BREAK.get(version, frozenset()).intersection(drawn)
+        self._kinds = [kind for kind in drawn if kind not in taken_away]
+        settings = Settings(transactions=TransactionSettings(version=version), consumer_session_ms=SESSION_MS)
+        self.target = self._cluster(settings, machines, seed)
+        self.source = self._cluster(settings, AS_IT_IS, seed + 1) if mirrors else self.target
+        title = f"EOS v{eos}, transaction.version {version}{', mirror' if mirrors else ''}"
+        self.outcome = Outcome(seed, title, taken_away=taken_away)
+        self._story = story
+        self._invariants = Invariants(self.target, GROUP, self._tell_marker)
+        self.source.create_topic(INPUT, PARTITIONS)
+        self.target.create_topic(OUTPUT, PARTITIONS)
+        if self.source is not self.target:
+            self.target.create_topic(INPUT, PARTITIONS)
+        for number in range(PARTITIONS):
+            self._write_inputs(number)
+        self._eos, self._version, self._names = eos, version, 0
+        self._processes = [self._start(number) for number in range(PARTITIONS)]
+        self._late: list[Callable[[], None]] = []
+        self._positions = dict.fromkeys(range(PARTITIONS), 0)
+        self.found: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
+
+    @staticmethod
+    def _cluster(settings: Settings, machines: Machines, seed: int) -> Cluster:
+        brokers = [Broker(node, "127.0.0.1", 9091 + node) for node in range(1, BROKERS + 1)]
+        return Cluster(brokers, settings, None, machines, now=NOW, seed=seed)
+
+    def _write_inputs(self, number: int) -> None:
+        records = [Record(value=str(n).encode(), offset_delta=n) for n in range(self.inputs)]
+        data = {"PartitionData": [{"Index": number, "Records": build_batch(records, base_timestamp=NOW).encode()}]}
+        row = {"TransactionalId": None, "Acks": -1, "TimeoutMs": 1_000, "TopicData": [{"Name": INPUT} | data]}
+        self._handle(self.source, "Produce", 9, self._leader(self.source, INPUT, number).node, row)
+
+    # --- processes
+
+    def _start(self, partition: int) -> _Process:
+        self._names += 1
+        application = Application(f"process-{self._names}", self._eos, self._version, partition)
+        return _Process(application, application.life())
+
+    def _resume(self, process: _Process, heard: Heard) -> None:
+        try:
+            process.asks = process.life.send(heard)
+        except StopIteration:
+            self._note(f"{process.application.name} ends")
+            self._processes.remove(process)
+
+    # --- requests
+
+    @staticmethod
+    def _leader(cluster: Cluster, topic: str, number: int) -> Leader:
+        found = cluster.find(topic, number)
+        assert isinstance(found, Leader)
+        return found
+
+    def _place(self, process: _Process, ask: Ask) -> tuple[Cluster, int]:
+        if ask.to is To.SOURCE:
+            return self.source, self._leader(self.source, INPUT, ask.partition).node
+        if ask.to is To.LEADER:
+            return self.target, self._leader(self.target, OUTPUT, ask.partition).node
+        if ask.to is To.GROUPS:
+            return self.target, self.target.offsets_partition(GROUP).node
+        return self.target, self.target.state_partition(process.application.transactional_id).node
+
+    def _handle(self, cluster: Cluster, api: str, version: int, node: int, row: Message) -> Heard:
+        """What a broker answers at once; both ways through the codec."""
+        codec = served_codec()
+        given = codec.read(f"{api}Request", version, Buffer(codec.write(f"{api}Request", version, row)))
+        answers: list[Message] = []
+        answer = handle(cluster, Request(api, version, given, node, "walk", "/127.0.0.1", answers.append))
+        cluster.settle()
+        self._judge(self._invariants.judge())
+        answer = answer if answer is not None else next(iter(answers), None)
+        if answer is None:
+            return None
+        return codec.read(f"{api}Response", version, Buffer(codec.write(f"{api}Response", version, answer)))
+
+    def _ids(self, row: Message) -> Message:
+        """Names of topics as ids, where a heartbeat wants these."""
+        if not row.get("TopicPartitions"):
+            return row
+        topic = self.source.topics[INPUT].topic_id
+        parts = [{"TopicId": topic, "Partitions": part["Partitions"]} for part in row["TopicPartitions"]]
+        return {**row, "TopicPartitions": parts}
+
+    def _ask(self, process: _Process, faulty: bool) -> Heard:
+        ask = process.asks
+        assert ask is not None
+        cluster, node = self._place(process, ask)
+        row = self._ids(ask.row)
+        fate = self._fault(FATES) if faulty else ""
+        self.outcome.requests += 1
+        name = process.application.name
+        self._story.asked(process.application, ask, fate)
+        if fate == "lose request":
+            self._note(f"{ask.api} of {name} is lost")
+            return None
+
+        def arrive_late() -> None:
+            self._note(f"the copy of {ask.api} arrives")
+            self._story.late(process.application, ask)
+            self._handle(cluster, ask.api, ask.version, self._place(process, ask)[1], row)
+
+        if fate == "repeat":
+            self._note(f"the network keeps a copy of {ask.api} of {name}")
+            self._late.append(arrive_late)
+        answer = self._handle(cluster, ask.api, ask.version, node, row)
+        self._story.answered(process.application, ask, fate, answer)
+        if fate == "lose answer":
+            self._note(f"the answer to {ask.api} of {name} is lost")
+            return None
+        return answer
+
+    def _note(self, event: str) -> None:
+        self.outcome.events.append(f"{self.outcome.requests:5d}  {event}")
+
+    # --- judging
+
+    def _judge(self, wrong: str) -> None:
+        """What went wrong first is what is told."""
+        if wrong and not self.outcome.wrong:
+            self.outcome.wrong = wrong
+            self._note(wrong)
+
+    def _tell_marker(self, partition: str, marker: str) -> None:
+        self._story.happens(partition, marker, role=Role.PARTITION)
+
+    # --- faults
+
+    def _fault(self, among: frozenset[str]) -> str:
+        """A fault, if one happens now."""
+        kinds = [kind for kind in self._kinds if kind in among]
+        drawn = self._fates.random()
+        if not kinds or drawn > 0.08:
+            return ""
+        kind = self._fates.choice(kinds)
+        self.drawn += 1
+        if self._allowed is not None and self.drawn not in self._allowed:
+            return ""
+        self.outcome.faults[kind] += 1
+        return kind
+
+    def _happen(self) -> None:
+        kind = self._fault(frozenset(KINDS) - FATES)
+        place = self._fates.randrange(len(self._processes))
+        process = self._processes[place]
+        name = process.application.name
+        if kind == "crash":
+            self._note(f"{name} crashes")
+            self._story.happens(name, "crashes", Kind.CRASH)
+            if process.application.retires:
+                self._processes.remove(process)
+            else:
+                self._processes[place] = self._start(process.application.partition)
+        elif kind == "freeze" and not process.application.retires and len(self._processes) < MOST_PROCESSES:
+            self._note(f"{name} stands still, another process starts")
+            self._story.happens(name, "stands still")
+            process.application.retires = self._eos == 1
+            process.frozen = self._fates.randrange(20, 120)
+            self._processes.append(self._start(process.application.partition))
+        elif kind == "move leader":
+            cluster, leader = self.target, self._fates.choice(list(self.target.leaders()))
+            self._note(f"{leader.name} gets another leader")
+            node = self._fates.randrange(1, BROKERS + 1)
+            self._story.happens(leader.name, f"broker {node} leads", role=Role.PARTITION)
+            cluster.move_leader(leader.topic, leader.partition, node)
+        elif kind == "crash broker" and not self.target.gone:
+            node = self._fates.randrange(1, BROKERS + 1)
+            self._note(f"broker {node} is gone for a while")
+            self._story.happens(f"broker {node}", "is gone for 2 s", role=Role.BROKER)
+            self.target.crash(node, self.target.now + 2_000)
+        elif kind == "time":
+            milliseconds = self._fates.choice((3_000, 8_000, 15_000))
+            self._note("time goes on")
+            self._story.happens(TIME, f"{milliseconds // 1000} s pass")
+            self._pass(milliseconds)
+        if self._late and self._fates.random() < 0.1:
+            self._late.pop(self._fates.randrange(len(self._late)))()
+
+    def _pass(self, milliseconds: int) -> None:
+        for cluster in {id(c): c for c in (self.source, self.target)}.values():
+            cluster.advance(cluster.now + milliseconds)
+            cluster.settle()
+        self._judge(self._invariants.judge())
+        self.outcome.milliseconds += milliseconds
+
+    # --- a run
+
+    def run(self, requests: int = 250) -> Outcome:
+        """Requests with faults, then without until everything is processed."""
+        while self.outcome.requests < requests and not self.outcome.wrong:
+            self._happen()
+            self._turn(True)
+        for late in self._late:
+            late()
+        for process in self._processes:
+            process.frozen = 0
+        until = self.outcome.requests + MOST_PEACEFUL
+        while self.outcome.requests < until and not self.outcome.wrong and not self._is_done():
+            self._turn(False)
+        if not self.outcome.wrong and not self._is_done():
+            self._judge(f"not everything is processed after {MOST_PEACEFUL} requests without faults")
+        self.outcome.finished = self._invariants.finished
+        return self.outcome
+
+    def _turn(self, faulty: bool) -> None:
+        self._pass(self._random.randrange(1, 60))
+        process = self._random.choice(self._processes)
+        if process.frozen:
+            process.frozen -= 1
+            self.outcome.requests += 1
+            return
+        if process.asks is None:
+            self._resume(process, None)
+        if process.asks is None:
+            self.outcome.requests += 1
+            return
+        heard = self._ask(process, faulty)
+        self._resume(process, heard)
+        self._look()
+
+    def _look(self) -> None:
+        """Follow the output partitions as a read_committed reader."""
+        for number in range(PARTITIONS):
+            leader = self._leader(self.target, OUTPUT, number)
+            if leader.last_stable_offset <= self._positions[number]:
+                continue
+            for value in self._fetched(number, leader.node):
+                expected = len(self.found[number])
+                self.found[number].append(value)
+                if value != expected:
+                    what = "is found again" if value in self.found[number][:-1] else "is found too early"
+                    self._judge(f"input {value} of partition {number} {what}")
+
+    def _fetched(self, number: int, node: int) -> list[int]:
+        part = {"Partition": number, "FetchOffset": self._positions[number], "PartitionMaxBytes": 1 << 20}
+        row = {"MaxWaitMs": 0, "MinBytes": 0, "IsolationLevel": 1, "Topics": [{"Topic": OUTPUT, "Partitions": [part]}]}
+        answer = self._handle(self.target, "Fetch", 12, node, row)
+        if answer is None:
+            return []
+        found = answer["Responses"][0]["Partitions"][0]
+        if found["ErrorCode"] != ErrorCode.NONE:
+            return []
+        first, entries = self._positions[number], batches(found)
+        if entries:
+            self._positions[number] = entries[-1].next_offset
+        given = committed(entries, found["AbortedTransactions"])
+        for batch in given:
+            self._judge(self._invariants.given(f"{OUTPUT}-{number}", batch))
+        if given:
+            offsets = f"{given[0].base_offset}..{given[-1].last_offset}"
+            self._story.happens(READER, f"is given offsets {offsets} of {OUTPUT}-{number}")
+        return [
+            int((record.value or b"").decode())
+            for batch in given
+            for record in batch.records()
+            if batch.offset(record) >= first
+        ]
+
+    def _is_done(self) -> bool:
+        group = self.target.groups.known.get(GROUP)
+        if group is None or any(len(found) < self.inputs for found in self.found.values()):
+            return False
+        offsets = [group.committed(f"{INPUT}-{number}") for number in range(PARTITIONS)]
+        outputs = [self._leader(self.target, OUTPUT, number) for number in range(PARTITIONS)]
+        return all(known is not None and known.offset == self.inputs for known in offsets) and all(
+            leader.last_stable_offset == leader.log_end_offset for leader in outputs
+        )
+
+
+def run_whole(seed: int, machines: Machines = AS_IT_IS) -> Outcome:
+    """The run that a seed determines."""
+    return Whole(seed, machines=machines).run()
+
+
+def run_all(seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
+    """The runs of many seeds, as they are done."""
+    return each_done(run_whole, seeds, jobs, chunksize=10)
+
+
+def possible_pairs(title: str) -> set[frozenset[str]]:
+    """The pairs of faults that a set-up can meet in one run."""
+    broken = next((kinds for version, kinds in KNOWN_TO_BREAK.items() if f"version {version}" in title), frozenset())
+    return {frozenset(pair) for pair in combinations(sorted(set(KINDS) - broken), 2)}
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What runs have met.
+
+    Attributes:
+        faults: kinds.
+        pairs: of kinds, in one run; each with the set-up.
+        set_ups: titles.
+        taken_away: kind -> from how many runs it was taken, as their version is known not to stand it.
+    """
+
+    faults: frozenset[str]
+    pairs: frozenset[tuple[str, frozenset[str]]]
+    set_ups: frozenset[str]
+    taken_away: Counter[str]
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> "Coverage":
+        """Counted over runs."""
+        pairs = {
+            (outcome.title, frozenset(pair)) for outcome in outcomes for pair in combinations(sorted(outcome.faults), 2)
+        }
+        return cls(
+            faults=frozenset(kind for outcome in outcomes for kind in outcome.faults),
+            pairs=frozenset(pairs),
+            set_ups=frozenset(outcome.title for outcome in outcomes),
+            taken_away=Counter(kind for outcome in outcomes for kind in outcome.taken_away),
+        )
+
+    def figures(self) -> dict[str, int | float | str]:
+        """Met, of those possible."""
+        possible = {pair for title in SET_UPS for pair in possible_pairs(title)}
+        return {
+            "fault_kinds": f"{len(self.faults)}/{len(KINDS)}",
+            "fault_pairs": f"{len({pair for _, pair in self.pairs})}/{len(possible)}",
+            "pairs_by_set_up": f"{len(self.pairs)}/{sum(len(possible_pairs(title)) for title in SET_UPS)}",
+            "set_ups": f"{len(self.set_ups)}/{len(SET_UPS)}",
+        }
+
+    def never_met(self) -> list[str]:
+        """What no run has met, and what was taken away, a line each."""
+        lines = [f"set-up never met: {title}" for title in SET_UPS if title not in self.set_ups]
+        lines += [f"fault never met: {kind}" for kind in KINDS if kind not in self.faults]
+        for title in SET_UPS:
+            missing = [pair for pair in possible_pairs(title) if (title, pair) not in self.pairs]
+            if title in self.set_ups and missing:
+                named = "; ".join(sorted(" and ".join(sorted(pair)) for pair in missing))
+                lines.append(f"pairs of faults never met with {title}: {named}")
+        lines += [
+            f"{kind} taken away from {runs} run(s): {WHY_BROKEN}" for kind, runs in sorted(self.taken_away.items())
+        ]
+        return lines
+
+
+def verdict_of(outcomes: Sequence[Outcome], seconds: float) -> Verdict:
+    """What became of runs, and what they met; the first that went wrong is cut down, told and drawn."""
+    wrong = [outcome for outcome in outcomes if outcome.wrong]
+    evidence, diagram = [], ""
+    if wrong:
+        first = shrunk(wrong[0].seed)
+        diagram = first.diagram
+        evidence = [f"seed {first.seed}, {first.title}: {first.wrong}; with these faults:", *first.events]
+        evidence.append(f"again: kafka-eos check walks --system --replay {first.seed}")
+    coverage = Coverage.of(outcomes)
+    finished = sum((outcome.finished for outcome in outcomes), Counter[Fate]())
+    return Verdict(
+        check="walk",
+        name="the whole system",
+        expected=CLEAN,
+        found=f"{len(wrong)} run(s) wrong: {wrong[0].wrong}" if wrong else CLEAN,
+        ok=bool(outcomes) and not wrong,
+        seconds=seconds,
+        figures={
+            "runs": len(outcomes),
+            "requests": sum(outcome.requests for outcome in outcomes),
+            "virtual_seconds": sum(outcome.milliseconds for outcome in outcomes) // 1000,
+            "faults": sum(outcome.faults.total() for outcome in outcomes),
+            "committed": finished[Fate.COMMITTED],
+            "aborted": finished[Fate.ABORTED],
+        }
+        | coverage.figures(),
+        evidence="\n".join([*evidence, *coverage.never_met()]),
+        diagram=diagram,
+    )
+
+
+def shrunk(seed: int, machines: Machines = AS_IT_IS) -> Outcome:
+    """A run that goes wrong with as few of its faults as possible, drawn: none of them can be left out."""
+    whole = Whole(seed, machines=machines)
+    whole.run()
+    allowed = frozenset(range(1, whole.drawn + 1))
+    size = max(1, len(allowed) // 2)
+    while size:
+        left = sorted(allowed)
+        removed = False
+        for place in range(0, len(left), size):
+            fewer = allowed - frozenset(left[place : place + size])
+            found = Whole(seed, machines=machines, allowed=fewer).run()
+            if found.wrong and fewer != allowed:
+                allowed, removed = fewer, True
+        if not removed or not allowed:
+            size //= 2
+    story = Story()
+    outcome = Whole(seed, machines=machines, allowed=allowed, story=story).run()
+    outcome.diagram = story.drawn(outcome.wrong)
+    return outcome

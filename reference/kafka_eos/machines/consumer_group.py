@@ -1,0 +1,124 @@
+"""The coordinator of a consumer group of KIP-848, beside the classic one: every member has an epoch of its own.
+
+Spec:  ConsumerGroup.tla
+KIPs:  447, 848
+Kafka: ConsumerGroup, CurrentAssignmentBuilder
+
+=============  ===============  =======================================================================================
+spec variable  field            Kafka (the variables of GroupCoordinator.tla: group_coordinator.py)
+=============  ===============  =======================================================================================
+membership     ``membership``   ConsumerGroup: groupEpoch, and of each ConsumerGroupMember its epoch and its partitions
+=============  ===============  =======================================================================================
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from immutables import Map
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.machines.group_coordinator import CLASSIC, GroupConstants, GroupCoordinator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """An instance, as the coordinator has it.
+
+    Attributes:
+        epoch: of the member; 0 where it is none.
+        since: the epoch in which it joined.
+        assigned: its partitions.
+        revoking: the partitions that it has yet to give up.
+    """
+
+    epoch: int = 0
+    since: int = 0
+    assigned: frozenset[str] = frozenset()
+    revoking: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """A consumer group: its epoch, and every instance."""
+
+    epoch: int = 0
+    members: Map[str, Member]
+
+
+def first_membership(constants: GroupConstants) -> Membership:
+    """Every instance a member that has the partitions which prefer it; nobody, where the group is a classic one."""
+    if constants.group_protocol == CLASSIC:
+        return Membership(members=Map(dict.fromkeys(constants.instances, Member())))
+    members = {
+        instance: Member(epoch=1, since=1, assigned=frozenset(constants.preferred_by(instance)))
+        for instance in constants.instances
+    }
+    return Membership(epoch=1, members=Map(members))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroup(GroupCoordinator):
+    """The variables and rules of ConsumerGroup.tla."""
+
+    VARIABLES: ClassVar[tuple[str, ...]] = (*GroupCoordinator.VARIABLES, "membership")
+
+    membership: Membership
+
+    def members(self) -> frozenset[str]:
+        """The members of the group."""
+        if self.constants.group_protocol == CLASSIC:
+            return self.group.members
+        return frozenset(instance for instance, member in self.membership.members.items() if member.epoch > 0)
+
+    def member_epoch_error(self, member: str | None, epoch: int) -> ErrorCode:
+        """Why offsets in a transaction are refused; ``NONE`` if they are not.
+
+        Kafka: ConsumerGroup.validateOffsetCommit
+        """
+        if member is None:
+            return ErrorCode.NONE
+        if member not in self.members():
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if epoch != self.membership.members[member].epoch:
+            return ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.NONE
+
+    def target(self, members: frozenset[str], partition: str) -> str:
+        """Who is to have a partition: the instance that it prefers, or else the other one."""
+        preferred = self.constants.preferred[partition]
+        return preferred if preferred in members else min(members)
+
+    def is_free(self, partition: str, member: str) -> bool:
+        """A partition can be given to a member: no other has it, or has yet to give it up."""
+        others = (self.membership.members[other] for other in self.members() - {member})
+        return all(partition not in other.assigned | other.revoking for other in others)
+
+    def target_of(self, members: frozenset[str], member: str) -> frozenset[str]:
+        """What a member is to have."""
+        return frozenset(p for p in self.constants.partitions if self.target(members, p) == member)
+
+    def _free(self, partitions: frozenset[str], member: str) -> frozenset[str]:
+        return frozenset(partition for partition in partitions if self.is_free(partition, member))
+
+    def joined(self, member: str) -> Membership:
+        """A member that joins, in the group's next epoch."""
+        epoch = self.membership.epoch + 1
+        assigned = self._free(self.target_of(self.members() | {member}, member), member)
+        new = Member(epoch=epoch, since=epoch, assigned=assigned)
+        return Membership(epoch=epoch, members=self.membership.members.set(member, new))
+
+    def reconciled(self, member: str, owned: frozenset[str]) -> Membership:
+        """A member that says what it has is led to the group's epoch: first it gives up, then it is given."""
+        current, target = self.membership.members[member], self.target_of(self.members(), member)
+        kept = current.assigned & target
+        revoking = (current.revoking | (current.assigned - target)) & owned
+        if revoking:
+            led = replace(current, assigned=kept, revoking=revoking)
+        else:
+            assigned = kept | self._free(target, member)
+            led = Member(epoch=self.membership.epoch, since=current.since, assigned=assigned)
+        return replace(self.membership, members=self.membership.members.set(member, led))
+
+    def membership_without(self, member: str) -> Membership:
+        """The group without a member, in its next epoch."""
+        return Membership(epoch=self.membership.epoch + 1, members=self.membership.members.set(member, Member()))

@@ -1,0 +1,1026 @@
+"""Transactions over several partitions: coordinator, leaders, and the instances that share a transactional.id.
+
+Spec:  Transactions.tla
+KIPs:  98, 360, 890, 1228
+Kafka: TransactionCoordinator, TransactionMetadata, TransactionMarkerChannelManager, ProducerStateManager,
+       ProducerAppendInfo, TransactionManager
+
+==================  ========================  ===================================================================
+spec variable       field                     Kafka
+==================  ========================  ===================================================================
+transaction         ``transaction``           TransactionMetadata as the coordinator's log has it
+coordinatorEpoch    ``coordinator_epoch``     leader epoch of the partition of __transaction_state
+former              ``former``                TransactionMetadata of a coordinator that does not know it was replaced
+toMark              ``to_mark``               TransactionMetadata.topicPartitions while markers are sent
+logs                ``logs``                  UnifiedLog, ProducerStateEntry and VerificationStateEntry of a partition
+clients             ``clients``               TransactionManager of each instance
+outcome             ``outcome``               what commitTransaction() and abortTransaction() returned
+stored              ``stored``                the futures of send() that succeeded
+initRequests        ``init_requests``         InitProducerId requests in the network
+addRequests         ``add_requests``          AddPartitionsToTxn requests in the network
+produceRequests     ``produce_requests``      Produce requests in the network
+verifying           ``verifying``             AddPartitionsToTxnManager: leaders' questions to the coordinator
+verified            ``verified``              Produce requests after the coordinator's answer
+endRequests         ``end_requests``          EndTxn requests in the network
+markerRequests      ``marker_requests``       WriteTxnMarkers requests in the network
+answers             ``answers``               responses in the network
+faults              ``faults``                none: how many there have been
+==================  ========================  ===================================================================
+"""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Protocol, Self, TypeVar
+
+from immutables import Map
+from pyrsistent import PVector, pvector
+
+from kafka_eos.errors import ErrorCode, enabled
+from kafka_eos.formats.transaction_log import TransactionState
+from kafka_eos.machines.machine import action
+from kafka_eos.machines.spec_mapping import Context
+
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constants:
+    """The constants of Transactions.tla.
+
+    Attributes:
+        instances: processes of the application with the same transactional.id.
+        partitions: the partitions that they write to.
+        numbers: 1..n, an instance's transactions.
+        epochs: 0..n, the producer epochs that can be reached.
+        coordinator_epochs: 0..n, one more than there may be failovers.
+        versions: the transaction versions that the clients speak: of 1 and 2.
+        verification: a leader asks the coordinator before a transaction's first batch.
+        faults: what may go wrong.
+        max_faults: how often.
+    """
+
+    instances: frozenset[str]
+    partitions: frozenset[str]
+    numbers: frozenset[int]
+    epochs: frozenset[int]
+    coordinator_epochs: frozenset[int]
+    versions: frozenset[int]
+    verification: bool
+    faults: frozenset[str]
+    max_faults: int
+
+    def domain(self, name: str) -> Iterable[Hashable]:
+        """The constant set ``name``, in order."""
+        sets: dict[str, Iterable[Hashable]] = {
+            "Instances": sorted(self.instances),
+            "Partitions": sorted(self.partitions),
+            "Numbers": sorted(self.numbers),
+            "Epochs": sorted(self.epochs),
+            "Versions": sorted(self.versions),
+            "CoordinatorEpochs": sorted(self.coordinator_epochs),
+            "BOOLEAN": (False, True),
+        }
+        return sets[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """The coordinator's durable record."""
+
+    state: TransactionState = TransactionState.EMPTY
+    version: int = 0
+    epoch: int = NO_EPOCH
+    partitions: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A batch (``data``) of an instance's transaction, or a marker (``commit``, ``abort``)."""
+
+    kind: str
+    epoch: int
+    instance: str = "none"
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalLog:
+    """A partition: its entries, and what its leader knows of the producer.
+
+    Attributes:
+        entries: batches and markers.
+        epoch: the producer's epoch.
+        open: whether a transaction is open.
+        guard: the guard of requests that the coordinator is asked about; a used one is never valid again.
+        guard_epoch: the highest epoch among the requests that share the guard.
+        guard_version: the transaction version of that request.
+        coordinator_epoch: of the last marker.
+    """
+
+    entries: PVector[Entry] = field(default_factory=pvector)
+    epoch: int = NO_EPOCH
+    open: bool = False
+    guard: int = 0
+    guard_epoch: int = NO_EPOCH
+    guard_version: int = 0
+    coordinator_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """An instance.
+
+    Attributes:
+        state: new, ready, open, committing, aborting, failed or crashed.
+        version: the transaction version that it speaks, 0 before it has asked.
+        epoch: its producer epoch.
+        number: its last transaction.
+        awaits: the answer that it waits for: nothing, init, add, produce or end.
+        partition: of the request that it waits for.
+        added: the partitions that it has registered in this transaction.
+        produced: the partitions that it has sent a batch to in this transaction.
+        unanswered: it ended the transaction while a batch was unanswered.
+        asked: it has asked for an epoch.
+    """
+
+    state: str = "new"
+    version: int = 0
+    epoch: int = NO_EPOCH
+    number: int = 0
+    awaits: str = "nothing"
+    partition: str = "none"
+    added: frozenset[str] = frozenset()
+    produced: frozenset[str] = frozenset()
+    unanswered: bool = False
+    asked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRequest:
+    """An AddPartitionsToTxn or Produce request for one partition."""
+
+    instance: str
+    number: int
+    partition: str
+    version: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardedRequest(PartitionRequest):
+    """A Produce request with the guard that it found at its leader."""
+
+    guard: int
+
+
+_Request = TypeVar("_Request", bound=PartitionRequest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndRequest:
+    """An EndTxn request."""
+
+    instance: str
+    number: int
+    version: int
+    epoch: int
+    commit: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """A WriteTxnMarkers request for one partition."""
+
+    partition: str
+    version: int
+    epoch: int
+    commit: bool
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A response to an instance."""
+
+    instance: str
+    error: ErrorCode
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBatch:
+    """A batch that was acknowledged to its instance."""
+
+    instance: str
+    number: int
+    partition: str
+
+
+PREPARED = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPARE_ABORT}
+COMPLETED = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
+ENDING = {True: "committing", False: "aborting"}
+DECIDE = "DECIDE"
+
+
+class GuardConstants(Protocol):
+    """What guards depend on."""
+
+    @property
+    def verification(self) -> bool:
+        """A leader asks the coordinator about transactions of version 1 as well."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a leader asks the coordinator about."""
+
+    version: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardRules:
+    """A leader's guards: functions of what it knows of a producer, and of a request.
+
+    Attributes:
+        constants: whether a leader asks about transactions of version 1 as well.
+    """
+
+    constants: GuardConstants = field(compare=False)
+
+    def is_ongoing(self, log: TransactionalLog, epoch: int) -> bool:
+        """The partition has an open transaction of this epoch."""
+        return log.open and log.epoch == epoch
+
+    def needs_guard(self, version: int) -> bool:
+        """A leader asks the coordinator about a transaction's first batch."""
+        return self.constants.verification or version == 2
+
+    def with_guard(self, log: TransactionalLog, request: "PartitionRequest | Question") -> TransactionalLog:
+        """Requests of one producer share the guard; a later epoch raises the guard's."""
+        if log.guard_epoch < request.epoch:
+            return replace(log, guard_epoch=request.epoch, guard_version=request.version)
+        return log
+
+    def data_error(self, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
+        """Why a leader refuses a batch that belongs to a transaction; ``NONE`` if it does not."""
+        if epoch < log.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if self.needs_guard(version) and not self.is_ongoing(log, epoch) and guard != log.guard:
+            return ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE
+
+    def uses_guard_up(self, log: TransactionalLog, epoch: int) -> bool:
+        """A batch uses the guard up, but for one that belongs to a later epoch already.
+
+        # Departs from Kafka: there every transactional append does (the mutant EveryAppendUsesGuardUp); a late batch
+        # of an aborted transaction then makes the next one fail.
+        """
+        return log.guard_epoch <= epoch
+
+    def with_data(self, log: TransactionalLog, instance: str, number: int, epoch: int) -> TransactionalLog:
+        """The leader's log after a batch."""
+        used = self.uses_guard_up(log, epoch)
+        return replace(
+            log,
+            entries=log.entries.append(Entry(kind="data", epoch=epoch, instance=instance, number=number)),
+            epoch=epoch,
+            open=True,
+            guard=log.guard + (1 if used else 0),
+            guard_epoch=NO_EPOCH if used else log.guard_epoch,
+            guard_version=0 if used else log.guard_version,
+        )
+
+    def keeps_guard(self, log: TransactionalLog, marker: Marker) -> bool:
+        """A marker keeps the guard of a transaction that begins with the marker's own epoch (KAFKA-18575)."""
+        return log.guard_version == 2 and marker.epoch == log.guard_epoch
+
+    def epoch_after_marker(self, log: TransactionalLog, marker: Marker) -> int:  # noqa: ARG002 - a mutant looks at it
+        """The epoch that a leader knows of the producer after a marker."""
+        return marker.epoch
+
+    def with_marker(self, log: TransactionalLog, marker: Marker) -> TransactionalLog:
+        """The leader's log after a marker."""
+        kept = self.keeps_guard(log, marker)
+        return replace(
+            log,
+            entries=log.entries.append(Entry(kind="commit" if marker.commit else "abort", epoch=marker.epoch)),
+            epoch=self.epoch_after_marker(log, marker),
+            open=False,
+            guard=log.guard + (0 if kept else 1),
+            guard_epoch=log.guard_epoch if kept else NO_EPOCH,
+            guard_version=log.guard_version if kept else 0,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transactions(GuardRules):
+    """A state of Transactions.tla."""
+
+    MODULE: ClassVar[str] = "Transactions"
+    VARIABLES: ClassVar[tuple[str, ...]] = (
+        "transaction",
+        "coordinatorEpoch",
+        "former",
+        "toMark",
+        "logs",
+        "clients",
+        "outcome",
+        "stored",
+        "initRequests",
+        "addRequests",
+        "produceRequests",
+        "verifying",
+        "verified",
+        "endRequests",
+        "markerRequests",
+        "answers",
+        "faults",
+    )
+
+    constants: Constants = field(compare=False)
+    transaction: Transaction = Transaction()
+    coordinator_epoch: int = 0
+    former: Transaction = Transaction()
+    to_mark: frozenset[str] = frozenset()
+    logs: Map[str, TransactionalLog]
+    clients: Map[str, Client]
+    outcome: Map[str, Map[int, str]]
+    stored: frozenset[StoredBatch] = frozenset()
+    init_requests: frozenset[str] = frozenset()
+    add_requests: frozenset[PartitionRequest] = frozenset()
+    produce_requests: frozenset[PartitionRequest] = frozenset()
+    verifying: frozenset[GuardedRequest] = frozenset()
+    verified: frozenset[GuardedRequest] = frozenset()
+    end_requests: frozenset[EndRequest] = frozenset()
+    marker_requests: frozenset[Marker] = frozenset()
+    answers: frozenset[Reply] = frozenset()
+    faults: int = 0
+
+    @classmethod
+    def initial(cls, constants: Constants) -> Self:
+        """``Init``: nobody has asked for anything."""
+        return cls(
+            constants=constants,
+            logs=Map(dict.fromkeys(constants.partitions, TransactionalLog())),
+            clients=Map(dict.fromkeys(constants.instances, Client())),
+            outcome=Map(dict.fromkeys(constants.instances, Map(dict.fromkeys(constants.numbers, "none")))),
+        )
+
+    @classmethod
+    def context(cls, constants: Constants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
+        """Nothing beside the variables."""
+        return {}
+
+    # --- transitions of the coordinator's record ------------------------------------------------------------------
+
+    def is_prepared(self) -> bool:
+        """The decision is durable, and markers are being written."""
+        return self.transaction.state in PREPARED.values()
+
+    def is_at_rest(self) -> bool:
+        """No transaction is open or being ended."""
+        return self.transaction.state is TransactionState.EMPTY or self.transaction.state in COMPLETED.values()
+
+    def commits(self) -> bool:
+        """Whether the record decides for commit."""
+        return self.transaction.state in {PREPARED[True], COMPLETED[True]}
+
+    def decide(self, commit: bool, version: int, epoch: int) -> Self:
+        """The coordinator decides: the decision and the epoch of its markers become durable in one record."""
+        decided = replace(self.transaction, state=PREPARED[commit], version=version, epoch=epoch)
+        return replace(self, transaction=decided, to_mark=self.transaction.partitions)
+
+    def fencing_epoch(self) -> int:
+        """The epoch with which the coordinator aborts a transaction by itself, so that its producer is fenced."""
+        return self.transaction.epoch + 1
+
+    def end_epoch(self, version: int) -> int:
+        """The epoch with which a transaction that its producer ends goes on."""
+        return self.transaction.epoch + (1 if version == 2 else 0)
+
+    # --- instances                                                                  WHO: the application ----------
+
+    def fault(self, kind: str) -> Self:
+        """A fault happens, if one may happen still."""
+        enabled(kind in self.constants.faults and self.faults < self.constants.max_faults, "faults have run out")
+        return replace(self, faults=self.faults + 1)
+
+    def _with_client(self, instance: str, client: Client) -> Self:
+        return replace(self, clients=self.clients.set(instance, client))
+
+    @action("Initialize", "Instances", "Versions")
+    def initialize(self, instance: str, version: int) -> Self:
+        """An instance initializes its transactions, which fences the others; it speaks the version that it finds.
+
+        Spec:  Transactions!Initialize
+        KIP:   KIP-98
+        Kafka: TransactionManager.initializeTransactions
+        """
+        client = self.clients[instance]
+        enabled(client.state == "new" and client.awaits == "nothing", "initialized, or waiting")
+        enabled(client.version in {0, version}, "it speaks another version")
+        after = self._with_client(instance, replace(client, awaits="init", asked=True, version=version))
+        return replace(after, init_requests=self.init_requests | {instance})
+
+    def current(self, instance: str) -> int:
+        """The number of the transaction that an instance's next batch belongs to."""
+        client = self.clients[instance]
+        return client.number if client.state == "open" else client.number + 1
+
+    def within(self, client: Client, number: int) -> Client:
+        """An instance in its transaction, which begins if it has not."""
+        if client.state == "open":
+            return client
+        return replace(client, state="open", number=number, added=frozenset(), produced=frozenset())
+
+    def _sends(self, instance: str, client: Client) -> Self:
+        """An instance with a request in its transaction on the way."""
+        outcome = self.outcome.set(instance, self.outcome[instance].set(client.number, "open"))
+        return replace(self._with_client(instance, client), outcome=outcome)
+
+    def _in_transaction(self, instance: str) -> Client:
+        client, number = self.clients[instance], self.current(instance)
+        enabled(client.state in {"ready", "open"} and client.awaits == "nothing", "not ready, or waiting")
+        enabled(number in self.constants.numbers, "transactions have run out")
+        return self.within(client, number)
+
+    def _request(self, instance: str, client: Client, partition: str) -> PartitionRequest:
+        return PartitionRequest(
+            instance=instance, number=client.number, partition=partition, version=client.version, epoch=client.epoch
+        )
+
+    @action("AddPartition", "Instances", "Partitions")
+    def add_partition(self, instance: str, partition: str) -> Self:
+        """An instance registers a partition with the coordinator.
+
+        Spec:  Transactions!AddPartition
+        KIP:   KIP-98
+        Kafka: TransactionManager.maybeAddPartition
+        """
+        client = self._in_transaction(instance)
+        enabled(client.version == 1, "partitions are registered by their leaders")
+        enabled(partition not in client.added, "registered already")
+        after = self._sends(instance, replace(client, awaits="add", partition=partition))
+        request = self._request(instance, client, partition)
+        return replace(after, add_requests=self.add_requests | {request})
+
+    @action("Produce", "Instances", "Partitions")
+    def produce(self, instance: str, partition: str) -> Self:
+        """An instance sends a batch of its transaction to a partition.
+
+        Spec:  Transactions!Produce
+        KIP:   KIP-98, KIP-890
+        Kafka: Sender.sendProduceRequest
+        """
+        client = self._in_transaction(instance)
+        enabled(client.version != 1 or partition in client.added, "not registered")
+        enabled(partition not in client.produced, "sent already")
+        sent = replace(client, awaits="produce", partition=partition, produced=client.produced | {partition})
+        request = self._request(instance, client, partition)
+        return replace(self._sends(instance, sent), produce_requests=self.produce_requests | {request})
+
+    @action("End", "Instances", "BOOLEAN")
+    def end(self, instance: str, commit: bool) -> Self:
+        """An instance ends its transaction, and asks again if the coordinator was busy.
+
+        It may abort while a batch is unanswered; before version 2 it then needs a new epoch, for the batch may be
+        stored or not (KIP-360).
+
+        Spec:  Transactions!End
+        KIP:   KIP-98, KIP-360, KIP-890
+        Kafka: TransactionManager.beginCommit, TransactionManager.beginAbort
+        """
+        client = self.clients[instance]
+        enabled(client.state in {"open", ENDING[commit]}, "no transaction to end this way")
+        early = not commit and client.awaits == "produce"
+        enabled(client.awaits == "nothing" or early, "waiting for an answer")
+        if client.version == 1:
+            enabled(bool(client.added), "nothing is registered")
+        else:
+            enabled(not commit or bool(client.produced), "nothing is sent")
+        unanswered = client.unanswered or client.awaits == "produce"
+        after = self._with_client(instance, replace(client, state=ENDING[commit], awaits="end", unanswered=unanswered))
+        request = EndRequest(
+            instance=instance, number=client.number, version=client.version, epoch=client.epoch, commit=commit
+        )
+        results = self.outcome[instance].set(client.number, "committing") if commit else self.outcome[instance]
+        return replace(
+            after,
+            outcome=self.outcome.set(instance, results),
+            end_requests=self.end_requests | {request},
+            answers=frozenset(answer for answer in self.answers if answer.instance != instance),
+        )
+
+    def upgraded(self, client: Client) -> Client:
+        """What becomes of a client that finds version 2.
+
+        It needs a new epoch, for the old one names its earlier transactions too (KAFKA-18227).
+        """
+        return replace(client, version=2, state="new")
+
+    @action("Upgrade", "Instances")
+    def upgrade(self, instance: str) -> Self:
+        """An instance between two transactions finds that the cluster has version 2 by now.
+
+        Spec:  Transactions!Upgrade
+        KIP:   KIP-890
+        Kafka: TransactionManager.maybeUpdateTransactionV2Enabled
+        """
+        client = self.clients[instance]
+        enabled(2 in self.constants.versions, "the cluster has no version 2")
+        enabled(client.version == 1 and client.state == "ready" and client.awaits == "nothing", "not between two")
+        return self._with_client(instance, self.upgraded(client))
+
+    @action("Crash", "Instances")
+    def crash(self, instance: str) -> Self:
+        """An instance crashes, and is not seen again.
+
+        Spec:  Transactions!Crash
+        """
+        client = self.clients[instance]
+        enabled(client.state in {"ready", "open", "committing", "aborting"}, "it has no epoch, or has ended")
+        after = self.fault("crash")._with_client(instance, replace(client, state="crashed", awaits="nothing"))
+        return replace(after, answers=frozenset(answer for answer in self.answers if answer.instance != instance))
+
+    def after_answer(self, client: Client, answer: Reply) -> Client:
+        """What an instance becomes with an answer."""
+        heard = replace(client, awaits="nothing")
+        if answer.error in {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_LEADER_OR_FOLLOWER}:
+            return (
+                replace(heard, produced=client.produced - {client.partition}) if client.awaits == "produce" else heard
+            )
+        if answer.error is not ErrorCode.NONE:
+            return replace(heard, state="failed")
+        if client.awaits == "init":
+            return replace(heard, state="ready", epoch=answer.epoch)
+        if client.awaits == "add":
+            return replace(heard, added=client.added | {client.partition})
+        if client.awaits == "end":
+            needs_epoch = client.unanswered and client.version == 1
+            return replace(heard, epoch=answer.epoch, unanswered=False, state="new" if needs_epoch else "ready")
+        return heard
+
+    @action("Receive", "Instances")
+    def receive(self, instance: str) -> Self:
+        """An instance gets the answer that it waits for.
+
+        Spec:  Transactions!Receive
+        KIP:   KIP-98, KIP-890
+        Kafka: TransactionManager.TxnRequestHandler.onComplete
+        """
+        answer = next((answer for answer in self.answers if answer.instance == instance), None)
+        enabled(answer is not None, "no answer is on its way")
+        assert answer is not None
+        client, stored, outcome = self.clients[instance], self.stored, self.outcome
+        if answer.error is ErrorCode.NONE and client.awaits == "produce":
+            stored |= {StoredBatch(instance=instance, number=client.number, partition=client.partition)}
+        if answer.error is ErrorCode.NONE and client.awaits == "end":
+            result = "committed" if client.state == "committing" else "aborted"
+            outcome = outcome.set(instance, outcome[instance].set(client.number, result))
+        after = self._with_client(instance, self.after_answer(client, answer))
+        return replace(
+            after,
+            stored=stored,
+            outcome=outcome,
+            answers=frozenset(other for other in self.answers if other.instance != instance),
+        )
+
+    def answered(self, instance: str, number: int, awaited: str, error: ErrorCode, epoch: int) -> Self:
+        """An answer goes back if the instance still waits for it; an earlier one to the same request is lost then."""
+        client = self.clients[instance]
+        if client.awaits != awaited or client.number != number:
+            return self
+        others = frozenset(other for other in self.answers if other.instance != instance)
+        return replace(self, answers=others | {Reply(instance=instance, error=error, epoch=epoch)})
+
+    # --- the coordinator                                                            WHO: the coordinator ----------
+
+    def may_take_over(self) -> bool:
+        """Nothing of the instance before is left to be done."""
+        return self.is_at_rest()
+
+    @action("HandleInit", "Instances")
+    def handle_init(self, instance: str) -> Self:
+        """An instance asks for its epoch: the transaction of the one before it is ended first.
+
+        Spec:  Transactions!HandleInit
+        KIP:   KIP-98, KIP-360
+        Kafka: TransactionCoordinator.handleInitProducerId
+        """
+        enabled(instance in self.init_requests, "no such request is on its way")
+        after = replace(self, init_requests=self.init_requests - {instance})
+        number = self.clients[instance].number
+        if self.may_take_over():
+            epoch = self.transaction.epoch + 1
+            record = replace(self.transaction, state=TransactionState.EMPTY, epoch=epoch)
+            return replace(after, transaction=record).answered(instance, number, "init", ErrorCode.NONE, epoch)
+        after = after.answered(instance, number, "init", ErrorCode.CONCURRENT_TRANSACTIONS, NO_EPOCH)
+        if self.transaction.state is TransactionState.ONGOING:
+            return after.decide(False, self.transaction.version, self.fencing_epoch())
+        return after
+
+    def add_error(self, epoch: int) -> ErrorCode:
+        """Why the coordinator refuses to add a partition; ``NONE`` if it does not."""
+        if epoch != self.transaction.epoch:
+            return ErrorCode.PRODUCER_FENCED
+        return ErrorCode.CONCURRENT_TRANSACTIONS if self.is_prepared() else ErrorCode.NONE
+
+    def with_partition(self, partition: str, version: int) -> Transaction:
+        """The record with one more partition in its transaction, which begins if it has not."""
+        ongoing = self.transaction.state is TransactionState.ONGOING
+        before = self.transaction.partitions if ongoing else frozenset()
+        return replace(
+            self.transaction, state=TransactionState.ONGOING, version=version, partitions=before | {partition}
+        )
+
+    @action("HandleAdd", "Instances", "Numbers", "Partitions")
+    def handle_add(self, instance: str, number: int, partition: str) -> Self:
+        """The coordinator registers a partition in the transaction, which begins if it has not.
+
+        Spec:  Transactions!HandleAdd
+        KIP:   KIP-98
+        Kafka: TransactionCoordinator.handleAddPartitionsToTransaction
+        """
+        request = _find(self.add_requests, instance, number, partition)
+        error = self.add_error(request.epoch)
+        added = self.with_partition(partition, request.version) if error is ErrorCode.NONE else self.transaction
+        after = replace(self, add_requests=self.add_requests - {request}, transaction=added)
+        return after.answered(instance, number, "add", error, NO_EPOCH)
+
+    def is_retry_of_end(self, version: int, epoch: int) -> bool:
+        """The request asks for what has been decided already, with the epoch from before the decision's bump."""
+        return version == 2 and epoch + 1 == self.transaction.epoch
+
+    def end_verdict(self, version: int, epoch: int, commit: bool) -> str:
+        """Why the coordinator does not begin to end the transaction, or "DECIDE" if it does.
+
+        While markers are written a transition is pending: version 2 looks at that first (KAFKA-18464), version 1 at the
+        epoch.
+        """
+        state, fenced = self.transaction.state, epoch != self.transaction.epoch
+        if version == 1:
+            if fenced:
+                return "PRODUCER_FENCED"
+            if self.is_prepared():
+                return "CONCURRENT_TRANSACTIONS"
+            if state is TransactionState.ONGOING:
+                return DECIDE
+            return "NONE" if state is COMPLETED[commit] else "INVALID_TXN_STATE"
+        if self.is_prepared():
+            return "CONCURRENT_TRANSACTIONS"
+        if self.is_retry_of_end(version, epoch) and state in COMPLETED.values():
+            return "NONE" if self.commits() == commit else "INVALID_TXN_STATE"
+        if fenced:
+            return "PRODUCER_FENCED"
+        return DECIDE if state is TransactionState.ONGOING or not commit else "INVALID_TXN_STATE"
+
+    @action("HandleEnd", "Instances", "Numbers", "BOOLEAN", "BOOLEAN")
+    def handle_end(self, instance: str, number: int, commit: bool, stays: bool) -> Self:
+        """The coordinator is asked to end the transaction, perhaps by a request of which the network keeps a copy.
+
+        It answers when the decision is durable.
+
+        Spec:  Transactions!HandleEnd
+        KIP:   KIP-98, KIP-890
+        Kafka: TransactionCoordinator.endTransaction
+        """
+        wanted = (instance, number, commit)
+        request = next((r for r in self.end_requests if (r.instance, r.number, r.commit) == wanted), None)
+        enabled(request is not None, "no such request is on its way")
+        assert request is not None
+        after = self.fault("repeat request") if stays else replace(self, end_requests=self.end_requests - {request})
+        verdict = self.end_verdict(request.version, request.epoch, commit)
+        if verdict == DECIDE:
+            epoch = self.end_epoch(request.version)
+            decided = after.decide(commit, request.version, epoch)
+            return decided.answered(instance, number, "end", ErrorCode.NONE, epoch)
+        return after.answered(instance, number, "end", ErrorCode[verdict], self.transaction.epoch)
+
+    def owner_is_alive(self) -> bool:
+        """The instance whose transaction it is can still end it."""
+        return any(
+            client.epoch == self.transaction.epoch and client.state in {"ready", "open", "committing", "aborting"}
+            for client in self.clients.values()
+        )
+
+    @action("TimeOut")
+    def time_out(self) -> Self:
+        """The transaction has been open for longer than its timeout: the coordinator aborts it and fences its producer.
+
+        It is a fault only if its producer was merely slow.
+
+        Spec:  Transactions!TimeOut
+        KIP:   KIP-98
+        Kafka: TransactionCoordinator.abortTimedOutTransactions
+        """
+        enabled(self.transaction.state is TransactionState.ONGOING, "no transaction is open")
+        after = self.fault("timeout") if self.owner_is_alive() else self
+        return after.decide(False, self.transaction.version, self.fencing_epoch())
+
+    def marker_to(self, partition: str) -> Marker:
+        """The marker that the coordinator sends to a partition."""
+        return Marker(
+            partition=partition,
+            version=self.transaction.version,
+            epoch=self.transaction.epoch,
+            commit=self.commits(),
+            coordinator_epoch=self.coordinator_epoch,
+        )
+
+    @action("SendMarker", "Partitions")
+    def send_marker(self, partition: str) -> Self:
+        """The coordinator sends a marker to a partition of the transaction.
+
+        Spec:  Transactions!SendMarker
+        KIP:   KIP-98
+        Kafka: TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue
+        """
+        enabled(self.is_prepared() and partition in self.to_mark, "no marker is due")
+        marker = self.marker_to(partition)
+        enabled(marker not in self.marker_requests, "the marker is on its way")
+        return replace(self, marker_requests=self.marker_requests | {marker})
+
+    def may_complete(self) -> bool:
+        """Every partition has its marker."""
+        return not self.to_mark
+
+    @action("CompleteTransaction")
+    def complete_transaction(self) -> Self:
+        """The coordinator closes the transaction.
+
+        Spec:  Transactions!CompleteTransaction
+        KIP:   KIP-98
+        Kafka: TransactionMetadata.prepareComplete
+        """
+        enabled(self.is_prepared() and self.may_complete(), "not prepared, or markers are missing")
+        record = replace(self.transaction, state=COMPLETED[self.commits()], partitions=frozenset())
+        return replace(self, transaction=record)
+
+    def partitions_to_mark(self) -> frozenset[str]:
+        """What a new coordinator has to send markers to."""
+        return self.transaction.partitions if self.is_prepared() else frozenset()
+
+    def decided(self) -> Transaction:
+        """The record as a new coordinator reads it."""
+        return self.transaction
+
+    @action("Failover")
+    def failover(self) -> Self:
+        """Another broker becomes the coordinator: it knows the record, and sends the markers of what is prepared again.
+
+        Spec:  Transactions!Failover
+        KIP:   KIP-98
+        Kafka: TransactionStateManager.loadTransactionsForTxnTopicPartition
+        """
+        epoch = self.coordinator_epoch + 1
+        enabled(epoch in self.constants.coordinator_epochs, "failovers have run out")
+        return replace(
+            self.fault("failover"),
+            coordinator_epoch=epoch,
+            to_mark=self.partitions_to_mark(),
+            transaction=self.decided(),
+            former=self.transaction if "former coordinator" in self.constants.faults else self.former,
+        )
+
+    # --- the partitions' leaders                                                    WHO: a leader -----------------
+
+    @action("StartVerification", "Instances", "Numbers", "Partitions")
+    def start_verification(self, instance: str, number: int, partition: str) -> Self:
+        """A leader begins to ask the coordinator about a batch.
+
+        Spec:  Transactions!StartVerification
+        KIP:   KIP-890
+        Kafka: UnifiedLog.maybeStartTransactionVerification
+        """
+        request = _find(self.produce_requests, instance, number, partition)
+        enabled(self.needs_guard(request.version), "leaders ask nobody")
+        after = replace(self, produce_requests=self.produce_requests - {request})
+        log = self.logs[partition]
+        if request.epoch < log.epoch:
+            return after.answered(instance, number, "produce", ErrorCode.INVALID_PRODUCER_EPOCH, NO_EPOCH)
+        guarded = GuardedRequest(
+            instance=instance,
+            number=number,
+            partition=partition,
+            version=request.version,
+            epoch=request.epoch,
+            guard=log.guard,
+        )
+        logs = self.logs.set(partition, self.with_guard(log, request))
+        return replace(after, verifying=self.verifying | {guarded}, logs=logs)
+
+    def verification_error(self, version: int, epoch: int, partition: str) -> ErrorCode:
+        """Why the coordinator does not vouch for a batch; ``NONE`` if it does.
+
+        Before part 2 of KIP-890 the partition has to be registered, since then it is registered by the question.
+        """
+        error = self.add_error(epoch)
+        if error is not ErrorCode.NONE:
+            return error
+        if version == 1 and partition not in self.transaction.partitions:
+            return ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE
+
+    def after_verification(self, request: GuardedRequest) -> Transaction:
+        """The record when the coordinator has vouched for a batch."""
+        return self.with_partition(request.partition, 2) if request.version == 2 else self.transaction
+
+    @action("Verify", "Instances", "Numbers", "Partitions")
+    def verify(self, instance: str, number: int, partition: str) -> Self:
+        """The coordinator answers a leader that asks about a batch.
+
+        Spec:  Transactions!Verify
+        KIP:   KIP-890
+        Kafka: TransactionCoordinator.handleVerifyPartitionsInTransaction, handleAddPartitionsToTransaction
+        """
+        request = _find(self.verifying, instance, number, partition)
+        after = replace(self, verifying=self.verifying - {request})
+        error = self.verification_error(request.version, request.epoch, partition)
+        if error is not ErrorCode.NONE:
+            return after.answered(instance, number, "produce", error, NO_EPOCH)
+        return replace(after, verified=self.verified | {request}, transaction=self.after_verification(request))
+
+    @action("VerifyByFormer", "Instances", "Numbers", "Partitions")
+    def verify_by_former(self, instance: str, number: int, partition: str) -> Self:
+        """A former coordinator answers a leader that asks about a batch.
+
+        It has the partition in its memory and need not write, which would tell it that it was replaced.
+
+        Spec:  Transactions!VerifyByFormer
+        KIP:   KIP-890
+        Kafka: TransactionCoordinator.handleVerifyPartitionsInTransaction
+        """
+        request = _find(self.verifying, instance, number, partition)
+        former = self.former
+        known = former.state is TransactionState.ONGOING and partition in former.partitions
+        enabled(known and request.epoch == former.epoch, "no former coordinator knows of it")
+        after = self.fault("former coordinator")
+        return replace(after, verifying=self.verifying - {request}, verified=self.verified | {request})
+
+    def append_to(self, partition: str, request: PartitionRequest, guard: int) -> Self:
+        """A leader appends a batch, or refuses it, and answers."""
+        log = self.logs[partition]
+        error = self.data_error(log, request.version, request.epoch, guard)
+        after = self
+        if error is ErrorCode.NONE:
+            longer = self.with_data(log, request.instance, request.number, request.epoch)
+            after = replace(self, logs=self.logs.set(partition, longer))
+        return after.answered(request.instance, request.number, "produce", error, NO_EPOCH)
+
+    @action("AppendVerified", "Instances", "Numbers", "Partitions")
+    def append_verified(self, instance: str, number: int, partition: str) -> Self:
+        """A leader appends a batch that the coordinator has vouched for, if nothing has happened since.
+
+        Spec:  Transactions!AppendVerified
+        KIP:   KIP-98, KIP-890
+        Kafka: UnifiedLog.append, ProducerAppendInfo.appendDataBatch
+        """
+        request = _find(self.verified, instance, number, partition)
+        after = replace(self, verified=self.verified - {request})
+        return after.append_to(partition, request, request.guard)
+
+    @action("AppendUnverified", "Instances", "Numbers", "Partitions")
+    def append_unverified(self, instance: str, number: int, partition: str) -> Self:
+        """A leader that asks nobody appends a batch.
+
+        Spec:  Transactions!AppendUnverified
+        KIP:   KIP-98
+        Kafka: UnifiedLog.append, ProducerAppendInfo.appendDataBatch
+        """
+        request = _find(self.produce_requests, instance, number, partition)
+        enabled(not self.needs_guard(request.version), "leaders ask the coordinator")
+        after = replace(self, produce_requests=self.produce_requests - {request})
+        return after.append_to(partition, request, 0)
+
+    def marker_error(self, log: TransactionalLog, marker: Marker) -> ErrorCode:
+        """Why a leader refuses a marker; ``NONE`` if it does not.
+
+        Under version 2 a marker's epoch is above its data's, or the same when it has been written already.
+        """
+        if log.coordinator_epoch > marker.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        if marker.epoch < log.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if marker.version == 2 and marker.epoch == log.epoch and log.open:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        return ErrorCode.NONE
+
+    def acknowledged(self, marker: Marker) -> frozenset[str]:
+        """The coordinator learns that a partition has its marker, if it still waits for that."""
+        if self.is_prepared() and self.marker_to(marker.partition) == marker:
+            return self.to_mark - {marker.partition}
+        return self.to_mark
+
+    def _on_its_way(self, partition: str, version: int, epoch: int, commit: bool, number: int) -> Marker:
+        marker = Marker(partition=partition, version=version, epoch=epoch, commit=commit, coordinator_epoch=number)
+        enabled(marker in self.marker_requests, "no such marker is on its way")
+        return marker
+
+    @action("HandleMarker", "Partitions", "Versions", "Epochs", "BOOLEAN", "CoordinatorEpochs")
+    def handle_marker(self, partition: str, version: int, epoch: int, commit: bool, number: int) -> Self:
+        """A leader writes a marker and tells the coordinator, or refuses it.
+
+        Spec:  Transactions!HandleMarker
+        KIP:   KIP-98, KIP-890, KIP-1228
+        Kafka: ProducerAppendInfo.appendEndTxnMarker
+        """
+        marker = self._on_its_way(partition, version, epoch, commit, number)
+        after = replace(self, marker_requests=self.marker_requests - {marker})
+        log = self.logs[partition]
+        if self.marker_error(log, marker) is not ErrorCode.NONE:
+            return after
+        logs = self.logs.set(partition, self.with_marker(log, marker))
+        return replace(after, logs=logs, to_mark=self.acknowledged(marker))
+
+    @action("RepeatMarker", "Partitions", "Versions", "Epochs", "BOOLEAN", "CoordinatorEpochs", "BOOLEAN")
+    def repeat_marker(
+        self, partition: str, version: int, epoch: int, commit: bool, number: int, acknowledged: bool
+    ) -> Self:
+        """The network delivers a marker and keeps a copy; the acknowledgement may be lost.
+
+        Spec:  Transactions!RepeatMarker
+        KIP:   KIP-98, KIP-1228
+        Kafka: ProducerAppendInfo.appendEndTxnMarker
+        """
+        marker = self._on_its_way(partition, version, epoch, commit, number)
+        log = self.logs[partition]
+        error = self.marker_error(log, marker)
+        enabled(error is ErrorCode.NONE, error.name)
+        return replace(
+            self.fault("repeat marker"),
+            logs=self.logs.set(partition, self.with_marker(log, marker)),
+            to_mark=self.acknowledged(marker) if acknowledged else self.to_mark,
+        )
+
+    @action("AbortByAdmin", "Partitions")
+    def abort_by_admin(self, partition: str) -> Self:
+        """An operator aborts what is open in a partition by hand, past the coordinator (KIP-664).
+
+        Spec:  Transactions!AbortByAdmin
+        KIP:   KIP-664
+        Kafka: KafkaAdminClient.abortTransaction
+        """
+        log = self.logs[partition]
+        enabled(log.open, "nothing is open")
+        marker = Marker(
+            partition=partition, version=0, epoch=log.epoch, commit=False, coordinator_epoch=log.coordinator_epoch
+        )
+        return replace(self.fault("admin abort"), logs=self.logs.set(partition, self.with_marker(log, marker)))
+
+    def markers_after_election(self, partition: str) -> frozenset[str]:  # noqa: ARG002 - the mutant looks at it
+        """The markers that are missing when a partition's leader changes.
+
+        Those under way to it come back and are sent again.
+        """
+        return self.to_mark
+
+    @action("ElectLeader", "Partitions")
+    def elect_leader(self, partition: str) -> Self:
+        """Another broker becomes the leader of a partition.
+
+        It has the log, but no guards, and what was under way to the old one comes back.
+
+        Spec:  Transactions!ElectLeader
+        KIP:   KIP-98, KIP-890
+        Kafka: Partition.makeLeader, TransactionMarkerRequestCompletionHandler
+        """
+        after = self.fault("election")
+        log = self.logs[partition]
+        fresh = replace(log, guard=log.guard + 1, guard_epoch=NO_EPOCH, guard_version=0)
+        sent = {r for r in self.produce_requests | self.verifying | self.verified if r.partition == partition}
+        returned = {marker for marker in self.marker_requests if marker.partition == partition}
+        waiting = {
+            request.instance
+            for request in sent
+            if (self.clients[request.instance].awaits, self.clients[request.instance].number)
+            == ("produce", request.number)
+        }
+        return replace(
+            after,
+            logs=self.logs.set(partition, fresh),
+            produce_requests=self.produce_requests - sent,
+            verifying=self.verifying - sent,
+            verified=self.verified - sent,
+            marker_requests=self.marker_requests - returned,
+            to_mark=self.markers_after_election(partition) if returned else self.to_mark,
+            answers=frozenset(answer for answer in self.answers if answer.instance not in waiting)
+            | {
+                Reply(instance=instance, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, epoch=NO_EPOCH) for instance in waiting
+            },
+        )
+
+
+def _find(requests: frozenset[_Request], instance: str, number: int, partition: str) -> _Request:
+    """The request of an instance's transaction for a partition.
+
+    Raises:
+        NotEnabled: when no such request is there.
+    """
+    wanted = (instance, number, partition)
+    found = next((r for r in requests if (r.instance, r.number, r.partition) == wanted), None)
+    enabled(found is not None, "no such request is on its way")
+    assert found is not None
+    return found

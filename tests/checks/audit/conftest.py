@@ -1,0 +1,30 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.spark import session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    pytest.importorskip("pyspark.sql")
+    with session() as made:
+        yield made
+
+
+def event(action: str, phase: str, process: str = "p", offset: int | None = None, **detail: Any) -> Event:
+    """An event of a client, which is at a partition where its action is about one."""
+    placed = action in {"Send", "Poll", "EndOfPartition", "LeaderChange", "Seek"}
+    return Event(
+        run="r",
+        process=process,
+        action=action,
+        phase=phase,
+        topic="orders" if placed else None,
+        partition=0 if placed else None,
+        offset=offset,
+        isolation="read_committed" if action in {"Poll", "EndOfPartition"} else None,
+        detail=detail,
+    )

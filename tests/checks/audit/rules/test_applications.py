@@ -1,0 +1,479 @@
+"""Each rule over applications finds what a mutated application or group does, at its place, and owns to its limits."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS
+from kafka_eos.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue
+from kafka_eos.formats.record_batch import (
+    ControlRecord,
+    ControlType,
+    Record,
+    RecordBatch,
+    build_batch,
+    build_control_batch,
+)
+from kafka_eos.histories.application_history import GROUP, INPUTS, OUTPUTS
+from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.contents import Figures
+from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.rules.applications import (
+    APPLICATION_RULES,
+    FENCED_GENERATION,
+    INPUT_RULES,
+    NOT_PROCESSED,
+    OFFSET_ALONE,
+    OUTPUT_ALONE,
+    OUTPUT_OF_NOTHING,
+    SKIPPED,
+    TWICE,
+    declarations,
+    judge_generations,
+    listen,
+    read_requests,
+)
+from kafka_eos_checks.audit.rules.histories import join
+from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.simulate.applications import (
+    ApplicationPlan,
+    SimulatedApplication,
+    simulate_application,
+    write_application,
+)
+
+REGISTRY = Registry()
+RIGHT = ApplicationPlan(seed=1)
+
+
+def judged(
+    simulated: SimulatedApplication, folder: Path, keep: Callable[[PartitionLog], bool] = lambda _: True
+) -> tuple[list[Finding], dict[str, int]]:
+    """What the rules over applications find, and how much each does not know."""
+    write_application(simulated, folder)
+    logs = [log for log in find_logs(folder / "brokers") if keep(log)]
+    result = join(simulated.events, logs)
+    findings = [finding for finding in result.findings if finding.rule in APPLICATION_RULES]
+    return findings, {rule: int(result.figures[rule]["unknown"]) for rule in APPLICATION_RULES}
+
+
+def first(rule: str, mutant: str, folder: Path) -> tuple[Finding, SimulatedApplication]:
+    """The first finding of a rule in runs of a mutant, with its run."""
+    for seed in range(60):
+        simulated = simulate_application(ApplicationPlan(seed=seed, mutant=mutant), REGISTRY)
+        for finding in judged(simulated, folder / str(seed))[0]:
+            if finding.rule == rule:
+                return finding, simulated
+    raise AssertionError(f"{mutant} shows no {rule!r}")
+
+
+def told(events: Sequence[Event], action: str, phase: str = "invoke") -> list[Event]:
+    return [event for event in events if (event.action, event.phase) == (action, phase)]
+
+
+def test_an_input_that_is_skipped_is_found_where_it_is_and_its_transaction_was_aborted(tmp_path: Path) -> None:
+    finding, simulated = first(SKIPPED, "NoSeekAfterAbort", tmp_path)
+    place = [finding.topic, finding.partition, finding.offset]
+    sent = [event for event in told(simulated.events, "Send") if event.detail["input"] == place]
+    ended = {(e.process, e.detail["transaction"]) for e in told(simulated.events, "AbortTransaction", "ok")}
+    assert finding.topic == INPUTS
+    assert {(event.process, event.detail["transaction"]) for event in sent} <= ended
+    assert "which did not commit" in finding.evidence
+
+
+def test_an_input_that_is_processed_twice_is_found_at_its_second_output(tmp_path: Path) -> None:
+    finding, simulated = first(TWICE, "GenerationCheckedAtMarker", tmp_path)
+    log = simulated.logs[OUTPUTS, finding.partition]
+    value = log[finding.offset or 0].records()[0].value
+    earlier = [batch for batch in log[: finding.offset] if not batch.is_control and batch.records()[0].value == value]
+    assert finding.topic == OUTPUTS
+    assert earlier
+    assert f"{OUTPUTS}-{finding.partition} offset {earlier[-1].base_offset}" in finding.evidence
+
+
+def test_an_output_without_its_offset_is_found_where_it_is_once_for_its_transaction(tmp_path: Path) -> None:
+    finding, simulated = first(OUTPUT_ALONE, "OffsetWithoutPlusOne", tmp_path)
+    assert finding.topic == OUTPUTS
+    found = [each for each in judged(simulated, tmp_path / "again")[0] if each.rule == OUTPUT_ALONE]
+    commits = {(e.process, e.detail["transaction"]) for e in told(simulated.events, "CommitTransaction", "ok")}
+    assert 0 < len(found) <= len(commits)
+
+
+def test_an_offset_without_its_output_is_found_at_its_input(tmp_path: Path) -> None:
+    finding, _ = first(OFFSET_ALONE, "NeverFenced", tmp_path)
+    assert finding.topic == INPUTS
+    assert "in the transaction of its output, and no output of it appears" in finding.evidence
+
+
+def test_a_commit_of_a_fenced_generation_is_found_at_its_answer(tmp_path: Path) -> None:
+    finding, simulated = first(FENCED_GENERATION, "NoGenerationCheck", tmp_path)
+    number = int(finding.evidence.removeprefix("event ").partition(":")[0])
+    answer = simulated.events[number]
+    assert (answer.action, answer.phase, answer.partition) == ("TxnOffsetCommit", "ok", finding.partition)
+    later = [e.generation or 0 for e in simulated.events[:number] if e.action == "JoinGroup"]
+    assert (answer.generation or 0) < max(later)
+
+
+@pytest.mark.parametrize("model", ["ConsumeTransformProduceTwoInputs", "ConsumeTransformProduceVersion1"])
+def test_the_reference_is_exact_and_everything_about_it_is_known(model: str, tmp_path: Path) -> None:
+    for seed in range(10):
+        found = judged(simulate_application(replace(RIGHT, seed=seed, model=model), REGISTRY), tmp_path / str(seed))
+        assert found == ([], dict.fromkeys(APPLICATION_RULES, 0))
+
+
+def without(simulated: SimulatedApplication, **changes: Any) -> SimulatedApplication:
+    return replace(simulated, **changes)
+
+
+def test_without_the_logs_of_the_outputs_nothing_is_known(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    found, unknown = judged(simulated, tmp_path, lambda log: log.topic != OUTPUTS)
+    inputs = sum(len(own) for own in listen(simulated.events).inputs.values())
+    assert found == []
+    assert {unknown[rule] for rule in INPUT_RULES} == {inputs}
+
+
+def test_without_the_logs_of_offsets_only_what_is_processed_twice_is_known(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    found, unknown = judged(simulated, tmp_path, lambda log: log.topic != OFFSETS)
+    assert found == []
+    assert unknown[TWICE] == 0
+    assert min(unknown[rule] for rule in INPUT_RULES[1:]) > 0
+
+
+def test_an_open_transaction_may_still_be_committed(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    cut = {
+        place: log[: max(n for n, batch in enumerate(log) if batch.is_control)] if place[0] == OUTPUTS else log
+        for place, log in simulated.logs.items()
+    }
+    found, unknown = judged(without(simulated, logs=cut), tmp_path)
+    assert found == []
+    assert unknown[TWICE] > 0
+
+
+def test_an_input_of_which_nothing_was_sent_may_be_one_that_the_application_ignores(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    ignored = told(simulated.events, "Send")[0].detail["input"]
+    value = told(simulated.events, "Send")[0].detail["value"]
+    events = [event for event in simulated.events if event.detail.get("value") != value]
+    found, unknown = judged(without(simulated, events=events), tmp_path)
+    assert ignored[0] == INPUTS
+    assert found == []
+    assert (unknown[SKIPPED], unknown[OFFSET_ALONE], unknown[TWICE], unknown[OUTPUT_ALONE]) == (1, 1, 0, 0)
+
+
+def test_an_input_that_no_member_was_ever_given_is_skipped(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    gone = [INPUTS, 0, 1]
+
+    def about(event: Event) -> bool:
+        polled = event.action == "Poll" and [event.topic, event.partition, event.offset] == gone
+        return polled or (event.action == "Send" and event.detail.get("input") == gone)
+
+    events = [event for event in simulated.events if not about(event)]
+    found, _ = judged(without(simulated, events=events), tmp_path)
+    assert [(finding.rule, finding.offset) for finding in found] == [(SKIPPED, 1)]
+    assert "no member was given it" in found[0].evidence
+
+
+def test_what_was_never_committed_is_no_ones_to_be_found_skipped(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    own = {place: log for place, log in simulated.logs.items() if place[0] != OFFSETS} | {(OFFSETS, 0): []}
+    events = [event for event in simulated.events if event.action not in {"Send", "CommitTransaction"}]
+    assert judged(without(simulated, logs=own, events=events), tmp_path)[0] == []
+
+
+def test_outputs_without_numbers_are_told_apart_by_their_content(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    first = told(simulated.events, "Send")[0].detail
+    merged = [
+        replace(event, detail=event.detail | {"input": first["input"]}) if event.action == "Send" else event
+        for event in simulated.events
+    ]
+    assert TWICE not in {finding.rule for finding in judged(without(simulated, events=merged), tmp_path / "plain")[0]}
+    numbered = [
+        replace(event, detail=event.detail | {"output": 0}) if event.action == "Send" else event for event in merged
+    ]
+    found = judged(without(simulated, events=numbered), tmp_path / "numbered")[0]
+    assert TWICE in {finding.rule for finding in found}
+
+
+def test_an_output_may_name_its_input_by_having_its_content() -> None:
+    def event(action: str, phase: str, **columns: Any) -> Event:
+        return Event(run="r", process="a", action=action, phase=phase, **columns)
+
+    poll = event("Poll", "ok", topic="in", partition=0, offset=4, group="g", detail={"value": "x"})
+    sent = event("Send", "invoke", topic="out", partition=0, detail={"value": "x", "transaction": 1})
+    other = event("Send", "invoke", topic="out", partition=0, detail={"value": "y", "transaction": 1})
+    told = listen([poll, sent, other])
+    assert told.owners == {("out", "x"): {(("g", ("in", 0)), 4)}}
+    assert listen([sent]).owners == {}, "its process belongs to no group"
+
+
+def generation(action: str, phase: str, number: int | None, request: int = 0, order: int = 0) -> Event:
+    detail = {"request": request, "committed_offset": 3}
+    row: dict[str, Any] = {"run": "r", "order": order, "process": "p", "action": action, "phase": phase}
+    return Event(**row, group=GROUP, topic=INPUTS, partition=0, generation=number, detail=detail)
+
+
+@pytest.mark.parametrize(
+    ("steps", "found", "unknown"),
+    [
+        ([("JoinGroup", "ok", 1), ("OffsetCommit", "invoke", 1), ("OffsetCommit", "ok", 1)], 0, 0),
+        ([("JoinGroup", "ok", 2), ("OffsetCommit", "invoke", 1), ("OffsetCommit", "ok", 1)], 1, 0),
+        ([("JoinGroup", "ok", 2), ("OffsetCommit", "invoke", 1), ("OffsetCommit", "fail", 1)], 0, 0),
+        # the next generation began while the request was on its way, and after it was handled for all we know
+        (
+            [
+                ("JoinGroup", "ok", 1),
+                ("TxnOffsetCommit", "invoke", 1),
+                ("JoinGroup", "ok", 2),
+                ("TxnOffsetCommit", "ok", 1),
+            ],
+            0,
+            0,
+        ),
+        ([("TxnOffsetCommit", "invoke", 1), ("TxnOffsetCommit", "ok", 1)], 0, 1),
+        ([("JoinGroup", "ok", 2), ("TxnOffsetCommit", "invoke", -1), ("TxnOffsetCommit", "ok", -1)], 0, 0),
+    ],
+)
+def test_a_generation_is_fenced_only_if_the_next_had_begun_when_the_request_was_sent(
+    steps: list[tuple[str, str, int]], found: int, unknown: int
+) -> None:
+    figures: dict[str, int | float | str] = {"checked": 0, "unknown": 0}
+    events = [generation(*step, order=order) for order, step in enumerate(steps)]
+    assert len(list(judge_generations(events, figures))) == found
+    assert figures["unknown"] == unknown
+
+
+# --- applications that are declared ----------------------------------------------------------------------------------
+
+G = "g"
+ROLES = (("in", "input"), ("out", "output"))
+
+
+def declare(everything: bool = True, identities: dict[tuple[str, int], str] | None = None) -> list[Event]:
+    """The declaration of an application that copies ``in`` to ``out``."""
+
+    def event(action: str, **columns: Any) -> Event:
+        return Event(run="r", process="test", action=action, phase="ok", group=G, **columns)
+
+    topics = [event("DeclareTopic", topic=topic, detail={"role": role}) for topic, role in ROLES]
+    records = [
+        event("DeclareRecord", topic=topic, partition=0, offset=offset, detail={"identity": identity})
+        for (topic, offset), identity in (identities or {}).items()
+    ]
+    return [event("DeclareApplication", detail={"everything": everything}), *topics, *records]
+
+
+class Copier:
+    """An application that copies ``in`` to ``out``, and its broker's logs, batch by batch."""
+
+    def __init__(self, inputs: int = 3) -> None:
+        self.events: list[Event] = []
+        self.logs: dict[str, list[RecordBatch]] = {"in": [], "out": [], OFFSETS: []}
+        self.requests = 0
+        for number in range(inputs):
+            self.append("in", f"v{number}".encode())
+
+    def append(self, topic: str, value: bytes, key: bytes | None = None, epoch: int = -1) -> int:
+        log = self.logs[topic]
+        offset = log[-1].last_offset + 1 if log else 0
+        log.append(
+            build_batch(
+                [Record(key=key, value=value)],
+                base_offset=offset,
+                producer_id=7 if epoch >= 0 else -1,
+                producer_epoch=epoch,
+                base_sequence=-1,
+                is_transactional=epoch >= 0,
+            )
+        )
+        return offset
+
+    def ask(self, action: str, **columns: Any) -> None:
+        self.requests += 1
+        detail = {"request": self.requests} | columns.pop("detail", {})
+        for phase in ("invoke", "ok"):
+            self.events.append(Event(run="r", process="p", action=action, phase=phase, detail=detail, **columns))
+
+    def write(self, value: str, name: str | None = "x") -> None:
+        offset = self.append("out", value.encode(), epoch=0 if name else -1)
+        self.ask("Produce", topic="out", partition=0, offset=offset, transactional_id=name)
+
+    def send_offset(self, offset: int, name: str | None = "x") -> None:
+        key = OffsetCommitKey(group=G, topic="in", partition=0).encode()
+        self.append(OFFSETS, OffsetCommitValue(offset=offset, commit_timestamp_ms=0).encode(), key, 0 if name else -1)
+        where = {"topic": "in", "partition": 0, "group": G, "transactional_id": name}
+        self.ask("TxnOffsetCommit" if name else "OffsetCommit", detail={"committed_offset": offset}, **where)
+
+    def end(self, decision: ControlType = ControlType.COMMIT, *topics: str) -> None:
+        record = ControlRecord(control_type=decision, coordinator_epoch=0)
+        for topic in topics or ("out", OFFSETS):
+            offset = self.logs[topic][-1].last_offset + 1
+            marker = build_control_batch(record, producer_id=7, producer_epoch=0, base_offset=offset)
+            self.logs[topic].append(marker)
+        self.ask("EndTxn", transactional_id="x")
+
+    def copy(self, number: int, decision: ControlType = ControlType.COMMIT) -> None:
+        self.write(f"v{number}")
+        self.send_offset(number + 1)
+        self.end(decision)
+
+    def judged(self, folder: Path, declaration: list[Event] | None = None) -> tuple[list[str], dict[str, Figures]]:
+        """The rules that are violated, each with its place, and the figures."""
+        for topic, batches in self.logs.items():
+            partition = folder / f"{topic}-0"
+            partition.mkdir(parents=True, exist_ok=True)
+            (partition / f"{0:020d}.log").write_bytes(b"".join(batch.encode() for batch in batches))
+        result = join([*self.events, *(declare() if declaration is None else declaration)], find_logs(folder))
+        return [f"{each.rule} {each.topic} {each.offset}" for each in result.findings], result.figures
+
+
+@pytest.fixture
+def copier() -> Copier:
+    return Copier()
+
+
+def test_a_declared_application_that_copies_every_input_once_violates_no_rule(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0)
+    copier.copy(1, ControlType.ABORT)
+    copier.copy(1)
+    copier.copy(2)
+    found, figures = copier.judged(tmp_path)
+    assert found == []
+    assert {figures[rule]["checked"] for rule in (*INPUT_RULES, NOT_PROCESSED, OUTPUT_OF_NOTHING)} == {3}
+    assert {figures[rule]["unknown"] for rule in APPLICATION_RULES} == {0}
+
+
+def test_each_mistake_of_a_declared_application_is_found_by_its_rule(copier: Copier, tmp_path: Path) -> None:
+    copier.write("v0")
+    copier.send_offset(1, name=None)
+    copier.end(ControlType.COMMIT, "out")  # v0: its offset outside of its transaction
+    copier.write("v0", name=None)  # and once more
+    copier.write("z", name=None)
+    found, _ = copier.judged(tmp_path)
+    assert found == [
+        f"{OUTPUT_OF_NOTHING} out 3",
+        f"{TWICE} out 2",
+        f"{OUTPUT_ALONE} out 0",
+        f"{NOT_PROCESSED} in 1",
+        f"{NOT_PROCESSED} in 2",
+    ]
+
+
+def test_an_aborted_output_of_no_input_is_no_finding(copier: Copier, tmp_path: Path) -> None:
+    copier.write("z")
+    copier.end(ControlType.ABORT, "out")
+    for number in range(3):
+        copier.copy(number)
+    assert copier.judged(tmp_path)[0] == []
+
+
+def test_an_input_that_was_aborted_and_left_behind_is_skipped(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0, ControlType.ABORT)
+    copier.copy(1)
+    copier.copy(2)
+    assert copier.judged(tmp_path)[0] == [f"{SKIPPED} in 0"]
+
+
+def test_inputs_that_nobody_came_to_are_no_finding_where_not_everything_has_to_be_processed(
+    copier: Copier, tmp_path: Path
+) -> None:
+    copier.copy(0)
+    found, figures = copier.judged(tmp_path, declare(everything=False))
+    assert (found, figures[NOT_PROCESSED]["checked"]) == ([], 0)
+
+
+def test_declared_identities_join_what_has_other_values_and_hide_what_has_none(copier: Copier, tmp_path: Path) -> None:
+    for number in range(3):
+        copier.write(f"shipped {number}")
+        copier.send_offset(number + 1)
+        copier.end()
+    copier.write("heartbeat", name=None)
+    assert f"{OUTPUT_OF_NOTHING} out 0" in copier.judged(tmp_path)[0]
+    identities = {(topic, number * step): str(number) for topic, step in (("in", 1), ("out", 2)) for number in range(3)}
+    assert copier.judged(tmp_path, declare(identities=identities))[0] == []
+
+
+def test_the_last_declaration_of_a_group_counts() -> None:
+    [declared] = declarations([*declare(identities={("in", 0): "a"}), *declare(everything=False)])
+    assert (declared.everything, declared.identities, declared.inputs) == (False, {}, {"in"})
+
+
+def test_without_offsets_or_whole_logs_a_declared_application_is_not_judged(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0)
+    del copier.logs[OFFSETS]
+    found, figures = copier.judged(tmp_path / "no offsets")
+    assert found == []
+    assert figures[SKIPPED]["unknown"] == figures[NOT_PROCESSED]["unknown"] == 3
+    copier = Copier()
+    copier.copy(0)
+    copier.logs["out"] = copier.logs["out"][1:]
+    found, figures = copier.judged(tmp_path / "a hole")
+    assert found == []
+    assert figures[TWICE]["unknown"] == 3
+
+
+def test_an_aborted_output_may_be_there_again_in_a_hole(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0, ControlType.ABORT)
+    copier.copy(1)
+    for number in range(2):
+        copier.write(f"w{number}", name=None)
+    del copier.logs["out"][-2]
+    found, figures = copier.judged(tmp_path)
+    assert found == [f"{OUTPUT_OF_NOTHING} out 5"]
+    assert figures[SKIPPED]["unknown"] == 2  # of the first input and the last one
+
+
+def test_aborted_inputs_and_records_without_a_value_are_not_looked_at(copier: Copier, tmp_path: Path) -> None:
+    copier.append("in", b"aborted", epoch=0)
+    marker = ControlRecord(control_type=ControlType.ABORT, coordinator_epoch=0)
+    copier.logs["in"].append(build_control_batch(marker, producer_id=7, producer_epoch=0, base_offset=4))
+    copier.logs["in"].append(build_batch([Record(key=b"k", value=None)], base_offset=5))
+    for number in range(3):
+        copier.copy(number)
+    found, figures = copier.judged(tmp_path)
+    assert (found, figures[NOT_PROCESSED]["checked"]) == ([], 3)
+
+
+def test_inputs_with_one_identity_are_not_told_apart(tmp_path: Path) -> None:
+    copier = Copier(inputs=1)
+    copier.append("in", b"v0")
+    copier.copy(0)
+    found, figures = copier.judged(tmp_path)
+    assert found == []
+    assert figures[TWICE]["unknown"] == 2
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"action": "DeclareRecord", "topic": "in", "partition": 0},
+        {"action": "DeclareRecord", "topic": "in", "offset": 0},
+        {"action": "DeclareRecord", "topic": "in", "partition": 0, "offset": 0, "detail": {"identity": [1]}},
+        {"action": "DeclareTopic", "detail": {"role": "input"}},
+        {"action": "DeclareTopic", "topic": "in", "detail": {"role": ["x"]}},
+        {"action": "DeclareApplication", "detail": {"everything": "perhaps"}},
+    ],
+    ids=str,
+)
+def test_a_declaration_that_lacks_something_breaks_nothing(columns: dict[str, Any], tmp_path: Path) -> None:
+    copier = Copier()
+    copier.copy(0)
+    one = Event(run="r", process="test", phase="ok", group=G, **columns)
+    alone = Event(run="r", process="test", action="DeclareTopic", phase="ok", topic="in")
+    assert copier.judged(tmp_path, [one, alone])[0] == []
+
+
+def test_a_request_whose_detail_is_odd_is_nobodys(copier: Copier) -> None:
+    copier.copy(0)
+    odd = [replace(event, detail={"request": [1], "committed_offset": "1"}) for event in copier.events]
+    requests = read_requests(odd)
+    assert requests.attempt((("out", 5), 0)) == requests.attempt((("out", 0), 1)) == ("nobody", None)
+    assert requests.commits == {}

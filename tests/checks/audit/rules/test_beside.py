@@ -1,0 +1,178 @@
+"""What lies beside a log: real files are as the rules say, but for what Kafka gets wrong; spoiled ones are found."""
+
+import shutil
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import astuple, fields, replace
+from pathlib import Path
+
+import google_crc32c
+import pytest
+
+from kafka_eos.formats.record_batch import Record, build_batch
+from kafka_eos.formats.segment import (
+    AbortedTransaction,
+    ProducerSnapshotEntry,
+    StoredBatch,
+    read_producer_snapshot,
+    read_segment,
+    read_transaction_index,
+)
+from kafka_eos_checks.audit.kernels import headers
+from kafka_eos_checks.audit.kernels.splits import find_logs
+from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, SNAPSHOT, Beside, audit_beside
+from kafka_eos_checks.kit.recording import kept_recording, unpacked
+
+PARTITION = "follower-catches-up-0"
+FIRST = f"{0:020d}"
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Iterator[Path]:
+    with unpacked(kept_recording("replicated-violations")) as folder:
+        yield folder / "brokers"
+
+
+@pytest.fixture
+def brokers(recorded: Path, tmp_path: Path) -> Path:
+    """Two brokers' logs of one partition, of the broker that led it first and of the one that came back."""
+    for broker in ("1", "2"):
+        shutil.copytree(recorded / broker / PARTITION, tmp_path / broker / PARTITION)
+    return tmp_path
+
+
+def judged(folder: Path) -> Beside:
+    return audit_beside(find_logs(folder))
+
+
+def rules(folder: Path) -> Counter[str]:
+    return Counter(finding.rule for finding in judged(folder).findings)
+
+
+def write_index(path: Path, entries: list[AbortedTransaction]) -> None:
+    path.write_bytes(b"".join(struct.pack(">hqqqq", 0, *astuple(entry)) for entry in entries))
+
+
+def write_snapshot(path: Path, entries: list[ProducerSnapshotEntry]) -> None:
+    rows = b"".join(
+        struct.pack(">qhiqiqiq", *(-1 if value is None else value for value in astuple(entry))) for entry in entries
+    )
+    checked = struct.pack(">i", len(entries)) + rows
+    path.write_bytes(struct.pack(">hI", 1, google_crc32c.value(checked)) + checked)
+
+
+@pytest.mark.parametrize(
+    ("name", "late"), [("one-broker", 0), ("three-brokers", 0), ("transactions", 2), ("transactions-3.9", 0)]
+)
+def test_what_real_brokers_wrote_follows_from_their_logs_but_for_indexes_of_followers(name: str, late: int) -> None:
+    with unpacked(kept_recording(name)) as folder:
+        result = judged(folder / "brokers")
+    assert Counter(finding.rule for finding in result.findings) == Counter({ABORTED_INDEX: late} if late else {})
+    assert int(result.figures[ABORTED_INDEX]["entries"]) > 30
+    assert int(result.figures[SNAPSHOT]["entries"]) >= 10
+    assert {figures["unknown"] for figures in result.figures.values()} == {0}
+
+
+def test_logs_are_read_in_blocks_of_any_size_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    with unpacked(kept_recording("three-brokers")) as folder:
+        whole = judged(folder / "brokers")
+        monkeypatch.setattr(headers, "BLOCK_BYTES", 700)
+        pieces = judged(folder / "brokers")
+    assert pieces == whole
+    assert int(whole.figures[SNAPSHOT]["entries"]) >= 10
+
+
+def test_a_follower_that_caught_up_has_an_entry_with_a_last_stable_offset_that_is_too_high(brokers: Path) -> None:
+    (finding,) = judged(brokers).findings
+    assert (finding.broker, finding.rule, finding.offset) == ("2", ABORTED_INDEX, 1)
+    assert "last stable offset 2, found producer" in finding.evidence
+
+
+def test_an_entry_of_the_index_that_is_wrong_or_missing_or_too_many_is_found(brokers: Path) -> None:
+    path = brokers / "1" / PARTITION / f"{FIRST}.txnindex"
+    entries = list(read_transaction_index(path))
+    for name in ("producer_id", "first_offset", "last_stable_offset"):
+        write_index(path, [replace(entries[0], **{name: getattr(entries[0], name) + 1}), *entries[1:]])
+        assert rules(brokers)[ABORTED_INDEX] == 2, name
+    write_index(path, entries[1:])
+    assert rules(brokers)[ABORTED_INDEX] == 2
+    write_index(path, [*entries, replace(entries[0], first_offset=3, last_offset=3)])
+    assert rules(brokers)[ABORTED_INDEX] == 2
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "no multiple of an entry" in str(judged(brokers).findings)
+
+
+def test_an_entry_behind_the_end_of_the_log_is_unknown(brokers: Path) -> None:
+    path = brokers / "1" / PARTITION / f"{FIRST}.txnindex"
+    entries = list(read_transaction_index(path))
+    write_index(path, [*entries, replace(entries[-1], last_offset=1_000)])
+    result = judged(brokers)
+    assert len(result.findings) == 1
+    assert result.figures[ABORTED_INDEX]["unknown"] == 1
+
+
+@pytest.mark.parametrize("name", [f.name for f in fields(ProducerSnapshotEntry)])
+def test_every_field_of_a_snapshot_is_compared(name: str, brokers: Path) -> None:
+    path = max((brokers / "1" / PARTITION).glob("*.snapshot"))
+    first, *others = read_producer_snapshot(path)
+    write_snapshot(path, [first, *others])
+    assert rules(brokers)[SNAPSHOT] == 0
+    changed = (getattr(first, name) or 0) + 7
+    write_snapshot(path, [replace(first, **{name: changed}), *others])
+    (finding,) = [finding for finding in judged(brokers).findings if finding.rule == SNAPSHOT]
+    assert (name if name != "producer_id" else "do not have") in finding.evidence
+
+
+def test_a_snapshot_with_a_wrong_crc_is_found(brokers: Path) -> None:
+    path = max((brokers / "1" / PARTITION).glob("*.snapshot"))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert rules(brokers)[SNAPSHOT] == 1
+
+
+def test_producers_that_a_snapshot_does_not_have_may_have_expired(brokers: Path) -> None:
+    path = max((brokers / "1" / PARTITION).glob("*.snapshot"))
+    write_snapshot(path, list(read_producer_snapshot(path))[1:])
+    assert rules(brokers)[SNAPSHOT] == 0
+
+
+def test_replicas_with_another_batch_in_the_same_leader_epoch_differ_and_with_another_epoch_do_not(
+    brokers: Path,
+) -> None:
+    segment = brokers / "2" / PARTITION / f"{FIRST}.log"
+    stored = [part for part in read_segment(segment) if isinstance(part, StoredBatch)]
+    first = stored[0].batch
+
+    def put(leader_epoch: int) -> None:
+        made = build_batch(
+            [Record(value=b"something else")],
+            base_offset=0,
+            producer_id=first.producer_id,
+            producer_epoch=first.producer_epoch,
+            base_sequence=first.base_sequence,
+            base_timestamp=first.base_timestamp,
+            partition_leader_epoch=leader_epoch,
+            is_transactional=True,
+        )
+        segment.write_bytes(b"".join([made.encode(), *(part.batch.encode() for part in stored[1:])]))
+
+    put(first.partition_leader_epoch)
+    (finding,) = [finding for finding in judged(brokers).findings if finding.rule == REPLICAS]
+    assert (finding.offset, finding.broker) == (0, "2")
+    put(first.partition_leader_epoch + 9)
+    assert rules(brokers)[REPLICAS] == 0
+
+
+def test_of_a_log_without_its_beginning_what_is_gone_is_left_out_and_the_rest_is_judged(brokers: Path) -> None:
+    segment = brokers / "2" / PARTITION / f"{FIRST}.log"
+    stored = [part for part in read_segment(segment) if isinstance(part, StoredBatch)]
+    segment.write_bytes(segment.read_bytes()[stored[1].position :])
+    result = judged(brokers)
+    assert result.findings == []
+    assert result.figures[ABORTED_INDEX] == {"entries": 4, "gone": 1, "unknown": 0, "recent": 0}
+    assert result.figures[SNAPSHOT] == {"snapshots": 2, "entries": 4, "gone": 0, "unknown": 0, "recent": 0}
+    index = brokers / "2" / PARTITION / f"{FIRST}.txnindex"
+    index.write_bytes(index.read_bytes()[:-8] + (10**6).to_bytes(8, "big"))
+    assert rules(brokers)[ABORTED_INDEX] == 1

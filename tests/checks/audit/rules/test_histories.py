@@ -1,0 +1,307 @@
+"""Each rule over histories has a history that violates it, one on which it is silent, and one it cannot judge."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.formats.record_batch import (
+    ControlRecord,
+    ControlType,
+    Record,
+    RecordBatch,
+    build_batch,
+    build_control_batch,
+)
+from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.kernels.contents import read_contents
+from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.rules.histories import DUPLICATE_VALUE, LOST, REFUSED, UNASKED, join
+from kafka_eos_checks.audit.synthetic import write_segment
+
+
+def event(action: str, phase: str, value: str | None = None, **columns: Any) -> Event:
+    detail = {} if value is None else {"value": value}
+    return Event(run="r", process="p", action=action, phase=phase, detail=detail, **columns)
+
+
+def send(phase: str, value: str, offset: int | None = None, partition: int = 0) -> Event:
+    return event("Send", phase, value, topic="orders", partition=partition, offset=offset)
+
+
+def produce(
+    phase: str,
+    sequence: int,
+    error: ErrorCode = ErrorCode.NONE,
+    epoch: int = 0,
+    count: int = 2,
+    attempt: int | None = None,
+) -> Event:
+    made = event(
+        "Produce", phase, topic="orders", partition=0, producer_id=7, producer_epoch=epoch, base_sequence=sequence,
+        record_count=count, error=None if phase == "invoke" else int(error),
+    )  # fmt: skip
+    return replace(made, detail={} if attempt is None else {"attempt": attempt})
+
+
+def init(phase: str, pid: int = -1, epoch: int = -1, transactional_id: str | None = "t") -> Event:
+    return event("InitProducerId", phase, transactional_id=transactional_id, producer_id=pid, producer_epoch=epoch)
+
+
+def found(events: Sequence[Event], logs: Sequence[PartitionLog] = ()) -> list[tuple[str, int | None]]:
+    return [(f.rule, f.offset) for f in join(numbered(events), logs).findings]
+
+
+def unknown(events: Sequence[Event], rule: str, logs: Sequence[PartitionLog] = ()) -> int:
+    result = join(numbered(events), logs)
+    assert result.findings == []
+    return int(result.figures[rule]["unknown"])
+
+
+def numbered(events: Sequence[Event]) -> list[Event]:
+    return [replace(e, order=i) for i, e in enumerate(events)]
+
+
+def log_of(folder: Path, batches: Sequence[RecordBatch]) -> PartitionLog:
+    path = folder / "orders-0" / f"{batches[0].base_offset:020d}.log"
+    write_segment(path, [batch.encode() for batch in batches])
+    [log] = find_logs(path.parent)
+    return log
+
+
+def values(offset: int, *given: bytes, transactional: bool = False) -> RecordBatch:
+    return build_batch(
+        [Record(offset_delta=i, value=value) for i, value in enumerate(given)],
+        base_offset=offset,
+        producer_id=7,
+        producer_epoch=0,
+        is_transactional=transactional,
+    )
+
+
+def ended(offset: int, how: ControlType, epoch: int = 0) -> RecordBatch:
+    marker = ControlRecord(control_type=how, coordinator_epoch=0)
+    return build_control_batch(marker, producer_id=7, producer_epoch=epoch, base_offset=offset)
+
+
+def test_acknowledged_values_that_are_in_the_log_are_not_lost(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"a", b"b")])
+    assert found([send("invoke", "a"), send("ok", "a", 0), send("ok", "b", 1)], [log]) == []
+
+
+def test_an_acknowledged_value_that_is_not_at_its_offset_is_lost(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"a", b"b")])
+    assert found([send("ok", "b", 0)], [log]) == [(LOST, 0)]
+    assert found([send("ok", "c", 2)], [log]) == [(LOST, 2)]
+
+
+def test_a_value_that_one_replica_has_is_not_lost(tmp_path: Path) -> None:
+    short, long = log_of(tmp_path / "1", [values(0, b"a")]), log_of(tmp_path / "2", [values(0, b"a", b"b")])
+    assert found([send("ok", "b", 1)], [short, long]) == []
+    assert found([send("ok", "b", 1)], [short]) == [(LOST, 1)]
+
+
+def test_what_the_logs_cannot_tell_is_unknown_and_never_guessed(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(5, b"a"), values(9, b"b")])
+    assert unknown([send("ok", "x", 4)], LOST, [log]) == 1, "below the beginning of the log"
+    assert unknown([send("ok", "x", 7)], LOST, [log]) == 1, "in a hole"
+    assert unknown([send("ok", "x", 0, partition=1)], LOST, [log]) == 1, "a partition that is not given"
+    assert unknown([send("ok", "x")], LOST, [log]) == 1, "no offset was acknowledged, and the value is nowhere"
+    assert unknown([send("ok", "b")], LOST, [log]) == 0, "no offset was acknowledged, but the value is there"
+    path = Path(log.folder, log.segments[0])
+    path.write_bytes(path.read_bytes() + b"torn")
+    assert unknown([send("ok", "x", 10)], LOST, [log]) == 1, "behind the last batch that can be read"
+
+
+def test_a_value_sent_once_that_is_there_twice_is_a_duplicate(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"a", b"b"), values(2, b"a")])
+    once = [send("invoke", "a"), send("invoke", "b")]
+    assert found(once, [log]) == [(DUPLICATE_VALUE, 2)]
+    assert found([*once, send("invoke", "a")], [log]) == []
+
+
+def test_a_client_may_leave_the_partition_to_its_library(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"a", b"b"), values(2, b"a")])
+    assert found([event("Send", "invoke", "a", topic="orders")], [log]) == [(DUPLICATE_VALUE, 2)]
+    assert found([event("Send", "invoke", "a", topic="another")], [log]) == []
+
+
+def test_values_of_aborted_and_open_transactions_do_not_count(tmp_path: Path) -> None:
+    aborted = [values(0, b"a", transactional=True), ended(1, ControlType.ABORT)]
+    still_open = values(4, b"a", transactional=True)
+    committed = [values(2, b"a", transactional=True), ended(3, ControlType.COMMIT)]
+    assert found([send("invoke", "a")], [log_of(tmp_path, [*aborted, *committed, still_open])]) == []
+    twice = [*committed, still_open, ended(5, ControlType.COMMIT)]
+    assert found([send("invoke", "a")], [log_of(tmp_path / "2", twice)]) == [(DUPLICATE_VALUE, 4)]
+
+
+def test_contents_know_what_a_reader_of_committed_data_does_not_see(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"a", transactional=True), values(1, b"b"), ended(2, ControlType.ABORT, epoch=3)])
+    contents = read_contents(log)
+    assert (contents.start, contents.end, contents.values) == (0, 3, {0: b"a", 1: b"b"})
+    assert (contents.hidden, contents.highest_abort) == ({0}, {7: 3})
+
+
+GRANTED = [init("invoke"), init("ok", 7, 0)]
+FENCED = produce("fail", 0, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+def test_an_epoch_refused_although_nobody_fenced_it_is_without_cause() -> None:
+    assert found([*GRANTED, produce("invoke", 0), FENCED]) == [(REFUSED, None)]
+    assert found([*GRANTED, event("EndTxn", "fail", producer_id=7, producer_epoch=0, error=90)]) == [(REFUSED, None)]
+
+
+def test_a_higher_epoch_or_another_request_for_the_transactional_id_is_a_cause() -> None:
+    assert found([*GRANTED, init("invoke"), FENCED]) == []
+    assert found([*GRANTED, produce("invoke", 0, epoch=1), FENCED]) == []
+    assert found([*GRANTED, init("invoke", transactional_id="another"), FENCED]) == [(REFUSED, None)]
+    assert found([*GRANTED, FENCED, init("invoke")]) == [(REFUSED, None)], "a cause comes before its effect"
+
+
+def test_a_refusal_is_unknown_if_the_history_does_not_show_the_grant_or_a_marker_has_a_higher_epoch(
+    tmp_path: Path,
+) -> None:
+    assert unknown([FENCED], REFUSED) == 1
+    log = log_of(tmp_path, [values(0, b"a", transactional=True), ended(1, ControlType.ABORT, epoch=1)])
+    assert unknown([*GRANTED, FENCED], REFUSED, [log]) == 1
+
+
+def end(phase: str, epoch: int, **detail: int) -> Event:
+    ended_by = event("EndTxn", phase, producer_id=7, producer_epoch=epoch, transactional_id="t")
+    return replace(ended_by, detail=detail)
+
+
+def test_a_request_that_was_under_way_when_the_epoch_was_given_is_a_cause() -> None:
+    other = replace(init("invoke"), process="other")
+    assert found([init("invoke"), other, init("ok", 7, 0), FENCED]) == []
+
+
+def test_the_end_of_a_transaction_may_raise_the_epoch() -> None:
+    ended_with = end("ok", 0, next_producer_id=7, next_producer_epoch=1)
+    assert found([*GRANTED, end("invoke", 0), ended_with, FENCED]) == [], "a late request of the old epoch"
+    assert unknown([*GRANTED, end("invoke", 0), FENCED], REFUSED) == 1, "it may have been raised already"
+    assert found([*GRANTED, end("invoke", 0), end("ok", 0), FENCED]) == [(REFUSED, None)], "it was not raised"
+    rotated = end("ok", 0, next_producer_id=8, next_producer_epoch=0)
+    assert found([*GRANTED, end("invoke", 0), rotated, FENCED]) == []
+    next_refused = produce("fail", 0, ErrorCode.INVALID_PRODUCER_EPOCH, epoch=1)
+    assert found([*GRANTED, end("invoke", 0), ended_with, next_refused]) == [(REFUSED, None)]
+
+
+def test_the_next_expected_sequence_must_not_be_refused_as_out_of_order() -> None:
+    refusal = produce("fail", 2, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    acknowledged = [produce("invoke", 0), produce("ok", 0)]
+    assert found([*acknowledged, produce("invoke", 2), refusal]) == [(REFUSED, None)]
+    first = produce("fail", 0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert found([produce("invoke", 0), first]) == [(REFUSED, None)]
+
+
+def test_out_of_order_is_a_fair_answer_to_anything_else() -> None:
+    refusal = produce("fail", 2, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert found([produce("invoke", 0), produce("invoke", 2), refusal]) == [], "0 may not have arrived"
+    acknowledged = [produce("invoke", 0), produce("ok", 0)]
+    beyond = [produce("invoke", 4), produce("fail", 4, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
+    assert found([*acknowledged, *beyond]) == []
+
+
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def sent_and_acknowledged(*sequences: int) -> list[Event]:
+    return [event for sequence in sequences for event in (produce("invoke", sequence), produce("ok", sequence))]
+
+
+def test_a_retry_within_the_window_of_five_must_not_be_refused_as_out_of_order() -> None:
+    retried = [*sent_and_acknowledged(0), produce("invoke", 2), produce("invoke", 2)]
+    later = [produce("invoke", sequence) for sequence in (4, 6, 8, 10, 12)]
+    refusal = produce("fail", 2, OUT_OF_ORDER)
+    assert found([*retried, refusal]) == [(REFUSED, None)], "stored it is a duplicate, and not stored the next one"
+    assert found([*retried, *later[:4], refusal]) == [(REFUSED, None)]
+    assert found([*retried, *later, refusal]) == [], "it may be stored and older than what the leader remembers"
+    assert found([*sent_and_acknowledged(0, 2), produce("invoke", 2), refusal]) == [(REFUSED, None)]
+    overtaken = [produce("invoke", 4), produce("ok", 4)]
+    assert found([*retried, *overtaken, refusal]) == [(REFUSED, None)], "4 is acknowledged, so 2 has to be stored"
+
+
+def test_an_attempt_is_judged_by_what_was_acknowledged_when_that_attempt_was_sent() -> None:
+    def run(number: int, refused: int | None) -> list[Event]:
+        early, late = (produce("invoke", 2, attempt=None if refused is None else n) for n in (1, 2))
+        refusal = produce("fail", 2, OUT_OF_ORDER, attempt=refused)
+        return [produce("invoke", 0), early, produce("ok", 0), late, refusal][:number]
+
+    assert found(run(5, refused=2)) == [(REFUSED, None)]
+    assert found(run(5, refused=1)) == [], "it may have come before the batch before it"
+    assert found(run(5, refused=None)) == [], "it may be either"
+    assert found(run(4, refused=2)) == []
+
+
+def test_two_batches_with_one_sequence_are_not_taken_for_attempts_of_one() -> None:
+    sent = [*sent_and_acknowledged(0), produce("invoke", 2), produce("invoke", 2, count=1)]
+    assert found([*sent, produce("fail", 2, OUT_OF_ORDER, count=1)]) == []
+
+
+def test_the_sequence_after_the_wrap_is_next_only_when_what_is_before_it_is_acknowledged() -> None:
+    last = 2**31 - 2
+    before, refusal = produce("invoke", last), produce("fail", 0, OUT_OF_ORDER)
+    assert found([before, produce("invoke", 0), refusal]) == []
+    assert found([before, produce("ok", last), produce("invoke", 0), refusal]) == [(REFUSED, None)]
+    retry = [*sent_and_acknowledged(last - 2), before, *(produce("invoke", sequence) for sequence in (0, 2, 4, 6))]
+    assert found([*retry, produce("fail", last, OUT_OF_ORDER)]) == [(REFUSED, None)]
+    assert found([*retry, produce("invoke", 8), produce("fail", last, OUT_OF_ORDER)]) == []
+
+
+def test_runs_are_judged_apart() -> None:
+    other = [replace(e, run="other") for e in numbered([init("invoke")])]
+    assert [f.run for f in join([*numbered([*GRANTED, FENCED]), *other], []).findings] == ["r"]
+
+
+def begun(number: int, *rest: Event) -> list[Event]:
+    """A client that tells of its transaction and sends one value in it."""
+    sent = replace(send("invoke", f"v{number}"), detail={"value": f"v{number}", "transaction": number})
+    return [replace(event("BeginTransaction", "invoke"), detail={"transaction": number}), sent, *rest]
+
+
+def asked(action: str, number: int) -> Event:
+    return replace(event(action, "invoke"), detail={"transaction": number})
+
+
+def test_what_a_marker_commits_without_the_application_asking_is_found_once(tmp_path: Path) -> None:
+    log = log_of(
+        tmp_path,
+        [
+            values(0, b"v0", transactional=True), ended(1, ControlType.COMMIT), values(2, b"v1", transactional=True),
+            values(3, b"v1", transactional=True), ended(4, ControlType.COMMIT),
+        ],
+    )  # fmt: skip
+    committed = begun(0, asked("CommitTransaction", 0))
+    aborted = begun(1, asked("AbortTransaction", 1))
+    both = [*committed, *aborted, *aborted[1:2]]  # sent twice, so that the second copy is no duplicate
+    [finding] = join(numbered(both), [log]).findings
+    assert (finding.rule, finding.offset) == (UNASKED, 2)
+    assert "transaction 1 of p was committed (marker at offset 4)" in finding.evidence
+    assert found([*both, asked("CommitTransaction", 1)], [log]) == []
+    assert found([*committed, *begun(1)], [log])[-1] == (UNASKED, 2), "nor did it abort"
+
+
+def test_what_is_aborted_or_open_was_not_committed(tmp_path: Path) -> None:
+    data = values(0, b"v0", transactional=True)
+    assert found(begun(0), [log_of(tmp_path / "1", [data, ended(1, ControlType.ABORT)])]) == []
+    assert found(begun(0), [log_of(tmp_path / "2", [data])]) == []
+    assert found(begun(0), [log_of(tmp_path / "3", [data, ended(1, ControlType.COMMIT)])]) == [(UNASKED, 0)]
+
+
+def test_a_value_sent_in_two_transactions_is_committed_by_the_one_that_asked(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"v0", transactional=True), ended(1, ControlType.COMMIT)])
+    again = replace(send("invoke", "v0"), detail={"value": "v0", "transaction": 1})
+    assert found([*begun(0), again, asked("CommitTransaction", 1)], [log]) == []
+    assert found([*begun(0), again], [log]) != []
+
+
+def test_whether_a_silent_client_asked_for_a_commit_is_unknown(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"v0", transactional=True), ended(1, ControlType.COMMIT)])
+    assert unknown(begun(0)[1:], UNASKED, [log]) == 1
+
+
+def test_a_marker_behind_a_hole_is_not_taken_for_that_of_the_data_before_it(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [values(0, b"v0", transactional=True), ended(5, ControlType.COMMIT)])
+    assert found(begun(0), [log]) == []

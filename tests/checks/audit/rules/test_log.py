@@ -1,0 +1,90 @@
+"""Each rule has a log that violates it, and a clean log on which all rules are silent."""
+
+from collections.abc import Sequence
+
+from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, NONE, ORDER, SEQUENCE_MASK, STALE_EPOCH, Batch, audit_log
+
+
+def data(offset: int, sequence: int, *, count: int = 1, pid: int = 7, epoch: int = 0) -> Batch:
+    last = (sequence + count - 1) & SEQUENCE_MASK
+    return Batch(offset * 100, offset, offset + count - 1, pid, epoch, sequence, last, unsequenced=False)
+
+
+def marker(offset: int, epoch: int, pid: int = 7) -> Batch:
+    return Batch(offset * 100, offset, offset, pid, epoch, NONE, NONE, unsequenced=True)
+
+
+def plain(offset: int) -> Batch:
+    return Batch(offset * 100, offset, offset, -1, -1, NONE, NONE, unsequenced=False)
+
+
+def found(log: Sequence[Batch]) -> list[tuple[str, int]]:
+    return [(violation.rule, batch.base_offset) for batch, violation in audit_log(log)]
+
+
+def test_sequences_that_follow_one_another_violate_nothing() -> None:
+    assert found([data(0, 0, count=3), data(3, 3, count=2), data(5, 5), data(6, 0, pid=8)]) == []
+
+
+def test_a_batch_again_is_a_duplicate_and_the_log_goes_on_from_the_highest_sequence() -> None:
+    assert found([data(0, 0), data(1, 1), data(2, 0), data(3, 2)]) == [(DUPLICATE, 2)]
+
+
+def test_a_batch_that_overlaps_the_last_one_is_a_duplicate_and_the_log_goes_on_from_its_end() -> None:
+    assert found([data(0, 0, count=5), data(5, 3, count=5), data(10, 8)]) == [(DUPLICATE, 5)]
+
+
+def test_a_sequence_beyond_the_next_is_one_gap() -> None:
+    assert found([data(0, 0), data(1, 2), data(2, 3)]) == [(GAP, 1)]
+
+
+def test_a_new_epoch_begins_at_sequence_zero() -> None:
+    assert found([data(0, 0), data(1, 1), data(2, 0, epoch=1)]) == []
+    assert found([data(0, 0), data(1, 1), data(2, 2, epoch=1), data(3, 3, epoch=1)]) == [(GAP, 2)]
+
+
+def test_a_log_that_begins_at_offset_zero_has_the_first_sequence_of_every_producer() -> None:
+    assert found([data(0, 4)]) == [(GAP, 0)]
+    assert found([plain(0), data(1, 4)]) == [(GAP, 1)]
+
+
+def test_a_log_whose_beginning_is_gone_may_begin_with_any_sequence() -> None:
+    assert found([data(9, 4), data(10, 5), data(11, 7, pid=8)]) == []
+    assert found([data(9, 4), data(10, 6)]) == [(GAP, 10)]
+
+
+def test_sequences_wrap_after_the_largest() -> None:
+    assert found([plain(9), data(10, SEQUENCE_MASK - 1, count=2), data(12, 0), data(13, 1)]) == []
+    assert found([plain(9), data(10, SEQUENCE_MASK), data(11, SEQUENCE_MASK)]) == [(DUPLICATE, 11)]
+    assert found([plain(9), data(10, SEQUENCE_MASK), data(11, 1)]) == [(GAP, 11)]
+
+
+def test_an_epoch_below_the_highest_is_stale_and_changes_nothing() -> None:
+    assert found([data(0, 0, epoch=1), data(1, 0, epoch=0), data(2, 1, epoch=1)]) == [(STALE_EPOCH, 1)]
+    assert found([data(0, 0, epoch=1), marker(1, 0), data(2, 1, epoch=1)]) == [(STALE_EPOCH, 1)]
+
+
+def test_a_marker_of_the_same_epoch_keeps_the_sequence_and_a_higher_one_resets_it() -> None:
+    assert found([data(0, 0), marker(1, 0), data(2, 1)]) == []
+    assert found([data(0, 0), marker(1, 0), data(2, 0)]) == [(DUPLICATE, 2)]
+    assert found([data(0, 0), marker(1, 1), data(2, 0, epoch=1)]) == []
+    assert found([data(0, 0), marker(1, 1), data(2, 1, epoch=1)]) == [(GAP, 2)]
+    assert found([data(0, 0), marker(1, 1), data(2, 1, epoch=0)]) == [(STALE_EPOCH, 2)]
+
+
+def test_an_offset_that_goes_back_is_one_finding_and_its_batch_is_not_followed() -> None:
+    assert found([data(0, 0, count=3), data(2, 9), data(3, 3)]) == [(ORDER, 2)]
+    assert found([data(0, 0), data(0, 0), data(1, 1)]) == [(ORDER, 0)]
+
+
+def test_a_jump_over_a_hole_is_no_gap_but_a_sequence_again_is_a_duplicate() -> None:
+    assert found([data(0, 0), data(5, 3), data(6, 4)]) == []
+    assert found([data(0, 0), data(5, 3, epoch=1)]) == []
+    assert found([data(0, 0), data(5, 0)]) == [(DUPLICATE, 5)]
+    assert found([data(0, 0), data(5, 3), data(6, 5)]) == [(GAP, 6)]
+    assert found([data(0, 0), data(5, 3, pid=8)]) == []
+
+
+def test_a_marker_after_a_hole_does_not_make_the_sequence_certain_again() -> None:
+    assert found([data(0, 0), marker(5, 0), data(6, 3)]) == []
+    assert found([data(0, 0), marker(5, 1), data(6, 3, epoch=1)]) == [(GAP, 6)]

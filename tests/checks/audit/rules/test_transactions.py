@@ -1,0 +1,566 @@
+"""Each rule over transactions has logs that violate it, logs on which it is silent, and logs it cannot judge."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.formats.record_batch import (
+    ControlRecord,
+    ControlType,
+    Record,
+    RecordBatch,
+    build_batch,
+    build_control_batch,
+)
+from kafka_eos.formats.segment import StoredBatch, read_segment
+from kafka_eos.formats.transaction_log import (
+    TOPIC,
+    TopicPartitions,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
+)
+from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
+from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
+from kafka_eos_checks.audit.rules.log import Kind
+from kafka_eos_checks.audit.rules.transactions import (
+    FENCED,
+    HANGING,
+    MOST_WAYS,
+    NO_TRANSACTION,
+    OLD_COORDINATOR,
+    TORN,
+    TRANSACTION_RULES,
+    read_transactions,
+)
+from kafka_eos_checks.audit.synthetic import write_segment
+from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.kit.recording import unpack
+from kafka_eos_checks.kit.verdict import Standing, Verdict
+
+COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
+PID = 7
+NOW = 1_700_000_000_000
+
+Step = tuple[str, int] | tuple[ControlType, int]  # ("data", epoch), (a marker, epoch), ("hole", offsets)
+
+
+def partition(
+    folder: Path, number: int, *steps: Step, start: int = 0, at: int = NOW, pid: int = PID, marked_at: int | None = None
+) -> None:
+    """Write partition ``number`` of orders; data and markers of one producer take one offset each."""
+    stamp = at if marked_at is None else marked_at
+    batches: list[RecordBatch] = []
+    offset = start
+    for what, value in steps:
+        if isinstance(what, ControlType):
+            marker = ControlRecord(control_type=what, coordinator_epoch=0)
+            batches.append(
+                build_control_batch(marker, producer_id=pid, producer_epoch=value, base_offset=offset, timestamp=stamp)
+            )
+        elif what == "hole":
+            offset += value
+            continue
+        else:
+            batches.append(
+                build_batch(
+                    [Record(value=b"v")],
+                    base_offset=offset,
+                    base_timestamp=at,
+                    producer_id=pid,
+                    producer_epoch=value,
+                    base_sequence=sum(not batch.is_control and batch.producer_epoch == value for batch in batches),
+                    is_transactional=True,
+                )
+            )
+        offset += 1
+    write_segment(folder / f"orders-{number}" / f"{start:020d}.log", [batch.encode() for batch in batches])
+
+
+def coordinator(
+    folder: Path, *states: tuple[str, int], version: int, start: int = 0, partitions: Sequence[int] = (0, 1)
+) -> None:
+    """Write a log of ``__transaction_state`` with these states and epochs of one transactional id."""
+    batches = []
+    for number, (name, epoch) in enumerate(states):
+        status = TransactionState[name]
+        in_transaction = name == "ONGOING" or name.startswith("PREPARE")
+        topics = (TopicPartitions(topic="orders", partition_ids=tuple(partitions)),) if in_transaction else ()
+        value = TransactionLogValue(
+            producer_id=PID,
+            producer_epoch=epoch,
+            transaction_timeout_ms=60_000,
+            transaction_status=status,
+            transaction_partitions=topics,
+            transaction_last_update_timestamp_ms=NOW + number,
+            transaction_start_timestamp_ms=NOW,
+            client_transaction_version=version,
+        )
+        record = Record(key=TransactionLogKey(transactional_id="t").encode(), value=value.encode())
+        batches.append(build_batch([record], base_offset=start + number))
+    write_segment(folder / f"{TOPIC}-0" / f"{start:020d}.log", [batch.encode() for batch in batches])
+
+
+def forget(folder: Path) -> None:
+    """Add a tombstone, in a segment of its own."""
+    record = Record(key=TransactionLogKey(transactional_id="t").encode())
+    end = sum(1 for _ in read(folder))
+    write_segment(folder / f"{TOPIC}-0" / f"{end:020d}.log", [build_batch([record], base_offset=end).encode()])
+
+
+def read(folder: Path) -> list[int]:
+    [path] = (folder / f"{TOPIC}-0").glob("*.log")
+    size = path.stat().st_size
+    data, position, offsets = path.read_bytes(), 0, []
+    while position < size:
+        offsets.append(int.from_bytes(data[position : position + 8], "big"))
+        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    return offsets
+
+
+def found(folder: Path) -> list[tuple[str, int, int | None]]:
+    """Rule, partition and offset of what the audit finds; other rules than those over transactions find nothing."""
+    findings = run([folder], one_moment=True).findings
+    assert {finding.rule for finding in findings} <= set(TRANSACTION_RULES), findings
+    return [(finding.rule, finding.partition, finding.offset) for finding in findings]
+
+
+def told(folder: Path) -> list[tuple[int, int | None]]:
+    """Partition and offset of markers that somebody wrote by hand."""
+    notes = run([folder], one_moment=True).notes
+    return [(note.partition, note.offset) for note in notes if note.rule == NO_TRANSACTION and note.kind == Kind.TOLD]
+
+
+def figures(folder: Path) -> dict[str, Verdict]:
+    return {verdict.name: verdict for verdict in run([folder], one_moment=True).verdicts}
+
+
+def ended(decision: str, data_epoch: int, version: int) -> list[tuple[str, int]]:
+    epoch = data_epoch + (version == 2)
+    return [("ONGOING", data_epoch), (f"PREPARE_{decision}", epoch), (f"COMPLETE_{decision}", epoch)]
+
+
+TV1 = [("EMPTY", 0), *ended("COMMIT", 0, 1), *ended("ABORT", 0, 1), *ended("COMMIT", 0, 1)]
+TV2 = [("EMPTY", 0), *ended("COMMIT", 0, 2), *ended("ABORT", 1, 2)]
+
+
+def test_transactions_that_end_everywhere_as_the_coordinator_decided_have_no_finding(tmp_path: Path) -> None:
+    steps: list[Step] = [("data", 0), (COMMIT, 0), ("data", 0), ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0)]
+    coordinator(tmp_path / "1", *TV1, version=0)
+    partition(tmp_path / "1", 0, *steps)
+    partition(tmp_path / "1", 1, (COMMIT, 0), (COMMIT, 0), (ABORT, 0), (COMMIT, 0))  # no data; one marker again
+    assert found(tmp_path / "1") == []
+    coordinator(tmp_path / "2", *TV2, version=2)
+    partition(tmp_path / "2", 0, ("data", 0), (COMMIT, 1), ("data", 1), (ABORT, 2))
+    partition(tmp_path / "2", 1, (COMMIT, 1), ("data", 1), ("data", 1), (ABORT, 2), (ABORT, 2))
+    assert found(tmp_path / "2") == []
+    for folder, markers in ((tmp_path / "1", 7), (tmp_path / "2", 5)):
+        assert figures(folder)[TORN].figures == {"markers": markers, "unknown": 0}
+
+
+def test_a_client_that_is_fenced_before_version_2_has_its_data_ended_with_the_next_epoch(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), ("ONGOING", 0), ("PREPARE_ABORT", 1), ("COMPLETE_ABORT", 1), version=0)
+    partition(tmp_path, 0, ("data", 0), (ABORT, 1))
+    assert found(tmp_path) == []
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transaction_that_is_committed_here_and_aborted_there_is_torn(version: int, tmp_path: Path) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, version), version=version)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, version - 1))
+    partition(tmp_path, 1, ("data", 0), (ABORT, version - 1))
+    assert found(tmp_path) == [(TORN, 1, 1)]
+    evidence = figures(tmp_path)[TORN].evidence
+    assert "transaction 0 of 't': ABORT here, COMMIT at orders-0 offset 1" in evidence
+
+
+def test_before_version_2_the_order_of_the_markers_says_which_transaction_is_torn(tmp_path: Path) -> None:
+    coordinator(tmp_path, *TV1, version=0)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 0), ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0))
+    partition(tmp_path, 1, ("data", 0), (COMMIT, 0), ("data", 0), (COMMIT, 0), ("data", 0), (COMMIT, 0))
+    assert found(tmp_path) == [(TORN, 1, 3)]
+    assert "transaction 1 of 't': COMMIT here, ABORT at orders-0 offset 3" in figures(tmp_path)[TORN].evidence
+
+
+def test_a_transaction_with_both_markers_on_one_partition_is_torn(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, 2), version=2)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1), (ABORT, 1))
+    assert found(tmp_path) == [(TORN, 0, 2)]
+
+
+def test_a_decision_that_the_coordinator_took_back_after_a_failed_append_must_not_have_markers_of_both(
+    tmp_path: Path,
+) -> None:
+    states = [("EMPTY", 0), ("ONGOING", 0), ("PREPARE_COMMIT", 0), ("PREPARE_ABORT", 1), ("COMPLETE_ABORT", 1)]
+    for name, second in (("right", (ABORT, 1)), ("torn", (COMMIT, 0))):
+        coordinator(tmp_path / name, *states, version=0)
+        partition(tmp_path / name, 0, ("data", 0), (ABORT, 1))
+        partition(tmp_path / name, 1, ("data", 0), second)
+    assert found(tmp_path / "right") == []
+    assert [rule for rule, _, _ in found(tmp_path / "torn")] == [TORN]
+
+
+def test_without_a_coordinators_log_only_the_epochs_of_version_2_show_a_torn_transaction(tmp_path: Path) -> None:
+    cases: dict[str, tuple[list[Step], list[Step], int]] = {
+        "torn": ([("data", 0), (COMMIT, 1)], [("data", 0), (ABORT, 1)], 1),
+        "before version 2": ([("data", 0), (COMMIT, 0)], [("data", 0), (ABORT, 0)], 0),
+        "without data": ([("data", 0), (COMMIT, 1)], [(ABORT, 1)], 0),
+        "two transactions": ([("data", 0), (COMMIT, 1)], [("data", 1), (ABORT, 2)], 0),
+    }
+    for name, (first, second, torn) in cases.items():
+        partition(tmp_path / name, 0, *first)
+        partition(tmp_path / name, 1, *second)
+        assert [rule for rule, _, _ in found(tmp_path / name)] == [TORN] * torn, name
+        verdicts = figures(tmp_path / name)
+        assert verdicts[NO_TRANSACTION].figures["unknown"] == verdicts[NO_TRANSACTION].figures["markers"] == 2
+        assert not set(COORDINATOR_RULES) & verdicts.keys()
+
+
+def test_a_marker_of_a_decision_that_the_coordinator_never_took_has_no_transaction(tmp_path: Path) -> None:
+    coordinator(tmp_path, *TV2, version=2, partitions=[0])
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1), ("data", 1), (COMMIT, 2))
+    assert found(tmp_path) == [(NO_TRANSACTION, 0, 3)]
+    assert "the log has no PREPARE_COMMIT at epoch 2" in figures(tmp_path)[NO_TRANSACTION].evidence
+
+
+def test_a_marker_on_a_partition_that_is_not_in_the_transaction_has_none(tmp_path: Path) -> None:
+    coordinator(tmp_path, *TV2, version=2, partitions=[0])
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1))
+    partition(tmp_path, 1, (COMMIT, 1))
+    assert found(tmp_path) == [(NO_TRANSACTION, 1, 0)]
+
+
+def test_one_marker_too_many_that_ends_data_has_no_transaction(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, 1), version=0)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 0), ("data", 0), (COMMIT, 0))
+    assert found(tmp_path) == [(NO_TRANSACTION, 0, 3)]
+
+
+def test_a_partition_that_is_younger_than_a_transaction_needs_no_marker_of_it(tmp_path: Path) -> None:
+    coordinator(tmp_path / "young", *TV1, version=0, partitions=[0])
+    partition(tmp_path / "young", 0, ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), at=NOW + 4)
+    assert found(tmp_path / "young") == []
+    coordinator(tmp_path / "old", *TV1, version=0, partitions=[0])
+    partition(tmp_path / "old", 0, ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), marked_at=NOW + 1)
+    assert found(tmp_path / "old") == []
+    assert told(tmp_path / "old") == [(0, 1)], "an ABORT before the first decision"
+
+
+def test_where_a_topic_may_have_been_made_again_after_a_decision_its_marker_is_not_missed(tmp_path: Path) -> None:
+    """A record that waited in its client is older than the topic that it is in, and than what was decided meanwhile."""
+    coordinator(tmp_path, *TV1, version=0, partitions=[0])
+    partition(tmp_path, 0, ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), marked_at=NOW + 6)
+    assert found(tmp_path) == []
+    assert figures(tmp_path)[NO_TRANSACTION].figures == {"markers": 2, "unknown": 2}
+    assert figures(tmp_path)[NO_TRANSACTION].standing is Standing.NOT_JUDGED
+
+
+def test_what_lies_before_a_partition_begins_or_in_its_holes_is_not_missed(tmp_path: Path) -> None:
+    coordinator(tmp_path / "late", *TV1, version=0, partitions=[0])
+    partition(tmp_path / "late", 0, ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), start=10)
+    assert found(tmp_path / "late") == []
+    coordinator(tmp_path / "hole", *TV1, version=0, partitions=[0])
+    partition(tmp_path / "hole", 0, ("data", 0), (COMMIT, 0), ("hole", 3), ("data", 0), (COMMIT, 0))
+    assert found(tmp_path / "hole") == []
+
+
+def test_with_a_part_of_the_coordinators_log_only_version_2_is_judged(tmp_path: Path) -> None:
+    states = [("ONGOING", 0), ("PREPARE_COMMIT", 1), ("COMPLETE_COMMIT", 1)]
+    coordinator(tmp_path / "2", *states, version=2, start=20)
+    partition(tmp_path / "2", 0, ("data", 0), (COMMIT, 1))
+    partition(tmp_path / "2", 1, ("data", 0), (ABORT, 1))
+    assert found(tmp_path / "2") == [(TORN, 1, 1)]
+    coordinator(tmp_path / "1", ("ONGOING", 0), ("PREPARE_COMMIT", 0), ("COMPLETE_COMMIT", 0), version=0, start=20)
+    partition(tmp_path / "1", 0, ("data", 0), (ABORT, 0))
+    assert found(tmp_path / "1") == []
+    assert figures(tmp_path / "1")[NO_TRANSACTION].figures == {"markers": 1, "unknown": 1}
+
+
+def test_data_that_stay_open_although_the_coordinator_is_done_hang(tmp_path: Path) -> None:
+    done = {
+        "complete": [("EMPTY", 0), *ended("COMMIT", 0, 2)],
+        "begun anew": [("EMPTY", 0), *ended("COMMIT", 0, 2), ("ONGOING", 1)],
+        "empty": [("EMPTY", 0), ("EMPTY", 1)],
+    }
+    for name, states in done.items():
+        coordinator(tmp_path / name, *states, version=2)
+        partition(tmp_path / name, 0, ("data", 0), ("data", 0))
+        assert found(tmp_path / name) == [(HANGING, 0, 0)], name
+    assert "has 't' COMPLETE_COMMIT with producer 7 epoch 1" in figures(tmp_path / "complete")[HANGING].evidence
+
+
+def test_data_of_a_forgotten_transactional_id_hang(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, 2), version=2)
+    forget(tmp_path)
+    partition(tmp_path, 0, ("data", 0))
+    assert found(tmp_path) == [(HANGING, 0, 0)]
+    assert "the coordinator forgot 't'" in figures(tmp_path)[HANGING].evidence
+
+
+def test_data_on_a_partition_that_is_not_in_the_transaction_hang(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), ("ONGOING", 0), version=2, partitions=[1])
+    partition(tmp_path, 0, ("data", 0))
+    partition(tmp_path, 1, ("data", 0))
+    assert found(tmp_path) == [(HANGING, 0, 0)]
+
+
+def test_data_of_a_transaction_that_goes_on_or_waits_for_its_marker_do_not_hang(tmp_path: Path) -> None:
+    cases = [[("ONGOING", 0)], [("ONGOING", 0), ("PREPARE_COMMIT", 1)], [("ONGOING", 0), ("PREPARE_ABORT", 1)]]
+    for number, states in enumerate(cases):
+        folder = tmp_path / str(number)
+        coordinator(folder, ("EMPTY", 0), *states, version=2)
+        partition(folder, 0, ("data", 0))
+        assert found(folder) == []
+        assert figures(folder)[HANGING].figures == {"transactions": 1, "open": 1, "unknown": 0}
+
+
+def test_data_to_which_those_of_a_later_epoch_are_added_hang(tmp_path: Path) -> None:
+    steps: list[Step] = [("data", 0), ("data", 1), (COMMIT, 2)]
+    partition(tmp_path / "1", 0, *steps)
+    assert found(tmp_path / "1") == [(HANGING, 0, 0)]
+    assert "still open when data of epoch 1 came" in figures(tmp_path / "1")[HANGING].evidence
+    partition(tmp_path / "2", 0, steps[0], ("hole", 1), *steps[1:])
+    assert found(tmp_path / "2") == [], "the marker may be in the hole"
+
+
+def test_data_of_a_producer_that_no_given_coordinator_names_are_unknown(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), version=2)
+    partition(tmp_path, 0, ("data", 0), pid=8)
+    assert found(tmp_path) == []
+    assert figures(tmp_path)[HANGING].figures == {"transactions": 1, "open": 1, "unknown": 1}
+
+
+def test_of_a_replicated_partition_the_longest_replica_counts(tmp_path: Path) -> None:
+    coordinator(tmp_path / "1", ("EMPTY", 0), *ended("COMMIT", 0, 2), version=2)
+    partition(tmp_path / "1", 0, ("data", 0))
+    partition(tmp_path / "2", 0, ("data", 0), (COMMIT, 1))
+    assert found(tmp_path) == []
+    assert found(tmp_path / "1") == [(HANGING, 0, 0)]
+
+
+def test_what_two_clusters_say_of_one_producer_id_is_not_mixed(tmp_path: Path) -> None:
+    coordinator(tmp_path / "1", ("EMPTY", 0), *ended("COMMIT", 0, 2), version=2)
+    coordinator(tmp_path / "2", ("EMPTY", 0), version=2)
+    (tmp_path / "2" / f"{TOPIC}-0").rename(tmp_path / "2" / f"{TOPIC}-1")
+    partition(tmp_path / "1", 0, ("data", 0), (ABORT, 1))
+    assert found(tmp_path) == []
+    assert figures(tmp_path)[TORN].figures == {"markers": 1, "unknown": 1}
+
+
+def test_without_transactions_there_is_no_verdict_on_them(tmp_path: Path) -> None:
+    batch = build_batch([Record(value=b"v")], producer_id=PID, producer_epoch=0, base_sequence=0)
+    write_segment(tmp_path / "orders-0" / f"{0:020d}.log", [batch.encode()])
+    assert not {*TRANSACTION_RULES, *COORDINATOR_RULES} & figures(tmp_path).keys()
+
+
+def test_a_transaction_is_read_across_segments_with_what_its_marker_ends(tmp_path: Path) -> None:
+    partition(tmp_path, 0, ("data", 3), ("data", 3))
+    partition(tmp_path, 0, (COMMIT, 4), ("data", 4), start=2)
+    [log] = find_logs(tmp_path)
+    transactions = read_transactions(log)
+    [marker] = transactions.markers
+    assert (marker.file, marker.offset, marker.epoch, marker.decision) == (f"{2:020d}.log", 2, 4, COMMIT)
+    assert marker.ends is not None
+    assert (marker.ends.offset, marker.ends.epoch) == (0, 3)
+    assert {pid: opened.offset for pid, opened in transactions.open.items()} == {PID: 3}
+    assert (transactions.start, transactions.end, transactions.holes, transactions.batches) == (0, 4, 0, 4)
+
+
+def test_markers_that_may_belong_to_very_many_transactions_are_unknown(tmp_path: Path) -> None:
+    states = [("EMPTY", 0), *(state for _ in range(200) for state in ended("COMMIT", 0, 1))]
+    coordinator(tmp_path, *states, version=0)
+    with_data: list[Step] = [("data", 0), (COMMIT, 0)]
+    partition(tmp_path, 0, *with_data[1:] * 200)
+    partition(tmp_path, 1, *with_data * 200)
+    assert found(tmp_path) == []
+    assert figures(tmp_path)[TORN].figures == {"markers": 400, "unknown": 200 - MOST_WAYS - 1}
+
+
+def random_run(rng: random.Random, folder: Path, version: int, *, flip: bool = False) -> bool:
+    """One transactional id over three partitions: any decisions, partitions without data, markers again, a fence.
+
+    It stops anywhere: in a transaction, or with some of the markers written. With ``flip`` one marker says the other
+    thing; the answer is whether there was one.
+    """
+    epoch, states = 0, [("EMPTY", 0)]
+    steps: dict[int, list[Step]] = {0: [], 1: [], 2: []}
+    for _ in range(rng.randint(1, 12)):
+        states.append(("ONGOING", epoch))
+        for number in steps:
+            steps[number] += [("data", epoch)] * rng.choice((0, 0, 1, 3))
+        if rng.random() < 0.05:
+            break
+        decision = rng.choice((COMMIT, ABORT))
+        fenced = version < 2 and decision is ABORT and rng.random() < 0.2
+        epoch += version == 2 or fenced
+        states.append((f"PREPARE_{decision.name}", epoch))
+        stops = rng.random() < 0.1
+        for own in steps.values():
+            if not (stops and rng.random() < 0.5):
+                own.extend([(decision, epoch)] * rng.choice((1, 1, 1, 2)))
+        if stops:
+            break
+        states.append((f"COMPLETE_{decision.name}", epoch))
+        if fenced:
+            epoch += 1
+            states.append(("EMPTY", epoch))
+    markers = [(n, i) for n, own in steps.items() for i, (what, _) in enumerate(own) if isinstance(what, ControlType)]
+    if flip and markers:
+        n, i = rng.choice(markers)
+        what, value = steps[n][i]
+        steps[n][i] = (ABORT if what is COMMIT else COMMIT, value)
+    coordinator(folder, *states, version=version if version == 2 else 0, partitions=[0, 1, 2])
+    for number, own in steps.items():
+        partition(folder, number, *own)
+    return bool(markers)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_random_runs_of_a_coordinator_that_keeps_the_rules_have_no_finding(version: int, tmp_path: Path) -> None:
+    judged = 0
+    for seed in range(80):
+        folder = tmp_path / str(seed)
+        random_run(random.Random(seed), folder, version)
+        result = run([folder], one_moment=True)
+        assert result.findings == (), f"seed {seed}"
+        verdicts = {verdict.name: verdict for verdict in result.verdicts}
+        assert verdicts[TORN].figures["unknown"] == 0, f"seed {seed}"
+        judged += int(verdicts[TORN].figures["markers"])
+    assert judged > 900
+
+
+@pytest.mark.parametrize(("version", "seen_at_least"), [(1, 65), (2, 75)])
+def test_in_a_random_run_one_marker_that_says_the_other_thing_is_found_once(
+    version: int, seen_at_least: int, tmp_path: Path
+) -> None:
+    """Before version 2 a marker that was written again may pass for the one of the next transaction."""
+    flipped = seen = 0
+    for seed in range(80):
+        folder = tmp_path / str(seed)
+        if not random_run(random.Random(seed), folder, version, flip=True):
+            continue
+        flipped += 1
+        findings = found(folder)
+        assert len(findings) == 1 or (version == 1 and not findings), f"seed {seed}: {findings}"
+        seen += len(findings) or len(told(folder))
+    assert flipped >= seen >= seen_at_least
+
+
+RECORDING = CLONE / "checks" / "recordings" / "one-broker.tar.xz"
+
+
+def markers_of(log: PartitionLog) -> list[tuple[Path, StoredBatch]]:
+    items = [(Path(log.folder, name), item) for name in log.segments for item in read_segment(Path(log.folder, name))]
+    return [(path, item) for path, item in items if isinstance(item, StoredBatch) and item.batch.is_control]
+
+
+@pytest.mark.parametrize("topic", ["transactions-librdkafka", "transactions-java-output"])
+def test_one_changed_marker_of_a_real_broker_is_one_finding(topic: str, tmp_path: Path) -> None:
+    """Every tenth marker in turn says the other thing; librdkafka's epochs are constant, those of Java rise."""
+    folder = tmp_path / "recording"
+    unpack(RECORDING, folder)
+    places = [place for log in find_logs(folder / "brokers") if log.topic == topic for place in markers_of(log)]
+    assert len(places) >= 30
+    rules = set()
+    for path, item in places[::10]:
+        before, marker = path.read_bytes(), item.batch.control_record()
+        assert marker is not None
+        other = replace(marker, control_type=ControlType(1 - marker.control_type))
+        changed = build_control_batch(
+            other,
+            producer_id=item.batch.producer_id,
+            producer_epoch=item.batch.producer_epoch,
+            base_offset=item.batch.base_offset,
+            timestamp=item.batch.base_timestamp,
+        )
+        end = item.position + item.batch.size
+        path.write_bytes(before[: item.position] + changed.encode() + before[end:])
+        found = [f for f in run([folder / "brokers"], one_moment=True).findings if f.topic != TOPIC]
+        assert {(f.topic, f.offset) for f in found} == {(topic, item.batch.base_offset)}
+        [finding] = [f for f in found if f.rule != ABORTED_INDEX]  # the index still says what the marker said
+        rules.add(finding.rule)
+        path.write_bytes(before)
+    assert TORN in rules
+    assert rules <= {TORN, NO_TRANSACTION}
+
+
+def test_a_real_log_that_ends_before_its_last_marker_hangs(tmp_path: Path) -> None:
+    folder = tmp_path / "recording"
+    unpack(RECORDING, folder)
+    cut = 0
+    for log in find_logs(folder / "brokers"):
+        places = markers_of(log)
+        if (
+            not places
+            or log.topic == TOPIC
+            or places[-1][1].batch.size + places[-1][1].position < (places[-1][0].stat().st_size)
+        ):
+            continue
+        path, item = places[-1]
+        before = path.read_bytes()
+        ends = read_transactions(log).markers[-1].ends
+        path.write_bytes(before[: item.position])
+        found_here = [
+            (f.rule, f.topic, f.partition, f.offset) for f in run([folder / "brokers"], one_moment=True).findings
+        ]
+        expected = [] if ends is None else [(HANGING, log.topic, log.partition, ends.offset)]
+        assert found_here == expected, log
+        path.write_bytes(before)
+        cut += ends is not None
+    assert cut > 3
+
+
+def marked(*steps: tuple[ControlType | None, int, int], place: Path) -> None:
+    """Write partition 0 of orders: data (None) and markers, each with its producer epoch and coordinator epoch."""
+    batches = []
+    for offset, (what, epoch, coordinator_epoch) in enumerate(steps):
+        if what is None:
+            own = sum(1 for kind, other, _ in steps[:offset] if kind is None and other == epoch)
+            data = build_batch(
+                [Record(value=b"v")],
+                base_offset=offset,
+                base_timestamp=NOW,
+                producer_id=PID,
+                producer_epoch=epoch,
+                base_sequence=own,
+                is_transactional=True,
+            )
+            batches.append(data)
+        else:
+            marker = ControlRecord(control_type=what, coordinator_epoch=coordinator_epoch)
+            ended = build_control_batch(
+                marker, producer_id=PID, producer_epoch=epoch, base_offset=offset, timestamp=NOW
+            )
+            batches.append(ended)
+    write_segment(place / "orders-0" / f"{0:020d}.log", [batch.encode() for batch in batches])
+
+
+def test_a_marker_of_a_coordinator_that_was_replaced_is_found(tmp_path: Path) -> None:
+    marked((None, 0, 0), (COMMIT, 0, 3), (None, 0, 0), (COMMIT, 0, 3), place=tmp_path / "right")
+    assert found(tmp_path / "right") == []
+    marked((None, 0, 0), (COMMIT, 0, 3), (None, 0, 0), (COMMIT, 0, 2), place=tmp_path / "wrong")
+    assert found(tmp_path / "wrong") == [(OLD_COORDINATOR, 0, 3)]
+
+
+def test_data_of_a_fenced_producer_that_a_later_marker_commits_are_found(tmp_path: Path) -> None:
+    def history(folder: Path, granted: int) -> None:
+        states = [("EMPTY", epoch) for epoch in range(granted + 1)]
+        after = [("ONGOING", granted), ("PREPARE_COMMIT", granted + 1), ("COMPLETE_COMMIT", granted + 1)]
+        coordinator(folder, *states, *after, version=2, partitions=(0,))
+        marked((None, 0, 0), (COMMIT, granted + 1, 0), place=folder)
+
+    history(tmp_path / "own", 0)
+    assert found(tmp_path / "own") == []
+    history(tmp_path / "fenced", 1)
+    assert found(tmp_path / "fenced") == [(FENCED, 0, 0)]
+
+
+def test_without_the_coordinators_log_nobody_knows_who_was_fenced(tmp_path: Path) -> None:
+    marked((None, 0, 0), (COMMIT, 2, 0), place=tmp_path)
+    assert found(tmp_path) == []
+    assert figures(tmp_path)[FENCED].figures == {"committed": 1, "unknown": 1}

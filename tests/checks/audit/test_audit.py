@@ -1,0 +1,224 @@
+"""The audit from files to findings, in this process and on Spark."""
+
+import random
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google_crc32c import value as crc32c
+
+from kafka_eos.formats.record_batch import CHECKED_FROM
+from kafka_eos.formats.segment import StoredBatch, read_segment
+from kafka_eos_checks.audit import inputs
+from kafka_eos_checks.audit import spark as engine
+from kafka_eos_checks.audit.audit import of_inputs, run
+from kafka_eos_checks.audit.inputs import Inputs, UnusableInput
+from kafka_eos_checks.audit.kernels import local
+from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs, plan
+from kafka_eos_checks.audit.rules.log import DUPLICATE, SEQUENCE_MASK, STALE_EPOCH, Batch, audit_log
+from kafka_eos_checks.audit.synthetic import faulty_log, write_log, write_segment
+from kafka_eos_checks.cli import main as cli
+from kafka_eos_checks.kit.recording import kept_recordings, unpack
+
+
+def log_of(folder: Path, batches: list[Batch], partition: int = 0, **how: Any) -> PartitionLog:
+    path = folder / f"orders-{partition}"
+    write_log(path, batches, **how)
+    [log] = find_logs(path)
+    return log
+
+
+def empty_log(folder: Path, partition: int) -> PartitionLog:
+    path = folder / f"orders-{partition}" / f"{0:020d}.log"
+    path.parent.mkdir()
+    path.touch()
+    [log] = find_logs(path.parent)
+    return log
+
+
+def clean(count: int) -> list[Batch]:
+    return [Batch(i, i, i, 7, 0, i, i, unsequenced=False) for i in range(count)]
+
+
+def with_a_duplicate() -> list[Batch]:
+    return [*clean(500), Batch(0, 500, 500, 7, 0, 499, 499, unsequenced=False)]
+
+
+def test_a_clean_log_has_no_finding(tmp_path: Path) -> None:
+    [audit] = local.audit_logs([log_of(tmp_path, clean(500))])
+    assert (audit.findings, audit.batches, audit.records, audit.markers) == ((), 500, 500, 0)
+
+
+def test_a_duplicate_is_found_with_file_position_offset_and_producer(tmp_path: Path) -> None:
+    log = log_of(tmp_path, with_a_duplicate())
+    [audit] = local.audit_logs([log])
+    [finding] = audit.findings
+    assert (finding.rule, finding.topic, finding.partition, finding.offset) == (DUPLICATE, "orders", 0, 500)
+    assert (finding.producer_id, finding.producer_epoch, finding.base_sequence) == (7, 0, 499)
+    assert finding.position is not None
+    data = (Path(log.folder) / finding.file).read_bytes()
+    assert int.from_bytes(data[finding.position : finding.position + 8], "big") == 500
+
+
+@pytest.mark.parametrize(("check_crc", "found"), [(True, []), (False, [DUPLICATE])])
+def test_a_batch_with_a_wrong_crc_is_judged_only_when_crcs_are_not_compared(
+    tmp_path: Path, check_crc: bool, found: list[str]
+) -> None:
+    log = log_of(tmp_path, with_a_duplicate())
+    segment = Path(log.folder, log.segments[0])
+    *_, duplicate = [item.position for item in read_segment(segment)]
+    data = bytearray(segment.read_bytes())
+    data[duplicate + CHECKED_FROM + 10] ^= 1  # of the time, which no rule reads
+    segment.write_bytes(data)
+    [audit] = local.audit_logs([log], check_crc=check_crc)
+    assert [finding.rule for finding in audit.findings] == found
+    assert (audit.batches, len(audit.damage)) == ((500, 1) if check_crc else (501, 0))
+
+
+def test_sequences_that_a_coordinator_writes_are_not_judged_but_its_epochs_are(tmp_path: Path) -> None:
+    zeroes = [Batch(0, i, i, 7, epoch, 0, 0, unsequenced=False) for i, epoch in enumerate((1, 1, 0))]
+    write_log(tmp_path / "__consumer_offsets-3", zeroes)
+    write_log(tmp_path / "orders-3", zeroes)
+    coordinator, client = local.audit_logs(find_logs(tmp_path))
+    assert [finding.rule for finding in coordinator.findings] == [STALE_EPOCH]
+    assert [finding.rule for finding in client.findings] == [DUPLICATE, STALE_EPOCH]
+
+
+def test_headers_with_any_values_are_judged_as_the_readable_rule_judges_them(tmp_path: Path) -> None:
+    for seed in range(40):
+        rng = random.Random(seed)
+        folder = tmp_path / f"orders-{seed}"
+        encoded = [hostile_batch(rng) for _ in range(rng.randint(1, 60))]
+        write_segment(folder / f"{0:020d}.log", encoded)
+        stored = [item for item in read_segment(folder / f"{0:020d}.log") if isinstance(item, StoredBatch)]
+        readable = [
+            Batch(
+                item.position, batch.base_offset, batch.last_offset, batch.producer_id, batch.producer_epoch,
+                batch.base_sequence, (batch.base_sequence + batch.last_offset_delta) & SEQUENCE_MASK,
+                batch.is_control or batch.base_sequence < 0,
+            )
+            for item in stored
+            for batch in [item.batch]
+        ]  # fmt: skip
+        [audit] = local.audit_logs(find_logs(folder), split_bytes=rng.choice((100, 1000)))
+        expected = [(batch.position, violation.rule) for batch, violation in audit_log(readable)]
+        assert [(f.position, f.rule) for f in audit.findings] == expected, f"seed {seed}"
+        assert audit.batches == len(stored), f"seed {seed}"
+
+
+def hostile_batch(rng: random.Random) -> bytes:
+    """A header with the right CRC and any other values, small and extreme ones."""
+
+    def some(bits: int) -> int:
+        top = 1 << (bits - 1)
+        return rng.choice((0, 0, 1, 2, 3, -1, -top, top - 1, rng.randrange(-top, top)))
+
+    checked = struct.pack(
+        ">hiqqqhii", rng.choice((0, 0x10, 0x20, 0x30, some(16))), some(32), some(64), some(64), some(64), some(16),
+        some(32), 0,
+    )  # fmt: skip
+    return struct.pack(">qiibI", some(64), 49, some(32), 2, crc32c(checked)) + checked
+
+
+def broker(folder: Path, cluster: str, node: int, partition: int = 0) -> Path:
+    write_log(folder / f"orders-{partition}", clean(10))
+    (folder / "meta.properties").write_text(f"version=1\ncluster.id={cluster}\nnode.id={node}\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("cluster", "node", "said"),
+    [("other", 2, "of the clusters one and other"), ("one", 1, "both of broker 1")],
+)
+def test_logs_that_are_no_replicas_of_each_other_are_not_compared(
+    tmp_path: Path, cluster: str, node: int, said: str
+) -> None:
+    first, second = broker(tmp_path / "a", "one", 1), broker(tmp_path / "b", cluster, node)
+    with pytest.raises(UnusableInput, match=f"orders-0 is in .*/a and .*/b, {said}.*audit each for itself"):
+        run([first, second])
+
+
+def test_replicas_disks_of_a_broker_and_clusters_without_a_common_partition_are_audited_together(
+    tmp_path: Path,
+) -> None:
+    paths = [broker(tmp_path / "a", "one", 1), broker(tmp_path / "b", "one", 2), broker(tmp_path / "c", "one", 1, 1)]
+    paths.append(broker(tmp_path / "d", "other", 1, 2))
+    result = run(paths)
+    assert not result.findings
+    assert [verdict.figures["logs"] for verdict in result.verdicts if verdict.name == "readable"] == [4]
+
+
+@pytest.mark.spark
+def test_a_log_that_a_worker_cannot_read_is_said_to(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_of(tmp_path, clean(10))
+    gone = replace(log, folder=str(tmp_path / "gone"))
+    planned = [replace(split, log=gone) for split in plan([log])]
+    monkeypatch.setattr(engine, "plan", lambda *_: planned)
+    with pytest.raises(UnusableInput, match="No such file"):
+        engine.audit_logs([gone], spark=spark)
+
+
+@pytest.mark.spark
+def test_spark_finds_what_the_local_engine_finds(tmp_path: Path, spark: Any) -> None:
+    logs = [log_of(tmp_path, faulty_log(k, 400, 0.05), k, segment_batches=150) for k in range(3)]
+    logs += [log_of(tmp_path, with_a_duplicate(), 3), empty_log(tmp_path, 4)]
+    damaged = Path(logs[0].folder, logs[0].segments[1])
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    expected = local.audit_logs(logs, split_bytes=20_000)
+    assert [region.kind for _, region in expected[0].damage] == ["torn tail"]
+    assert sum(len(audit.findings) for audit in expected) > 20
+    assert engine.audit_logs(logs, spark=spark, split_bytes=20_000) == expected
+
+
+@pytest.mark.spark
+def test_spark_finds_in_tables_of_headers_what_the_local_engine_finds(tmp_path: Path, spark: Any) -> None:
+    for number in range(3):
+        log_of(tmp_path / "data", faulty_log(number, 400, 0.05), number, segment_batches=50)
+    assert cli.main(["headers", str(tmp_path / "data"), "--out", str(tmp_path / "tables")]) == 0
+    logs = find_logs(tmp_path / "tables")
+    assert sum(len(log.segments) for log in logs) == 24
+    expected = local.audit_logs(logs)
+    assert sum(len(audit.findings) for audit in expected) > 20
+    assert engine.audit_logs(logs, spark=spark) == expected
+
+
+def test_a_history_alone_is_judged_by_what_clients_and_readers_tell(tmp_path: Path) -> None:
+    for archive in kept_recordings():
+        folder = tmp_path / archive.name
+        unpack(archive, folder)
+        recording, alone = run([folder]), run(sorted((folder / "histories").glob("*.jsonl")))
+        assert alone.logs == ()
+        found = {(finding.rule, finding.topic, finding.offset) for finding in alone.findings}
+        assert found <= {(finding.rule, finding.topic, finding.offset) for finding in recording.findings}
+        figures = {verdict.name: verdict.figures for verdict in alone.verdicts}
+        assert figures["input skipped"]["checked"] == figures["input skipped"]["unknown"]
+
+
+def test_nothing_at_all_is_no_input() -> None:
+    with pytest.raises(UnusableInput, match="nothing to audit"):
+        of_inputs(Inputs((), ()))
+
+
+def test_a_segment_that_a_running_broker_deletes_meanwhile_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "orders-0", clean(100), segment_batches=25)
+    first = min((tmp_path / "orders-0").glob("*.log"))
+    listed, deleted = inputs.find_logs, []
+
+    def find(*paths: Path) -> list[PartitionLog]:
+        logs = listed(*paths)
+        if not deleted:
+            first.unlink()
+            deleted.append(first)
+        return logs
+
+    monkeypatch.setattr(inputs, "find_logs", find)
+    result = run([tmp_path])
+    assert first.name not in result.logs[0].log.segments
+    assert result.findings == ()
+    assert "beginning anew" in capsys.readouterr().err

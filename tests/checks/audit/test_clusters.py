@@ -1,0 +1,187 @@
+"""The same verdicts wherever Spark runs: another process, other executors, over Connect, out of the wheel; and URIs."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyspark
+import pytest
+
+from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.inputs import UnusableInput
+from kafka_eos_checks.audit.remote import copied
+from kafka_eos_checks.audit.synthetic import faulty_log, write_log
+from kafka_eos_checks.cli import main as cli
+from kafka_eos_checks.kit.verdict import read_verdicts
+
+pytestmark = pytest.mark.spark
+
+# What a user's program does with a session: audit, and look at batches by the data source.
+PROGRAM = """
+import json, sys
+from dataclasses import asdict
+from pathlib import Path
+from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.source import KafkaLogSource
+from kafka_eos_checks.audit.spark import session
+
+folder, out = map(Path, sys.argv[1:])
+
+def where(batches):
+    import os
+    import kafka_eos_checks
+    import pyarrow as pa
+    for _ in batches:
+        place = [os.path.dirname(kafka_eos_checks.__file__)]
+        yield pa.RecordBatch.from_arrays([pa.array(place), pa.array([os.getppid()])], ["place", "parent"])
+
+with session() as spark:
+    result = run([folder], "spark", spark=spark)
+    places = spark.range(0, 8, 1, 8).mapInArrow(where, "place string, parent bigint").collect()
+    spark.dataSource.register(KafkaLogSource)
+    batches = spark.read.format("kafka_log").load(str(folder)).count()
+found = {
+    "verdicts": [[v.name, v.found, v.ok, v.evidence] for v in result.verdicts],
+    "findings": [asdict(finding) for finding in result.findings],
+    "batches": batches,
+    "places": sorted({row[0] for row in places}),
+    "executors": len({row[1] for row in places}),
+}
+out.write_text(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logs")
+    for number in range(4):
+        write_log(folder / f"orders-{number}", faulty_log(number, 300, 0.05), segment_batches=100)
+    last = max((folder / "orders-1").glob("*.log"))
+    last.write_bytes(last.read_bytes()[:-30])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(logs: Path) -> dict[str, Any]:
+    result = run([logs])
+    assert len(result.findings) > 20
+    verdicts = [[v.name, v.found, v.ok, v.evidence] for v in result.verdicts]
+    return {"verdicts": verdicts, "findings": [asdict(finding) for finding in result.findings]}
+
+
+@pytest.fixture
+def zipped(wheel: Path, tmp_path: Path) -> Path:
+    """The wheel under another name: Spark puts zip files on the workers' path, and no wheel by its own."""
+    return Path(shutil.copyfile(wheel, tmp_path / "kafka_eos.zip"))
+
+
+def run_program(command: list[str], folder: Path, **more: str) -> None:
+    environment = {**os.environ, **more, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.thorough
+def test_spark_submit_with_the_wheel_on_two_executors_gives_the_same_verdicts(
+    logs: Path, expected: dict[str, Any], zipped: Path, tmp_path: Path
+) -> None:
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    program, out = tmp_path / "program.py", tmp_path / "found.json"
+    program.write_text(PROGRAM)
+    options = ["--master", "local-cluster[2,1,1024]", "--py-files", str(zipped), "--conf", "spark.ui.enabled=false"]
+    run_program([submit, *options, str(program), str(logs), str(out)], tmp_path)
+    found = json.loads(out.read_text())
+    assert {name: found[name] for name in expected} == expected
+    assert found["batches"] == sum(log.batches for log in run([logs]).logs)
+    assert all("kafka_eos.zip" in place for place in found["places"]), found["places"]
+    assert found["executors"] == 2
+
+
+@pytest.mark.thorough
+def test_spark_connect_gives_the_same_verdicts(logs: Path, expected: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="Spark Connect needs its packages: pip install 'pyspark[connect]'")
+    program, out = tmp_path / "program.py", tmp_path / "found.json"
+    program.write_text(PROGRAM)
+    run_program([sys.executable, str(program), str(logs), str(out)], tmp_path, SPARK_REMOTE="local[2]")
+    found = json.loads(out.read_text())
+    assert {name: found[name] for name in expected} == expected
+    assert found["batches"] == sum(log.batches for log in run([logs]).logs)
+
+
+# --- URIs and tables, by Hadoop and Spark's catalog ------------------------------------------------------------------
+
+
+@pytest.fixture
+def warehouse(spark: Any) -> Iterator[Any]:
+    """A session without the table that a test makes."""
+
+    def clear() -> None:
+        spark.sql("DROP TABLE IF EXISTS found")
+        place = urlsplit(spark.conf.get("spark.sql.warehouse.dir")).path
+        shutil.rmtree(Path(place, "found"), ignore_errors=True)  # of a run that was killed
+
+    clear()
+    yield spark
+    clear()
+
+
+def test_logs_at_a_uri_give_the_same_verdicts_and_findings_go_to_a_table(
+    logs: Path, expected: dict[str, Any], warehouse: Any, tmp_path: Path
+) -> None:
+    (logs / "orders-0" / "00000000000000000000.timeindex").write_bytes(b"not needed")
+    out = tmp_path / "v.json"
+    arguments = ["audit", logs.as_uri(), "--json", str(out), "--sink", "found"]
+    assert cli.main(arguments) == 1
+    verdicts = [[v.name, v.found, v.ok, v.evidence] for v in read_verdicts(out)]
+    assert verdicts == expected["verdicts"]
+    rows = [row.asDict() for row in warehouse.table("found").collect()]
+    assert sorted(rows, key=str) == sorted(expected["findings"], key=str)
+    assert cli.main(arguments) == 1
+    assert warehouse.table("found").count() == 2 * len(rows), "the next audit is appended"
+
+
+def test_of_a_uri_only_what_the_audit_reads_is_copied(logs: Path, tmp_path: Path, spark: Any) -> None:
+    history = tmp_path / "a b.jsonl"
+    history.write_text("{}\n")
+    uris = [f"file://{path}" for path in (logs, logs / "orders-2", history)]  # Hadoop's paths have no escapes
+    with copied(uris, spark) as [whole, one, lines]:
+        assert (lines.name, lines.read_text()) == ("a b.jsonl", "{}\n")
+        assert whole.name == logs.name
+        names = sorted(str(path.relative_to(whole)) for path in whole.rglob("*") if path.is_file())
+        own = [
+            str(path.relative_to(logs)) for path in logs.rglob("*") if path.is_file() and path.suffix != ".timeindex"
+        ]
+        assert names == sorted(own)
+        assert len(list(one.glob("*.log"))) == 3
+    assert not whole.exists()
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("file:///there/is/nothing", "does not exist"),
+        ("nowhere://host/path", "No FileSystem for scheme"),
+        ("file:///proc/self/fdinfo", "no segment and no history below it"),
+    ],
+)
+def test_a_uri_that_cannot_be_read_is_refused(uri: str, said: str, spark: Any) -> None:
+    with pytest.raises(UnusableInput, match=said), copied([uri], spark):
+        pass
+
+
+def test_a_copy_that_cannot_be_used_is_named_by_its_uri(logs: Path, tmp_path: Path, spark: Any) -> None:
+    (tmp_path / "no.jsonl").write_text("no JSON\n")
+    shutil.copytree(logs, tmp_path / "too" / "deep" / "down" / "copies")
+    for path, said in ((tmp_path / "no.jsonl", ":1: no JSON"), (tmp_path / "too", ": neither it nor a directory")):
+        with pytest.raises(UnusableInput) as told, copied([f"file://{path}"], spark) as copies:
+            run(copies)
+        assert str(told.value).startswith(f"file://{path}{said}")

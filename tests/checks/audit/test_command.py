@@ -1,0 +1,279 @@
+"""The command: what it recognises, what it writes, and its exit codes."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.transaction_log import TOPIC
+from kafka_eos.histories.history import Event, write_history
+from kafka_eos_checks.audit.audit import audit, run
+from kafka_eos_checks.audit.command import UNJUDGED_REASONS
+from kafka_eos_checks.audit.findings import COLUMNS, Finding, write_findings
+from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
+from kafka_eos_checks.audit.kernels import headers
+from kafka_eos_checks.audit.rules import transactions
+from kafka_eos_checks.audit.rules.beside import BESIDE_RULES
+from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
+from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
+from kafka_eos_checks.audit.rules.log import LOG_RULES, Batch, Reason
+from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
+from kafka_eos_checks.audit.rules.rule_book import rule_of
+from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
+from kafka_eos_checks.audit.synthetic import write_log
+from kafka_eos_checks.cli import main as cli
+from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.kit.recording import unpack
+from kafka_eos_checks.kit.verdict import Standing, read_verdicts
+
+from .test_moments import NOW, data, marker, partition
+from .test_rule_book import RULES
+
+RECORDING = CLONE / "checks" / "recordings" / "one-broker.tar.xz"
+
+
+def clean(count: int = 50) -> list[Batch]:
+    return [Batch(i, i, i, 7, 0, i, i, unsequenced=False) for i in range(count)]
+
+
+def faulty() -> list[Batch]:
+    return [*clean(), Batch(0, 50, 50, 7, 0, 49, 49, unsequenced=False)]
+
+
+def test_a_clean_log_directory_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_log(tmp_path / "orders-0", clean())
+    assert cli.main(["audit", str(tmp_path)]) == 0
+    assert "0 findings" in capsys.readouterr().out
+
+
+def test_help_names_every_rule_and_no_two_have_one_name(capsys: pytest.CaptureFixture[str]) -> None:
+    rules = [*LOG_RULES, *COORDINATOR_RULES, *TRANSACTION_RULES, *OFFSET_RULES, *BESIDE_RULES, *HISTORY_RULES]
+    rules += ANOMALIES
+    with pytest.raises(SystemExit):
+        cli.main(["audit", "--help"])
+    listed = " ".join(capsys.readouterr().out.split())
+    assert [rule for rule in rules if rule not in listed] == []
+    assert len(set(rules)) == len(rules)
+
+
+def test_a_violation_exits_with_1_and_says_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_log(tmp_path / "orders-0", faulty(), index=False)
+    assert cli.main(["audit", str(tmp_path), "--json", str(tmp_path / "v.json")]) == 1
+    assert "orders-0/00000000000000000000.log byte" in capsys.readouterr().out.replace("\n", "")
+    wrong = [verdict for verdict in read_verdicts(tmp_path / "v.json") if not verdict.ok]
+    assert [(verdict.check, verdict.name, verdict.found) for verdict in wrong] == [
+        ("replay", "duplicate", "1 findings")
+    ]
+
+
+def test_a_corrupt_region_exits_with_1_and_an_unfinished_tail_does_not(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", clean(), segment_batches=25)
+    first, last = sorted((tmp_path / "orders-0").glob("*.log"))
+    last.write_bytes(last.read_bytes()[:-3])
+    assert [verdict.ok for verdict in audit([tmp_path])] == [True] * 5
+    first.write_bytes(first.read_bytes()[:-3])
+    verdicts = audit([tmp_path])
+    assert [(v.name, v.found) for v in verdicts if not v.ok] == [("readable", "1 corrupt regions")]
+    assert first.name in verdicts[0].evidence
+
+
+@pytest.mark.parametrize(
+    "what", ["nothing", "a folder without logs", "no tar file", "a wrong history", "an empty history", "no batch"]
+)
+def test_input_that_cannot_be_read_exits_with_2(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / {"no tar file": "x.tar.xz", "a wrong history": "x.jsonl", "an empty history": "x.jsonl"}.get(
+        what, "x"
+    )
+    arguments = [str(path)]
+    if what == "a folder without logs":
+        path.mkdir()
+    elif what == "no tar file":
+        path.write_bytes(b"no tar")
+    elif "history" in what:
+        path.write_text("{}\n" if what == "a wrong history" else "\n")
+        write_log(tmp_path / "logs" / "orders-0", clean())
+        arguments.append(str(tmp_path / "logs"))
+    elif what == "no batch":
+        (path / "orders-0").mkdir(parents=True)
+        (path / "orders-0" / f"{0:020d}.log").touch()
+    assert cli.main(["audit", *arguments]) == 2
+    assert "kafka-eos audit: " in capsys.readouterr().err
+
+
+def test_a_hole_in_the_offsets_is_counted(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", [*clean(5), Batch(0, 90, 90, 7, 0, 60, 60, unsequenced=False)])
+    result = run([tmp_path])
+    assert (result.findings, [log.holes for log in result.logs]) == ((), [1])
+
+
+def test_replicas_of_several_brokers_are_audited_each_for_itself(tmp_path: Path) -> None:
+    write_log(tmp_path / "broker-1" / "orders-0", clean())
+    write_log(tmp_path / "broker-2" / "orders-0", faulty())
+    result = run([tmp_path])
+    assert [(log.log.broker, log.batches) for log in result.logs] == [("broker-1", 50), ("broker-2", 51)]
+    assert [finding.broker for finding in result.findings] == ["broker-2"]
+
+
+def test_a_history_is_joined_with_the_logs(tmp_path: Path) -> None:
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    sent = Event(
+        run="r", process="p", action="Send", phase="ok", topic="orders", partition=0, offset=99, detail={"value": "x"}
+    )
+    write_history(tmp_path / "h.jsonl", [sent])
+    given = [str(tmp_path / "logs"), "--history", str(tmp_path / "h.jsonl")]
+    assert cli.main(["audit", *given, "--snapshot"]) == 1
+    found = run([tmp_path / "logs", tmp_path / "h.jsonl"], one_moment=True).findings
+    assert [f.rule for f in found] == ["acknowledged but lost"]
+
+
+def test_what_a_log_may_lack_because_it_is_the_older_copy_is_not_judged_and_exits_with_3(tmp_path: Path) -> None:
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    sent = Event(
+        run="r", process="p", action="Send", phase="ok", topic="orders", partition=0, offset=99, detail={"value": "x"}
+    )
+    write_history(tmp_path / "h.jsonl", [sent])
+    given = ["audit", str(tmp_path / "logs"), "--history", str(tmp_path / "h.jsonl")]
+    assert cli.main(given) == 3
+    assert cli.main([*given, "--allow-unjudged"]) == 0
+    lost = {verdict.name: verdict for verdict in run([tmp_path / "logs", tmp_path / "h.jsonl"]).verdicts}
+    assert (lost["acknowledged but lost"].standing, lost["acknowledged but lost"].unknown) == (Standing.NOT_JUDGED, 1)
+
+
+def test_what_is_not_judged_may_be_allowed_by_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    partition(tmp_path, data(0, NOW), marker(1, NOW + 1, ControlType.COMMIT))
+    given = ["audit", str(tmp_path), "--snapshot", "--json", str(tmp_path / "verdicts.json")]
+    assert cli.main(given) == 3
+    rows = {row["name"]: row for row in json.loads((tmp_path / "verdicts.json").read_text())}
+    row = rows["marker without transaction"]
+    assert (row["standing"], row["ok"], row["unjudged_for"]) == ("not judged", False, {"no-coordinator-log": 1})
+    assert [
+        cli.main([*given, "--allow-unjudged", codes]) for codes in ("compacted", "compacted,no-coordinator-log")
+    ] == [*(3, 0)]
+    with pytest.raises(SystemExit):
+        cli.main([*given, "--allow-unjudged", "compact"])
+    assert "no reason 'compact'; there are ambiguous, compacted" in capsys.readouterr().err
+
+
+def test_every_reason_that_a_rule_gives_can_be_allowed() -> None:
+    given = {value.code for value in vars(transactions).values() if isinstance(value, Reason)}
+    given |= {rule.missing.code for rule in map(rule_of, RULES) if rule.missing is not None}
+    assert given == UNJUDGED_REASONS
+
+
+def test_logs_of_the_coordinator_that_are_there_and_empty_are_named_so(tmp_path: Path) -> None:
+    partition(tmp_path, data(0, NOW), marker(1, NOW + 1, ControlType.COMMIT))
+    empty = tmp_path / f"{TOPIC}-0" / f"{0:020d}.log"
+    empty.parent.mkdir()
+    empty.touch()
+    judged = {verdict.name: verdict for verdict in run([tmp_path], one_moment=True).verdicts}
+    assert "that were given are empty" in judged["marker without transaction"].unjudged
+
+
+def test_each_finding_tells_its_time_and_the_next_command_has_the_paths_that_were_given(tmp_path: Path) -> None:
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+    result = run([tmp_path / "logs"])
+    [verdict] = [verdict for verdict in result.verdicts if not verdict.ok]
+    assert f"--files {tmp_path}/logs/orders-0/{0:020d}.log" in verdict.advice
+    assert "without a history" in result.subject
+    sent = Event(
+        run="r", process="p", action="Send", phase="ok", topic="orders", partition=0, offset=99, detail={"value": "x"}
+    )
+    write_history(tmp_path / "h.jsonl", [sent])
+    result = run([tmp_path / "logs", tmp_path / "h.jsonl"], one_moment=True)
+    advice = {verdict.name: verdict.advice for verdict in result.verdicts}["acknowledged but lost"]
+    number = next(n for n, finding in enumerate(result.findings, 1) if finding.rule == "acknowledged but lost")
+    assert f"kafka-eos explain {tmp_path}/logs {tmp_path}/h.jsonl --finding {number} " in advice
+    assert "without a history" not in result.subject
+
+
+def test_a_cluster_that_gives_no_session_of_spark_exits_with_2_and_one_line(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", clean())
+    command = [sys.executable, "-m", "kafka_eos_checks.cli", "audit", str(tmp_path), "--spark"]
+    environment = {**os.environ, "SPARK_REMOTE": "nothing"}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert said.returncode == 2
+    assert said.stderr.startswith("kafka-eos audit: no session of Spark with SPARK_REMOTE=")
+    assert "Traceback" not in said.stderr
+
+
+def test_the_recording_of_a_real_broker_has_no_violation_but_the_retries_that_it_refuses_after_a_crash() -> None:
+    result = run([RECORDING])
+    assert [verdict.name for verdict in result.verdicts if not verdict.ok] == ["refused without cause"]
+    assert sum(log.batches for log in result.logs) > 50
+    figures = {verdict.name: verdict.figures for verdict in result.verdicts}
+    assert int(figures["acknowledged but lost"]["checked"]) > 100
+    assert figures["acknowledged but lost"]["unknown"] == 0
+
+
+def test_a_packed_recording_cannot_write_outside_of_its_folder(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "r.tar.xz", "w:xz") as archive:
+        member = tarfile.TarInfo("../escaped")
+        member.size = 3
+        archive.addfile(member, io.BytesIO(b"bad"))
+    assert cli.main(["audit", str(tmp_path / "r.tar.xz")]) == 2
+    assert not (tmp_path / "escaped").exists()
+
+
+def test_the_light_audit_imports_neither_spark_nor_arrow(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", clean())
+    program = (
+        "import sys; from kafka_eos_checks.cli.main import main; code = main(['audit', sys.argv[1]]);"
+        "print([m for m in ('pyspark', 'pyarrow', 'pandas') if m in sys.modules], code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "[] 0"
+
+
+FINDING = Finding(rule="gap", topic="=cmd()", partition=1, offset=3, evidence="line\nline")
+
+
+def test_findings_are_written_as_json_lines_csv_and_parquet(tmp_path: Path) -> None:
+    for suffix in ("jsonl", "csv", "parquet"):
+        write_findings(tmp_path / f"f.{suffix}", [FINDING, FINDING])
+    lines = (tmp_path / "f.jsonl").read_text().splitlines()
+    assert [Finding(**json.loads(line)) for line in lines] == [FINDING, FINDING]
+    with (tmp_path / "f.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["evidence"] for row in rows] == ["line\nline"] * 2
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert [Finding(**row) for row in parquet.read_table(tmp_path / "f.parquet").to_pylist()] == [FINDING, FINDING]
+
+
+def test_a_spreadsheet_takes_no_cell_for_a_formula(tmp_path: Path) -> None:
+    write_findings(tmp_path / "f.csv", [FINDING])
+    assert ",'=cmd()," in (tmp_path / "f.csv").read_text()
+
+
+def test_findings_in_an_unknown_format_are_refused_before_the_audit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["audit", str(tmp_path), "--findings", str(tmp_path / "f.xls")]) == 2
+    assert "*.jsonl, *.csv, *.parquet" in capsys.readouterr().err
+
+
+def test_the_schema_of_findings_names_every_field() -> None:
+    assert list(COLUMNS) == [field.name for field in fields(Finding)]
+    assert {name for name, kind in COLUMNS.items() if kind == "bigint"} == {
+        "partition", "position", "offset", "producer_id", "producer_epoch", "base_sequence", "time_ms",
+    }  # fmt: skip
+
+
+def test_without_crcs_no_look_at_a_log_compares_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transactions, coordinators, offsets and histories look at the logs again."""
+    unpack(RECORDING, tmp_path / "recording")
+    compared: list[int] = []
+    monkeypatch.setattr(headers, "have_their_crcs", lambda *_: compared.append(1) is None)
+    assert run([tmp_path / "recording"], check_crc=False).findings
+    assert compared == []
+    run([tmp_path / "recording"])
+    assert compared

@@ -1,0 +1,104 @@
+"""The command that draws a history around a moment."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.histories.history import Event, write_history
+from kafka_eos_checks.audit import explain
+from kafka_eos_checks.audit.explain import NothingToDraw, Wanted, cut_out, story
+from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.kit.recording import kept_recording
+
+RECORDING = str(kept_recording("violations"))
+
+
+def produce(order: int, phase: str, partition: int = 0, **more: object) -> Event:
+    fields = {"topic": "t", "partition": partition, "producer_id": 7, "producer_epoch": 0, "base_sequence": order}
+    return Event(run="r", order=order, process="client", action="Produce", phase=phase, **(fields | more))  # type: ignore[arg-type]
+
+
+def run(*arguments: str) -> int:
+    return main(["explain", *arguments])
+
+
+def test_a_finding_is_drawn_with_what_led_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run.html"
+    assert run(RECORDING, "--out", str(out)) == 0
+    told = capsys.readouterr().out
+    assert "broker-1: Crash" in told
+    assert "-x proxy/producer: Produce @ 104" in told  # an acknowledgement that got lost
+    refused = told.index("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    assert told.index("^  refused without cause") > refused
+    assert told.index("Produce @ 105") > told.index("^  refused without cause")
+    assert 'class="violation"' in out.read_text(encoding="utf-8")
+
+
+def test_a_torn_decision_shows_the_request_that_made_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(RECORDING, "--finding", "7", "--out", str(tmp_path / "run.svg")) == 0
+    told = capsys.readouterr().out
+    asked = told.index("-> coordinator of late-end-of-transaction-t: EndTxn (commit) [injected: repeat]")
+    copied = told.index("-> coordinator of late-end-of-transaction-t: copy of request 84: EndTxn (commit)")
+    assert asked < copied < told.index("^  transaction committed without its application")
+    assert told.index("AbortTransaction") > copied
+    assert told.index("INVALID_TXN_STATE") > copied
+
+
+def test_a_finding_that_the_audit_does_not_have_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(RECORDING, "--finding", "99") == 2
+    assert "the audit has 7 findings" in capsys.readouterr().err
+
+
+def test_a_history_alone_is_drawn_around_an_event(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history = tmp_path / "h.jsonl"
+    write_history(history, [produce(0, "invoke"), produce(1, "ok", offset=0), produce(2, "invoke", partition=1)])
+    assert run(str(history), "--around", "1", "--partition", "0", "--out", str(tmp_path / "h.svg")) == 0
+    told = capsys.readouterr().out
+    assert "-> t-0: Produce" in told
+    assert "-> t-1: Produce" not in told
+    assert run(str(history), "--around", "5", "--out", str(tmp_path / "h.svg")) == 2
+    assert "no event 5; the run has events 0 to 2" in capsys.readouterr().err
+
+
+def test_of_several_runs_one_has_to_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history = tmp_path / "h.jsonl"
+    write_history(history, [produce(0, "ok"), Event(run="s", order=0, process="client", action="Close", phase="ok")])
+    assert run(str(history)) == 2
+    assert "there are several runs; give --run with one of r, s" in capsys.readouterr().err
+    assert run(str(history), "--run", "s", "--out", str(tmp_path / "h.html")) == 0
+
+
+def test_a_picture_has_a_name_that_says_its_form(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(RECORDING, "--out", "picture.png") == 2
+    assert "ends in .html or .svg" in capsys.readouterr().err
+
+
+def test_names_from_a_history_stay_text(tmp_path: Path) -> None:
+    history, out = tmp_path / "h.jsonl", tmp_path / "<b>&.html"
+    write_history(history, [produce(0, "ok", topic="<script>alert(1)</script>")])
+    assert run(str(history), "--out", str(out)) == 0
+    assert "<script" not in out.read_text(encoding="utf-8")
+
+
+def test_faults_are_always_wanted_and_other_columns_have_to_agree() -> None:
+    wanted = Wanted(topic="t", partition=0, producer_id=7)
+    assert wanted.has(Event(run="r", process="broker-1", action="Crash", phase="ok"))
+    assert wanted.has(Event(run="r", process="c", action="EndTxn", phase="invoke", producer_id=7))
+    assert not wanted.has(Event(run="r", process="c", action="EndTxn", phase="invoke", producer_id=8))
+    assert not wanted.has(Event(run="r", process="c", action="Close", phase="invoke"))
+
+
+def test_sends_are_left_out_where_their_requests_are_there() -> None:
+    send = Event(run="r", order=0, process="app", action="Send", phase="invoke", topic="t", partition=0)
+    assert "Send" not in story(cut_out([send, produce(1, "ok")], Wanted(), None))
+    assert "Send" in story(cut_out([send], Wanted(), None))
+
+
+def test_a_long_run_is_cut_to_what_is_near_the_moment() -> None:
+    events = [produce(order, "ok") for order in range(500)]
+    moment = cut_out(events, Wanted(), 300)
+    assert [event.order for event in moment.events] == list(range(301 - explain.BEFORE, 301 + explain.AFTER))
+    assert moment.violation is not None
+    assert moment.events[moment.violation.step].order == 300
+    with pytest.raises(NothingToDraw, match="no event is left"):
+        cut_out(events, Wanted(topic="other"), None)

@@ -1,0 +1,169 @@
+"""The audit of a real broker's log directory under load, in place and as copies that were made meanwhile.
+
+A healthy broker has no finding, and what hangs or is torn is found.
+"""
+
+import random
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.formats.record_batch import Record, build_batch
+from kafka_eos_checks.audit.audit import Audit, run
+from kafka_eos_checks.audit.moments import LAG_MS
+from kafka_eos_checks.audit.rules.log import Kind
+from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
+from kafka_eos_checks.brokers.brokers import HOST, Broker, Cluster, ask
+from kafka_eos_checks.brokers.jars import have_jars
+from kafka_eos_checks.cli import main as cli
+
+kafka = pytest.importorskip("confluent_kafka", reason="the extra 'record' is not installed")
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.thorough,
+    pytest.mark.skipif(not have_jars(), reason="Kafka's jars are not here; make test fetches them"),
+]
+TOPICS = [f"orders-{number}" for number in range(4)]
+SECONDS = 30.0
+TIMES = 10  # audits of each kind
+SETTINGS = {
+    "transaction.state.log.num.partitions": "50",
+    "transaction.partition.verification.enable": "false",  # so that a late batch is taken
+}
+
+
+def producer(bootstrap: str, transactional_id: str) -> "kafka.Producer":
+    made = kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 2})
+    made.init_transactions(SECONDS)
+    return made
+
+
+def work(number: int, bootstrap: str, stop: threading.Event) -> None:
+    """Commit and abort transactions over two partitions each, as one instance after the other."""
+    dice = random.Random(number)
+    while not stop.is_set():
+        own = producer(bootstrap, f"load-{number}")
+        for _ in range(50):
+            if stop.wait(0.05):
+                return
+            own.begin_transaction()
+            for topic in dice.sample(TOPICS, 2):
+                for _ in range(3):
+                    own.produce(topic, "v", partition=dice.randrange(2))
+            own.flush(SECONDS)
+            (own.abort_transaction if dice.random() < 0.2 else own.commit_transaction)(SECONDS)
+
+
+@contextmanager
+def load(bootstrap: str, clients: int) -> Iterator[None]:
+    stop = threading.Event()
+    threads = [threading.Thread(target=work, args=(number, bootstrap, stop)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker under load."""
+    with Cluster(tmp_path_factory.mktemp("live") / "cluster", settings=SETTINGS) as cluster:
+        for topic in (*TOPICS, "idle"):
+            cluster.create_topic(topic, 2)
+        broker = cluster[1]
+        with load(f"{HOST}:{broker.port}", 6):
+            time.sleep(8)
+            yield broker
+
+
+def copy_of(broker: Broker, folder: Path, how: str = "-r") -> Path:
+    """A copy as ``cp -r`` makes it, file after file, while the broker writes; files may vanish under it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run(["cp", how, str(broker.data), str(folder)], check=False, capture_output=True)
+    return folder
+
+
+def test_a_healthy_broker_under_load_has_no_finding_in_place_or_copied(
+    loaded: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recent = 0
+    for _ in range(TIMES):
+        for folder in (loaded.data, *(copy_of(loaded, tmp_path / how, how) for how in ("-r", "-a"))):
+            code, said = cli.main(["audit", str(folder)]), capsys.readouterr().out
+            assert code == 0, said
+            recent += "too recent to judge" in said
+    assert recent, "no copy was of different moments, so nothing was tried"
+    assert sum(log.batches for log in run([loaded.data]).logs) > 5_000
+
+
+def commit_behind_an_abort_by_hand(broker: Broker) -> int:
+    """Tear a transaction; the offset of its first record in the partition that was aborted by hand."""
+    own, offsets = producer(f"{HOST}:{broker.port}", "torn"), {}
+    own.begin_transaction()
+    for topic in TOPICS[:2]:
+        own.produce(topic, "v", partition=0, on_delivery=lambda _, sent: offsets.update({sent.topic(): sent.offset()}))
+    own.flush(SECONDS)
+    where = ("--topic", TOPICS[0], "--partition", "0", "--start-offset", str(offsets[TOPICS[0]]))
+    bootstrap = ("--bootstrap-server", f"{HOST}:{broker.port}")
+    broker.run_tool("org.apache.kafka.tools.TransactionsCommand", *bootstrap, "abort", *where)
+    own.commit_transaction(SECONDS)
+    return offsets[TOPICS[0]]
+
+
+def write_late(broker: Broker, topic: str) -> int:
+    """Append a batch to a transaction that is over; its offset."""
+    name = f"late-{topic}"
+    own = producer(f"{HOST}:{broker.port}", name)
+    own.begin_transaction()
+    own.produce(topic, "v", partition=0)
+    own.flush(SECONDS)
+    own.commit_transaction(SECONDS)
+    asked = {"TransactionalIds": [name]}
+    [state] = ask(broker.port, "DescribeTransactions", 0, asked)["TransactionStates"]
+    late = build_batch(
+        [Record(value=b"late")],
+        producer_id=state["ProducerId"],
+        producer_epoch=state["ProducerEpoch"],
+        base_sequence=1,
+        base_timestamp=time.time_ns() // 1_000_000,
+        is_transactional=True,
+    )
+    data = [{"Name": topic, "PartitionData": [{"Index": 0, "Records": late.encode()}]}]
+    answer = ask(broker.port, "Produce", 9, {"TransactionalId": name, "Acks": -1, "TimeoutMs": 5000, "TopicData": data})
+    [written] = answer["Responses"][0]["PartitionResponses"]
+    assert written["ErrorCode"] == 0
+    return int(written["BaseOffset"])
+
+
+def found(result: Audit) -> set[tuple[str, str, int | None]]:
+    return {(finding.rule, finding.topic, finding.offset) for finding in result.findings}
+
+
+def test_what_hangs_and_what_is_torn_is_found_under_load(loaded: Broker, tmp_path: Path) -> None:
+    first = commit_behind_an_abort_by_hand(loaded)
+    late = {topic: write_late(loaded, topic) for topic in (TOPICS[3], "idle")}
+    time.sleep(LAG_MS / 1000 + 16)  # the checkpoint of high watermarks is written every 5 s
+    busy = (HANGING, TOPICS[3], late[TOPICS[3]])
+    idle = (HANGING, "idle", late["idle"])
+    for _ in range(3):
+        torn, *others = sorted(found(run([loaded.data])), key=lambda each: each[0] != TORN)
+        assert torn[:2] == (TORN, TOPICS[0])
+        assert (torn[2] or 0) > first
+        assert set(others) == {busy, idle}
+        copied = run([copy_of(loaded, tmp_path / "copy")])
+        assert {torn, busy} <= found(copied) <= {torn, busy, idle}
+        # Nothing was written to the idle partition later, so its copy may be of before the end of the transaction.
+        told = {(note.topic, note.offset) for note in copied.notes if note.kind != Kind.TOLD}
+        assert ("idle", late["idle"]) in told or idle in found(copied)
+        timed = run([copy_of(loaded, tmp_path / "copy", "-a")])
+        assert found(timed) == {torn, busy, idle}, "it kept the times of files"

@@ -1,0 +1,375 @@
+"""A rule concludes from what a log lacks only where the log is known to go beyond the moment in question."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.formats.record_batch import (
+    ControlRecord,
+    ControlType,
+    Record,
+    RecordBatch,
+    build_batch,
+    build_control_batch,
+)
+from kafka_eos.formats.transaction_log import (
+    TOPIC,
+    TopicPartitions,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
+)
+from kafka_eos_checks.audit.audit import Audit, run
+from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.moments import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LAG_MS,
+    LOCK,
+    SKEW_MS,
+    Moments,
+    is_locked,
+    look_at,
+    span,
+)
+from kafka_eos_checks.audit.rules.log import Kind
+from kafka_eos_checks.audit.rules.transactions import HANGING, NO_TRANSACTION, TORN
+from kafka_eos_checks.audit.synthetic import write_segment
+from kafka_eos_checks.kit.verdict import Standing
+
+NOW = 1_700_000_000_000
+MINUTE = 60_000
+PID = 7
+
+
+def data(offset: int, at: int, *, epoch: int = 0, pid: int = PID) -> RecordBatch:
+    return build_batch(
+        [Record(value=b"v")],
+        base_offset=offset,
+        base_timestamp=at,
+        producer_id=pid,
+        producer_epoch=epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+
+
+def marker(offset: int, at: int, decision: ControlType, *, epoch: int = 1, pid: int = PID) -> RecordBatch:
+    what = ControlRecord(control_type=decision, coordinator_epoch=0)
+    return build_control_batch(what, producer_id=pid, producer_epoch=epoch, base_offset=offset, timestamp=at)
+
+
+def partition(folder: Path, *batches: RecordBatch, name: str = "orders-0") -> None:
+    write_segment(folder / name / f"{0:020d}.log", [batch.encode() for batch in batches])
+
+
+def coordinator(folder: Path, *states: tuple[str, int, int], name: str = "t", pid: int = PID, number: int = 0) -> None:
+    """A log of ``__transaction_state``: states with their epochs and times, of one transactional id."""
+    batches = []
+    for offset, (state, epoch, at) in enumerate(states):
+        status = TransactionState[state]
+        open_ = status in {TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
+        value = TransactionLogValue(
+            producer_id=pid,
+            producer_epoch=epoch,
+            transaction_timeout_ms=MINUTE,
+            transaction_status=status,
+            transaction_partitions=(TopicPartitions(topic="orders", partition_ids=(0,)),) if open_ else (),
+            transaction_last_update_timestamp_ms=at,
+            transaction_start_timestamp_ms=at,
+            client_transaction_version=2,
+        )
+        record = Record(key=TransactionLogKey(transactional_id=name).encode(), value=value.encode())
+        batches.append(build_batch([record], base_offset=offset, base_timestamp=at))
+    write_segment(folder / f"{TOPIC}-{number}" / f"{0:020d}.log", [batch.encode() for batch in batches])
+
+
+def kinds(found: Audit, rule: str) -> list[str]:
+    return [each.kind for each in (*found.findings, *found.notes) if each.rule == rule]
+
+
+def copied_at(folder: Path, at: int) -> None:
+    """Let a directory look as if it had been copied, with its checkpoint, at a moment."""
+    (folder / HIGH_WATERMARKS).write_text("0\n0\n")
+    for file in folder.rglob("*"):
+        os.utime(file, (at / 1000, at / 1000))
+
+
+FIRST = [("EMPTY", 0, NOW), ("ONGOING", 0, NOW + 10), ("PREPARE_COMMIT", 1, NOW + 20), ("COMPLETE_COMMIT", 1, NOW + 30)]
+SECOND = [("ONGOING", 1, NOW + 40), ("PREPARE_ABORT", 2, NOW + 50), ("COMPLETE_ABORT", 2, NOW + 60)]
+OVER = [data(0, NOW + 12), marker(1, NOW + 25, ControlType.COMMIT)]
+LATER = NOW + 10 * MINUTE
+
+
+def others(*moments: int, first: int = 2) -> list[RecordBatch]:
+    """Markers of other producers, which tell how far a copy goes."""
+    return [marker(first + i, at, ControlType.COMMIT, pid=99) for i, at in enumerate(moments)]
+
+
+def test_a_marker_that_is_younger_than_the_coordinators_copy_is_too_recent(tmp_path: Path) -> None:
+    coordinator(tmp_path, *FIRST)
+    partition(tmp_path, *OVER, data(2, NOW + 42, epoch=1), marker(3, NOW + 55, ControlType.ABORT, epoch=2))
+    copied_at(tmp_path, NOW + 60)
+    found = run([tmp_path])
+    assert found.findings == ()
+    [note] = found.notes
+    assert (note.rule, note.kind, note.offset, note.time_ms) == (NO_TRANSACTION, Kind.TOO_RECENT, 3, NOW + 55)
+    judged = {verdict.name: verdict for verdict in found.verdicts}
+    assert judged[NO_TRANSACTION].figures == {"markers": 2, "unknown": 0, "recent": 1}
+    assert judged[NO_TRANSACTION].standing is Standing.OK
+    assert (judged[NO_TRANSACTION].recent, judged[TORN].recent) == (1, 0), "the same marker counts once"
+    assert [finding.kind for finding in run([tmp_path], one_moment=True).notes] == [Kind.TOLD]
+
+
+def test_a_marker_that_a_copy_of_long_after_lacks_the_transaction_of_is_not_judged(tmp_path: Path) -> None:
+    """The file of the coordinator's log was written later, or nobody knows when: so it is no matter of waiting."""
+    coordinator(tmp_path, *FIRST)
+    partition(tmp_path, *OVER, data(2, NOW + 42, epoch=1), marker(3, NOW + 55, ControlType.ABORT, epoch=2))
+    for moment in (None, NOW + 55 + SKEW_MS + LAG_MS):
+        if moment is not None:
+            copied_at(tmp_path, moment)
+        found = run([tmp_path])
+        assert found.findings == ()
+        judged = {verdict.name: verdict for verdict in found.verdicts}[NO_TRANSACTION]
+        assert (judged.standing, judged.unjudged_for) == (Standing.NOT_JUDGED, {"other-moment": 1})
+        assert "cp -a" in judged.unjudged
+    copied_at(tmp_path, moment - 1)
+    assert kinds(run([tmp_path]), NO_TRANSACTION) == [Kind.TOO_RECENT]
+
+
+def test_a_commit_without_transaction_that_the_coordinators_copy_outlives_is_a_violation(tmp_path: Path) -> None:
+    later = [("EMPTY", 0, NOW + 55 + SKEW_MS)]
+    coordinator(tmp_path, *FIRST)
+    partition(tmp_path, *OVER, data(2, NOW + 42, epoch=1), marker(3, NOW + 55, ControlType.COMMIT, epoch=2))
+    assert kinds(run([tmp_path]), NO_TRANSACTION) == []
+    coordinator(tmp_path, *FIRST, *[("EMPTY", 1, at) for _, _, at in later])
+    assert kinds(run([tmp_path]), NO_TRANSACTION) == [Kind.VIOLATION]
+
+
+def test_data_that_are_open_in_the_older_copy_of_a_partition_are_too_recent(tmp_path: Path) -> None:
+    coordinator(tmp_path, *FIRST)
+    partition(tmp_path, data(0, NOW + 12))
+    assert kinds(run([tmp_path]), HANGING) == [Kind.NOT_JUDGED], "nobody knows when it was copied"
+    copied_at(tmp_path, NOW + 30)
+    assert kinds(run([tmp_path]), HANGING) == [Kind.TOO_RECENT]
+    assert kinds(run([tmp_path], one_moment=True), HANGING) == [Kind.VIOLATION]
+
+
+def test_data_that_a_later_marker_of_the_partition_outlives_hang(tmp_path: Path) -> None:
+    """They were appended before the coordinator's last record, and the partition's copy is later than that."""
+    partition(tmp_path, data(0, NOW + 12), *others(NOW + 15, NOW + 31 + SKEW_MS, first=1))
+    coordinator(tmp_path, *FIRST)
+    coordinator(tmp_path, ("EMPTY", 0, NOW + 16 + SKEW_MS), name="u", pid=8, number=1)
+    copied_at(tmp_path, NOW + 31)
+    assert kinds(run([tmp_path]), HANGING) == [Kind.TOO_RECENT], "the log of the transactional id may be older"
+    coordinator(tmp_path, *FIRST, ("EMPTY", 1, NOW + 16 + SKEW_MS))
+    copied_at(tmp_path, NOW + 31)
+    assert kinds(run([tmp_path]), HANGING) == [Kind.TOO_RECENT], "its marker may have come after the partition's copy"
+    partition(tmp_path, data(0, NOW + 12), *others(NOW + 15, NOW + 17 + 2 * SKEW_MS, first=1))
+    assert kinds(run([tmp_path]), HANGING) == [Kind.VIOLATION]
+
+
+def test_a_clients_clock_proves_nothing(tmp_path: Path) -> None:
+    """The data pretend to be of an hour before; nothing that a broker stamped follows them."""
+    partition(tmp_path, data(0, NOW - 60 * MINUTE))
+    coordinator(tmp_path, *FIRST)
+    assert kinds(run([tmp_path]), HANGING) == [Kind.NOT_JUDGED]
+
+
+def test_data_that_are_open_for_longer_than_any_transaction_may_take_hang_whoever_opened_them(tmp_path: Path) -> None:
+    partition(tmp_path, data(0, NOW), *others(NOW + 1, NOW + 20 * MINUTE, first=1))
+    assert kinds(run([tmp_path]), HANGING) == [Kind.NOT_JUDGED]
+    partition(tmp_path, data(0, NOW), *others(NOW + 1, NOW + 20 * MINUTE + 2, first=1))
+    [finding] = [each for each in run([tmp_path]).findings if each.rule == HANGING]
+    assert "open for at least 20 min" in finding.evidence
+    assert kinds(run([tmp_path], longest_ms=60 * MINUTE), HANGING) == [Kind.NOT_JUDGED]
+
+
+def test_data_of_an_unknown_producer_are_too_recent_only_behind_the_coordinators_last_record(tmp_path: Path) -> None:
+    coordinator(tmp_path, *FIRST, name="u", pid=8)
+    partition(tmp_path, data(0, NOW + 30 - SKEW_MS))
+    copied_at(tmp_path, NOW)
+    assert kinds(run([tmp_path]), HANGING) == [Kind.NOT_JUDGED]
+    partition(tmp_path, data(0, NOW + 31 - SKEW_MS))
+    copied_at(tmp_path, NOW)
+    assert kinds(run([tmp_path]), HANGING) == [Kind.TOO_RECENT]
+    assert kinds(run([tmp_path], one_moment=True), HANGING) == [Kind.NOT_JUDGED]
+
+
+def test_an_open_transaction_that_will_end_is_told_with_when_and_what_it_holds_back(tmp_path: Path) -> None:
+    coordinator(tmp_path, *FIRST, ("ONGOING", 1, NOW + 40))
+    partition(tmp_path, *OVER, data(2, NOW + 42, epoch=1), *others(NOW + 50, first=3))
+    copied_at(tmp_path, NOW + 50)
+    found = run([tmp_path])
+    [note] = [note for note in found.notes if note.rule == HANGING]
+    assert (note.rule, note.kind, note.offset) == (HANGING, Kind.TOLD, 2)
+    assert "will end: the coordinator has 't' ONGOING" in note.evidence
+    assert "aborts it at 2023-11-14 22:14:20 UTC (timeout 1 min) at the latest" in note.evidence
+    assert "get none of the 2 offsets from 2 to 3" in note.evidence
+    assert found.unknown == 0
+
+
+def test_a_transaction_that_its_coordinator_should_have_aborted_long_ago_hangs(tmp_path: Path) -> None:
+    coordinator(tmp_path, *FIRST, ("ONGOING", 1, NOW + 40))
+    coordinator(tmp_path, ("EMPTY", 0, NOW + 30 * MINUTE), name="u", pid=8, number=1)
+    partition(tmp_path, *OVER, data(2, NOW + 42, epoch=1))
+    [finding] = run([tmp_path], one_moment=True).findings
+    assert finding.rule == HANGING
+    assert "should have aborted it at 2023-11-14 22:14:20 UTC (timeout 1 min), 28 min 59 s ago" in finding.evidence
+
+
+def test_a_torn_transaction_is_found_in_copies_of_different_moments(tmp_path: Path) -> None:
+    """The coordinator's log goes on beyond both markers."""
+    states = [*FIRST[:2], ("PREPARE_COMMIT", 1, NOW + 20), ("COMPLETE_COMMIT", 1, NOW + 30), ("EMPTY", 1, LATER)]
+    coordinator(tmp_path, *states)
+    partition(
+        tmp_path, data(0, NOW + 12), marker(1, NOW + 15, ControlType.ABORT), marker(2, NOW + 25, ControlType.COMMIT)
+    )
+    assert kinds(run([tmp_path]), TORN) == [Kind.VIOLATION]
+
+
+# --- what directories tell -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Log:
+    """A log as :class:`Moments` sees it."""
+
+    log: PartitionLog
+    end: int
+    stamped_ms: int
+
+    def stamped_before(self, offset: int) -> float:
+        return self.stamped_ms if self.end <= offset else -inf
+
+
+def log_in(folder: Path, name: str, end: int, stamped_ms: int) -> Log:
+    topic, _, number = name.rpartition("-")
+    return Log(PartitionLog("", topic, int(number), str(folder / name), ()), end, stamped_ms)
+
+
+def reaches(folder: Path, *logs: Log) -> list[float]:
+    source = look_at([each.log for each in logs], one_moment=False)
+    moments = Moments(source, logs)
+    return [moments.reach(each) for each in logs]
+
+
+def test_an_idle_log_goes_as_far_as_the_checkpoint_of_high_watermarks_that_it_reaches(tmp_path: Path) -> None:
+    busy, idle, short = (
+        log_in(tmp_path, "a-0", 9, LATER),
+        log_in(tmp_path, "b-0", 4, NOW),
+        log_in(tmp_path, "c-0", 2, NOW),
+    )
+    assert reaches(tmp_path, busy, idle, short) == [LATER, NOW, NOW]
+    (tmp_path / HIGH_WATERMARKS).write_text("0\n3\na 0 9\nb 0 4\nc 0 3\n")
+    assert reaches(tmp_path, busy, idle, short) == [LATER, LATER - LAG_MS, NOW]
+    (tmp_path / HIGH_WATERMARKS).write_text("0\n3\na 0 8\nb 0 4\nc 0 3\n")
+    assert reaches(tmp_path, busy, idle, short) == [LATER, NOW, NOW], (
+        "the busy log's last time is beyond the checkpoint"
+    )
+    (tmp_path / HIGH_WATERMARKS).write_text("no checkpoint")
+    assert reaches(tmp_path, busy, idle, short) == [LATER, NOW, NOW]
+
+
+def test_a_checkpoint_whose_file_kept_its_time_tells_of_an_idle_directory(tmp_path: Path) -> None:
+    """The file of a log was written when its last time was stamped, so the checkpoint's own time can be trusted."""
+    coordinator(tmp_path, *FIRST)
+    [segment] = tmp_path.rglob("*.log")
+    idle = log_in(tmp_path, f"{TOPIC}-0", 4, NOW + 30)
+    idle.log = replace(idle.log, segments=(segment.name,))
+    (tmp_path / HIGH_WATERMARKS).write_text(f"0\n1\n{TOPIC} 0 4\n")
+    os.utime(tmp_path / HIGH_WATERMARKS, (LATER / 1000, LATER / 1000))
+    os.utime(segment, ((NOW + 31) / 1000,) * 2)
+    assert reaches(tmp_path, idle) == [LATER - LAG_MS]
+    os.utime(segment, (LATER / 1000,) * 2)
+    assert reaches(tmp_path, idle) == [NOW + 30], "a copy without times"
+
+
+def test_a_hanging_transaction_of_an_idle_cluster_is_found_in_a_copy_that_kept_the_times_of_files(
+    tmp_path: Path,
+) -> None:
+    coordinator(tmp_path, *FIRST)
+    partition(tmp_path, *OVER, data(2, NOW + 42, epoch=1))
+    (tmp_path / HIGH_WATERMARKS).write_text(f"0\n2\n{TOPIC} 0 4\norders 0 3\n")
+    for file in tmp_path.rglob("*.log"):
+        os.utime(file, ((NOW + 45) / 1000,) * 2)
+    os.utime(tmp_path / HIGH_WATERMARKS, ((NOW + 30 * MINUTE) / 1000,) * 2)
+    [finding] = run([tmp_path]).findings
+    assert (finding.rule, finding.offset) == (HANGING, 2)
+
+
+def test_the_logs_of_brokers_that_were_shut_down_in_good_order_go_almost_to_their_last_time(tmp_path: Path) -> None:
+    busy, idle = log_in(tmp_path / "1", "a-0", 9, LATER), log_in(tmp_path / "1", "b-0", 4, NOW)
+    other = log_in(tmp_path / "2", "b-0", 4, NOW)
+    for log in (busy, other):
+        Path(log.log.folder).parent.mkdir()
+        (Path(log.log.folder).parent / CLEAN_SHUTDOWN).touch()
+    assert reaches(tmp_path, busy, idle, other) == [LATER, LATER - LAG_MS, NOW]
+    assert reaches(tmp_path, busy, idle) == [inf, inf], "the logs of one stopped broker are of one moment"
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Iterator[Path]:
+    """A lock that another process holds, as a broker does."""
+    path = tmp_path / LOCK
+    path.touch()
+    hold = (
+        f"import fcntl, sys; f = open({str(path)!r}, 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); "
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold + "sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield path
+        process.kill()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the lock is asked for on Linux alone")
+def test_a_running_broker_is_known_by_its_lock_and_its_logs_are_of_now(lock: Path) -> None:
+    assert is_locked(lock)
+    idle = log_in(lock.parent, "b-0", 4, NOW)
+    source = look_at([idle.log], one_moment=False)
+    [directory] = source.directories.values()
+    assert directory.read_ms is not None
+    assert Moments(source, [idle]).reach(idle) == directory.read_ms - LAG_MS
+    copied = lock.parent / "copy"
+    copied.mkdir()
+    shutil.copy(lock, copied / LOCK)
+    assert not is_locked(copied / LOCK)
+    assert not is_locked(copied / "none")
+
+
+def test_a_lock_that_this_process_holds_is_no_running_broker(tmp_path: Path) -> None:
+    with (tmp_path / LOCK).open("w") as own:
+        fcntl.lockf(own, fcntl.LOCK_EX)
+        assert not is_locked(tmp_path / LOCK)
+
+
+def test_logs_of_one_moment_go_as_far_as_any_question(tmp_path: Path) -> None:
+    idle = log_in(tmp_path, "b-0", 4, NOW)
+    source = replace(look_at([idle.log], one_moment=True))
+    assert Moments(source, [idle]).reach(idle) == inf
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [
+        (0, "0 s"),
+        (1_234, "1.23 s"),
+        (61_000, "1 min 1 s"),
+        (600_000, "10 min"),
+        (3_660_000, "1 h 1 min"),
+        (2e8, "2 days"),
+    ],
+)
+def test_a_span_is_told_in_at_most_two_units(ms: float, words: str) -> None:
+    assert span(ms) == words

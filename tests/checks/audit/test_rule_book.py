@@ -1,0 +1,37 @@
+"""The rule book has an entry for every rule, which says what to do about a finding."""
+
+import pytest
+
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
+from kafka_eos_checks.audit.rules.beside import BESIDE_RULES
+from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
+from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
+from kafka_eos_checks.audit.rules.log import LOG_RULES
+from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
+from kafka_eos_checks.audit.rules.rule_book import READABLE, rule_of
+from kafka_eos_checks.audit.rules.transactions import HANGING, TRANSACTION_RULES
+
+RULES = [
+    *(READABLE, *LOG_RULES, *COORDINATOR_RULES, *TRANSACTION_RULES, *OFFSET_RULES, *BESIDE_RULES, *HISTORY_RULES),
+    *ANOMALIES,
+]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_says_what_a_finding_means_and_what_to_do(rule: str) -> None:
+    finding = Finding(rule=rule, topic="orders", partition=3, offset=57, file="0.log", producer_id=7)
+    lines = rule_of(rule).advice(finding).splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["means", "ends by itself", "next"]
+    assert not {"{", "}"} & set("".join(lines))
+
+
+def test_a_hanging_transaction_is_told_with_the_command_that_ends_it() -> None:
+    finding = Finding(rule=HANGING, topic="orders", partition=3, offset=57)
+    assert "abort --topic orders --partition 3 --start-offset 57" in rule_of(HANGING).next_step(finding)
+    assert "diagram" in rule_of(HANGING).next_step(finding, in_test=True)
+
+
+def test_a_rule_that_is_none_has_no_entry() -> None:
+    with pytest.raises(KeyError):
+        rule_of("no rule")

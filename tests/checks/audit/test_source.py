@@ -1,0 +1,337 @@
+"""The data source ``kafka_log`` against the readable decoder, and the rules in SQL against the readable rules."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import datasource
+
+from kafka_eos.formats.compression import CompressionType
+from kafka_eos.formats.record_batch import Record, build_batch
+from kafka_eos.formats.segment import StoredBatch, read_segment
+from kafka_eos_checks.audit import source, sql
+from kafka_eos_checks.audit.kernels import local
+from kafka_eos_checks.audit.kernels.splits import find_logs
+from kafka_eos_checks.audit.synthetic import faulty_log, write_log, write_segment
+from kafka_eos_checks.cli import main as cli
+
+pytestmark = pytest.mark.spark
+
+
+def mixed_segment(folder: Path) -> Path:
+    """Five batches, one of them compressed, one with a null value, and a torn tail."""
+    path = folder / "orders-2" / f"{0:020d}.log"
+    kinds: tuple[dict[str, Any], ...] = (
+        {"producer_id": 9, "producer_epoch": 1, "base_sequence": 0},
+        {"compression": CompressionType.LZ4},
+        {"is_transactional": True, "producer_id": 9, "producer_epoch": 2, "base_sequence": 4},
+        {},
+    )
+    encoded = [
+        build_batch(
+            [Record(offset_delta=j, key=b"k%d" % j, value=None if j else b"v%d" % i) for j in range(2)],
+            base_offset=2 * i,
+            base_timestamp=1000 + i,
+            **kind,
+        ).encode()
+        for i, kind in enumerate(kinds)
+    ]
+    write_segment(path, [*encoded, encoded[0][:70]])
+    return path
+
+
+def test_batches_are_those_of_the_readable_decoder(tmp_path: Path, spark: Any) -> None:
+    path = mixed_segment(tmp_path)
+    rows = spark.read.format("kafka_log").load(str(tmp_path)).orderBy("position").collect()
+    stored = [item for item in read_segment(path) if isinstance(item, StoredBatch)]
+    assert len(stored) == 4
+    for row, item in zip(rows, stored, strict=True):
+        batch = item.batch
+        assert (row.topic, row.partition, row.segment, row.position) == ("orders", 2, path.name, item.position)
+        assert (row.base_offset, row.last_offset, row.size) == (batch.base_offset, batch.last_offset, batch.size)
+        assert (row.producer_id, row.producer_epoch) == (batch.producer_id, batch.producer_epoch)
+        assert (row.base_sequence, row.last_sequence) == (batch.base_sequence, batch.last_sequence)
+        assert (row.compression, row.transactional) == (batch.compression.name.lower(), batch.is_transactional)
+        assert (row.control, row.record_count, row.crc) == (batch.is_control, batch.record_count, batch.crc)
+
+
+def test_records_are_those_of_the_readable_decoder(tmp_path: Path, spark: Any) -> None:
+    path = mixed_segment(tmp_path)
+    rows = spark.read.format("kafka_log").option("granularity", "records").load(str(tmp_path)).orderBy("offset")
+    expected = [
+        (item.batch.offset(record), item.batch.timestamp(record), record.key, record.value)
+        for item in read_segment(path)
+        if isinstance(item, StoredBatch)
+        for record in item.batch.records()
+    ]
+    found = [(row.offset, row.timestamp, row.key, row.value) for row in rows.collect()]
+    assert [(o, t, bytes(k), None if v is None else bytes(v)) for o, t, k, v in found] == expected
+
+
+def test_corrupt_regions_are_rows(tmp_path: Path, spark: Any) -> None:
+    path = mixed_segment(tmp_path)
+    [row] = spark.read.format("kafka_log").option("granularity", "corrupt").load(str(tmp_path)).collect()
+    assert (row.segment, row.kind, row.end) == (path.name, "torn tail", path.stat().st_size)
+
+
+def test_sql_sees_the_source_and_a_user_may_name_some_columns(tmp_path: Path, spark: Any) -> None:
+    mixed_segment(tmp_path)
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW log USING kafka_log OPTIONS (path '{tmp_path}', topic 'orders')")
+    assert spark.sql("SELECT sum(record_count) FROM log").collect()[0][0] == 8
+    some = spark.read.format("kafka_log").schema("base_offset bigint, `partition` int").load(str(tmp_path))
+    assert sorted(tuple(row) for row in some.collect()) == [(0, 2), (2, 2), (4, 2), (6, 2)]
+
+
+def test_several_paths_are_read_in_small_splits(tmp_path: Path, spark: Any) -> None:
+    for number in range(2):
+        write_log(tmp_path / str(number) / "orders-0", faulty_log(number, 200))
+    reader = spark.read.format("kafka_log").option("splitbytes", "4000")
+    found = reader.load([str(tmp_path / "0"), str(tmp_path / "1")])
+    assert found.count() == 400
+    assert found.rdd.getNumPartitions() > 4
+
+
+def test_the_broker_is_the_name_of_the_log_directory(tmp_path: Path, spark: Any) -> None:
+    for broker in ("east/broker-1", "east/broker-2", "west/broker-1"):
+        write_log(tmp_path / broker / "orders-0", faulty_log(1, 50))
+
+    def brokers(*paths: str) -> list[str]:
+        frame = spark.read.format("kafka_log").load([str(tmp_path / path) for path in paths])
+        return sorted(row[0] for row in frame.select("broker").distinct().collect())
+
+    assert brokers("east") == ["broker-1", "broker-2"]
+    assert brokers("east/broker-1", "east/broker-2") == ["broker-1", "broker-2"]
+    assert brokers("east/broker-2") == brokers("east/broker-2/orders-0") == ["broker-2"]
+    assert brokers("east/broker-1", "west/broker-1") == [str(tmp_path / name / "broker-1") for name in ("east", "west")]
+
+
+def test_nothing_to_read_is_no_row(tmp_path: Path, spark: Any) -> None:
+    mixed_segment(tmp_path)
+    for option in ({"topic": "another"}, {"partition": "1"}):
+        assert spark.read.format("kafka_log").options(**option).load(str(tmp_path)).count() == 0
+
+
+def test_an_unknown_granularity_is_refused_with_the_known_ones(tmp_path: Path, spark: Any) -> None:
+    with pytest.raises(Exception, match="none of batches, records, corrupt"):
+        spark.read.format("kafka_log").option("granularity", "bytes").load(str(tmp_path)).collect()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("startingofset", "5", "unknown option startingofset; did you mean startingOffset?"),
+        ("bootstrap", "h:9092", "unknown option bootstrap; there are path, granularity, topic"),
+        ("crc", "no", "option crc is 'no', neither true nor false"),
+        ("pushdown", "1", "option pushdown is '1', neither true nor false"),
+        ("splitBytes", "4k", "option splitbytes is '4k', not a number of bytes"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_refused(
+    option: str, value: str, said: str, tmp_path: Path, spark: Any
+) -> None:
+    mixed_segment(tmp_path)
+    with pytest.raises(Exception, match=re.escape(f"kafka_log: {said}")):
+        spark.read.format("kafka_log").option(option, value).load(str(tmp_path)).collect()
+
+
+def test_every_option_is_one_that_the_module_documents() -> None:
+    documented = str(source.__doc__).split("=====\n")[1].splitlines()
+    assert ["path", *(line.split()[0] for line in documented if line[0] not in " =")] == list(source.OPTIONS)
+
+
+# What a person runs as /path/to/venv/bin/python program.py, with another python3 on the path.
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+from pyspark_kafkalog import register
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+before = spark.sparkContext.pythonExec
+register(spark)
+assert spark.sparkContext.pythonExec == before
+print("batches:", spark.read.format("kafka_log").load(sys.argv[1]).count())
+query = spark.readStream.format("kafka_log").load(sys.argv[1]).writeStream.format("noop")
+query = query.option("checkpointLocation", sys.argv[2]).trigger(availableNow=True).start()
+print("stream:", query.awaitTermination(60) and query.lastProgress["numInputRows"])
+"""
+
+
+def test_a_registered_source_is_read_by_the_python_of_a_program_in_no_activated_environment(tmp_path: Path) -> None:
+    write_log(tmp_path / "data" / "orders-0", faulty_log(1, 50, 0.0))
+    other = tmp_path / "bin" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho 'the wrong python3' >&2\nexit 1\n")
+    other.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    environment["PATH"] = f"{other.parent}:{os.environ['PATH']}"
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "data"), str(tmp_path / "checkpoint")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "batches: 50\n" in done.stdout
+    assert "stream: 50\n" in done.stdout
+
+
+def test_tables_of_headers_are_for_sparks_own_reader(tmp_path: Path, spark: Any) -> None:
+    write_log(tmp_path / "data" / "orders-0", faulty_log(1, 50, 0.0))
+    assert cli.main(["headers", str(tmp_path / "data"), "--out", str(tmp_path / "tables")]) == 0
+    with pytest.raises(Exception, match="read them by format 'parquet'"):
+        spark.read.format("kafka_log").load(str(tmp_path / "tables")).collect()
+    assert spark.read.parquet(str(tmp_path / "tables" / "orders-0")).count() == 50
+
+
+def test_the_rules_in_sql_find_what_the_readable_rules_find(tmp_path: Path, spark: Any) -> None:
+    for seed in range(60):
+        first = 5 if seed % 3 == 0 else 0
+        batches = faulty_log(seed, 60, (0.0, 0.05, 0.2, 0.5)[seed % 4], first)
+        write_log(tmp_path / f"{'__consumer_offsets' if seed % 10 == 0 else 'orders'}-{seed}", batches)
+    audits = local.audit_logs(find_logs(tmp_path))
+    expected = sorted(
+        (f.rule, f.partition, f.position, f.offset, f.producer_id, f.producer_epoch, f.base_sequence)
+        for audit in audits
+        for f in audit.findings
+        if f.is_violation
+    )
+    assert {row[0] for row in expected} == {"order", "stale epoch", "duplicate", "gap"}
+    found = sql.violations(spark.read.format("kafka_log").load(str(tmp_path))).collect()
+    columns = ("rule", "partition", "position", "base_offset", "producer_id", "producer_epoch", "base_sequence")
+    assert sorted(tuple(row[name] for name in columns) for row in found) == expected
+
+
+# --- what is wanted of it --------------------------------------------------------------------------------------------
+
+
+def long_log(folder: Path) -> None:
+    """Two producers in turn, three records a batch, a segment for ten batches; times grow by a second a batch."""
+    for start in range(0, 40, 10):
+        encoded = [
+            build_batch(
+                [Record(offset_delta=j, timestamp_delta=10 * j, value=b"v") for j in range(3)],
+                base_offset=3 * i,
+                base_timestamp=1000 * i,
+                producer_id=7 + i % 2,
+                producer_epoch=0,
+                base_sequence=3 * (i // 2),
+            ).encode()
+            for i in range(start, start + 10)
+        ]
+        write_segment(folder / "orders-0" / f"{3 * start:020d}.log", encoded)
+
+
+@pytest.mark.parametrize(
+    ("options", "batches", "offsets"),
+    [
+        ({}, range(40), range(120)),
+        ({"startingOffset": "31", "endingOffset": "62"}, range(10, 21), range(31, 62)),
+        ({"startingTimestamp": "5010", "endingTimestamp": "7010"}, range(5, 8), range(16, 22)),
+        ({"producerId": "8"}, range(1, 40, 2), [o for o in range(120) if o // 3 % 2]),
+        ({"producerId": "8", "startingOffset": "0", "endingOffset": "6"}, [1], [3, 4, 5]),
+        ({"startingOffset": "500"}, [], []),
+    ],
+)
+def test_ranges_and_producers_choose_batches_and_records(
+    options: dict[str, str], batches: Any, offsets: Any, tmp_path: Path, spark: Any
+) -> None:
+    long_log(tmp_path)
+    names = {"batches": "base_offset bigint", "records": "`offset` bigint"}
+    found = {
+        granularity: sorted(
+            row[0]
+            for row in spark.read.format("kafka_log").schema(column).options(**options)
+            .option("granularity", granularity).load(str(tmp_path)).collect()
+        )
+        for granularity, column in names.items()
+    }  # fmt: skip
+    assert found == {"batches": [3 * i for i in batches], "records": list(offsets)}
+
+
+def test_an_option_that_is_no_number_is_refused(tmp_path: Path, spark: Any) -> None:
+    long_log(tmp_path)
+    with pytest.raises(Exception, match="startingoffset is 'x', not a whole number"):
+        spark.read.format("kafka_log").option("startingOffset", "x").load(str(tmp_path)).collect()
+
+
+CONDITIONS = {
+    "batches": (
+        "topic = 'orders' AND `partition` IN (0, 5)", "base_offset >= 90", "last_offset <= 31",
+        "last_offset > 100 AND producer_id IN (7, 9)", "max_timestamp > 20020", "base_offset = 33 OR base_offset = 66",
+    ),
+    "records": ("`offset` = 50", "`timestamp` >= 20010", "`timestamp` < 3010 AND `offset` > 4"),
+}  # fmt: skip
+
+
+def test_push_down_changes_no_result(tmp_path: Path, spark: Any) -> None:
+    long_log(tmp_path)
+    setting = "spark.sql.python.filterPushdown.enabled"
+    read = {}
+    for wish in ("false", "true"):
+        spark.conf.set(setting, wish)
+        try:
+            for granularity, conditions in CONDITIONS.items():
+                frame = spark.read.format("kafka_log").option("granularity", granularity).option("pushdown", wish)
+                for condition in conditions:
+                    rows = frame.load(str(tmp_path)).where(condition).collect()
+                    read[wish, condition] = sorted(map(str, rows))
+        finally:
+            spark.conf.unset(setting)
+    conditions = {condition for _, condition in read}
+    assert {condition for condition in conditions if read["false", condition] != read["true", condition]} == set()
+    assert all(read["true", condition] for condition in conditions)
+
+
+def test_what_is_pushed_down_is_not_read(tmp_path: Path) -> None:
+    long_log(tmp_path)
+    reader = source.PushdownReader("batches", ["base_offset"], {"path": str(tmp_path)})
+    conditions = [datasource.GreaterThanOrEqual(("base_offset",), 90), datasource.EqualTo(("producer_id",), 7)]
+    assert list(reader.pushFilters(conditions)) == conditions
+    [task] = reader.partitions()
+    assert [split.segment for split in task.splits] == [f"{90:020d}.log"]
+    assert [offset for batch in reader.read(task) for offset in batch["base_offset"].to_pylist()] == [
+        90, 96, 102, 108, 114,
+    ]  # fmt: skip
+
+
+def test_without_its_setting_a_wish_for_push_down_is_refused_by_spark(tmp_path: Path, spark: Any) -> None:
+    long_log(tmp_path)
+    frame = spark.read.format("kafka_log").option("pushdown", "true").load(str(tmp_path))
+    with pytest.raises(Exception, match="PUSHDOWN_DISABLED"):
+        frame.where("base_offset > 5").collect()
+
+
+# --- growing segments ------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_has_every_batch_once_and_waits_for_half_ones(tmp_path: Path, spark: Any) -> None:
+    long_log(tmp_path / "made")
+    segments = sorted((tmp_path / "made" / "orders-0").glob("*.log"))
+    growing = tmp_path / "data" / "orders-0"
+    growing.mkdir(parents=True)
+    seen: list[int] = []
+    stream = spark.readStream.format("kafka_log").schema("base_offset bigint").load(str(growing))
+
+    def run() -> int:
+        """All that is there now, from the checkpoint of the run before."""
+
+        def take(rows: Any, _: int) -> None:
+            seen.extend(row[0] for row in rows.collect())
+
+        writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        before = len(seen)
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+        return len(seen) - before
+
+    first, second = segments[0].read_bytes(), segments[1].read_bytes()
+    third = len(first) // 10
+    (growing / segments[0].name).write_bytes(first[: 4 * third + 30])
+    assert run() == 4
+    (growing / segments[0].name).write_bytes(first)
+    (growing / segments[1].name).write_bytes(second[: third + 70])
+    assert run() == 7
+    (growing / segments[1].name).write_bytes(second)
+    assert run() == 9
+    assert seen == [3 * i for i in range(20)]

@@ -1,0 +1,56 @@
+"""The message schemas that the server carries are those of the pinned Kafka."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.server import schemas
+from kafka_eos.wire.protocol import load_codec
+from kafka_eos_checks.brokers import vendored_schemas
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, clients_jar, have_jars, need_jars
+
+JARS = pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
+
+
+@JARS
+def test_they_are_what_the_jars_hold() -> None:
+    assert vendored_schemas.TARGET.read_text(encoding="utf-8") == vendored_schemas.from_jars()
+
+
+@JARS
+def test_they_are_read_and_written_as_the_jars_own() -> None:
+    own, vendored = load_codec(clients_jar()), schemas.served_codec()
+    for api in (*schemas.SERVED, *schemas.REFUSED, *schemas.NOT_SERVED):
+        for message in (f"{api}Request", f"{api}Response"):
+            assert vendored.versions(message) == own.versions(message)
+            for version in own.versions(message):
+                assert vendored.write(message, version, {}) == own.write(message, version, {})
+
+
+@JARS
+def test_every_api_that_kafkas_brokers_have_for_clients_is_served_refused_or_said_not_to_be() -> None:
+    of_clients = {
+        schema["name"].removesuffix("Request")
+        for schema in vendored_schemas.schemas_of(need_jars() / f"kafka-clients-{KAFKA_VERSION}.jar").values()
+        if "broker" in schema.get("listeners", ()) and schema["validVersions"] != "none"
+    }
+    tables = (set(schemas.SERVED), set(schemas.REFUSED), set(schemas.NOT_SERVED))
+    assert set().union(*tables) - of_clients == {"WriteTxnMarkers", "AddPartitionsToTxn"} - of_clients
+    assert of_clients <= set().union(*tables)
+    assert sum(map(len, tables)) == len(set().union(*tables))
+
+
+def test_each_is_there_once_and_none_is_there_for_nothing() -> None:
+    rows = json.loads(vendored_schemas.TARGET.read_text(encoding="utf-8"))
+    assert sorted(row["name"] for row in rows) == sorted(schemas.messages())
+
+
+@JARS
+def test_the_command_writes_the_file_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(vendored_schemas, "TARGET", tmp_path / "schemas.json")
+    vendored_schemas.main()
+    assert (tmp_path / "schemas.json").stat().st_size > 50_000
+    assert f"{len(schemas.messages())} messages of Kafka 4.3.0" in capsys.readouterr().out

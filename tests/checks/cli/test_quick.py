@@ -1,0 +1,79 @@
+"""What ``kafka-eos check`` shows: something of each floor, chosen by what the registry says."""
+
+import argparse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.cli import quick, verify
+from kafka_eos_checks.graphs import command as conformance
+from kafka_eos_checks.kit.recording import kept_recordings
+from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
+from kafka_eos_checks.ledger import report
+from kafka_eos_checks.models.registry import Model, Registry
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return Registry()
+
+
+def test_each_module_with_a_small_model_that_holds_has_its_main_model(registry: Registry) -> None:
+    chosen = quick.main_models(registry.models.values())
+    holding = {m.module for m in registry.models.values() if m.tier == "small" and not m.expect.violates}
+    assert chosen.keys() == holding
+    for module, model in chosen.items():
+        assert (model.module, model.tier, model.expect.words) == (module, "small", "holds")
+    assert chosen["PartitionLog"].name == "PartitionLog"
+
+
+def test_each_module_with_a_small_graph_has_it_compared(registry: Registry) -> None:
+    compared = {module for module, m in quick.main_models(registry.models.values()).items() if m.graph == "small"}
+    assert compared == {m.module for m in registry.models.values() if m.graph == "small"}
+
+
+def test_each_module_with_a_small_mutant_has_one(registry: Registry) -> None:
+    chosen = quick.one_mutant_each(registry.mutants.values())
+    assert chosen.keys() == {m.module for m in registry.mutants.values() if m.tier == "small"}
+    assert all(mutant.kind == "mutant" and mutant.expect.violates for mutant in chosen.values())
+
+
+def verdicts_of(check: str, found: str = "holds") -> Callable[..., Iterator[Verdict]]:
+    def run(*_: object) -> Iterator[Verdict]:
+        yield Verdict(check=check, name=f"of {check}", expected="holds", found=found, ok=found == "holds")
+
+    return run
+
+
+@pytest.mark.parametrize(("found", "code"), [("holds", 0), ("differs", 1)])
+def test_the_verdicts_of_each_part_are_kept_next_to_those_of_the_whole_check(
+    found: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checked: list[list[Model]] = []
+    audited: list[Path] = []
+
+    def tlc(models: list[Model]) -> Iterator[Verdict]:
+        checked.append(models)
+        yield from verdicts_of(models[0].kind)()
+
+    def recordings(engine: str, archives: list[Path]) -> Iterator[Verdict]:
+        assert engine == "local"
+        audited.extend(archives)
+        yield from verdicts_of("replay")()
+
+    monkeypatch.setattr(verify, "checked", tlc)
+    monkeypatch.setattr(verify, "recordings", recordings)
+    monkeypatch.setattr(conformance, "check", verdicts_of("graph"))
+    monkeypatch.setattr(verify, "proofs", verdicts_of("proof", found))
+    for module in (verify, report.paths):
+        monkeypatch.setattr(module, "build_folder", lambda: tmp_path)
+    assert quick.run(argparse.Namespace(engine="local")) == code
+    kept = {file.name: read_verdicts(file) for file in (tmp_path / "verdicts").iterdir()}
+    assert kept.keys() == {f"quick-{part}.json" for part in ("models", "mutants", "graphs", "proofs", "recordings")}
+    assert all(len(verdicts) == 1 for verdicts in kept.values())
+    assert (tmp_path / "report.html").is_file()
+    assert ("all as expected" in capsys.readouterr().out) is (code == 0)
+    assert [each[0].kind for each in checked] == ["model", "mutant"]
+    assert "LateEndIsNotAtomic" in [model.name for model in checked[0]]
+    assert set(audited) < set(kept_recordings())

@@ -1,0 +1,102 @@
+"""Contracts hold as far as they are explored, and a planted bug in each contracted module is found."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos_checks.cli import main as cli
+from kafka_eos_checks.contracts import command
+from kafka_eos_checks.contracts.command import BROKEN, CONFIRMED, NOT_BROKEN, assumed
+from kafka_eos_checks.contracts.conditions import CONTRACTS
+from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
+from kafka_eos_checks.matrix.mutant_contracts import contracts_about
+from kafka_eos_checks.models.registry import Registry
+
+LARGE = {"varint", "batch codec"}  # more paths than a test has time for
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, list[dict[str, Any]]]:
+    program = Path(__file__).with_name("planted_bugs.py")
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True)
+    verdicts: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
+    return verdicts
+
+
+def test_no_contract_is_broken_and_what_was_not_explored_is_said(found: dict[str, list[dict[str, Any]]]) -> None:
+    verdicts = found["as they are"]
+    assert len(verdicts) == sum(map(len, CONTRACTS.values()))
+    for verdict in verdicts:
+        is_large = verdict["name"].split(":")[0] in LARGE
+        assert verdict["found"] == (NOT_BROKEN if is_large else CONFIRMED), verdict
+        assert verdict["figures"]["unexplored"] == ("some" if is_large else "none")
+        assert verdict["figures"]["paths"] > 1
+
+
+def test_every_contract_is_broken_by_a_planted_bug_or_a_mutant_and_its_arguments_are_told(
+    found: dict[str, list[dict[str, Any]]],
+) -> None:
+    broken = set()
+    for verdict in found["with bugs"]:
+        assert (verdict["found"], verdict["ok"]) == (BROKEN, False), verdict
+        broken.add(verdict["name"].split(": ")[1])
+    for verdict in found["with mutants"]:
+        assert verdict["ok"], verdict
+        broken.add(verdict["found"].removeprefix("breaks "))
+    assert broken == {verdict["name"].split(": ")[1] for verdict in found["as they are"]}
+    for verdict in (*found["with bugs"], *found["with mutants"]):
+        assert any(f"{contract}(" in verdict["evidence"] for contract in broken)
+
+
+def test_what_is_assumed_of_the_arguments_is_told(found: dict[str, list[dict[str, Any]]]) -> None:
+    evidence = {verdict["name"]: verdict["evidence"].splitlines() for verdict in found["as they are"]}
+    assert evidence["batch codec: any_bytes_are_records_or_refused"][1:] == [
+        "of arguments with len(data) <= 9, 0 <= count <= 2",
+        "unexplored: the paths that were left when it was broken, or the time over",
+    ]
+    assert all(assumed(contract.promise) for contracts in CONTRACTS.values() for contract in contracts)
+
+
+def test_each_rule_that_a_contract_is_about_is_one_of_its_class() -> None:
+    for contracts in CONTRACTS.values():
+        for contract in contracts:
+            for owner, rules in contract.about.items():
+                assert [rule for rule in rules if not hasattr(owner, rule)] == []
+
+
+def test_a_mutant_is_looked_for_in_the_contracts_about_its_rules_and_in_no_others() -> None:
+    registry = Registry()
+    assert [one.promise.__name__ for one in contracts_about(registry.get("CacheOfOne"))] == [
+        "five_batches_are_remembered"
+    ]
+    assert contracts_about(registry.get("MarkerKeepsEpoch")) == []
+
+
+def test_a_mutant_that_breaks_no_contract_survives(found: dict[str, list[dict[str, Any]]]) -> None:
+    [verdict] = found["with a mutant of another rule"]
+    assert (verdict["name"], verdict["found"], verdict["ok"]) == ("CacheOfOne", CONFIRMED, False)
+
+
+@pytest.mark.parametrize(("answer", "code"), [(CONFIRMED, 0), (BROKEN, 1)])
+def test_the_command_writes_its_verdicts_and_fails_with_a_contract(
+    answer: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check(module: str, contract: Any, seconds: float) -> Verdict:
+        name = f"{module}: {contract.__name__}"
+        return Verdict(
+            check="contract", name=name, expected="not broken", found=answer, ok=answer != BROKEN, evidence="why"
+        )
+
+    monkeypatch.setattr(command, "check", check)
+    assert cli.main(["check", "contracts", "epochs", "--json", str(tmp_path / "contracts.json")]) == code
+    assert [verdict.found for verdict in read_verdicts(tmp_path / "contracts.json")] == [answer]
+    assert ("why" in capsys.readouterr().out) == (code == 1)
+
+
+def test_contracts_of_an_unknown_module_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "contracts", "varnit"]) == 2
+    assert "no contracts of 'varnit'; there are sequences" in capsys.readouterr().err

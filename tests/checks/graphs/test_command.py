@@ -1,0 +1,224 @@
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kafka_eos.errors import NotEnabled
+from kafka_eos.machines import machine as machines
+from kafka_eos.machines.machine import action
+from kafka_eos_checks.graphs import command as conformance
+from kafka_eos_checks.graphs.command import Comparison, compare, conformance_verdict, mutant_verdict, reference_of
+from kafka_eos_checks.graphs.state_graph import GraphUnusable, StateGraph, export, instance_text, plain_size, read_dot
+from kafka_eos_checks.models.registry import Registry
+
+pytestmark = pytest.mark.tlc
+
+
+@pytest.fixture(scope="module")
+def graph_cache() -> dict[str, StateGraph]:
+    return {}
+
+
+@pytest.fixture
+def graph(registry: Registry, counter: ModuleType, graph_cache: dict[str, StateGraph]) -> StateGraph:
+    """TLC's graph of Counter, exported once."""
+    if "Counter" not in graph_cache:
+        graph_cache["Counter"] = export(registry.get("Counter"), counter.Counter, timeout=60)
+    return graph_cache["Counter"]
+
+
+@pytest.fixture
+def compare_counter(registry: Registry, counter: ModuleType, graph: StateGraph) -> Callable[..., Comparison]:
+    within = partial(counter.within_bounds, max_log=2)
+    return partial(compare, registry.get("Counter"), graph=graph, within_bounds=within)
+
+
+def test_the_graph_has_tlcs_states_and_every_edge_with_its_arguments(registry: Registry, graph: StateGraph) -> None:
+    size = plain_size(registry.get("Counter"), timeout=60)
+    assert graph.states_inside == size.states
+    assert len(graph.states) > graph.states_inside, "states just outside the bounds are part of the graph"
+    (initial,) = graph.initial
+    edges = {instance_text(graph.instances[i]): graph.state(t) for i, t in graph.outgoing(initial)}
+    assert set(edges) == {'Add("a", 1)', 'Add("a", 2)', 'Add("b", 1)', 'Add("b", 2)'}
+    assert edges['Add("b", 2)']["total"] == 2
+
+
+def test_parallel_edges_are_kept(graph: StateGraph) -> None:
+    between: dict[tuple[int, int], int] = {}
+    for pair in zip(graph.sources.tolist(), graph.targets.tolist(), strict=True):
+        between[pair] = between.get(pair, 0) + 1
+    assert max(between.values()) > 1, "a refusal changes the same for both amounts"
+
+
+def test_the_machine_of_the_spec_is_equal_to_it(
+    registry: Registry, graph: StateGraph, compare_counter: Callable[..., Comparison]
+) -> None:
+    comparison = compare_counter()
+    assert comparison.equal
+    assert comparison.edges == len(graph.sources)
+    assert comparison.edges + comparison.refusals == graph.states_inside * len(graph.instances)
+    verdict = conformance_verdict(registry.get("Counter"), comparison)
+    assert verdict.ok
+    assert verdict.figures["states"] == graph.states_inside
+
+
+def mutants(counter: ModuleType) -> dict[str, tuple[type[Any], str]]:
+    machine = counter.Counter
+
+    class GuardMissing(machine):
+        __slots__ = ()
+
+        def add_error(self, client: str, amount: int) -> str:
+            error = machine.add_error(self, client, amount)
+            return "NONE" if error == "STALE" else error
+
+    class GuardTooMany(machine):
+        __slots__ = ()
+
+        @action("Reset")
+        def reset(self) -> Any:
+            if self.readers:
+                raise NotEnabled("somebody reads")
+            return machine.reset(self)
+
+    class OtherEffect(machine):
+        __slots__ = ()
+
+        @action("Reset")
+        def reset(self) -> Any:
+            return replace(machine.reset(self), readers=frozenset())
+
+    class OtherCode(machine):
+        __slots__ = ()
+
+        def add_error(self, client: str, amount: int) -> str:
+            error = machine.add_error(self, client, amount)
+            return "FULL" if error == "STALE" else error
+
+    class Crash(machine):
+        __slots__ = ()
+
+        @action("Read", "Clients")
+        def read(self, client: str) -> Any:
+            return {}[client]
+
+    class OtherStart(machine):
+        __slots__ = ()
+
+        @classmethod
+        def initial(cls, constants: Any) -> Any:
+            return replace(super().initial(constants), total=1)
+
+    return {
+        "GuardMissing": (GuardMissing, "the machine allows it, the spec does not"),
+        "GuardTooMany": (GuardTooMany, "the spec allows it, the machine refuses: somebody reads"),
+        "OtherEffect": (OtherEffect, "the machine goes to another state than the spec"),
+        "OtherCode": (OtherCode, "the machine goes to another state than the spec"),
+        "Crash": (Crash, "the machine fails with KeyError"),
+        "OtherStart": (OtherStart, "the initial states differ"),
+    }
+
+
+@pytest.mark.parametrize("name", ["GuardMissing", "GuardTooMany", "OtherEffect", "OtherCode", "Crash", "OtherStart"])
+def test_a_mutated_machine_is_told_apart_with_the_shortest_path(
+    name: str, registry: Registry, counter: ModuleType, compare_counter: Callable[..., Comparison]
+) -> None:
+    machine, what = mutants(counter)[name]
+    comparison = compare_counter(machine)
+    assert not comparison.equal
+    assert comparison.differences[0].what.startswith(what)
+    assert "   0  At the start" in comparison.evidence
+    assert what in comparison.evidence
+    assert mutant_verdict(registry.get("NoLimit"), comparison).ok
+    assert not conformance_verdict(registry.get("Counter"), comparison).ok
+
+
+def test_a_mutant_that_is_equal_is_a_failure(registry: Registry, compare_counter: Callable[..., Comparison]) -> None:
+    assert not mutant_verdict(registry.get("NoLimit"), compare_counter()).ok
+
+
+def test_a_model_with_rules_of_its_own_is_compared_with_the_reference_that_has_them() -> None:
+    model = Registry().get("OverlapIsRefused")
+    assert reference_of(model) is not model.machine_class()
+    graph = export(model, reference_of(model), timeout=60)
+    assert compare(model, graph=graph).equal
+    assert not compare(model, model.machine_class(), graph=graph).equal, "its blocks do not overlap"
+
+
+@pytest.mark.parametrize(
+    "name", ["PendingDeletedWithGroup", pytest.param("LateCompletionTakesNext", marks=pytest.mark.thorough)]
+)
+def test_a_mutant_is_told_apart_with_the_constants_that_it_needs(name: str) -> None:
+    registry = Registry()
+    mutant = registry.get(name)
+    model = registry.get(mutant.model)
+    [found] = conformance.check(registry, [], [mutant], jobs=1)
+    assert found.ok
+    [with_the_models] = conformance.check(registry, [], [replace(mutant, constants=model.constants)], jobs=1)
+    assert not with_the_models.ok
+
+
+def test_bounds_that_differ_from_tlcs_are_a_difference(
+    registry: Registry, counter: ModuleType, graph: StateGraph
+) -> None:
+    within = partial(counter.within_bounds, max_log=1)
+    comparison = compare(registry.get("Counter"), graph=graph, within_bounds=within)
+    assert comparison.differences[0].what == "the bounds in Python say False, TLC's constraint True"
+
+
+def test_a_machine_without_one_of_the_actions_does_not_speak_the_specs_language(
+    registry: Registry, counter: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = machines.instances(counter.Counter, registry.get("Counter").machine_constants())
+    monkeypatch.setattr(machines, "instances", lambda *_: [i for i in every if i.action.name != "Refuse"])
+    with pytest.raises(GraphUnusable, match="give the machine every action of Next once"):
+        export(registry.get("Counter"), counter.Counter, timeout=60)
+
+
+def test_a_dump_with_two_states_of_the_same_values_is_refused(graph: StateGraph) -> None:
+    text = '1 [label="/\\\\ total = 1\\n/\\\\ log = <<>>"];\n2 [label="/\\\\ log = <<>>\\n/\\\\ total = 1"];\n'
+    with pytest.raises(GraphUnusable, match="two states of the dump have the same values"):
+        read_dot(text, "M", ("total", "log"), graph.instances)
+    with pytest.raises(GraphUnusable, match="lacks a variable"):
+        read_dot(text, "M", ("total", "log", "more"), graph.instances)
+
+
+def test_the_command_compares_and_tells_an_unusable_call(
+    registry: Registry,
+    counter: ModuleType,
+    graph: StateGraph,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(conformance, "Registry", lambda: registry)
+    monkeypatch.setattr(conformance, "export", lambda *_, **__: graph)
+    monkeypatch.setattr(conformance, "bounds_predicate", lambda _: partial(counter.within_bounds, max_log=2))
+    parser = argparse.ArgumentParser()
+    conformance.add_parser(parser.add_subparsers(), "help")
+    assert conformance.run(parser.parse_args(["graphs"])) == 0
+    assert "Counter" in capsys.readouterr().out
+    assert conformance.run(parser.parse_args(["graphs", "Conter"])) == 2
+    assert "no entry 'Conter'" in capsys.readouterr().err
+    guard_missing, _ = mutants(counter)["GuardMissing"]
+    monkeypatch.setattr(conformance, "mutated", lambda *_: guard_missing)
+    assert conformance.run(parser.parse_args(["graphs", "--mutant", "NoLimit"])) == 0
+    assert "told apart" in capsys.readouterr().out
+    monkeypatch.setattr(conformance, "mutated", lambda *_: counter.Counter)
+    assert conformance.run(parser.parse_args(["graphs", "--mutant", "NoLimit"])) == 1
+
+
+def test_several_graphs_are_compared_at_a_time(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(registry.folder.parent))  # the processes import the machine by its name
+    one = registry.get("OneClient")
+    less = replace(one, name="OneClientLess", constants={**one.constants, "Amounts": "{1}"})
+    registry.models["OneClientLess"] = less
+    verdicts = {verdict.name: verdict for verdict in conformance.check(registry, [one, less], jobs=2)}
+    assert {name: verdict.found for name, verdict in verdicts.items()} == {
+        "OneClient": "equal",
+        "OneClientLess": "equal",
+    }
+    assert verdicts["OneClientLess"].figures["states"] < verdicts["OneClient"].figures["states"]  # type: ignore[operator]

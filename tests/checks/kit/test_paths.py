@@ -1,0 +1,44 @@
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.kit import paths
+from kafka_eos_checks.kit.missing import MissingClone, need_clone
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The package's folder when it is installed, where somebody else has a folder ``spec``."""
+    package = tmp_path / "lib" / "site-packages" / "kafka_eos_checks"
+    package.mkdir(parents=True)
+    (tmp_path / "lib" / "spec").mkdir()
+    monkeypatch.setattr(paths, "_PACKAGE", package)
+    monkeypatch.setattr(paths, "CLONE", package.parent.parent)
+    monkeypatch.chdir(tmp_path)
+    return package
+
+
+def test_a_clone_has_its_own_files_and_writes_to_its_own_build_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert paths.is_clone()
+    assert (paths.spec_folder() / "models").is_dir()
+    assert (paths.recordings_folder() / "expected.toml").is_file()
+    assert paths.pom_file().is_file()
+    assert paths.build_folder() == paths.CLONE / "build"
+    need_clone("nothing")
+
+
+def test_an_installed_package_has_the_files_it_carries_and_writes_to_the_current_folder(installed: Path) -> None:
+    assert not paths.is_clone()
+    assert paths.spec_folder() == installed / "spec"
+    assert paths.recordings_folder() == installed / "recordings"
+    assert paths.pom_file() == installed / "pom.xml"
+    assert paths.build_folder() == Path.cwd() / "build"
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_only_a_clone_has_is_named_with_how_to_get_one() -> None:
+    with pytest.raises(MissingClone, match="needs the tests, which only a clone of the repository has; clone it"):
+        need_clone("the tests")

@@ -1,0 +1,116 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, verdict_table
+from kafka_eos_checks.kit.verdict import Standing, Verdict, headline, read_verdicts, verdict_from_json, write_verdicts
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+VERDICTS = st.builds(
+    Verdict,
+    check=TEXT,
+    name=TEXT,
+    expected=TEXT,
+    found=TEXT,
+    ok=st.booleans(),
+    seconds=st.floats(0, 1e6),
+    figures=st.dictionaries(TEXT, st.integers() | st.floats(0, 1e6) | TEXT, max_size=3),
+    evidence=TEXT,
+    claims=st.lists(TEXT, max_size=3).map(tuple),
+    diagram=TEXT,
+    unjudged=TEXT,
+    unknown=st.integers(0, 9),
+    unjudged_for=st.dictionaries(TEXT, st.integers(0, 9), max_size=2),
+    recent=st.integers(0, 9),
+    advice=TEXT,
+)
+GOOD = Verdict(check="model", name="M", expected="holds", found="holds", ok=True, figures={"states": 12345})
+BAD = Verdict(
+    check="mutant", name="B", expected="violates P", found="holds", ok=False, evidence="the [shortest] path:\n1  Init"
+)
+
+UNSURE = Verdict(
+    check="replay", name="U", expected="0 findings", found="0 findings", ok=True, unjudged="2 of 3: no log", unknown=2
+)
+EMPTY = Verdict(check="replay", name="E", expected="0 findings", found="0 findings", ok=True, unjudged="there are none")
+
+
+@given(VERDICTS)
+def test_a_verdict_comes_back_from_json(verdict: Verdict) -> None:
+    assert verdict_from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
+
+
+def test_verdicts_come_back_from_their_file_and_its_folder_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "not" / "there" / "verdicts.json"
+    write_verdicts(path, [GOOD, BAD])
+    assert read_verdicts(path) == [GOOD, BAD]
+
+
+def test_a_row_with_an_unknown_field_or_without_a_verdict_is_refused() -> None:
+    with pytest.raises(TypeError):
+        verdict_from_json({**GOOD.to_json(), "mood": "good"})
+    row = GOOD.to_json()
+    del row["ok"]
+    with pytest.raises(TypeError):
+        verdict_from_json(row)
+
+
+def printed(verdicts: list[Verdict]) -> str:
+    with answer_console.capture() as captured:
+        print_verdicts(verdicts, "checked")
+    return captured.get()
+
+
+def test_a_table_has_one_line_a_verdict_with_its_mark_and_figures() -> None:
+    lines = [line.split() for line in printed([GOOD]).splitlines()]
+    assert lines[0] == ["checked"]
+    assert lines[2] == ["ok", "model", "M", "holds", "holds", "states=12,345", "0.0"]
+    assert verdict_table([GOOD, BAD]).row_count == 2
+
+
+def test_the_evidence_of_what_differs_is_printed_as_it_is_and_of_the_rest_not() -> None:
+    said = printed([GOOD, BAD])
+    assert "FAIL mutant B: expected violates P, found holds" in said
+    assert "the [shortest] path:\n1  Init" in said
+    assert "FAIL" not in printed([GOOD])
+
+
+def test_what_is_not_judged_or_not_there_is_never_ok() -> None:
+    standings = [Standing.OK, Standing.FAIL, Standing.NOT_JUDGED, Standing.NOTHING]
+    assert [each.standing for each in (GOOD, BAD, UNSURE, EMPTY)] == standings
+    rows = [each.to_json() for each in (GOOD, BAD, UNSURE, EMPTY)]
+    assert [(row["standing"], row["ok"]) for row in rows] == [
+        *(("ok", True), ("FAIL", False), ("not judged", False), ("nothing to judge", False))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        ([GOOD], "1 verdict, as expected"),
+        ([GOOD, GOOD], "2 verdicts, all as expected"),
+        ([GOOD, UNSURE], "1 of 2 verdicts not judged, 1 as expected"),
+        ([GOOD, BAD, UNSURE], "1 of 3 verdicts differs: B; 1 not judged"),
+        ([BAD] * 5, "5 of 5 verdicts differ: B, B, B and 2 more"),
+        ([replace(GOOD, recent=4)], "1 verdict, as expected; too recent to judge: 4"),
+        ([GOOD, EMPTY], "1 verdict, as expected; nothing to judge for 1 more"),
+        ([EMPTY], "nothing was judged; nothing to judge for 1 more"),
+        ([], "nothing was judged"),
+    ],
+)
+def test_the_headline_counts_what_is_not_judged(verdicts: list[Verdict], said: str) -> None:
+    assert headline(verdicts) == said
+
+
+def test_what_is_not_judged_is_printed_with_its_reason_and_without_a_line_in_the_table_if_there_is_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_verdicts([GOOD, UNSURE, EMPTY])
+    printed = capsys.readouterr().out
+    assert "not judged U: 2 of 3: no log" in printed
+    assert "nothing to judge for: E" in printed
+    assert "replay  E" not in printed

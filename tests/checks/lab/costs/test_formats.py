@@ -1,0 +1,49 @@
+import pytest
+
+from kafka_eos.formats.compression import CompressionType
+from kafka_eos.formats.message_set import decode_message_set
+from kafka_eos.formats.record_batch import decode_batch
+from kafka_eos_checks.lab.costs import formats
+
+
+def test_a_batch_has_61_bytes_and_9_a_message_and_a_message_set_34_a_message() -> None:
+    for count in (1, 2, 3, 10, 50, 64):
+        assert formats.overhead(count, 0) == (34 * count, 61 + 9 * count)
+
+
+def test_a_far_timestamp_and_a_far_offset_cost_a_byte_each() -> None:
+    assert formats.overhead(10, 63)[1] == formats.overhead(10, 0)[1]
+    assert formats.overhead(10, 64)[1] == formats.overhead(10, 0)[1] + 9
+    assert formats.overhead(65, 0)[1] - formats.overhead(64, 0)[1] == 10
+
+
+@pytest.mark.parametrize("codec", [codec for codec in CompressionType if codec is not CompressionType.ZSTD])
+def test_both_formats_hold_the_same_messages(codec: CompressionType) -> None:
+    for shape in formats.shapes():
+        old = [(m.timestamp, m.key, m.value) for m in decode_message_set(formats.message_set(shape.messages, codec))]
+        batch = decode_batch(formats.record_batch(shape.messages, codec))[0]
+        new = [(batch.timestamp(record), record.key, record.value) for record in batch.records()]
+        assert old == new == list(shape.messages), shape.name
+
+
+def test_the_three_claims_about_bytes_are_settled_with_their_figures() -> None:
+    overhead, idempotence, disk = formats.verdicts()
+    assert (overhead.claims, overhead.ok, overhead.found) == (("C38",), True, "refuted: 61 + 9n bytes")
+    assert overhead.figures == {"n=1": 70, "n=3": 88, "n=10": 151, "n=50": 511}
+    assert (idempotence.claims, idempotence.ok, idempotence.found) == (("C39",), True, "refuted: 0 bits")
+    assert idempotence.figures["field_bits"] == 112
+    assert (disk.claims, disk.ok) == (("C41",), True)
+    assert disk.found.startswith("refuted: -")
+
+
+def test_a_claim_that_is_met_holds_and_is_no_longer_as_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "CLAIMED_NEW", {1: 70, 3: 88})
+    monkeypatch.setattr(formats, "CLAIMED_FIELD_BITS", 0)
+    monkeypatch.setattr(formats, "CLAIMED_SAVING", 0.99)
+    for verdict in formats.verdicts():
+        assert verdict.found.startswith("holds")
+        assert not verdict.ok
+
+
+def test_the_shapes_are_the_same_in_each_run() -> None:
+    assert list(formats.shapes()) == list(formats.shapes())

@@ -1,0 +1,54 @@
+"""The command that writes logs with planted violations."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.cli.main import main
+
+
+def generate(folder: Path, *arguments: str) -> int:
+    return main(["lab", "generate", str(folder), "--batches", "6000", "--producers", "7", *arguments])
+
+
+def test_the_audit_finds_what_was_planted_where_it_was_planted_and_nothing_else(tmp_path: Path) -> None:
+    assert generate(tmp_path / "made", "--partitions", "2", "--faults", "2", "--seed", "5") == 0
+    lines = (tmp_path / "made" / "planted.jsonl").read_text(encoding="utf-8").splitlines()
+    planted = {(row["rule"], row["topic"], row["partition"], row["offset"]) for row in map(json.loads, lines)}
+    found = {(f.rule, f.topic, f.partition, f.offset) for f in run([tmp_path / "made"]).findings}
+    assert len(planted) == 2 * 3 * 2
+    assert found == planted
+
+
+def test_a_seed_decides_every_byte(tmp_path: Path) -> None:
+    def log(seed: str) -> bytes:
+        folder = tmp_path / f"made-{len(list(tmp_path.iterdir()))}"
+        assert generate(folder, "--seed", seed) == 0
+        return (folder / "generated-0" / f"{0:020d}.log").read_bytes()
+
+    assert log("3") == log("3") != log("4")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--partitions", "0"], "--partitions 0: give 1 or more"),
+        (["--records", "3", "2"], "--records 3 2"),
+        (["--faults", "5000"], "have room for"),
+        (["--partitions", "7000"], "give one for each"),
+    ],
+)
+def test_a_call_that_makes_no_log_says_why(
+    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert generate(tmp_path / "made", *arguments) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "precious").write_text("x", encoding="utf-8")
+    assert generate(tmp_path) == 2
+    assert "not empty" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]

@@ -1,0 +1,76 @@
+"""Applications against one real broker: one that is killed is exact, and its sibling with a mistake is found."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos_checks.audit.kernels.splits import find_logs
+from kafka_eos_checks.audit.rules.applications import INPUT_RULES, OFFSET_ALONE, OUTPUT_ALONE
+from kafka_eos_checks.audit.rules.histories import join
+from kafka_eos_checks.brokers.brokers import HOST, Cluster
+from kafka_eos_checks.brokers.jars import have_jars
+from kafka_eos_checks.brokers.journal import Journal
+from kafka_eos_checks.lab.record.application_scenarios import TARGET_PARTITIONS, contents
+from kafka_eos_checks.lab.record.clients import (
+    COMMITS_OUTSIDE,
+    TRANSFER,
+    WORD_COUNT,
+    ClientProcess,
+    Task,
+    Workload,
+    start_application,
+    start_workload,
+)
+
+RECORDS = 4
+
+
+def feed(port: int, topic: str, kind: str, folder: Path) -> None:
+    values = tuple(contents(kind, 0, RECORDS))
+    work = Workload(
+        bootstrap=f"{HOST}:{port}", client="producer", topic=topic, records=RECORDS, prefix="", values=values
+    )
+    with start_workload(work, Journal("fill"), folder) as producer:
+        producer.wait()
+
+
+def kill_and_replace(port: int, journal: Journal, folder: Path, **work: Any) -> None:
+    """Kill an instance that has sent its outputs, and let another one under its transactional id do the rest."""
+
+    def start(client: str, **more: Any) -> ClientProcess:
+        row: dict[str, Any] = {"bootstrap": f"{HOST}:{port}", "records": RECORDS, "prefix": "", "transaction_size": 2}
+        return start_application(Task(client=client, **row, **work, **more), journal, folder)
+
+    with start("killed", pause_after="send_offsets") as killed:
+        journal.wait_for(lambda e: e.action == "Pause", 1, 60, "pauses")
+        killed.kill()
+    with start("successor") as successor:
+        successor.wait()
+
+
+@pytest.mark.broker
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
+def test_an_application_that_is_killed_is_exact_unless_it_commits_its_offsets_beside_the_transaction(
+    tmp_path: Path,
+) -> None:
+    journals: dict[str, Journal] = {}
+    with Cluster(tmp_path / "c") as cluster:
+        port = cluster[1].port
+        for kind, mistake in ((WORD_COUNT, ""), (TRANSFER, COMMITS_OUTSIDE)):
+            journals[kind] = Journal(kind)
+            cluster.create_topic(f"{kind}-input")
+            cluster.create_topic(kind, TARGET_PARTITIONS[kind])
+            feed(port, f"{kind}-input", kind, tmp_path)
+            names = {"topic": kind, "source": f"{kind}-input", "group": f"{kind}-group", "transactional_id": kind}
+            kill_and_replace(port, journals[kind], tmp_path, kind=kind, mistake=mistake, **names)
+            cluster.wait_transaction(kind, {"CompleteCommit"})
+        cluster.stop_all()
+    logs = find_logs(tmp_path / "c" / "1" / "data")
+    exact, mistaken = (join(journals[kind].events(), logs) for kind in (WORD_COUNT, TRANSFER))
+    assert exact.findings == []
+    for rule in INPUT_RULES:
+        assert exact.figures[rule] == mistaken.figures[rule] == {"checked": RECORDS, "unknown": 0}
+    assert {finding.rule for finding in mistaken.findings} == {OFFSET_ALONE, OUTPUT_ALONE}
+    lost = [finding.offset for finding in mistaken.findings if finding.rule == OFFSET_ALONE]
+    assert lost == [0, 1]

@@ -1,0 +1,85 @@
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.brokers import jars
+from kafka_eos_checks.brokers.brokers import holds_records
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, RECORDED, RELEASES
+from kafka_eos_checks.cli import main as cli
+from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.lab.record import command
+from kafka_eos_checks.lab.record.command import chosen, recording_name
+from kafka_eos_checks.lab.record.stage import CLUSTERS, SCENARIOS
+
+
+def test_a_clusters_name_stands_for_all_of_its_scenarios() -> None:
+    groups = chosen(["three-brokers", "one-broker/trace"])
+    assert list(groups) == ["one-broker", "three-brokers"]
+    assert [s.name for s in groups["one-broker"]] == ["one-broker/trace"]
+    assert [s.name for s in groups["three-brokers"]] == [n for n in SCENARIOS if n.startswith("three-brokers/")]
+
+
+def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lab", "record", "one-broker/zombi", "--out", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    assert "no scenario one-broker/zombi" in message
+    assert "one-broker/zombie" in message
+
+
+def test_a_clusters_name_stands_for_those_of_its_scenarios_that_the_kafka_release_is_recorded_with() -> None:
+    newest, older = ({s.short_name for s in chosen(["transactions"], kafka)["transactions"]} for kafka in RECORDED)
+    assert newest - older == {"thousand"}
+    assert older - newest == {"hundreds"}
+    assert len(newest & older) >= 7
+
+
+def test_a_scenario_that_is_not_recorded_with_a_kafka_release_is_unknown_there() -> None:
+    with pytest.raises(KeyError, match=r"no scenario one-broker/zombie with Kafka 3\.9\.1"):
+        chosen(["one-broker/zombie"], "3.9.1")
+
+
+def test_a_recording_of_another_kafka_release_has_its_number_in_its_name() -> None:
+    assert recording_name("transactions", KAFKA_VERSION) == "transactions"
+    assert recording_name("transactions", "3.9.1") == "transactions-3.9"
+
+
+def test_each_kafka_release_is_pinned_in_the_pom_and_has_a_folder_of_its_own() -> None:
+    pom = (CLONE / "pom.xml").read_text()
+    for kafka, profile in RELEASES.items():
+        assert f"<{profile}.version>{kafka}</{profile}.version>" in pom
+        assert f"<id>{profile}</id>" in pom
+        assert jars.jars_folder(kafka).name == profile
+
+
+def test_missing_jars_that_maven_cannot_fetch_are_told_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "build_folder", lambda: tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    pytest.importorskip("confluent_kafka")
+    assert cli.main(["lab", "record", "one-broker", "--out", str(tmp_path / "out")]) == 2
+    assert "install Maven and a JDK, and run: mvn" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_scenario_says_what_happens_and_belongs_to_a_cluster() -> None:
+    for name, scenario in SCENARIOS.items():
+        assert scenario.cluster in CLUSTERS
+        assert command._summary(scenario).endswith("."), name
+        assert scenario.plan(1).seed == f"{name}/1"
+    assert len({s.short_name for s in SCENARIOS.values()}) == len(SCENARIOS)
+
+
+def test_help_lists_every_scenario(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["lab", "record", "--help"])
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in SCENARIOS)
+
+
+def test_only_partitions_with_records_are_kept(tmp_path: Path) -> None:
+    for name, content in (("t-0", b"x"), ("t-1", b""), ("__cluster_metadata-0", b"x"), ("__consumer_offsets-1", b"x")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "00000000000000000000.log").write_bytes(content)
+    kept = [p.name for p in sorted(tmp_path.iterdir()) if holds_records(p)]
+    assert kept == ["__consumer_offsets-1", "t-0"]

@@ -1,0 +1,82 @@
+"""Both transactional clients and a reader against one real broker: they tell the same, and what is so."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.brokers.brokers import HOST, Cluster
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, have_jars
+from kafka_eos_checks.brokers.journal import Journal
+from kafka_eos_checks.lab.record.clients import (
+    FATAL_EXIT,
+    ClientProcess,
+    Reading,
+    Workload,
+    start_java_workload,
+    start_reader,
+    start_workload,
+)
+
+RECORDS = 6
+
+
+def start(
+    library: str, client: str, pause_after: str | None, port: int, journal: Journal, folder: Path
+) -> ClientProcess:
+    """Start a client that copies the topic ``input`` to the one that is named after its library."""
+    work = Workload(
+        bootstrap=f"{HOST}:{port}",
+        client=client,
+        topic=library,
+        records=RECORDS,
+        prefix="",
+        transactional_id=library,
+        transaction_size=3,
+        source="input",
+        group=library,
+        pause_after=pause_after,
+    )
+    if library == "java":
+        return start_java_workload(work, journal, folder, KAFKA_VERSION)
+    return start_workload(work, journal, folder)
+
+
+def replace_a_zombie(library: str, port: int, folder: Path) -> Journal:
+    """Let a client copy under another one's transactional id while that one pauses before its commit; then read."""
+    journal = Journal(library)
+    with start(library, "zombie", "send_offsets", port, journal, folder) as zombie:
+        journal.wait_for(lambda e: e.action == "Pause", 1, 60, "pauses")
+        with start(library, "successor", None, port, journal, folder) as successor:
+            successor.wait()
+        zombie.go_on()
+        zombie.wait(expected=(FATAL_EXIT,))
+    reading = Reading(bootstrap=f"{HOST}:{port}", client="reader", partitions={library: 1}, isolation="read_committed")
+    with start_reader(reading, journal, folder) as reader:
+        journal.wait_for(lambda e: e.action == "Assign", 1, 60, "assignments")
+        reader.ask_to_stop()
+        reader.wait()
+    return journal
+
+
+@pytest.mark.broker
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
+def test_a_librdkafka_and_a_java_client_do_and_tell_the_same(tmp_path: Path) -> None:
+    told = {}
+    with Cluster(tmp_path / "c") as cluster:
+        port = cluster[1].port
+        for topic in ("input", "librdkafka", "java"):
+            cluster.create_topic(topic)
+        fill = Workload(bootstrap=f"{HOST}:{port}", client="producer", topic="input", records=RECORDS, prefix="i")
+        with start_workload(fill, Journal("fill"), tmp_path) as producer:
+            producer.wait()
+        for library in ("librdkafka", "java"):
+            events = replace_a_zombie(library, port, tmp_path).events()
+            cluster.wait_transaction(library, {"CompleteCommit"})
+            told[library] = [(e.process, e.action, e.phase, e.offset, e.detail.get("value")) for e in events]
+        cluster.stop_all()
+    java = told["java"]
+    read = [value for process, action, _, _, value in java if (process, action) == ("reader", "Poll")]
+    assert read == [f"i{number}" for number in range(RECORDS)]
+    assert ("zombie", "CommitTransaction", "info", None, None) in java
+    assert ("successor", "CommitTransaction", "ok", None, None) in java
+    assert sorted(map(str, java)) == sorted(map(str, told["librdkafka"]))

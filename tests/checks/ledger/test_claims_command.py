@@ -1,0 +1,93 @@
+"""``kafka-eos ledger claims``: the ledger on the terminal."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
+from kafka_eos_checks.lab.costs.command import KEPT
+from kafka_eos_checks.lab.costs.verdicts import read_evidence, verdicts
+from kafka_eos_checks.ledger.claims import Standing
+from kafka_eos_checks.ledger.claims_command import UnknownClaim, answer, check, newest
+from kafka_eos_checks.models.registry import Registry
+
+
+def verdict(*, ok: bool = True, found: str = "holds", name: str = "Some") -> Verdict:
+    return Verdict(
+        check="model",
+        name=name,
+        expected="holds",
+        found=found,
+        ok=ok,
+        claims=("C15",),
+        evidence="1  Init\n2  Initialize",
+        diagram="<svg/>",
+    )
+
+
+def test_a_claim_without_a_verdict_is_open() -> None:
+    (entry,) = answer(["C15"], []).entries
+    assert entry.standing is Standing.OPEN
+
+
+def test_a_claim_is_settled_by_verdicts_that_are_as_expected() -> None:
+    (entry,) = answer(["C15"], [verdict()]).entries
+    assert entry.standing is Standing.SETTLED
+
+
+def test_a_later_verdict_replaces_an_earlier_one_of_the_same_check() -> None:
+    (kept,) = newest([verdict(ok=False, found="violates AllOrNone"), verdict()])
+    assert kept.ok
+    (entry,) = answer(["C15"], [verdict(), verdict(ok=False, found="violates AllOrNone")]).entries
+    assert entry.standing is Standing.DIFFERS
+
+
+def test_an_unknown_claim_is_named() -> None:
+    with pytest.raises(UnknownClaim, match="no claim C99; the ledger has C01 to"):
+        answer(["C99"], [])
+
+
+def test_every_claim_of_the_ledger_has_a_check_behind_it() -> None:
+    registry = Registry()
+    checked = {claim for model in [*registry.models.values(), *registry.mutants.values()] for claim in model.claims}
+    measured = {claim for verdict in verdicts(read_evidence(KEPT)) for claim in verdict.claims}
+    elsewhere = {"C06", "C09", "C24"}  # recorded and told traces settle them too
+    assert {entry.claim.id for entry in answer([], []).entries} <= checked | measured | elsewhere
+
+
+def test_a_claim_about_costs_is_checked_against_the_kept_figures() -> None:
+    (found,) = check(["C40"], Registry())
+    assert (found.check, found.claims) == ("cost", ("C40",))
+
+
+def test_the_command_shows_a_claim_with_its_story_and_writes_its_diagram(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kafka_eos_checks.kit.paths.build_folder", lambda: tmp_path)
+    verdicts = tmp_path / "verdicts" / "models.json"
+    write_verdicts(verdicts, [verdict()])
+    assert main(["ledger", "claims", "C15", "--json", str(tmp_path / "claims.json")]) == 0
+    shown = capsys.readouterr().out
+    assert "C15  settled" in shown
+    assert "2  Initialize" in shown
+    assert "said in:   Kafka Exactly Once Semantics Delivering Messages (web tutorial" in shown
+    assert (tmp_path / "claims" / "C15-Some.svg").read_text() == "<svg/>"
+    (row,) = json.loads((tmp_path / "claims.json").read_text())
+    assert (row["id"], row["standing"], row["verdicts"][0]["name"]) == ("C15", "settled", "Some")
+
+
+def test_the_ledger_exits_with_one_as_long_as_a_claim_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kafka_eos_checks.kit.paths.build_folder", lambda: tmp_path)
+    assert main(["ledger", "claims"]) == 1
+    captured = capsys.readouterr()
+    assert "open" in captured.out
+    assert "kafka-eos ledger claims --check" in captured.err
+
+
+def test_a_misspelt_id_exits_with_two_before_anything_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ledger", "claims", "C99", "--check"]) == 2
+    assert "no claim C99" in capsys.readouterr().err

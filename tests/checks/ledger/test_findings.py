@@ -1,0 +1,165 @@
+"""What checking found in Kafka: each finding has its models and, if it was seen, its recording; none is just said."""
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.conform.known import known_differences
+from kafka_eos_checks.kit import recording
+from kafka_eos_checks.kit.missing import MissingClone
+from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.ledger.findings import (
+    Harm,
+    KafkaFinding,
+    MalformedFindings,
+    Report,
+    Shown,
+    State,
+    entries,
+    read_findings,
+    recorded,
+)
+from kafka_eos_checks.ledger.findings_command import peer_of
+from kafka_eos_checks.models.registry import Registry
+
+FINDINGS = read_findings()
+BY_ID = {finding.id: finding for finding in FINDINGS}
+RECORDED = BY_ID["aborted-records-delivered"]
+OF_A_CLIENT = BY_ID["client-keeps-epoch"]
+
+
+def model(name: str, *, ok: bool = True, check: str = "model") -> Verdict:
+    """A verdict of TLC."""
+    return Verdict(check=check, name=name, expected="holds", found="holds" if ok else "violates P", ok=ok)
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.id)
+def test_models_violate_what_is_mended_holds_and_recordings_have_it(finding: KafkaFinding) -> None:
+    registry = Registry()
+    assert all(registry.get(name).expect.violates for name in finding.models)
+    assert not any(registry.get(name).expect.violates for name in finding.mended)
+    assert finding.models or finding.scenario
+    assert bool(finding.recording) == bool(finding.rule)
+    assert bool(finding.scenario) == bool(finding.broker) == bool(finding.difference) == bool(finding.version)
+    if finding.scenario:
+        assert finding.difference in known_differences()
+        assert peer_of(finding.broker).transaction_version == finding.version
+    if finding.recording:
+        expected = tomllib.loads((CLONE / "checks" / "recordings" / "expected.toml").read_text(encoding="utf-8"))
+        assert expected[finding.recording][finding.rule] > 0
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.id)
+def test_a_finding_is_told_in_whole_sentences_and_a_known_one_says_where(finding: KafkaFinding) -> None:
+    for text in (finding.title, finding.consequence, finding.cause, finding.cure):
+        assert text.endswith((".", ")")), text
+    assert finding.known or finding.report is Report.NEW
+    assert (finding.report is Report.NEW) == finding.reported.startswith("new: no report is known to us.")
+
+
+def test_every_test_of_a_finding_is_there() -> None:
+    for finding in FINDINGS:
+        file, _, name = finding.test.partition("::")
+        assert not file or f"def {name}(" in (CLONE / file).read_text(encoding="utf-8")
+
+
+def test_the_best_shown_come_first_and_of_those_the_gravest() -> None:
+    order = [(list(Shown).index(finding.shown), list(Harm).index(finding.harm)) for finding in FINDINGS]
+    assert order == sorted(order)
+    assert {finding.shown for finding in FINDINGS} == set(Shown)
+
+
+def test_a_finding_of_a_recording_is_found_there_and_drawn() -> None:
+    verdict = recorded(RECORDED)
+    assert verdict is not None
+    assert verdict.ok
+    assert "^  aborted record delivered" in verdict.evidence
+    assert verdict.evidence.index("read-committed -> follower-catches-up-0: Poll @ 2") < verdict.evidence.index("^  ")
+    assert 'class="violation"' in verdict.diagram
+
+
+def test_a_finding_that_the_recording_does_not_have_differs() -> None:
+    (entry,) = entries([replace(RECORDED, rule="gap")], [])
+    assert (entry.state, entry.parts[0].verdict and entry.parts[0].verdict.found) == (State.DIFFERS, "not found")
+    assert entry.run is None
+
+
+def test_a_finding_without_a_history_of_it_is_found_without_a_picture() -> None:
+    verdict = recorded(replace(RECORDED, rule="aborted index"))
+    assert verdict is not None
+    assert (verdict.ok, verdict.diagram) == (True, "")
+    assert verdict.evidence.startswith("aborted index: ")
+
+
+def missing(what: str) -> None:
+    raise MissingClone(what)
+
+
+def test_without_its_archive_a_recording_is_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "recordings_folder", lambda: tmp_path)
+    monkeypatch.setattr(recording, "need_clone", missing)
+    (entry,) = entries([replace(RECORDED, title="another")], [])
+    assert (entry.state, entry.parts[0].verdict) == (State.OPEN, None)
+
+
+def test_a_finding_stands_as_the_verdicts_on_its_evidence_say() -> None:
+    client = Verdict(check="finding", name="client-keeps-epoch: client", expected="passes", found="passes", ok=True)
+    mutant = model("BumpsNotWhileEnding", check="mutant")
+    mended = model("TransactionalProducerGraph")
+    other = replace(mended, name="client-keeps-epoch: client")  # a model of that name would be none of its evidence
+
+    def state(*verdicts: Verdict) -> State:
+        (entry,) = entries([OF_A_CLIENT], verdicts)
+        return entry.state
+
+    assert state() is state(other) is State.OPEN
+    assert state(mutant, mended) is State.PARTLY
+    assert state(mutant, mended, client) is State.CHECKED
+    assert state(mutant, model(mended.name, ok=False), client) is State.DIFFERS
+    assert state(model(mended.name, ok=False), mutant, mended, client) is State.CHECKED  # the last one counts
+
+
+def test_the_run_that_is_shown_is_that_of_the_strongest_evidence() -> None:
+    told = [replace(model(name), evidence=name) for name in ("AppendedAtOnceMended", "AppendedAtOnce")]
+    (entry,) = entries([RECORDED], told)
+    assert entry.run is not None
+    assert entry.run.evidence.shown is Shown.REAL
+    (entry,) = entries([BY_ID["decision-lost"]], [replace(model("ActsOnLoaded"), evidence="the run")])
+    assert entry.run is not None
+    assert (entry.run.evidence.name, entry.run.index) == ("ActsOnLoaded", 0)
+
+
+ROW = """[[finding]]
+id = "a"
+title = "t"
+harm = "none"
+consequence = "c"
+cause = "c"
+report = "new"
+known = ""
+cure = "c"
+models = ["M"]
+mended = []
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[[finding", "no TOML"),
+        ('[[finding]]\nid = "a"\n', "finding 1: expected"),
+        (ROW + 'more = "x"\n', "finding 1: expected"),
+        (ROW * 2, "finding 2: the id a is taken"),
+        (ROW.replace('"none"', '"much"'), "finding 1: 'much' is not a valid Harm"),
+        (ROW.replace('"new"', '"old"'), "finding 1: 'old' is not a valid Report"),
+        (ROW.replace('["M"]', "[]"), "finding 1: nothing shows it"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_where(tmp_path: Path, text: str, reason: str) -> None:
+    file = tmp_path / "findings.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(MalformedFindings, match=rf"findings\.toml: .*{reason}"):
+        read_findings(file)

@@ -1,0 +1,75 @@
+"""``kafka-eos check conjuncts``: exit codes, the table, the verdicts that it writes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.kit.verdict import read_verdicts
+from kafka_eos_checks.matrix.conjuncts import command
+from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
+from kafka_eos_checks.matrix.conjuncts.search import Search, Subject
+from kafka_eos_checks.models.registry import Registry
+
+pytestmark = pytest.mark.tlc  # SANY finds the conjuncts; what becomes of them is made up
+
+SURVIVOR = ("Counter!Reset", "total >= 0 -> TRUE")
+
+
+@pytest.fixture(autouse=True)
+def made_up(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All conjuncts of the counter are killed but the planted one."""
+
+    def judge(self: Search, subject: Subject, on_model: Callable[[str], None]) -> Outcome:
+        conjunct = subject.conjunct
+        on_model(subject.models[0].name)
+        alive = (conjunct.operator, conjunct.change) == SURVIVOR
+        return Outcome(
+            operator=conjunct.operator,
+            change=conjunct.change,
+            place=f"Counter.tla:{conjunct.span.line}",
+            means=Means.NONE if alive else Means.PROPERTY,
+            by="" if alive else "NotAboveLimit",
+        )
+
+    monkeypatch.setattr(Search, "judge", judge)
+    monkeypatch.setattr(command, "Registry", lambda: registry)
+    monkeypatch.setattr(command, "cache_folder", lambda name: tmp_path / "build" / name)
+    monkeypatch.setattr(command, "read_equivalents", dict)
+
+
+def test_a_survivor_is_a_failing_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "verdicts.json"
+    assert main(["check", "conjuncts", "Counter", "--only", "spec", "--json", str(file)]) == 1
+    (verdict,) = read_verdicts(file)
+    assert (verdict.check, verdict.name, verdict.ok) == ("conjunct", "Counter", False)
+    assert "1 survive" in verdict.found
+    shown = capsys.readouterr().out
+    assert "survives: Counter.tla:" in shown
+    assert "NotAboveLimit" in shown
+
+
+def test_an_explained_survivor_is_as_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "read_equivalents", lambda: {SURVIVOR: "the counter starts at 0 and only grows"})
+    assert main(["check", "conjuncts", "--only", "spec"]) == 0
+
+
+def test_an_explanation_without_a_conjunct_cannot_be_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "read_equivalents", lambda: {("Counter!Reset", "gone -> TRUE"): "no longer there"})
+    assert main(["check", "conjuncts", "--only", "spec"]) == 2
+    assert "no conjunct Counter!Reset: gone -> TRUE" in capsys.readouterr().err
+
+
+def test_an_unknown_module_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "conjuncts", "Cuonter"]) == 2
+    assert "no module 'Cuonter'; there are Counter, counter" in capsys.readouterr().err
+
+
+def test_the_listing_runs_nothing_and_names_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "conjuncts", "--list"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert ": ".join(SURVIVOR) in shown
+    assert "counter!Counter.read: self.seen[client] != self.total -> True" in shown

@@ -1,0 +1,87 @@
+"""The registry of what nothing can miss: its form, and that the project's own still holds as far as a test can see."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.matrix.conjuncts.equivalents import check_known, read_equivalents
+from kafka_eos_checks.matrix.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
+from kafka_eos_checks.matrix.conjuncts.search import Search, Subject, subjects
+from kafka_eos_checks.models.registry import MalformedRegistry, Registry
+from kafka_eos_checks.tla.result_cache import ResultCache
+
+FEW_STATES = 2_000  # a graph that is exported in a second
+
+ENTRY = '[[equivalent]]\noperator = "Queue!Enter"\nchange = "a -> TRUE"\nreason = "it follows"\n'
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "conjuncts.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_entries_are_read_by_operator_and_change(tmp_path: Path) -> None:
+    assert read_equivalents(written(tmp_path, ENTRY)) == {("Queue!Enter", "a -> TRUE"): "it follows"}
+    assert read_equivalents(tmp_path / "none.toml") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[equivalent", "no TOML"),
+        ("[equal]\n", "unknown key 'equal'"),
+        (ENTRY.replace("reason", "why"), "entry 1: give operator, change, reason"),
+        (ENTRY.replace('"it follows"', '""'), "entry 1: give operator, change, reason"),
+        (ENTRY + ENTRY, "entry 2: Queue!Enter: a -> TRUE is there twice"),
+    ],
+)
+def test_an_entry_that_cannot_be_used_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(MalformedRegistry, match=message):
+        read_equivalents(written(tmp_path, text))
+
+
+def test_an_entry_without_a_conjunct_is_refused_where_its_module_is_known() -> None:
+    check_known([("Queue!Enter", "a -> TRUE"), ("Other!Go", "x -> TRUE")], [("Queue!Enter", "a -> TRUE")])
+    with pytest.raises(MalformedRegistry, match="no conjunct Queue!Leave: a -> TRUE"):
+        check_known([("Queue!Leave", "a -> TRUE")], [("Queue!Enter", "a -> TRUE")])
+
+
+@pytest.fixture(scope="module")
+def in_spec() -> list[Subject]:
+    return subjects(Registry())
+
+
+@pytest.fixture(scope="module")
+def in_reference() -> list[ReferenceSubject]:
+    return reference_subjects(Registry())
+
+
+@pytest.mark.tlc
+def test_each_entry_of_the_project_names_a_conjunct_that_is_there(
+    in_spec: list[Subject], in_reference: list[ReferenceSubject]
+) -> None:
+    places = {(s.conjunct.operator, s.conjunct.change) for s in in_spec}
+    places |= {(s.part.operator, s.part.change) for s in in_reference}
+    assert read_equivalents().keys() <= places
+
+
+@pytest.mark.tlc
+@pytest.mark.thorough
+def test_the_smallest_model_sees_nothing_without_a_conjunct_that_an_entry_explains(
+    in_spec: list[Subject], in_reference: list[ReferenceSubject], tmp_path: Path
+) -> None:
+    reasons = read_equivalents()
+    tlc_search, graph_search = Search(cache=ResultCache(tmp_path)), GraphSearch(cache=ResultCache(tmp_path))
+    refuted = []
+    for subject in in_spec:
+        conjunct, models = subject.conjunct, subject.models[:1]
+        if (conjunct.operator, conjunct.change) in reasons:
+            smallest = Subject(conjunct=conjunct, text=subject.text, models=models)
+            refuted += [conjunct.name] if tlc_search.judge(smallest).means.kills else []
+    for part in in_reference:
+        small = tuple(m for m in part.models[:1] if (m.expect.states or 0) <= FEW_STATES)
+        if (part.part.operator, part.part.change) in reasons:
+            smallest_graph = ReferenceSubject(part=part.part, models=small)
+            refuted += [part.part.name] if graph_search.judge(smallest_graph).means.kills else []
+    assert not refuted

@@ -1,0 +1,146 @@
+"""``kafka-eos check impact``: what a change to a rule touches is found from the sources and the registries."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.matrix.impact import (
+    Place,
+    Sources,
+    UnknownOperator,
+    _in_reference,
+    _in_registry,
+    _in_spec,
+    impact,
+    rule_of,
+    told,
+)
+from kafka_eos_checks.models.registry import Registry
+
+SOURCES = Sources()
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Place]:
+    return impact(rule_of("AcceptsUnknownProducer", SOURCES))
+
+
+def of_kind(places: list[Place], kind: str) -> list[str]:
+    return [f"{place.file} {place.what}" for place in places if place.kind == kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        ("spec", "spec/ProducerState.tla ProducerState!AcceptsUnknownProducer"),
+        ("action", "spec/PartitionLog.tla PartitionLog!AppendBatch depends on it"),
+        ("reference", "reference/kafka_eos/machines/producer_state.py def accepts_unknown_producer"),
+        ("mutant", "spec/mutants/ProducerStateMutants.tla ProducerStateMutants!AnySequenceOnVirginPartition"),
+        ("mutant", "checks/kafka_eos_checks/mutants/rules.py def any_sequence_on_virgin_partition"),
+        ("property", "spec/IdempotentProducer.tla IdempotentProducer!NoGap breaks with VirginPartitionGap"),
+        ("proof", "checks/kafka_eos_checks/proofs/append.py append: refuted by AnySequenceOnVirginPartition"),
+        ("contract", "checks/kafka_eos_checks/contracts/conditions.py unknown_producer_begins_with_zero"),
+        ("walk", "checks/kafka_eos_checks/walks/layers.py WALKS of PartitionLog"),
+        (
+            "conform",
+            'checks/kafka_eos_checks/conform/known.toml source = "KAFKA-15591; ProducerState!AcceptsUnknownProducer"',
+        ),
+        ("claim", "checks/kafka_eos_checks/ledger/claims.toml C03, settled by its models"),
+    ],
+)
+def test_a_rule_has_its_places_on_all_floors(found: list[Place], kind: str, what: str) -> None:
+    assert what in of_kind(found, kind)
+
+
+def test_every_place_is_a_line_of_a_file_and_comes_once(found: list[Place]) -> None:
+    assert len({(place.file, place.line) for place in found}) == len(found)
+    for place in found:
+        assert 1 <= place.line <= SOURCES.texts[place.file].count("\n") + 1
+    named = [place for place in found if place.what.startswith("def ")]
+    for place in named:
+        assert place.what in SOURCES.texts[place.file].splitlines()[place.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "kind"),
+    [
+        ("checks/kafka_eos_checks/audit/planted.py", "# as accepts_unknown_producer does", "replay"),
+        ("checks/kafka_eos_checks/ledger/findings.toml", "# AcceptsUnknownProducer", "finding"),
+        ("checks/kafka_eos_checks/proofs/planted.py", 'RULES = ("accepts_unknown_producer",)', "proof"),
+        ("reference/kafka_eos/server/planted.py", "# Spec: ProducerState!AcceptsUnknownProducer", "server"),
+        ("spec/conjuncts.toml", 'operator = "producer_state!Log.accepts_unknown_producer"', "conjuncts"),
+        ("tests/planted.py", 'MUTANT = "VirginPartitionGap"', "test"),
+        ("docs/planted.md", "`AnySequenceOnVirginPartition` is what Kafka ships.", "document"),
+    ],
+)
+def test_a_planted_reference_is_found(path: str, line: str, kind: str) -> None:
+    sources = Sources()
+    sources.__dict__["texts"] = {**SOURCES.texts, path: f"{SOURCES.texts.get(path, '')}\n{line}\n"}
+    last = sources.texts[path].count("\n")
+    assert Place(kind=kind, file=path, line=last, what=line) in impact(rule_of("AcceptsUnknownProducer", sources))
+
+
+def test_an_ordinary_word_is_found_only_where_it_names_the_operator() -> None:
+    sources = Sources()
+    planted = "# verify it\nverify = 1\n# Transactions!Verify\nx.verify()\n# Spec: PartitionLog!Verify\n"
+    sources.__dict__["texts"] = {**SOURCES.texts, "tests/planted.py": planted}
+    places = impact(rule_of("Transactions!Verify", sources))
+    assert [place.line for place in places if place.file == "tests/planted.py"] == [3, 4]
+
+
+REGISTRY = Registry()
+MUTATED = sorted({(entry.module, rule) for entry in REGISTRY.mutants.values() for rule in entry.overrides})
+
+
+def test_every_operator_that_has_a_mutant_has_a_spec_a_method_a_mutant_and_a_model() -> None:
+    assert len(MUTATED) > 100
+    for module, name in MUTATED:
+        rule = rule_of(name, SOURCES)
+        places = [place for part in (_in_spec, _in_reference, _in_registry) for place in part(rule)]
+        wanted = {"spec", "mutant", "model"}
+        if name in SOURCES.spec.reached(module, "Next"):  # else only a property depends on it
+            wanted.add("reference")
+        assert wanted <= {place.kind for place in places}, name
+
+
+def test_a_method_or_module_in_front_names_the_rule_too() -> None:
+    assert rule_of("accepts_unknown_producer", SOURCES).name == "AcceptsUnknownProducer"
+    assert set(rule_of("AppendBatch", SOURCES).homes) > set(rule_of("PartitionLog!AppendBatch", SOURCES).homes)
+
+
+@pytest.mark.parametrize("name", ["AcceptsUnknownProducers", "Mirror!AcceptsUnknownProducer", "any_sequence_on_virgin"])
+def test_a_name_that_no_operator_has_is_refused(name: str) -> None:
+    with pytest.raises(UnknownOperator, match="no operator of the spec is named"):
+        rule_of(name, SOURCES)
+
+
+def test_the_command_tells_the_nearest_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "impact", "AcceptUnknownProducer"]) == 2
+    assert "near are AcceptsUnknownProducer" in capsys.readouterr().err
+
+
+def test_the_command_shows_the_places_as_text_and_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["check", "impact", "EpochBump!BumpError", "--json", str(tmp_path / "impact.json")]) == 0
+    shown = capsys.readouterr().out
+    assert "spec (" in shown
+    written = json.loads((tmp_path / "impact.json").read_text(encoding="utf-8"))
+    assert written["operator"] == "BumpError"
+    for place in written["places"]:
+        assert f"{place['file']}:{place['line']}" in shown
+
+
+def test_the_walk_through_of_changing_a_rule_shows_what_the_command_says(found: list[Place]) -> None:
+    text = (CLONE / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    shown = text.split("$ kafka-eos check impact AcceptsUnknownProducer\n")[1].split("```")[0].splitlines()
+    real = [without_number(line) for line in told(found)]
+    assert len(shown) > 20
+    assert [line for line in map(without_number, shown) if line.strip() != "…" and line not in real] == []
+
+
+def without_number(line: str) -> str:
+    """A line of the answer; the numbers of lines and of places change with every edit."""
+    return re.sub(r":\d+  | \(\d+\)$", " ", line)

@@ -1,0 +1,258 @@
+"""What the verdict of a means on a mutant depends on: nothing less than what is imported for it, and little more."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.kit import imports
+from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.matrix.mutant_keys import MODULES, Kept, key_of, modules_of
+from kafka_eos_checks.models.registry import Model, Registry
+from kafka_eos_checks.tla.result_cache import ResultCache, python_fingerprint
+from kafka_eos_checks.walks.broken import FOUND, NOT_FOUND
+
+MUTANT = "NoDuplicateCache"  # of PartitionLog
+REFERENCE, CHECKS = "kafka_eos", "kafka_eos_checks"
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Copies of the two packages, which may be edited."""
+    for name, folder in imports.PACKAGES.items():
+        shutil.copytree(folder, tmp_path / name, ignore=lambda _, names: {n for n in names if n == "__pycache__"})
+    monkeypatch.setattr(imports, "PACKAGES", {name: tmp_path / name for name in imports.PACKAGES})
+    python_fingerprint.cache_clear()
+    yield tmp_path
+    python_fingerprint.cache_clear()
+
+
+def changes_key(packages: Path, means: str, file: str) -> bool:
+    """Whether an edit of a file changes the key of a mutant."""
+    registry = Registry()
+    mutant = registry.get(MUTANT)
+    before = key_of(means, registry, mutant)
+    path = packages / file
+    path.write_text(path.read_text(encoding="utf-8") + "\nEDITED = True\n", encoding="utf-8")
+    python_fingerprint.cache_clear()
+    return key_of(means, registry, mutant) != before
+
+
+@pytest.mark.parametrize(
+    ("means", "files"),
+    [
+        ("TLC", [f"{REFERENCE}/formats/log_directory.py", f"{CHECKS}/audit/audit.py", f"{CHECKS}/walks/walk.py"]),
+        (
+            "graph",
+            [
+                f"{REFERENCE}/formats/log_directory.py",
+                f"{REFERENCE}/histories/simulator.py",
+                f"{CHECKS}/audit/audit.py",
+            ],
+        ),
+        ("replay", [f"{REFERENCE}/server/cluster.py", f"{CHECKS}/walks/walk.py", f"{CHECKS}/matrix/mutant_matrix.py"]),
+        (
+            "simulation",
+            [f"{REFERENCE}/formats/log_directory.py", f"{CHECKS}/matrix/mutant_keys.py", f"{CHECKS}/walks/campaign.py"],
+        ),
+        ("proof", [f"{REFERENCE}/formats/log_directory.py", f"{CHECKS}/walks/walk.py", f"{CHECKS}/graphs/command.py"]),
+        (
+            "contract",
+            [f"{REFERENCE}/formats/log_directory.py", f"{CHECKS}/walks/walk.py", f"{CHECKS}/proofs/append.py"],
+        ),
+        ("requests", [f"{REFERENCE}/histories/simulator.py", f"{CHECKS}/walks/walk.py", f"{CHECKS}/proofs/append.py"]),
+    ],
+)
+def test_an_edit_of_a_file_that_a_means_does_not_use_leaves_what_is_kept(
+    packages: Path, means: str, files: Sequence[str]
+) -> None:
+    assert not [file for file in files if changes_key(packages, means, file)]
+
+
+MACHINE = [
+    f"{REFERENCE}/machines/partition_log.py",
+    f"{REFERENCE}/machines/producer_state.py",
+    f"{REFERENCE}/machines/machine.py",
+]
+MUTANTS, BOUNDS = f"{CHECKS}/mutants/rules.py", f"{CHECKS}/models/bounds.py"
+
+
+@pytest.mark.parametrize(
+    ("means", "files"),
+    [
+        (
+            "TLC",
+            [*MACHINE, MUTANTS, f"{CHECKS}/graphs/model_check.py", f"{CHECKS}/tla/tlc.py"],
+        ),  # the story's arguments
+        ("graph", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/graphs/command.py", f"{CHECKS}/graphs/state_graph.py"]),
+        ("replay", [*MACHINE, MUTANTS, f"{CHECKS}/matrix/mutant_replays.py", f"{CHECKS}/audit/audit.py"]),
+        ("simulation", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/walks/broken.py", f"{CHECKS}/walks/walk.py"]),
+        ("proof", [*MACHINE, MUTANTS, f"{CHECKS}/proofs/append.py", f"{CHECKS}/proofs/symbolic.py"]),
+        ("contract", [*MACHINE, MUTANTS, f"{CHECKS}/contracts/conditions.py", f"{CHECKS}/matrix/mutant_contracts.py"]),
+        ("requests", [*MACHINE, MUTANTS, f"{REFERENCE}/server/partitions.py", f"{CHECKS}/conform/run.py"]),
+    ],
+)
+def test_an_edit_of_the_machine_of_the_mutants_or_of_a_module_of_the_means_makes_what_is_kept_useless(
+    packages: Path, means: str, files: Sequence[str]
+) -> None:
+    assert [file for file in files if changes_key(packages, means, file)] == files
+
+
+@pytest.mark.parametrize(
+    ("module", "changes"), [("PartitionLog.tla", True), ("PartitionLogMutants.tla", True), ("Transfer.tla", False)]
+)
+def test_an_edit_of_a_module_of_the_mutants_spec_makes_what_is_kept_useless_and_one_of_another_does_not(
+    module: str, changes: bool, tmp_path: Path
+) -> None:
+    registry = Registry(Path(shutil.copytree(spec_folder(), tmp_path / "spec")) / "models")
+    before = key_of("TLC", registry, registry.get(MUTANT))
+    [path] = (tmp_path / "spec").rglob(module)
+    path.write_text(path.read_text(encoding="utf-8") + "\n\\* edited\n", encoding="utf-8")
+    assert (key_of("TLC", registry, registry.get(MUTANT)) != before) == changes
+
+
+# --- what is imported when a means runs ---------------------------------------------------------------------------
+
+RUN = """
+import sys
+from pathlib import Path
+from kafka_eos_checks.models import registry as models
+models.build_folder = lambda: Path({folder!r})
+registry = models.Registry()
+mutant = registry.get({mutant!r})
+{run}
+assert verdict.ok, verdict
+for name, each in list(sys.modules.items()):
+    if name.startswith("kafka_eos"):
+        print(each.__file__)
+"""
+BY_NAME = {"bounds.py", "partition_log.py"}  # the bounds are imported where a model has some
+# means -> a mutant, what finds it, and the files that are needed for other arguments alone
+RUNS: Mapping[str, tuple[str, str, set[str]]] = {
+    "TLC": (
+        "CatchBlocks",
+        """
+from kafka_eos_checks.graphs.model_check import check_models, to_verdict
+[verdict] = map(to_verdict, check_models([mutant], jobs=1))
+""",
+        set(),
+    ),
+    "graph": (
+        "CatchBlocks",
+        """
+from kafka_eos_checks.graphs.command import check
+[verdict] = check(registry, [], [mutant], 1)
+""",
+        BY_NAME,
+    ),
+    "replay": (
+        "RetriesAppended",
+        """
+from kafka_eos_checks.matrix.mutant_replays import find_by_replay
+verdict = find_by_replay(registry, mutant)
+""",
+        {"spark.py"},  # where the folder is a URI
+    ),
+    "simulation": (
+        "CatchBlocks",
+        """
+from kafka_eos_checks.walks.broken import find_all
+[verdict] = find_all([mutant], 60, 1)
+""",
+        BY_NAME,
+    ),
+    "proof": (
+        "CacheOfOne",
+        """
+from kafka_eos_checks.proofs.command import proofs, refuted
+[verdict] = refuted(proofs(["append"]), mutant.name, registry)
+""",
+        set(),
+    ),
+    "contract": (
+        "CacheOfOne",
+        """
+from kafka_eos_checks.matrix.mutant_contracts import contracts_about, find_by_contract
+verdict = find_by_contract(mutant, contracts_about(mutant))
+""",
+        set(),
+    ),
+    "requests": (
+        "NoDuplicateCache",
+        """
+from kafka_eos_checks.matrix.mutant_requests import find_by_requests, machines_with
+verdict = find_by_requests(mutant, machines_with(mutant))
+""",
+        {"missing.py", "peers.py", "peers_command.py", "brokers.py", "jars.py"},  # where peers are compared
+    ),
+}
+
+
+def without_packages(paths: Iterable[Path]) -> set[Path]:
+    return {path for path in paths if path.name != "__init__.py"}
+
+
+@pytest.mark.parametrize("means", MODULES)
+def test_what_is_kept_depends_on_every_module_that_is_imported_when_a_means_runs(means: str, tmp_path: Path) -> None:
+    mutant, run, more = RUNS[means]
+    code = RUN.format(folder=str(tmp_path), mutant=mutant, run=run)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = without_packages(map(Path, done.stdout.splitlines()))
+    machine = Registry().get(mutant).machine_class().__module__
+    found = without_packages(imports.needed(modules_of(means, machine)))
+    assert imported <= found
+    assert {path.name for path in found - imported} == more, "for other arguments"
+    too_few = [
+        other for other in MODULES if not imported <= without_packages(imports.needed(modules_of(other, machine)))
+    ]
+    assert len(too_few) >= 3, "the files of most other means are not enough"
+
+
+# --- what is kept -------------------------------------------------------------------------------------------------
+
+
+def walked(name: str, found: str) -> Verdict:
+    return Verdict(check="walk-mutant", name=name, expected=found, found=found, ok=True)
+
+
+@pytest.fixture
+def asked() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def ask(tmp_path: Path, asked: list[str]) -> Callable[[float, str], str]:
+    """Asks for the verdict on a mutant within a limit, which is this if none is kept."""
+    registry = Registry()
+
+    def find(limit: float, found: str) -> str:
+        def look(waiting: Sequence[Model]) -> Iterator[Verdict]:
+            for mutant in waiting:
+                asked.append(f"{limit:g}")
+                yield walked(mutant.name, found)
+
+        kept = Kept(means="simulation", registry=registry, cache=ResultCache(tmp_path), limit=limit)
+        [verdict] = kept.verdicts([registry.get(MUTANT)], look)
+        return verdict.found
+
+    return find
+
+
+def test_what_is_found_is_not_looked_for_again_within_another_limit(
+    ask: Callable[[float, str], str], asked: list[str]
+) -> None:
+    assert [ask(limit, FOUND) for limit in (60.0, 240.0, 60.0)] == [FOUND] * 3
+    assert asked == ["60"]
+
+
+def test_what_is_not_found_is_looked_for_again_within_another_limit_alone(
+    ask: Callable[[float, str], str], asked: list[str]
+) -> None:
+    assert [ask(limit, NOT_FOUND) for limit in (60.0, 60.0, 240.0, 240.0)] == [NOT_FOUND] * 4
+    assert asked == ["60", "240"]
+    assert ask(600.0, FOUND) == FOUND
+    assert [ask(limit, "nothing is kept") for limit in (60.0, 240.0)] == [FOUND, FOUND], "it is found by now"

@@ -1,0 +1,51 @@
+"""A served reference with a mutant's rules is told apart by raw requests, and one with its own rules is not."""
+
+import pytest
+
+from kafka_eos_checks.conform.mechanisms import MECHANISMS
+from kafka_eos_checks.matrix import mutant_requests
+from kafka_eos_checks.matrix.mutant_requests import (
+    AS_SERVED,
+    CONFORMS,
+    SERVED,
+    find_by_requests,
+    machines_with,
+)
+from kafka_eos_checks.models.registry import Registry
+
+REGISTRY = Registry()
+
+
+@pytest.fixture(autouse=True)
+def idempotence_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = tuple(each for each in MECHANISMS if each.name == "idempotence")
+    monkeypatch.setattr(mutant_requests, "MECHANISMS", chosen)
+
+
+@pytest.mark.parametrize("name", ["NoDuplicateCache", "EpochStartGap", "LargestSequenceOnly"])
+def test_a_served_mutant_is_told_apart_and_its_first_divergence_is_told(name: str) -> None:
+    mutant = REGISTRY.get(name)
+    machines = machines_with(mutant)
+    assert machines is not None
+    verdict = find_by_requests(mutant, machines)
+    assert (verdict.ok, verdict.found) == (True, "diverges: idempotence, version 2")
+    assert "the spec: " in verdict.evidence
+
+
+def test_the_reference_with_its_own_rules_conforms_and_counts_as_a_mutant_that_survives() -> None:
+    verdict = find_by_requests(REGISTRY.get("NoDuplicateCache"), AS_SERVED)
+    assert (verdict.ok, verdict.found, verdict.evidence) == (False, CONFORMS, "")
+
+
+def test_rules_that_no_broker_has_are_those_of_no_served_machine() -> None:
+    assert machines_with(REGISTRY.get("ReuseSequence")) is None
+    assert machines_with(REGISTRY.get("PositionOfRecords")) is None
+    assert "Transfer" not in SERVED
+
+
+def test_each_reason_is_about_a_mutant_whose_rules_are_served() -> None:
+    excused = {name for name, mutant in REGISTRY.mutants.items() if "requests" in mutant.blind}
+    served = {name for name, mutant in REGISTRY.mutants.items() if machines_with(mutant) is not None}
+    assert excused
+    assert excused <= served
+    assert "NoDuplicateCache" not in excused

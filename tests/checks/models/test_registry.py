@@ -1,0 +1,161 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.matrix.mutant_replays import SETTINGS, plan_of
+from kafka_eos_checks.models.registry import Expectation, MalformedRegistry, Registry, write_model
+from kafka_eos_checks.proofs.command import NAMES
+from kafka_eos_checks.tla.modules import ModuleFolder
+
+
+def registry_of(registry: Registry, text: str) -> Registry:
+    (registry.folder / "Counter.toml").write_text(text, encoding="utf-8")
+    return Registry(registry.folder)
+
+
+MODEL = '[model.M]\ntitle = "t"\ninvariants = ["NotAboveLimit"]\n'
+MUTANT = '\n[mutant.B]\nmodel = "M"\ntitle = "t"\noverrides = { AddError = "NoLimit" }\nviolates = "NotAboveLimit"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[model.M", "no TOML"),
+        ("[modle.M]", "unknown table 'modle'"),
+        ("[model.M]", "title is missing"),
+        ("[base]\ntitle = 't'", "unknown key 'title'"),
+        ("[base]\nconstants = { Limit = 3 }", "[base]: constants is {'Limit': 3}"),
+        (MODEL + "tier = 'huge'", "tier is 'huge'; write one of small, full, deep"),
+        (MODEL + "constant = {}", "unknown key 'constant'"),
+        (MODEL + "constants = { Limit = 3 }", "write a table of strings in TLA+"),
+        (MODEL + "graph = true", "graph is True; write a string"),
+        (MODEL + 'tier = "full"\ngraph = "small"', "write the model's own tier, or a later one"),
+        (MODEL + 'probes = "P"', "write a list of strings"),
+        (MODEL + 'expect = { verdict = "fails" }', 'either verdict = "holds" or violates'),
+        (MODEL + 'expect = { verdict = "holds", states = "3" }', "expect has states = '3'"),
+        (MODEL + 'expect = { violates = "P" }', "P is to be violated but not checked"),
+        (MODEL + 'properties = ["P", "Q"]\nexpect = { violates = "P" }', "keep P as the only one"),
+        (MODEL.replace('["NotAboveLimit"]', "[]"), "nothing is checked"),
+        (MODEL.replace("model.M", 'model."M-1"'), "use letters, digits and _"),
+        (MODEL + MUTANT.replace('"M"', '"N"'), "model is 'N'; name an entry"),
+        (MODEL + MUTANT, "give either replay = the finding, or blind.replay"),
+        (MODEL + MUTANT + 'replay = "gap"\nblind.tlc = "never"', "blind takes replay, requests, and has tlc"),
+        (MODEL + MUTANT.replace("[mutant.B]", "[mutant.M]") + 'replay = "gap"', "has this name, too; rename one"),
+    ],
+)
+def test_an_entry_that_cannot_be_used_is_refused_with_file_entry_and_remedy(
+    registry: Registry, text: str, reason: str
+) -> None:
+    with pytest.raises(MalformedRegistry) as caught:
+        registry_of(registry, text)
+    assert reason in str(caught.value)
+    assert str(registry.folder / "Counter.toml") in str(caught.value)
+
+
+def test_a_folder_without_models_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(MalformedRegistry, match=r"no models; name the folder of the files <Module>\.toml"):
+        Registry(tmp_path / "models")
+
+
+def test_a_file_of_no_module_is_refused(registry: Registry) -> None:
+    (registry.folder / "Conter.toml").write_text(MODEL.replace("model.M", "model.N"), encoding="utf-8")
+    with pytest.raises(MalformedRegistry, match=r"no module Conter\.tla"):
+        Registry(registry.folder)
+
+
+def test_two_files_do_not_share_a_name(registry: Registry) -> None:
+    text = (registry.folder / "Counter.toml").read_text(encoding="utf-8")
+    (registry.folder / "Second.toml").write_text(text, encoding="utf-8")
+    (registry.folder.parent / "Second.tla").write_text("", encoding="utf-8")
+    with pytest.raises(MalformedRegistry, match="has this name, too; rename one"):
+        Registry(registry.folder)
+
+
+def test_an_entry_has_what_its_base_has_and_tells_what_differs(registry: Registry) -> None:
+    base = '[base]\nconstants = { Limit = "3", MaxLog = "2" }\nbounds = "Bounds"\ninvariants = ["NotAboveLimit"]\n'
+    text = base + '[model.M]\ntitle = "t"\nconstants = { Limit = "4" }\n[model.N]\ntitle = "t"\nbounds = ""\n'
+    made = registry_of(registry, text)
+    assert made.get("M").constants == {"Limit": "4", "MaxLog": "2"}
+    assert (made.get("M").bounds, made.get("M").invariants) == ("Bounds", ("NotAboveLimit",))
+    assert (made.get("N").bounds, made.get("N").constants["Limit"]) == ("", "3")
+
+
+def test_a_mutant_has_everything_of_its_model_and_checks_its_own_property(registry: Registry) -> None:
+    text = MODEL.replace('["NotAboveLimit"]', '["NeverFull", "NotAboveLimit"]')
+    mutant = registry_of(registry, text + MUTANT + 'replay = "gap"').get("B")
+    assert mutant.module == "Counter"
+    assert mutant.invariants == ("NotAboveLimit",)
+    assert mutant.expect == Expectation(violates="NotAboveLimit")
+    assert mutant.kind == "mutant"
+
+
+def test_a_constant_that_only_tlc_can_evaluate_is_refused_where_python_needs_it(registry: Registry) -> None:
+    model = registry_of(registry, MODEL + 'constants = { Limit = "1 + 2" }').get("M")
+    with pytest.raises(MalformedRegistry, match=r"constant Limit: .* write a literal value"):
+        model.constant_values()
+
+
+def test_a_written_model_holds_every_module_it_needs(registry: Registry) -> None:
+    folder, root = write_model(registry.get("NoLimit"))
+    assert {path.name for path in folder.glob("*.tla")} == {
+        "Counter.tla",
+        "CounterBounds.tla",
+        "CounterMutants.tla",
+        f"{root}.tla",
+    }
+    configuration = (folder / f"{root}.cfg").read_text(encoding="utf-8")
+    assert "    AddError <- NoLimit\n" in configuration
+    assert "CONSTRAINT Bounds\n" in configuration
+    assert 'const_Clients == {"a", "b"}' in (folder / f"{root}.tla").read_text(encoding="utf-8")
+
+
+def test_modules_in_comments_are_not_needed(tmp_path: Path) -> None:
+    (tmp_path / "A.tla").write_text(
+        "---- MODULE A ----\n(* EXTENDS B\nINSTANCE B *)\nEXTENDS C ,\n  Integers\nX == 1\n===="
+    )
+    (tmp_path / "B.tla").write_text("---- MODULE B ----\n====")
+    (tmp_path / "C.tla").write_text("---- MODULE C ----\nI(x) == INSTANCE D WITH y <- x\n====")
+    (tmp_path / "D.tla").write_text("---- MODULE D ----\n====")
+    modules = ModuleFolder(tmp_path)
+    assert sorted(modules.closure(["A"])) == ["A", "C", "D"]
+    assert modules.defines("A", "X")
+    assert modules.defines("C", "I")
+    assert not modules.defines("A", "B")
+
+
+def test_an_update_changes_the_line_of_its_entry_and_nothing_else(registry: Registry) -> None:
+    file = registry.get("Counter").file
+    before = file.read_text(encoding="utf-8")
+    registry.update("Counter", Expectation(generated=30, states=20, depth=5))
+    after = file.read_text(encoding="utf-8")
+    line = 'expect = { verdict = "holds", generated = 30, states = 20, depth = 5 }'
+    assert after == before.replace('expect = { verdict = "holds" }', line)
+    assert Registry(registry.folder).get("Counter").expect.states == 20
+
+
+def test_an_update_without_a_line_to_change_says_what_to_add(registry: Registry) -> None:
+    changed = registry_of(registry, MODEL)
+    with pytest.raises(MalformedRegistry, match=r"no line 'expect = …' to update; add: expect = \{ verdict"):
+        changed.update("M", Expectation(states=1))
+
+
+def test_the_proofs_that_an_entry_names_exist_and_each_is_refuted_by_some() -> None:
+    named = [name for mutant in Registry().mutants.values() for name in mutant.proofs]
+    assert set(named) == set(NAMES)
+
+
+def test_a_mutant_of_the_model_that_a_whole_proof_is_about_names_the_proof() -> None:
+    of_model = [mutant for mutant in Registry().mutants.values() if mutant.model == "PartitionLog"]
+    assert of_model
+    assert [mutant.name for mutant in of_model if mutant.proofs != ("append",)] == []
+
+
+def test_the_simulations_that_entries_name_are_those_that_there_are() -> None:
+    assert {mutant.simulation for mutant in Registry().mutants.values()} == {"", *SETTINGS}
+
+
+def test_a_simulation_that_is_not_known_is_refused_with_those_that_are() -> None:
+    mutant = replace(Registry().get("NoDuplicateCache"), simulation="fast")
+    with pytest.raises(MalformedRegistry, match="no simulation 'fast'; write expiring, loading"):
+        plan_of(mutant, 1)

@@ -1,0 +1,623 @@
+"""The served reference beside Kafka itself: the same raw requests, the same answers."""
+
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafka_eos.formats.compression import CompressionType
+from kafka_eos.formats.record_batch import Record, RecordBatch, TimestampType, build_batch, decode_batch
+from kafka_eos.server.schemas import NOT_SERVED, REFUSED, served_codec
+from kafka_eos.server.threaded import ServedCluster
+from kafka_eos.wire.protocol import Message
+from kafka_eos_checks.brokers.brokers import Cluster, ask
+from kafka_eos_checks.brokers.jars import have_jars
+
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them"),
+]
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+NOT_COMPARED = {"retention.ms", "segment.index.bytes", "min.insync.replicas", "unclean.leader.election.enable"}
+"""What the recorder's brokers are started with."""
+
+
+@dataclass
+class Both:
+    """Kafka and the served reference.
+
+    Attributes:
+        ports: of the two.
+        made: numbers of topics.
+    """
+
+    ports: dict[str, int]
+    made: Iterator[int] = field(default_factory=count)
+
+    def ask(self, api: str, version: int, row: Message) -> tuple[Message, Message]:
+        """What the two answer to a request."""
+        kafka, served = (ask(port, api, version, row) for port in self.ports.values())
+        return kafka, served
+
+    def topic(self, **configs: str) -> str:
+        """A new topic of both; configurations with underscores."""
+        name = f"t{next(self.made)}"
+        rows = [{"Name": key.replace("_", "."), "Value": value} for key, value in configs.items()]
+        topics = [{"Name": name, "NumPartitions": 1, "ReplicationFactor": 1, "Configs": rows}]
+        for answer in self.ask("CreateTopics", 7, {"Topics": topics, "timeoutMs": 10_000}):
+            assert answer["Topics"][0]["ErrorCode"] == 0, answer
+        self.settle(name)
+        return name
+
+    def settle(self, name: str) -> None:
+        """Wait until Kafka's broker has heard from its controller what is so now."""
+        deadline = time.monotonic() + 10
+        while not ask(self.ports["Kafka"], "Metadata", 11, {"Topics": [{"Name": name}]})["Topics"][0]["Partitions"]:
+            assert time.monotonic() < deadline, f"no leader of {name}"
+            time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    folder: Path = tmp_path_factory.mktemp("kafka") / "cluster"
+    with Cluster(folder) as kafka, ServedCluster() as served:
+        port = int(served.bootstrap_servers.rpartition(":")[2])
+        made = Both({"Kafka": kafka.any_port(), "served": port})
+        made.settle(made.topic())
+        yield made
+
+
+def without_times(told: Any) -> Any:
+    """A text without the times in it, which are never the same."""
+    return re.sub(r"-?\d{13,}", "…", told) if isinstance(told, str) else told
+
+
+# --- Produce ---------------------------------------------------------------------------------------------------------
+
+
+def batch(size: int = 2, **given: Any) -> RecordBatch:
+    """A batch of some records."""
+    records = [Record(value=b"v" * 100, offset_delta=n, timestamp_delta=n) for n in range(size)]
+    return build_batch(given.pop("records", records), **{"base_timestamp": int(time.time() * 1000), **given})
+
+
+def keyed(*keys: bytes | None) -> list[Record]:
+    return [Record(key=key, value=b"v", offset_delta=n) for n, key in enumerate(keys)]
+
+
+def altered(given: RecordBatch, **columns: Any) -> bytes:
+    """A batch with other columns, and a CRC that says nothing is wrong with them."""
+    changed = replace(given, **columns)
+    return changed.stamped(changed.timestamp_type, changed.max_timestamp).encode()
+
+
+def later(seconds: int) -> int:
+    return int((time.time() + seconds) * 1000)
+
+
+MADE: dict[str, Callable[[], bytes | None]] = {
+    "a batch": lambda: batch().encode(),
+    "a sequence without a producer": lambda: batch(base_sequence=0).encode(),
+    "a sequence and an epoch without a producer": lambda: batch(base_sequence=7, producer_epoch=3).encode(),
+    "a negative producer id": lambda: batch(producer_id=-5, base_sequence=7).encode(),
+    "a producer without a sequence": lambda: batch(producer_id=5, producer_epoch=0).encode(),
+    "a producer without an epoch": lambda: batch(producer_id=5, base_sequence=0).encode(),
+    "a transaction of nobody": lambda: batch(is_transactional=True).encode(),
+    "a control batch": lambda: batch(is_control=True).encode(),
+    "no records": lambda: batch(records=[]).encode(),
+    "fewer records than offsets": lambda: altered(batch(), record_count=1),
+    "more offsets than records": lambda: altered(batch(), last_offset_delta=4),
+    "a negative offset delta": lambda: altered(batch(), last_offset_delta=-1),
+    "a negative count": lambda: altered(batch(), record_count=-1),
+    "a base offset": lambda: replace(batch(), base_offset=5).encode(),
+    "a negative base offset": lambda: b"\xff" * 8 + batch().encode()[8:],
+    "another checksum": lambda: replace(batch(), crc=1).encode(),
+    "magic 1": lambda: batch().encode()[:16] + b"\1" + batch().encode()[17:],
+    "magic 3": lambda: batch().encode()[:16] + b"\3" + batch().encode()[17:],
+    "two batches": lambda: batch().encode() * 2,
+    "three bytes behind it": lambda: batch().encode() + b"abc",
+    "a part of another one behind it": lambda: batch().encode() + batch().encode()[:70],
+    "not whole": lambda: batch().encode()[:-1],
+    "not even a header": lambda: batch().encode()[:40],
+    "nothing": lambda: b"",
+    "a timestamp ahead": lambda: batch(base_timestamp=later(4000)).encode(),
+    "a timestamp only said to be ahead": lambda: altered(batch(), max_timestamp=later(4000)),
+    "no timestamp": lambda: batch(base_timestamp=-1).encode(),
+    "an old timestamp": lambda: batch(base_timestamp=5).encode(),
+    "timestamps of a broker": lambda: batch(timestamp_type=TimestampType.LOG_APPEND_TIME).encode(),
+    "zstd": lambda: batch(compression=CompressionType.ZSTD).encode(),
+    "too large": lambda: batch(records=[Record(value=b"v" * 1_048_588)]).encode(),
+}
+
+
+def produced(answer: Message, version: int) -> Any:
+    """What an answer says of its one partition."""
+    row = answer["Responses"][0]["PartitionResponses"][0]
+    columns = [row["ErrorCode"], row["BaseOffset"], row["LogAppendTimeMs"] > 0]
+    columns += [row["LogStartOffset"]] if version >= 5 else []
+    errors = row.get("RecordErrors", ())
+    columns += [[(each["BatchIndex"], without_times(each["BatchIndexErrorMessage"])) for each in errors]]
+    return columns, without_times(row.get("ErrorMessage"))
+
+
+def compare_produced(both: Both, topic: str, data: bytes | None, version: int = 9, **more: Any) -> int:
+    """Let both append the same; the error code."""
+    part = [{"Name": topic, "PartitionData": [{"Index": 0, "Records": data}]}]
+    row = {"TransactionalId": None, "Acks": -1, "TimeoutMs": 5000, "TopicData": part} | more
+    kafka, served = (produced(answer, version) for answer in both.ask("Produce", version, row))
+    assert served[0] == kafka[0]
+    if kafka[1] is not None:  # where Kafka says nothing the served reference may
+        assert served[1] == kafka[1]
+    return int(kafka[0][0])
+
+
+def stored(both: Both, topic: str) -> None:
+    """Compare what both have stored."""
+    part = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1 << 24}
+    row = {"MaxWaitMs": 0, "MinBytes": 0, "Topics": [{"Topic": topic, "Partitions": [part]}]}
+    rows = []
+    for answer in both.ask("Fetch", 12, row):
+        data, position, batches = answer["Responses"][0]["Partitions"][0]["Records"], 0, []
+        while position < len(data):
+            found, position = decode_batch(data, position)
+            is_stamped = found.timestamp_type is TimestampType.LOG_APPEND_TIME
+            columns = found.base_offset, found.compression, found.timestamp_type, found.base_timestamp
+            batches.append((*columns, None if is_stamped else found.max_timestamp, found.records()))
+        rows.append(batches)
+    assert rows[1] == rows[0]
+    assert rows[0], "nothing is stored"
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_batch_is_taken_or_refused_as_by_kafka(both: Both, name: str) -> None:
+    topic = both.topic()
+    compare_produced(both, topic, MADE[name]())
+    compare_produced(both, topic, MADE["a batch"]())  # it is at the same offset
+    compare_produced(both, topic, MADE[name](), 3)
+
+
+@pytest.mark.parametrize(
+    ("configs", "batches", "errors"),
+    [
+        ({"max_message_bytes": "300"}, [batch(2), batch(3), batch(20, compression=CompressionType.GZIP)], {0, 10}),
+        ({"max_message_bytes": "0"}, [batch()], {10}),
+        (
+            {"max_message_bytes": "3000000"},
+            [batch(records=[Record(value=bytes(n))]) for n in (2_000_000, 3_000_000)],
+            {0, 10},
+        ),
+        (
+            {"max_message_bytes": "3000000", "segment_bytes": "1048576"},
+            [batch(records=[Record(value=bytes(2_000_000))]), batch()],
+            {0, 18},
+        ),
+        ({"compression_type": "uncompressed", "max_message_bytes": "300"},
+         [batch(20, compression=CompressionType.GZIP), batch()], {0, 10}),
+        ({"compression_type": "gzip", "max_message_bytes": "300"}, [batch(20), batch()], {0, 10}),
+        *(
+            ({"compression_type": name}, [batch(), batch(compression=CompressionType.LZ4)], {0})
+            for name in ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
+        ),
+        ({"message_timestamp_type": "LogAppendTime"},
+         [batch(), batch(base_timestamp=5), batch(base_timestamp=later(10**6), compression=CompressionType.GZIP)], {0}),
+        ({"message_timestamp_before_max_ms": "1000000"},
+         [batch(base_timestamp=later(-2000)), batch(), batch(base_timestamp=-1),
+          batch(records=[Record(), Record(offset_delta=1, timestamp_delta=-2_000_000)])], {0, 32}),
+        ({"message_timestamp_after_max_ms": "100000"}, [batch(base_timestamp=later(10**5)), batch()], {0, 32}),
+        (
+            {"cleanup_policy": "compact"},
+            [
+                batch(records=keyed(b"a", b"")),
+                batch(records=keyed(b"a", None, None, b"b", None, None)),
+                batch(records=keyed(None, b"a"), compression=CompressionType.GZIP),
+                batch(records=keyed(None), base_timestamp=later(10**6)),
+                batch(records=keyed(b"a", None), base_timestamp=later(10**6)),
+                batch(records=keyed(None), base_sequence=0, producer_id=7, producer_epoch=0),
+            ],
+            {0, 32, 87},
+        ),
+        ({"cleanup_policy": "delete,compact"}, [batch(), batch(records=keyed(b"a"))], {0, 87}),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else type(value).__name__,
+)  # fmt: skip
+def test_a_topics_configuration_has_the_effect_that_it_has_in_kafka(
+    both: Both, configs: dict[str, str], batches: list[RecordBatch], errors: set[int]
+) -> None:
+    topic = both.topic(**configs)
+    assert {compare_produced(both, topic, each.encode()) for each in batches} == errors
+    if 0 in errors:
+        stored(both, topic)
+
+
+def test_a_duplicate_has_the_time_at_which_it_was_appended(both: Both) -> None:
+    for configs in ({}, {"message_timestamp_type": "LogAppendTime"}):
+        topic = both.topic(**configs)
+        sent = batch(producer_id=7, producer_epoch=0, base_sequence=0).encode()
+        for _ in range(2):
+            compare_produced(both, topic, sent)
+        compare_produced(both, topic, batch(producer_id=7, producer_epoch=0, base_sequence=9).encode())
+
+
+def test_a_request_is_refused_whole_or_in_parts_as_by_kafka(both: Both) -> None:
+    topic, sent = both.topic(), batch().encode()
+    for more in ({"Acks": 2}, {"Acks": 2, "TransactionalId": "x"}):
+        compare_produced(both, topic, sent, **more)
+    nobodys = batch(is_transactional=True, producer_id=7, producer_epoch=0, base_sequence=0).encode()
+    compare_produced(both, topic, nobodys)
+    compare_produced(both, "nowhere", sent)
+    compare_produced(both, "nowhere", sent, Acks=2)
+
+
+@pytest.mark.parametrize("name", ["a batch", "a control batch", "too large", "not whole"])
+def test_a_batch_without_acknowledgement_costs_the_connection_where_it_does_in_kafka(both: Both, name: str) -> None:
+    topic, codec, open_after = both.topic(), served_codec(), []
+    part = [{"Name": topic, "PartitionData": [{"Index": 0, "Records": MADE[name]()}]}]
+    sent = codec.write_request("Produce", 9, 1, "test", {"Acks": 0, "TimeoutMs": 1000, "TopicData": part})
+    behind = codec.write_request("ListGroups", 4, 2, "test", {})
+    for port in both.ports.values():
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(b"".join(len(data).to_bytes(4, "big") + data for data in (sent, behind)))
+            try:
+                open_after.append(bool(connection.recv(1)))
+            except ConnectionError:
+                open_after.append(False)
+    assert open_after == [name == "a batch"] * 2
+
+
+# --- topics ----------------------------------------------------------------------------------------------------------
+
+VALUES = """
+    nonesuch=1  max.message.bytes=-1  max.message.bytes=abc  max.message.bytes=  max.message.bytes=99999999999
+    max.message.bytes=12  cleanup.policy=foo  cleanup.policy=  cleanup.policy=compact,delete
+    cleanup.policy=compact,none  cleanup.policy=delete,delete  compression.type=brotli  compression.type=gzip
+    message.timestamp.type=logappendtime  message.timestamp.type=LogAppendTime  retention.ms=-2  retention.bytes=-5
+    segment.bytes=13  segment.bytes=1048576  min.insync.replicas=0  preallocate=maybe  preallocate=TRUE
+    min.cleanable.dirty.ratio=2  min.cleanable.dirty.ratio=0.3  min.cleanable.dirty.ratio=x
+    message.timestamp.after.max.ms=-1  message.timestamp.before.max.ms=10  unclean.leader.election.enable=x
+    remote.storage.enable=true  remote.log.copy.disable=true  compression.gzip.level=77  compression.gzip.level=0
+    compression.gzip.level=-1  compression.lz4.level=0  compression.lz4.level=18  compression.zstd.level=0
+    compression.zstd.level=-200000  compression.zstd.level=23  max.compaction.lag.ms=0  min.compaction.lag.ms=-1
+    local.retention.ms=5  local.retention.ms=-3  local.retention.bytes=-3  leader.replication.throttled.replicas=x
+    leader.replication.throttled.replicas=*  follower.replication.throttled.replicas=0:1,1:1  flush.ms=-1
+    flush.messages=0  segment.ms=0  segment.jitter.ms=-1  segment.index.bytes=3  index.interval.bytes=-1
+    file.delete.delay.ms=-1  delete.retention.ms=-1  message.format.version=2.0  message.downconversion.enable=true
+    retention.ms=9223372036854775808  max.message.bytes=2147483648  preallocate=
+"""
+
+
+def created(answer: Message) -> Any:
+    """What an answer says of its topics."""
+    return [
+        (
+            *(row[name] for name in ("Name", "ErrorCode", "ErrorMessage", "NumPartitions", "ReplicationFactor")),
+            sorted(
+                (each["Name"], each["Value"], each["ConfigSource"], each["ReadOnly"], each["IsSensitive"])
+                for each in row["Configs"]
+                if each["Name"] not in NOT_COMPARED
+            ),
+        )
+        for row in answer["Topics"]
+    ]
+
+
+def compare_created(both: Both, *topics: Message, validate: bool = True) -> None:
+    row = {"Topics": topics, "timeoutMs": 10_000, "validateOnly": validate}
+    kafka, served = (sorted(created(answer)) for answer in both.ask("CreateTopics", 7, row))
+    assert served == kafka
+
+
+def asked(name: str, partitions: int = 1, factor: int = 1, **more: Any) -> Message:
+    return {"Name": name, "NumPartitions": partitions, "ReplicationFactor": factor, **more}
+
+
+def with_configs(*pairs: tuple[str, str | None]) -> dict[str, Any]:
+    return {"Configs": [{"Name": name, "Value": value} for name, value in pairs]}
+
+
+@pytest.mark.parametrize("pair", VALUES.split())
+def test_a_value_of_a_configuration_is_taken_or_refused_as_by_kafka(both: Both, pair: str) -> None:
+    name, _, value = pair.partition("=")
+    compare_created(both, asked("new", **with_configs((name, value))))
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        asked("new"),
+        asked("new", **with_configs(("max.message.bytes", None))),
+        asked("new", **with_configs(("min.compaction.lag.ms", "10"), ("max.compaction.lag.ms", "5"))),
+        asked("new", **with_configs(("nonesuch", "1"), ("max.message.bytes", "x"))),
+        *(asked("new", factor=factor) for factor in (-2, -1, 0, 2)),
+        *(asked("new", partitions=partitions) for partitions in (-2, -1, 0, 3)),
+        asked("new", 0, 0),
+        asked("new", 0, 1, **with_configs(("nonesuch", "1"))),
+        *(asked(name) for name in ("", ".", "..", "a/b", "x" * 250, "__cluster_metadata")),
+        *(
+            asked("new", -1, -1, Assignments=[{"PartitionIndex": n, "BrokerIds": brokers} for n, brokers in assigned])
+            for assigned in (
+                [(0, [1]), (1, [1])],
+                [(0, [7])],
+                [(1, [1])],
+                [(0, [1, 1])],
+                [(0, [])],
+                [(0, [1]), (0, [1])],
+            )
+        ),
+        asked("new", 1, -1, Assignments=[{"PartitionIndex": 0, "BrokerIds": [1]}]),
+        asked("new", -1, 1, Assignments=[{"PartitionIndex": 0, "BrokerIds": [1]}]),
+    ],
+    ids=lambda topic: re.sub(r"x{9,}", "x…", str({k: v for k, v in topic.items() if k != "Name" or v != "new"}))[:80],
+)
+def test_a_topic_is_made_or_refused_as_by_kafka(both: Both, topic: Message) -> None:
+    compare_created(both, topic)
+
+
+def test_topics_that_are_there_or_asked_for_twice_are_refused_as_by_kafka(both: Both) -> None:
+    compare_created(both, asked("there.is"), validate=False)
+    both.settle("there.is")
+    for name in ("there.is", "there_is"):
+        compare_created(both, asked(name))
+    compare_created(both, asked("d"), asked("d"), asked("e"))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"Name": "nowhere", "Count": 2},
+        *({"Count": count} for count in (-1, 0, 1)),
+        *(
+            {"Count": count, "Assignments": [{"BrokerIds": brokers} for brokers in assigned]}
+            for count, assigned in ((3, [[1]]), (2, [[9]]), (2, [[1, 1]]), (2, [[]]), (2, [[1]]))
+        ),
+        {"Count": 4},
+    ],
+    ids=str,
+)
+def test_partitions_are_added_or_refused_as_by_kafka(both: Both, row: Message) -> None:
+    topics = [{"Name": both.topic(), "Assignments": None} | row]
+    kafka, served = both.ask("CreatePartitions", 3, {"Topics": topics, "TimeoutMs": 9000, "ValidateOnly": False})
+    assert served["Results"] == kafka["Results"]
+
+
+def test_topics_are_deleted_or_not_as_by_kafka(both: Both) -> None:
+    name = both.topic()
+    some, none = "00000000-0000-0000-0000-000000000005", "00000000-0000-0000-0000-000000000000"
+    for row in ({"Name": "nowhere"}, {"Name": name}, {"Name": name, "TopicId": some}, {"Name": None, "TopicId": none},
+                {"Name": None, "TopicId": some}):  # fmt: skip
+        topics = [row | ({"TopicId": UUID(row["TopicId"])} if "TopicId" in row else {})]
+        answers = both.ask("DeleteTopics", 6, {"Topics": topics, "TimeoutMs": 9000})
+        kafka, served = ([{**row, "TopicId": None} for row in answer["Responses"]] for answer in answers)
+        assert served == kafka
+
+
+# --- configurations --------------------------------------------------------------------------------------------------
+
+SIZE, POLICY = "max.message.bytes", "cleanup.policy"
+Step = tuple[str, int, str, list[tuple[Any, ...]]]
+STEPS: dict[str, list[Step]] = {
+    "set and delete": [
+        ("Incremental", TOPIC, "T", [(SIZE, SET, "2000"), (POLICY, APPEND, "compact")]),
+        ("Incremental", TOPIC, "T", [(POLICY, SUBTRACT, "delete")]),
+        ("Incremental", TOPIC, "T", [(POLICY, APPEND, "compact")]),
+        ("Incremental", TOPIC, "T", [(POLICY, SUBTRACT, "delete")]),
+        ("Incremental", TOPIC, "T", [(POLICY, APPEND, "delete,compact")]),
+        ("Incremental", TOPIC, "T", [(SIZE, DELETE, "xx")]),
+        ("Incremental", TOPIC, "T", [(SIZE, DELETE, None), ("nonesuch", DELETE, None)]),
+        ("Incremental", TOPIC, "T", []),
+    ],
+    "refused": [
+        ("Incremental", TOPIC, "T", [(POLICY, APPEND, "nix")]),
+        ("Incremental", TOPIC, "T", [(SIZE, APPEND, "5")]),
+        ("Incremental", TOPIC, "T", [(SIZE, SUBTRACT, "5")]),
+        ("Incremental", TOPIC, "T", [("nonesuch", APPEND, "5")]),
+        ("Incremental", TOPIC, "T", [(POLICY, APPEND, None)]),
+        ("Incremental", TOPIC, "T", [(SIZE, SET, None)]),
+        ("Incremental", TOPIC, "T", [("nonesuch", SET, "1")]),
+        ("Incremental", TOPIC, "T", [("", SET, "1")]),
+        ("Incremental", TOPIC, "T", [(SIZE, 9, "1")]),
+        ("Incremental", TOPIC, "T", [(SIZE, SET, "1"), (SIZE, DELETE, None)]),
+        ("Incremental", TOPIC, "T", [("flush.ms", SET, "7"), (SIZE, SET, "x")]),
+        ("Incremental", TOPIC, "T", [("min.compaction.lag.ms", SET, "7"), ("max.compaction.lag.ms", SET, "5")]),
+        ("Incremental", TOPIC, "T", [("remote.storage.enable", SET, "true")]),
+        ("Incremental", TOPIC, "nowhere", [(SIZE, SET, "1")]),
+        ("Incremental", TOPIC, "a/b", [(SIZE, SET, "1")]),
+        ("Incremental", TOPIC, "", [(SIZE, SET, "1")]),
+        ("Incremental", 3, "T", [(SIZE, SET, "1")]),
+        ("Incremental", 99, "T", [(SIZE, SET, "1")]),
+    ],
+    "only looked at": [
+        ("Validate", TOPIC, "T", [(SIZE, SET, "77")]),
+        ("Validate", TOPIC, "T", [(SIZE, SET, "u")]),
+        ("Validate", BROKER, "1", [("message.max.bytes", SET, "77")]),
+    ],
+    "all at once": [
+        ("All", TOPIC, "T", [(SIZE, "555")]),
+        ("All", TOPIC, "T", [("flush.ms", "7")]),
+        ("All", TOPIC, "T", []),
+        ("All", TOPIC, "T", [(SIZE, "x")]),
+        ("All", TOPIC, "T", [(SIZE, None)]),
+        ("All", TOPIC, "T", [("nonesuch", "1")]),
+        ("All", TOPIC, "nowhere", [(SIZE, "1")]),
+        ("All", TOPIC, "T", [(SIZE, "1"), (SIZE, "2")]),
+        ("All", BROKER, "1", [("message.max.bytes", "3000")]),
+        ("All", BROKER, "1", []),
+        ("All", BROKER, "1", [("broker.id", "3")]),
+        ("All", 3, "T", [(SIZE, "1")]),
+    ],
+    "of brokers": [
+        ("Incremental", BROKER, "1", [("message.max.bytes", SET, "3000")]),
+        ("Incremental", BROKER, "", [("message.max.bytes", SET, "4000")]),
+        ("Incremental", TOPIC, "T", [(SIZE, SET, "2000")]),
+        ("Incremental", BROKER, "1", [("message.max.bytes", DELETE, None)]),
+        ("Incremental", TOPIC, "T", [(SIZE, DELETE, None)]),
+        ("Incremental", BROKER, "", [("message.max.bytes", DELETE, None)]),
+        ("Incremental", BROKER, "1", [("log.cleanup.policy", APPEND, "compact")]),
+        ("Incremental", BROKER, "1", [("log.cleanup.policy", DELETE, None)]),
+        ("Incremental", BROKER, "", [("producer.id.expiration.ms", SET, "4000")]),
+        ("Incremental", BROKER, "1", [("transaction.partition.verification.enable", SET, "false")]),
+        ("Incremental", BROKER, "", [("producer.id.expiration.ms", DELETE, None)]),
+        ("Incremental", BROKER, "1", [("transaction.partition.verification.enable", DELETE, None)]),
+        ("Incremental", BROKER, "1", [("broker.id", SET, "3")]),
+        ("Incremental", BROKER, "", [("transaction.max.timeout.ms", SET, "3")]),
+        ("Incremental", BROKER, "1", [("message.max.bytes", SET, "x")]),
+        ("Incremental", BROKER, "", [("message.max.bytes", SET, "-4")]),
+        ("Incremental", BROKER, "1", [("log.message.timestamp.type", SET, "x")]),
+        ("Incremental", BROKER, "", [("producer.id.expiration.ms", SET, "0")]),
+        ("Incremental", BROKER, "9", [("message.max.bytes", SET, "5")]),
+        ("Incremental", BROKER, "x", [("message.max.bytes", SET, "5")]),
+    ],
+}  # fmt: skip
+DESCRIBED = (POLICY, SIZE, "flush.ms", "min.compaction.lag.ms", "max.compaction.lag.ms")
+DESCRIBED_OF_BROKERS = (
+    "message.max.bytes",
+    "log.cleanup.policy",
+    "producer.id.expiration.ms",
+    "transaction.partition.verification.enable",
+    "transaction.max.timeout.ms",
+    "broker.id",
+)
+
+
+def altered_rows(both: Both, step: Step, topic: str) -> None:
+    """Let both alter something, and compare what they say."""
+    how, kind, name, changes = step
+    columns = ("Name", "Value") if how == "All" else ("Name", "ConfigOperation", "Value")
+    configs = [dict(zip(columns, change, strict=True)) for change in changes]
+    resource = {"ResourceType": kind, "ResourceName": topic if name == "T" else name, "Configs": configs}
+    api, version = ("AlterConfigs", 2) if how == "All" else ("IncrementalAlterConfigs", 1)
+    kafka, served = both.ask(api, version, {"Resources": [resource], "ValidateOnly": how == "Validate"})
+    assert served["Responses"] == kafka["Responses"], step
+
+
+def described(both: Both, kind: int, name: str, keys: tuple[str, ...] | None, synonyms: bool = True) -> list[Any]:
+    """What both say about a resource."""
+    resource = {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": keys}
+    rows = []
+    for answer in both.ask("DescribeConfigs", 4, {"Resources": [resource], "IncludeSynonyms": synonyms}):
+        [row] = answer["Results"]
+        configs = sorted((each for each in row["Configs"]), key=lambda each: str(each["Name"]))
+        rows.append((row["ErrorCode"], row["ErrorMessage"], [{**each, "Documentation": None} for each in configs]))
+    return rows
+
+
+def compare_described(both: Both, kind: int, name: str, keys: tuple[str, ...], synonyms: bool = True) -> None:
+    """Kafka's brokers hear of a change when their controller tells them."""
+    deadline = time.monotonic() + 10
+    while True:
+        kafka, served = described(both, kind, name, keys, synonyms)
+        if served == kafka or time.monotonic() > deadline:
+            assert served == kafka
+            return
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_configurations_are_altered_and_described_as_by_kafka(both: Both, name: str) -> None:
+    topic = both.topic()
+    for step in STEPS[name]:
+        altered_rows(both, step, topic)
+        compare_described(both, TOPIC, topic, DESCRIBED)
+        compare_described(both, BROKER, "1", DESCRIBED_OF_BROKERS)
+        compare_described(both, BROKER, "", DESCRIBED_OF_BROKERS)
+    compare_described(both, TOPIC, topic, DESCRIBED, synonyms=False)
+
+
+def test_every_configuration_of_a_topic_is_described_as_by_kafka(both: Both) -> None:
+    kafka, served = (
+        [each for each in row[2] if each["Name"] not in NOT_COMPARED]
+        for row in described(both, TOPIC, both.topic(), None)
+    )
+    assert served == kafka
+    assert len(served) > 25
+
+
+def test_a_brokers_configurations_are_described_as_by_kafka_as_far_as_they_are_known(both: Both) -> None:
+    kafka, served = (
+        {each["Name"]: (each["ReadOnly"], each["ConfigType"]) for each in row[2]}
+        for row in described(both, BROKER, "1", None)
+    )
+    assert served.items() <= kafka.items()
+    assert len(served) > 50
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(BROKER, "9"), (BROKER, "x"), (TOPIC, "nowhere"), (TOPIC, "a/b"), (TOPIC, ""), (3, "x"), (99, "x")],
+)
+def test_what_cannot_be_described_has_kafkas_error(both: Both, kind: int, name: str) -> None:
+    kafka, served = described(both, kind, name, None)
+    assert (served[0], served[2]) == (kafka[0], kafka[2])
+
+
+@pytest.mark.parametrize("kinds", [[2], [4], [99], [4, 99]], ids=str)
+def test_what_has_configurations_is_listed_as_by_kafka(both: Both, kinds: list[int]) -> None:
+    topic = both.topic()
+    kafka, served = (
+        (
+            answer["ErrorCode"],
+            {
+                (row["ResourceType"], row["ResourceName"])
+                for row in answer["ConfigResources"]
+                if row["ResourceType"] == 4
+            },
+            (topic in {row["ResourceName"] for row in answer["ConfigResources"]}),
+        )
+        for answer in both.ask("ListConfigResources", 1, {"ResourceTypes": kinds})
+    )
+    assert served == kafka
+
+
+# --- what is not served ----------------------------------------------------------------------------------------------
+
+ACL = {"ResourceType": 2, "ResourceName": "x", "ResourcePatternType": 3, "Principal": "User:a", "Host": "*"}
+FILTER = {
+    "ResourceTypeFilter": 2,
+    "ResourceNameFilter": "x",
+    "PatternTypeFilter": 3,
+    "Operation": 1,
+    "PermissionType": 1,
+}
+ASKED: dict[str, Message] = {
+    "DescribeAcls": FILTER,
+    "CreateAcls": {"Creations": [{**ACL, "Operation": 3, "PermissionType": 3}] * 2},
+    "DeleteAcls": {"Filters": [FILTER] * 2},
+    "SaslHandshake": {"Mechanism": "PLAIN"},
+    "SaslAuthenticate": {"AuthBytes": b"x"},
+    "CreateDelegationToken": {"MaxLifetimeMs": 1},
+    "RenewDelegationToken": {"Hmac": b"x"},
+    "ExpireDelegationToken": {"Hmac": b"x"},
+    "DescribeDelegationToken": {"Owners": []},
+}
+
+
+def codes(answer: Any) -> list[int]:
+    """The error codes in an answer, in order."""
+    if isinstance(answer, dict):
+        own = [value for name, value in answer.items() if name == "ErrorCode"]
+        return own + [code for value in answer.values() for code in codes(value)]
+    return [code for each in answer for code in codes(each)] if isinstance(answer, list) else []
+
+
+@pytest.mark.parametrize("api", REFUSED)
+def test_what_needs_security_is_refused_as_by_kafka_without_any(both: Both, api: str) -> None:
+    for version in served_codec().versions(f"{api}Request"):
+        kafka, served = both.ask(api, version, ASKED[api])
+        assert codes(served) == codes(kafka) != []
+
+
+def test_the_apis_that_are_offered_are_those_of_kafka_but_for_the_ones_that_are_not_served(both: Both) -> None:
+    row = {"ClientSoftwareName": "x", "ClientSoftwareVersion": "1"}
+    kafka, served = (
+        {row["ApiKey"]: (row["MinVersion"], row["MaxVersion"]) for row in answer["ApiKeys"]}
+        for answer in both.ask("ApiVersions", 3, row)
+    )
+    keys = served_codec().keys
+    assert served == {key: kafka[key] for key in kafka.keys() - {keys[api] for api in NOT_SERVED}}

@@ -1,0 +1,566 @@
+"""``kafka-eos serve`` with real clients: librdkafka, and Kafka's own tools where the jars are."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos.formats.segment import StoredBatch, read_segment
+from kafka_eos.histories.history import read_history
+from kafka_eos.machines.consumer import Consumer
+from kafka_eos.machines.group_coordinator import GroupCoordinator
+from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
+from kafka_eos.machines.transactional_partition import TransactionalPartition
+from kafka_eos.server.cluster import Machines
+from kafka_eos.server.faults import Fault, read_plan
+from kafka_eos.server.network import Server
+from kafka_eos.server.partitions import LeaderRules
+from kafka_eos.server.threaded import ServedCluster
+from kafka_eos_checks.brokers.brokers import java_command
+from kafka_eos_checks.brokers.jars import have_jars
+from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.mutants.rules import mutated
+from kafka_eos_checks.testing.process import ServedProcess
+from kafka_eos_checks.traces import coordinators, leaders
+from kafka_eos_checks.traces.validation import replay
+
+confluent = pytest.importorskip("confluent_kafka", reason="the clients are in the extra `record`")
+confluent_admin = pytest.importorskip("confluent_kafka.admin", reason="the clients are in the extra `record`")
+JAVA = pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
+SECONDS = 20.0
+ROWS = 40
+
+
+# --- servers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., ServedProcess]]:
+    with ExitStack() as started:
+        yield lambda *arguments: started.enter_context(ServedProcess(*arguments))
+
+
+@contextmanager
+def moving(cluster: ServedCluster) -> Iterator[None]:
+    """Every 0.7 seconds each partition gets the next broker for its leader."""
+    ended = threading.Event()
+
+    def move_all(server: Server) -> None:
+        for leader in list(server.cluster.leaders()):
+            server.move_leader(leader.topic, leader.partition)
+
+    def run() -> None:
+        while not ended.wait(0.7):
+            cluster.call(move_all)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(10)
+
+
+# --- librdkafka ------------------------------------------------------------------------------------------------------
+
+
+def create(bootstrap: str, *topics: str, partitions: int = 2) -> None:
+    admin = confluent_admin.AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_topics([confluent_admin.NewTopic(topic, partitions) for topic in topics]).values():
+        made.result(SECONDS)
+
+
+def produce(bootstrap: str, topic: str, rows: int = ROWS) -> None:
+    producer = confluent.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for row in range(rows):
+        producer.produce(topic, str(row).encode(), partition=row % 2)
+    assert producer.flush(SECONDS) == 0
+
+
+def consumer(bootstrap: str, group: str, isolation: str = "read_committed", protocol: str = "classic") -> Any:
+    settings = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "enable.partition.eof": True}
+    return confluent.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "isolation.level": isolation,
+            "group.protocol": protocol,
+            **settings,
+        }
+    )
+
+
+def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[str]:
+    """All that a reader is given, in the order of its value."""
+    reader = consumer(bootstrap, "reader", isolation)
+    partitions = reader.list_topics(topic, SECONDS).topics[topic].partitions
+    reader.assign([confluent.TopicPartition(topic, number, 0) for number in partitions])
+    values, open_ends = [], len(partitions)
+    while open_ends:
+        message = reader.poll(SECONDS)
+        assert message is not None, "nothing came"
+        if message.error():
+            assert message.error().code() == confluent.KafkaError._PARTITION_EOF
+            open_ends -= 1
+        else:
+            values.append(message.value().decode())
+    reader.close()
+    return sorted(values, key=lambda value: (len(value), value))
+
+
+def transactional(bootstrap: str, name: str = "x") -> Any:
+    producer = confluent.Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    producer.init_transactions(SECONDS)
+    return producer
+
+
+def committed_offsets(reader: Any) -> list[Any]:
+    """The committed offsets of what a reader is assigned; when the coordinator moves, the caller has to ask again."""
+    for _ in range(20):
+        with suppress(confluent.KafkaException):
+            return list(reader.committed(reader.assignment(), SECONDS))
+        time.sleep(0.1)
+    raise AssertionError("no coordinator")
+
+
+def copy(bootstrap: str, source: str, target: str, *, aborts: int = 1, protocol: str = "classic") -> int:
+    """Copy a topic by transactions, of which the first few are aborted; how many there were."""
+    reader, producer = consumer(bootstrap, "copier", protocol=protocol), transactional(bootstrap)
+    reader.subscribe([source])
+    copied = transactions = 0
+    while copied < ROWS:
+        messages = [m for m in reader.consume(10, 1) if not m.error()]
+        if not messages:
+            continue
+        transactions += 1
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(target, message.value(), partition=message.partition())
+        producer.send_offsets_to_transaction(reader.position(reader.assignment()), reader.consumer_group_metadata())
+        if transactions <= aborts:
+            producer.flush(SECONDS)
+            producer.abort_transaction(SECONDS)
+            for committed in committed_offsets(reader):
+                committed.offset = max(committed.offset, 0)
+                reader.seek(committed)
+        else:
+            producer.commit_transaction(SECONDS)
+            copied += len(messages)
+    reader.close()
+    return transactions
+
+
+def all_once(bootstrap: str, protocol: str = "classic") -> None:
+    """The run of librdkafka: produce, copy with an abort, read: everything is there once."""
+    create(bootstrap, "in", "out")
+    produce(bootstrap, "in")
+    copy(bootstrap, "in", "out", protocol=protocol)
+    assert read(bootstrap, "out") == [str(row) for row in range(ROWS)]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--transaction-version", "2"),
+        ("--transaction-version", "1", "--brokers", "3"),
+        ("--transaction-version", "0", "--verification", "off"),
+    ],
+)
+def test_librdkafka_copies_a_topic_exactly_once(
+    start: Callable[..., ServedProcess], arguments: tuple[str, ...]
+) -> None:
+    server = start(*arguments)
+    all_once(server.bootstrap)
+    assert len(read(server.bootstrap, "out", "read_uncommitted")) > ROWS  # what was aborted is there too
+    assert server.end() == 0
+
+
+def aborted_copy(bootstrap: str) -> tuple[bool, list[str]]:
+    """Copy a topic in a transaction that is aborted: whether the offsets went on, and what a reader is given."""
+    create(bootstrap, "in", "out")
+    produce(bootstrap, "in")
+    reader, producer = consumer(bootstrap, "copier"), transactional(bootstrap)
+    reader.subscribe(["in"])
+    messages: list[Any] = []
+    while not messages:
+        messages = [m for m in reader.consume(ROWS, 1) if not m.error()]
+    producer.begin_transaction()
+    producer.produce("out", b"aborted")
+    producer.send_offsets_to_transaction(reader.position(reader.assignment()), reader.consumer_group_metadata())
+    producer.flush(SECONDS)
+    producer.abort_transaction(SECONDS)
+    went_on = any(place.offset > 0 for place in reader.committed(reader.assignment(), SECONDS))
+    reader.close()
+    return went_on, read(bootstrap, "out")
+
+
+def test_what_was_asked_and_answered_is_written_down(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
+    data, record = tmp_path / "data", tmp_path / "served.jsonl"
+    server = start("--data", str(data), "--record", str(record))
+    all_once(server.bootstrap)
+    server.end(signal.SIGKILL)
+    events = list(read_history(record))
+    asked = Counter(event.detail["request"] for event in events if event.phase == "invoke")
+    answers = [event for event in events if event.phase != "invoke" and "request" in event.detail]
+    assert asked == Counter(event.detail["request"] for event in answers)
+    assert {event.action for event in events} - {event.action for event in answers} == {"WriteTxnMarkers"}
+    ends = [event.detail["committed"] for event in events if (event.action, event.phase) == ("EndTxn", "ok")]
+    assert (ends[0], set(ends[1:])) == (False, {True})
+    offsets = {(e.topic, e.partition, e.offset) for e in events if (e.action, e.phase) == ("Produce", "ok")}
+    batches = {
+        (log.parent.name[:-2], int(log.parent.name[-1]), each.batch.base_offset)
+        for name in ("in", "out")
+        for log in data.glob(f"{name}-?/*.log")
+        for each in read_segment(log)
+        if isinstance(each, StoredBatch) and not each.batch.is_control
+    }
+    assert offsets == batches
+    assert main(["audit", str(data), "--history", str(record)]) == 0
+
+
+def test_librdkafka_copies_a_topic_exactly_once_in_a_group_of_kip_848(start: Callable[..., ServedProcess]) -> None:
+    server = start("--brokers", "2")
+    all_once(server.bootstrap, "consumer")
+    assert server.end() == 0
+
+
+def judged(data: Path) -> list[str]:
+    """What the reference says of the coordinators' and the partitions' logs, as traces of the spec."""
+    logs = coordinators.read_recorded(data)
+    assert logs.transactions > 0
+    registry = Registry()
+    base = registry.get("CoordinatorOfTraces")
+    traces = coordinators.coordinator_traces(logs)
+    model = coordinators.coordinator_model(base, traces, versions=frozenset({1, 2}))
+    machine = mutated(TransactionCoordinator, base.overrides)
+    found = [replay(model, machine, trace).found for trace in traces]
+    for version, entries in leaders.leader_traces(logs).items():
+        rules = leaders.leader_model(registry.get("MarkersVersion2"), entries, version)
+        found += [replay(rules, Consumer, trace).found for trace in entries]
+    return found
+
+
+def judgement_of(trace: Any) -> str:
+    """What the reference says of one coordinator's log."""
+    base = Registry().get("CoordinatorOfTraces")
+    model = coordinators.coordinator_model(base, [trace], versions=frozenset({1, 2}))
+    return replay(model, mutated(TransactionCoordinator, base.overrides), trace).found
+
+
+def test_what_is_in_the_files_is_a_behaviour_of_the_spec(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
+    server = start("--data", str(tmp_path))
+    all_once(server.bootstrap)
+    server.end()
+    assert set(judged(tmp_path)) == {"accepted"}
+    wrong = coordinators.spoiled(coordinators.read_recorded(tmp_path))
+    assert wrong
+    for trace, place in wrong.values():
+        assert judgement_of(trace) == f"rejected at event {place}"
+
+
+NOTHING_INDEXED = mutated(TransactionalPartition, {"IsIndexed": "NothingIndexed"})
+MATERIALISED = mutated(GroupCoordinator, {"CommittedAtMarker": "MaterialisedOnAbort"})
+
+
+@pytest.mark.parametrize(
+    ("machines", "seen"),
+    [
+        (Machines(), (False, [])),
+        (Machines(leaders=LeaderRules(partition=NOTHING_INDEXED)), (False, ["aborted"])),  # type: ignore[arg-type]
+        (Machines(group=MATERIALISED), (True, [])),  # type: ignore[arg-type]
+    ],
+    ids=["the rules", "no aborted index", "offsets of aborted transactions"],
+)
+def test_librdkafka_sees_when_a_rule_is_another(machines: Machines, seen: tuple[bool, list[str]]) -> None:
+    with ServedCluster(machines=machines) as cluster:
+        assert aborted_copy(cluster.bootstrap_servers) == seen
+
+
+def test_librdkafka_copies_a_topic_exactly_once_while_every_leader_and_coordinator_moves() -> None:
+    with ServedCluster(brokers=3) as cluster, moving(cluster):
+        all_once(cluster.bootstrap_servers)
+
+
+def test_an_instance_that_was_replaced_is_fenced(start: Callable[..., ServedProcess]) -> None:
+    server = start()
+    bootstrap = server.bootstrap
+    create(bootstrap, "out")
+    old = transactional(bootstrap)
+    old.begin_transaction()
+    old.produce("out", b"old")
+    old.flush(SECONDS)
+    new = transactional(bootstrap)
+    new.begin_transaction()
+    new.produce("out", b"new")
+    new.commit_transaction(SECONDS)
+    with pytest.raises(confluent.KafkaException) as caught:
+        old.commit_transaction(SECONDS)
+    assert caught.value.args[0].fatal()
+    assert read(bootstrap, "out") == ["new"]
+    assert server.end() == 0
+    assert "answered EndTxn INVALID_PRODUCER_EPOCH: 1\n" in server.last_words
+
+
+def test_a_transaction_outlives_a_kill_of_the_server(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    arguments = ("--data", str(tmp_path / "data"), "--port", port)
+    server = start(*arguments)
+    create(server.bootstrap, "out")
+    producer = transactional(server.bootstrap)
+    producer.begin_transaction()
+    producer.produce("out", b"before")
+    assert producer.flush(SECONDS) == 0
+    server.end(signal.SIGKILL)
+    started_again = start(*arguments)
+    producer.produce("out", b"after")
+    producer.commit_transaction(SECONDS)
+    assert read(started_again.bootstrap, "out") == ["after", "before"]  # by length
+    assert main(["audit", str(tmp_path / "data")]) == 0
+
+
+# --- Kafka's own tools -----------------------------------------------------------------------------------------------
+
+
+def java(main_class: str, *arguments: str) -> str:
+    done = subprocess.run(java_command(main_class, *arguments), capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@JAVA
+@pytest.mark.broker
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_kafkas_own_tools_run_and_accept_the_files(
+    start: Callable[..., ServedProcess], tmp_path: Path, version: str
+) -> None:
+    data = tmp_path / "data"
+    server = start("--transaction-version", version, "--data", str(data))
+    produced = java(
+        "org.apache.kafka.tools.VerifiableProducer",
+        *("--bootstrap-server", server.bootstrap, "--topic", "in", "--max-messages", "200", "--acks", "-1"),
+    )
+    assert json.loads(produced.splitlines()[-1])["acked"] == 200
+    java(
+        "org.apache.kafka.tools.TransactionalMessageCopier",
+        *("--broker-list", server.bootstrap, "--input-topic", "in", "--input-partition", "0", "--output-topic", "out"),
+        *("--max-messages", "200", "--consumer-group", "copier", "--transaction-size", "4"),
+        *("--transactional-id", "copier", "--enable-random-aborts", "--group-mode"),
+    )
+    assert read(server.bootstrap, "out") == [str(row) for row in range(200)]
+    command = "org.apache.kafka.tools.TransactionsCommand"
+    assert "CompleteCommit" in java(command, "--bootstrap-server", server.bootstrap, "list")
+    hanging = java(command, "--bootstrap-server", server.bootstrap, "find-hanging", "--topic", "out")
+    assert len(hanging.splitlines()) == 1  # the header
+    server.end(signal.SIGKILL)
+    logs = ",".join(str(log) for log in sorted(data.glob("*/*.log")) if log.stat().st_size)
+    dumped = java("org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files", logs)
+    assert "endTxnMarker: ABORT" in dumped
+    assert "isvalid: true" in dumped
+    assert "isvalid: false" not in dumped
+    states = ",".join(str(log) for log in data.glob("__transaction_state-*/*.log") if log.stat().st_size)
+    decoded = java("org.apache.kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", states)
+    assert ('"clientTransactionVersion":2' in decoded) == (version == "2")
+    assert set(judged(data)) == {"accepted"}
+    assert main(["audit", str(data)]) == 0
+
+
+@JAVA
+@pytest.mark.broker
+def test_kafkas_tool_for_configurations_alters_and_describes_them(
+    start: Callable[..., ServedProcess], tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    server = start("--data", str(data))
+    create(server.bootstrap, "t")
+
+    def configs(*arguments: str) -> str:
+        return java("kafka.admin.ConfigCommand", "--bootstrap-server", server.bootstrap, *arguments)
+
+    topic, brokers = ("--entity-type", "topics", "--entity-name", "t"), ("--entity-type", "brokers")
+    altered = configs("--alter", *topic, "--add-config", "max.message.bytes=100,cleanup.policy=[compact,delete]")
+    assert "Completed updating config for topic t." in altered
+    configs("--alter", *brokers, "--entity-default", "--add-config", "message.max.bytes=5000")
+    server.end(signal.SIGKILL)
+    server = start("--data", str(data))
+    described = configs("--describe", *topic)
+    assert "max.message.bytes=100 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:max.message.bytes=100," in described
+    assert "DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=5000, DEFAULT_CONFIG:message.max.bytes" in described
+    assert "cleanup.policy=compact,delete" in described
+    assert "message.max.bytes=5000" in configs("--describe", *brokers)
+
+
+@pytest.mark.parametrize("version", ["0", "1", "2"])
+def test_librdkafka_comes_again_while_markers_are_not_written(
+    start: Callable[..., ServedProcess], tmp_path: Path, version: str
+) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[fault]]\ndo = "delay-markers"\napi = "EndTxn"\nseconds = 0.2\n', encoding="ascii")
+    server = start("--transaction-version", version, "--faults", str(plan))
+    create(server.bootstrap, "out")
+    producer = transactional(server.bootstrap)
+    for row in range(4):
+        producer.begin_transaction()
+        producer.produce("out", str(row).encode(), partition=0)
+        producer.commit_transaction(SECONDS)
+    assert read(server.bootstrap, "out") == ["0", "1", "2", "3"]
+    assert server.end() == 0
+    assert "answered AddPartitionsToTxn CONCURRENT_TRANSACTIONS: " in server.last_words
+    assert "delay-markers EndTxn: fired 4 time(s)" in server.last_words
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_an_address_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["serve", "--port", str(taken.getsockname()[1])]) == 2
+    assert "choose another --port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--host", "0.0.0.0"), "--any-client allows it"),  # noqa: S104 - is refused
+        (("--brokers", "0"), "--brokers is 1 to 100"),
+        (("--port", "65535", "--brokers", "2"), "--port is 0 to 65535"),
+        (("--max-connections", "0"), "--max-connections is 1 or more"),
+        (("--default-partitions", "-1"), "0 or more"),
+    ],
+)
+def test_a_call_that_cannot_be_used_says_why(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["serve", *arguments])
+    assert left.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_damaged_directory_is_told_and_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "letter.txt").write_text("dear", encoding="ascii")
+    assert main(["serve", "--port", "0", "--data", str(tmp_path)]) == 2
+    assert "no meta.properties" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_directory_is_served_by_one_process(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
+    first = start("--data", str(tmp_path))
+    command = [sys.executable, "-m", "kafka_eos_checks.cli", "serve", "--port", "0", "--data", str(tmp_path)]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (second.returncode, "another process serves it" in second.stderr) == (2, True)
+    first.end(signal.SIGKILL)
+    assert start("--data", str(tmp_path)).end() == 0
+
+
+def test_the_server_says_where_it_is_and_how_it_is_set(start: Callable[..., ServedProcess]) -> None:
+    server = start("--brokers", "2", "--transaction-version", "1")
+    assert re.fullmatch(
+        r"ready: bootstrap\.servers=127\.0\.0\.1:\d+,127\.0\.0\.1:\d+ \(transaction\.version 1, in memory\)\n",
+        server.ready,
+    )
+    assert server.end(signal.SIGINT) == 0
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+
+PLAN = """
+[[fault]]  # the first answer to a commit is lost
+do = "drop-answer"
+api = "EndTxn"
+nth = 1
+
+[[fault]]  # the coordinator crashes between a decision and its markers
+do = "kill-broker"
+api = "EndTxn"
+nth = 4
+when = "after"
+seconds = 0.3
+
+[[fault]]
+do = "error"
+api = "Produce"
+nth = [2, 5]
+error = "NOT_LEADER_OR_FOLLOWER"
+
+[[fault]]
+do = "repeat"
+api = "Produce"
+chance = 0.3
+
+[[fault]]
+do = "move-coordinator"
+api = "TxnOffsetCommit"
+nth = 3
+
+[[fault]]
+do = "restart"
+api = "InitProducerId"
+client = "rdkafka"
+nth = 2
+"""
+
+
+def test_librdkafka_copies_a_topic_exactly_once_under_a_plan_of_faults(
+    start: Callable[..., ServedProcess], tmp_path: Path
+) -> None:
+    plan, data, record = tmp_path / "plan.toml", tmp_path / "data", tmp_path / "served.jsonl"
+    plan.write_text(PLAN, encoding="utf-8")
+    arguments = ("--brokers", "2", "--faults", str(plan), "--seed", "7")
+    server = start(*arguments, "--data", str(data), "--record", str(record))
+    all_once(server.bootstrap)
+    assert server.end() == 0
+    fired = dict(re.findall(r"fault (\d): .*: fired (\d+) time", server.last_words))
+    assert fired.pop("4") != "0"
+    assert fired == {"1": "1", "2": "1", "3": "2", "5": "1", "6": "1"}, server.last_words
+    spoiled = Counter(event.detail.get("fault") for event in read_history(record) if event.phase == "invoke")
+    assert (spoiled["drop-answer"], spoiled["error"]) == (1, 2)
+    assert set(judged(data)) == {"accepted"}
+    wrong = coordinators.spoiled(coordinators.read_recorded(data))
+    assert wrong
+    for trace, place in wrong.values():
+        assert judgement_of(trace) == f"rejected at event {place}"
+    assert main(["audit", str(data), "--history", str(record)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ("[[fault]]\ndo = 'drop'", "plan.toml:1: fault 1: do = 'drop'; expected one of"),
+        ("[[fault]]\ndo = 'restart'", "restart needs files to come back with; add --data DIR"),
+        ("[[fault]]\ndo = 'move-leader'\nto = 2", "there is no broker 2; give --brokers 2"),
+    ],
+)
+def test_a_plan_that_cannot_be_used_ends_the_call(
+    plan: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(plan, encoding="utf-8")
+    assert main(["serve", "--port", "0", "--faults", str(path)]) == 2
+    assert said in capsys.readouterr().err
+    assert main(["serve", "--port", "0", "--faults", str(tmp_path / "other.toml")]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_the_plan_in_the_help_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    shown = capsys.readouterr().out
+    begin = shown.index("  [[fault]]")
+    plan = textwrap.dedent(shown[begin : shown.index("which requests", begin)])
+    assert [rule.fault for rule in read_plan(plan, "help")] == ["drop-answer", "kill-broker", "overtake"]
+    assert all(f"{fault}" in shown for fault in Fault)

@@ -1,0 +1,34 @@
+"""What is said about what is served is what the server's tables say."""
+
+import pytest
+
+from kafka_eos.server.configs import EFFECTIVE
+from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED
+from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.testing import coverage
+
+
+def test_the_page_is_not_stale() -> None:
+    written = (CLONE / coverage.PAGE).read_text(encoding="utf-8")
+    assert written == coverage.page(), "`make schemas` writes it anew"
+
+
+def test_the_help_names_every_api_and_every_configuration_with_an_effect(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    words = set(capsys.readouterr().out.replace(",", " ").split())
+    assert words >= {*SERVED, *REFUSED, *NOT_SERVED, *EFFECTIVE}
+
+
+def test_every_reason_is_told_with_its_apis() -> None:
+    told = {api: why for why, apis in coverage.not_served() for api in apis}
+    assert told == NOT_SERVED
+
+
+def test_the_command_writes_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("clone")
+    (folder / coverage.PAGE).parent.mkdir()
+    monkeypatch.setattr(coverage, "CLONE", folder)
+    coverage.main()
+    assert (folder / coverage.PAGE).read_text(encoding="utf-8") == coverage.page()

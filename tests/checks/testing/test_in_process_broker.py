@@ -1,0 +1,628 @@
+"""The broker of tests: applications that are right pass, and each mistake is found; without a client library."""
+
+import html
+import json
+import re
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.formats.record_batch import Record, build_batch
+from kafka_eos.histories.history import Event, read_history
+from kafka_eos.server.network import Server
+from kafka_eos.server.schemas import served_codec
+from kafka_eos.wire.protocol import Message
+from kafka_eos_checks.audit import audit
+from kafka_eos_checks.audit.rules.applications import INPUT_RULES, NOT_PROCESSED, TWICE, read_requests
+from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.testing.exactly_once import AmbiguousRecords, StoredRecord, WrongQuestion, _not_judged
+from kafka_eos_checks.testing.in_process_broker import HISTORY, InProcessBroker, NotExactlyOnce
+
+EXACTLY_ONCE: dict[str, Any] = {"inputs": "in", "outputs": "out", "group": "g"}
+
+
+class Application:
+    """A client that copies "in" to "out" one step at a time, by raw requests over the server's sockets."""
+
+    def __init__(self, broker: InProcessBroker) -> None:
+        self.broker = broker
+        self.codec = served_codec()
+        self.sequence = 0
+        row = self.ask("InitProducerId", 4, TransactionalId="app", TransactionTimeoutMs=60_000)
+        self.producer = row["ProducerId"], row["ProducerEpoch"]
+
+    def ask(self, api: str, version: int, **row: Any) -> Message:
+        port = int(self.broker.bootstrap_servers.rpartition(":")[2])
+        data = self.codec.write_request(api, version, 1, "app", row)
+        with socket.create_connection(("127.0.0.1", port), 10) as client:
+            client.sendall(struct.pack(">i", len(data)) + data)
+            reader = client.makefile("rb")
+            size = struct.unpack(">i", reader.read(4))[0]
+            return self.codec.read_response(api, version, reader.read(size))[1]
+
+    def _transaction(self) -> dict[str, Any]:
+        return {"TransactionalId": "app", "ProducerId": self.producer[0], "ProducerEpoch": self.producer[1]}
+
+    def produce(self, topic: str, *values: str, transactional: bool = True) -> None:
+        batch = build_batch(
+            [Record(value=value.encode(), offset_delta=delta) for delta, value in enumerate(values)],
+            base_timestamp=1,
+            is_transactional=transactional,
+            producer_id=self.producer[0] if transactional else -1,
+            producer_epoch=self.producer[1] if transactional else -1,
+            base_sequence=self.sequence if transactional else -1,
+        )
+        self.sequence += len(values) if transactional else 0
+        data = {"Name": topic, "PartitionData": [{"Index": 0, "Records": batch.encode()}]}
+        name = "app" if transactional else None
+        row = self.ask("Produce", 12, TransactionalId=name, Acks=-1, TimeoutMs=1000, TopicData=[data])
+        assert row["Responses"][0]["PartitionResponses"][0]["ErrorCode"] == 0
+
+    def send_offset(self, offset: int) -> None:
+        """The offset belongs to the transaction."""
+        topics = [{"Name": "in", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": offset}]}]
+        row = self.ask("TxnOffsetCommit", 5, GroupId="g", Topics=topics, **self._transaction())
+        assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == 0
+
+    def commit_offset(self, offset: int) -> None:
+        """The offset belongs to no transaction."""
+        topics = [{"Name": "in", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": offset}]}]
+        row = self.ask("OffsetCommit", 8, GroupId="g", Topics=topics)
+        assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == 0
+
+    def end(self, commit: bool = True) -> None:
+        row = self.ask("EndTxn", 5, Committed=commit, **self._transaction())
+        assert row["ErrorCode"] == 0
+        if (row["ProducerId"], row["ProducerEpoch"]) != self.producer:
+            self.producer, self.sequence = (row["ProducerId"], row["ProducerEpoch"]), 0
+
+    def copy(self, value: str, offset: int, *, commit: bool = True) -> None:
+        """One transaction, as it should be."""
+        self.produce("out", value)
+        self.send_offset(offset + 1)
+        self.end(commit)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
+    with InProcessBroker(tmp_path / "broker") as running:
+        running.create_topic("in")
+        running.create_topic("out")
+        yield running
+
+
+@pytest.fixture
+def app(broker: InProcessBroker) -> Application:
+    """Three inputs are there."""
+    application = Application(broker)
+    application.produce("in", "a", "b", "c", transactional=False)
+    return application
+
+
+def found(broker: InProcessBroker, **options: Any) -> str:
+    """What the broker says is wrong."""
+    with pytest.raises(NotExactlyOnce) as caught:
+        broker.assert_exactly_once(**{**EXACTLY_ONCE, **options})
+    return str(caught.value)
+
+
+def copy_all(app: Application) -> None:
+    for offset, value in enumerate("abc"):
+        app.copy(value, offset)
+
+
+# --- what is found ---------------------------------------------------------------------------------------------------
+
+
+def test_an_application_that_processes_every_input_once_passes(broker: InProcessBroker, app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("b", 1, commit=False)
+    app.copy("b", 1)
+    app.copy("c", 2)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+
+
+def test_offsets_that_were_never_sent_are_found(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a", "b", "c")
+    app.end()
+    assert "output without its offset: out-0 offset 0" in found(broker)
+
+
+def test_offsets_outside_of_the_transaction_are_found(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a", "b", "c")
+    app.commit_offset(3)
+    app.end()
+    said = found(broker)
+    assert "output without its offset: out-0 offset 0: 'a'" in said or "outside of its transaction" in said
+
+
+def test_an_input_that_is_processed_twice_is_found(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    app.copy("b", 2)
+    assert "input processed twice: out-0" in found(broker)
+
+
+def test_an_input_that_is_left_behind_after_an_abort_is_found(broker: InProcessBroker, app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("b", 1, commit=False)
+    app.copy("c", 2)
+    said = found(broker)
+    assert "input skipped: in-0 offset 1" in said
+    assert "which did not commit" in said
+
+
+def test_an_input_of_which_nothing_was_written_is_found(broker: InProcessBroker, app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("c", 2)
+    said = "input skipped: in-0 offset 1: group 'g' committed offset 3, and no output of it was ever written"
+    assert said in found(broker)
+
+
+def test_an_input_that_is_not_reached_is_found_unless_the_test_ends_earlier(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.copy("a", 0)
+    said = found(broker)
+    assert [line.split(":")[0].strip() for line in said.splitlines()[1:3]] == ["input not processed"] * 2
+    broker.assert_exactly_once(**EXACTLY_ONCE, everything=False)
+
+
+def test_an_output_that_comes_from_nowhere_is_found(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    app.produce("out", "z")
+    app.end()
+    assert "output of no input: out-0" in found(broker)
+
+
+def test_an_output_of_an_open_transaction_does_not_appear_yet(broker: InProcessBroker, app: Application) -> None:
+    app.copy("a", 0)
+    app.produce("out", "b")
+    broker.assert_exactly_once(**EXACTLY_ONCE, everything=False)
+
+
+# --- what belongs together -------------------------------------------------------------------------------------------
+
+
+def test_an_identity_joins_outputs_that_are_no_copies(broker: InProcessBroker, app: Application) -> None:
+    def number(record: StoredRecord) -> str:
+        return (record.value or b"").decode()[-1]
+
+    for offset, value in enumerate("abc"):
+        app.copy(f"shipped {value}", offset)
+    broker.assert_exactly_once(**EXACTLY_ONCE, identity=number)
+
+
+def test_an_input_may_have_several_outputs_with_names(broker: InProcessBroker, app: Application) -> None:
+    def halves(record: StoredRecord) -> object:
+        text = (record.value or b"").decode()
+        return text if record.topic == "in" else (text[0], text[1:])
+
+    for offset, value in enumerate("abc"):
+        app.produce("out", f"{value}1", f"{value}2")
+        app.send_offset(offset + 1)
+        app.end()
+    broker.assert_exactly_once(**EXACTLY_ONCE, identity=halves)
+    assert "input processed twice" in found(broker, identity=lambda record: (record.value or b"")[:1])
+
+
+def test_inputs_that_nobody_can_tell_apart_are_refused(broker: InProcessBroker, app: Application) -> None:
+    app.produce("in", "a", transactional=False)
+    with pytest.raises(AmbiguousRecords, match=r"in-0 offset 0 and at in-0 offset 3 have the same identity b'a'"):
+        broker.assert_exactly_once(**EXACTLY_ONCE)
+
+
+def test_records_without_an_identity_are_not_looked_at(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    app.produce("out", "heartbeat")
+    app.end()
+    broker.assert_exactly_once(
+        **EXACTLY_ONCE, identity=lambda record: None if record.value == b"heartbeat" else record.value
+    )
+
+
+@pytest.mark.parametrize("missing", ["inputs", "outputs", "group"])
+def test_a_question_that_is_not_whole_is_refused(broker: InProcessBroker, missing: str) -> None:
+    with pytest.raises(ValueError, match="inputs, outputs and group belong together"):
+        broker.assert_exactly_once(**{name: value for name, value in EXACTLY_ONCE.items() if name != missing})
+
+
+def test_a_test_without_inputs_has_tested_nothing(broker: InProcessBroker) -> None:
+    assert found(broker) == "no input in in: nothing was tested"
+
+
+def test_without_an_application_the_logs_alone_are_audited(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    broker.assert_exactly_once()
+
+    def tear(server: Server) -> None:
+        """A marker that no coordinator has decided on."""
+        leader = server.cluster.topics["out"].partitions[0]
+        producer_id, epoch = app.producer
+        assert leader.append_marker(producer_id, epoch + 1, False, 0, 2, server.cluster.now) is ErrorCode.NONE
+
+    app.produce("out", "torn")
+    broker.call(tear)
+    app.end()
+    with pytest.raises(NotExactlyOnce, match="torn transaction"):
+        broker.assert_exactly_once()
+
+
+# --- what a failure says ---------------------------------------------------------------------------------------------
+
+
+def test_a_failure_names_diagram_requests_logs_and_faults(broker: InProcessBroker, app: Application) -> None:
+    broker.fault("delay", api="Produce", nth=1, seconds=0)
+    app.copy("a", 0)
+    app.copy("b", 1, commit=False)
+    app.copy("c", 2)
+    said = found(broker)
+    folder = broker.folder
+    for name in (
+        f"diagram:  {folder}/exactly-once.html",
+        f"requests: {folder}/history.jsonl",
+        f"logs:     {folder}/data",
+    ):
+        assert name in said
+    assert "fault:    delay Produce nth 1: fired 1 time(s), 3 request(s) matched" in said
+    page, picture = (folder / "exactly-once.html").read_text(), (folder / "exactly-once.svg").read_text()
+    assert "input skipped" in page
+    assert "TxnOffsetCommit" in page
+    assert picture.startswith("<svg")
+    story = html.unescape(re.sub("<[^>]+>", "", page[page.rindex("<pre") :])).splitlines()
+    place = next(number for number, line in enumerate(story) if "^  input skipped" in line)
+    assert "EndTxn (commit)" in story[place - 1]  # the commit that is behind it, not the abort
+    assert any("EndTxn (abort)" in line for line in story[:place])
+
+
+def test_a_diagram_of_an_output_shows_its_transaction(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a", "b", "c")
+    app.end()
+    assert "diagram:" in found(broker)
+    page = (broker.folder / "exactly-once.html").read_text()
+    assert "EndTxn" in page
+    assert "coordinator of app" in page
+
+
+def test_a_diagram_shows_the_commit_outside_of_the_transaction(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a", "b", "c")
+    app.commit_offset(3)
+    app.end()
+    said = found(broker)
+    assert "offset 3 was committed outside of its transaction" in said
+    story = (broker.folder / "exactly-once.html").read_text().rpartition("<pre")[2]
+    lines = [line for line in story.splitlines() if "->" in html.unescape(line)]
+    names = [re.search(r": ([\w:]+( \w+)?)", html.unescape(line)) for line in lines]
+    told = [name[1] for name in names if name is not None]
+    assert told.index("Produce") < told.index("OffsetCommit") < told.index("EndTxn") < told.index("marker: commit")
+
+
+def test_each_finding_says_what_it_means_and_what_to_do_next(broker: InProcessBroker, app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("b", 1, commit=False)
+    app.copy("c", 2)
+    lines = found(broker).splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith("  input skipped"))
+    assert lines[place + 1].startswith("    means: The input is lost")
+    assert lines[place + 2].startswith("    next:  after an abort, seek back")
+
+
+# --- one judge, two callers ------------------------------------------------------------------------------------------
+
+
+def audited(broker: InProcessBroker) -> list[str]:
+    """The findings of `kafka-eos audit` in the folder, in words."""
+    return [finding.in_words() for finding in audit.run([broker.folder], one_moment=True).findings]
+
+
+def twice(app: Application) -> None:
+    copy_all(app)
+    app.copy("b", 2)
+
+
+def skipped(app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("c", 2)
+
+
+def without_offsets(app: Application) -> None:
+    app.produce("out", "a", "b", "c")
+    app.end()
+
+
+def of_nothing(app: Application) -> None:
+    copy_all(app)
+    app.produce("out", "z")
+    app.end()
+
+
+def aborted(app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("b", 1, commit=False)
+    app.copy("c", 2)
+
+
+@pytest.mark.parametrize("mistake", [twice, skipped, without_offsets, of_nothing, aborted])
+@pytest.mark.parametrize("given", [False, True], ids=["by value", "by identity"])
+def test_the_audit_of_the_artefacts_finds_what_the_test_found(
+    mistake: Callable[[Application], None], given: bool, broker: InProcessBroker, app: Application
+) -> None:
+    mistake(app)
+    options = {"identity": lambda record: (record.value or b"").decode()} if given else {}
+    said = found(broker, **options)
+    listed = [line.strip() for line in said.splitlines() if re.match(r"  \w.*: (in|out)-0 offset", line)]
+    assert sorted(audited(broker)) == sorted(listed)
+    assert said.startswith(f"not exactly once: {len(listed)} finding(s)")
+    assert listed
+
+
+def test_the_audit_of_the_artefacts_of_a_right_application_finds_nothing(
+    broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+    verdicts = {verdict.name: verdict for verdict in audit.audit([broker.folder])}
+    assert [name for name, verdict in verdicts.items() if not verdict.ok] == []
+    assert verdicts[TWICE].figures["checked"] == 3
+    assert verdicts[NOT_PROCESSED].figures["checked"] == 3
+
+
+def test_the_history_has_the_question_and_the_identities_that_a_function_gave(
+    broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+    assert len(told(broker, "DeclareApplication")) == 1
+    assert told(broker, "DeclareRecord") == []
+    broker.assert_exactly_once(**EXACTLY_ONCE, identity=lambda record: record.value)
+    records = told(broker, "DeclareRecord")
+    assert [event.detail["identity"] for event in records if event.topic == "in"] == ["a", "b", "c"]
+    assert [event.offset for event in records if event.topic == "out"] == [0, 2, 4]
+
+
+def test_identities_that_differ_only_in_their_type_are_told_apart(broker: InProcessBroker, app: Application) -> None:
+    identities: dict[bytes | None, object] = {b"a": b"1", b"b": "1", b"c": 1}
+    copy_all(app)
+    broker.assert_exactly_once(**EXACTLY_ONCE, identity=lambda record: identities[record.value])
+    assert audited(broker) == []
+
+
+def test_what_could_not_be_judged_is_no_success() -> None:
+    said = {
+        "check": "replay",
+        "expected": "0 findings",
+        "found": "0 findings",
+        "ok": True,
+        "seconds": 0.0,
+        "evidence": "",
+    }
+    verdicts = [Verdict(name=rule, figures={"unknown": 2 * (rule == TWICE)}, **said) for rule in INPUT_RULES]
+    judged = audit.Audit(verdicts=tuple(verdicts), findings=())
+    assert _not_judged(judged) == "could not be judged: 'input processed twice' of 2 input(s)"
+    assert _not_judged(replace(judged, verdicts=tuple(verdicts[1:]))) == ""
+
+
+def test_a_history_that_is_given_twice_is_read_once(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+    verdicts = audit.audit([broker.folder], histories=[broker.folder / HISTORY])
+    [once] = [verdict for verdict in verdicts if verdict.name == TWICE]
+    assert (once.ok, once.figures["checked"]) == (True, 3)
+    assert once.figures["events"] == len(list(read_history(broker.folder / HISTORY)))
+
+
+def test_a_declaration_that_is_written_by_hand_is_judged_as_well(
+    broker: InProcessBroker, app: Application, tmp_path: Path
+) -> None:
+    twice(app)
+    by_hand = tmp_path / "declared.jsonl"
+    about = {"run": "test", "process": "me", "phase": "ok", "group": "g"}
+    roles = [{"topic": "in", "detail": {"role": "input"}}, {"topic": "out", "detail": {"role": "output"}}]
+    rows = [{"action": "DeclareApplication"}, *({"action": "DeclareTopic", **role} for role in roles)]
+    by_hand.write_text("".join(json.dumps(about | row) + "\n" for row in rows))
+    broker.call(lambda _: None)
+    found = audit.run([broker.folder, by_hand]).findings
+    assert [finding.rule for finding in found] == [TWICE]
+
+
+def test_the_last_question_about_a_group_is_the_one_that_the_audit_asks(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.copy("a", 0)
+    assert "input not processed" in found(broker)
+    broker.assert_exactly_once(**EXACTLY_ONCE, everything=False)
+    assert audited(broker) == []
+
+
+# --- questions without an answer -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"group": "gg"}, "no group 'gg'; there is 'g'."),
+        ({"group": "enricher"}, "no group 'enricher'; there is 'g'."),
+        ({"inputs": "inn"}, "no topic 'inn'; there is 'in'"),
+        ({"outputs": ["out", "shipments"]}, "no topic 'shipments'; there are 'in', 'out'"),
+        ({"inputs": "out", "outputs": "in"}, "group 'g' has committed no offset of 'out', but of 'in'"),
+        ({"outputs": "in"}, "'in' is given as an input and as an output"),
+        ({"identity": lambda _: None}, "identity gives None for every input, for example in-0 offset 2"),
+        (
+            {"identity": lambda record: record.value if record.topic == "in" else None},
+            "identity gives None for every output, for example out-0 offset",
+        ),
+        (
+            {"identity": lambda record: f"{record.topic} {record.offset}"},
+            "no output has the same identity as an input: in-0 offset 0 has 'in 0', and out-0 offset 0 has 'out 0'",
+        ),
+    ],
+)
+def test_a_question_about_something_else_is_refused_and_says_what_is_there(
+    wrong: dict[str, Any], said: str, broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    with pytest.raises(WrongQuestion, match=re.escape(said)) as caught:
+        broker.assert_exactly_once(**{**EXACTLY_ONCE, **wrong})
+    assert not isinstance(caught.value, AssertionError)
+
+
+def test_outputs_with_other_values_need_an_identity(broker: InProcessBroker, app: Application) -> None:
+    for offset, value in enumerate("abc"):
+        app.copy(f"shipped {value}", offset)
+    said = "no output has the same value as an input: in-0 offset 0 has b'a', and out-0 offset 0 has b'shipped a'"
+    with pytest.raises(WrongQuestion, match=f"{re.escape(said)}; give identity="):
+        broker.assert_exactly_once(**EXACTLY_ONCE)
+
+
+def test_a_group_that_nobody_has_named_is_told_with_what_was_found(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a", "b", "c")
+    app.end()
+    assert "note:     no group has joined or committed an offset; is 'g' its name?" in found(broker)
+
+
+def test_a_test_in_which_nothing_was_processed_has_tested_nothing(broker: InProcessBroker, app: Application) -> None:
+    said = "no output in out, and no offset committed: nothing was tested"
+    assert found(broker, everything=False) == said
+
+
+def test_an_input_without_an_output_in_one_of_the_topics_is_found(broker: InProcessBroker, app: Application) -> None:
+    broker.create_topic("also")
+    copy_all(app)
+    app.produce("also", "a", "b", transactional=False)
+    said = found(broker, outputs=["out", "also"])
+    assert "offset without its output: in-0 offset 2: group 'g' committed offset 3" in said
+    assert "and no output of it appears in also" in said
+    assert "not exactly once: 1 finding(s)" in said
+
+
+def test_long_lists_are_cut(broker: InProcessBroker) -> None:
+    app = Application(broker)
+    app.produce("in", *(str(number) for number in range(30)), transactional=False)
+    said = found(broker)
+    assert "… and 25 more" in said
+    assert said.count("input not processed: ") == 5
+
+
+# --- what no client has asked for -------------------------------------------------------------------------------------
+
+
+def told(broker: InProcessBroker, action: str) -> list[Event]:
+    broker.call(lambda _: None)  # what the last request has left to do is done
+    return [event for event in read_history(broker.folder / HISTORY) if event.action == action]
+
+
+def test_markers_are_told_of_with_the_transactional_id(broker: InProcessBroker, app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("b", 1, commit=False)
+    markers = [event for event in told(broker, "WriteTxnMarkers") if event.topic == "out"]
+    assert [(event.transactional_id, event.offset, event.detail["committed"]) for event in markers] == [
+        ("app", 1, True),
+        ("app", 3, False),
+    ]
+    assert {event.process for event in markers} == {"broker-1"}
+
+
+def test_a_marker_by_hand_is_told_of_as_such(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a")
+    topics = [{"Name": "out", "PartitionIndexes": [0]}]
+    marker = {
+        "ProducerId": app.producer[0],
+        "ProducerEpoch": app.producer[1],
+        "TransactionResult": False,
+        "Topics": topics,
+    }
+    app.ask("WriteTxnMarkers", 1, Markers=[marker | {"CoordinatorEpoch": 0}])
+    [event] = told(broker, "WriteTxnMarkers")
+    assert (event.transactional_id, event.detail["by_hand"]) == (None, True)
+
+
+def test_a_timeout_is_told_of(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a")
+    broker.advance(61)
+    [event] = told(broker, "TimeOut")
+    assert (event.transactional_id, event.producer_id) == ("app", app.producer[0])
+    assert [event.detail for event in told(broker, "AdvanceClock")] == [{"seconds": 61}]
+
+
+def test_leaders_and_coordinators_that_move_are_told_of(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path / "two", brokers=2) as broker:
+        broker.create_topic("in")
+        app = Application(broker)
+        app.commit_offset(0)
+        place = broker.call(lambda server: server.cluster.state_partition("app").node)
+        broker.move_coordinator(transactional_id="app")
+        broker.move_coordinator(group="g")
+        broker.move_leader("in", 0, 2)
+        [moved, group] = told(broker, "Failover")
+        assert (moved.transactional_id, moved.process) == ("app", f"broker-{3 - place}")
+        assert group.group == "g"
+        assert [event.leader_epoch for event in told(broker, "LeaderChange") if event.topic == "in"] == [1]
+
+
+def test_a_broker_is_killed_before_others_lead_what_it_led(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path / "two", brokers=2) as broker:
+        broker.create_topic("in")
+        broker.kill_broker(1, 0.01)
+        actions = [event.action for event in read_history(broker.folder / HISTORY)]
+        assert actions.index("Crash") < actions.index("LeaderChange")
+
+
+def test_a_session_that_is_over_is_told_of(broker: InProcessBroker, app: Application) -> None:
+    row = {"GroupId": "g", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 10_000, "ProtocolType": "consumer"}
+    answer = app.ask("JoinGroup", 3, MemberId="", Protocols=[{"Name": "range", "Metadata": b""}], **row)
+    broker.advance(11)
+    [event] = told(broker, "ExpireSession")
+    assert (event.group, event.detail) == ("g", {"member": answer["MemberId"]})
+
+
+def test_a_cluster_that_was_restarted_tells_on(broker: InProcessBroker, app: Application) -> None:
+    broker.restart()
+    app.copy("a", 0)
+    assert any(event.topic == "out" for event in told(broker, "WriteTxnMarkers"))
+
+
+# --- transactions as the broker sees them ----------------------------------------------------------------------------
+
+
+def test_a_repeated_commit_is_no_further_transaction(broker: InProcessBroker, app: Application) -> None:
+    broker.fault("repeat", api="EndTxn", nth=1)
+    app.copy("a", 0)
+    app.copy("b", 1)
+    app.copy("c", 2)
+    events = list(read_history(broker.folder / HISTORY))
+    requests = read_requests(events)
+    numbers = {attempt[1] for batches in requests.batches.values() for _, _, attempt in batches if attempt[0] == "app"}
+    assert numbers == {0, 1, 2}
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+
+
+def test_a_transaction_that_was_never_ended_is_over_with_the_next_instance() -> None:
+    def event(order: int, action: str, phase: str, offset: int | None = None) -> Event:
+        place: dict[str, Any] = {"topic": "t", "partition": 0} if action == "Produce" else {}
+        return Event(
+            run="r",
+            order=order,
+            process="p",
+            action=action,
+            phase=phase,
+            transactional_id="x",
+            offset=offset,
+            detail={"request": order // 2},
+            **place,
+        )
+
+    events = [
+        event(0, "Produce", "invoke"),
+        event(1, "Produce", "ok", 0),
+        event(2, "InitProducerId", "invoke"),
+        event(3, "InitProducerId", "ok"),
+        event(4, "Produce", "invoke"),
+        event(5, "Produce", "ok", 2),
+    ]
+    requests = read_requests(events)
+    assert [requests.attempt((("t", 0), offset)) for offset in range(3)] == [("x", 0), ("nobody", None), ("x", 1)]

@@ -1,0 +1,137 @@
+"""The pytest plugin: the fixture in tests of somebody else, and what they see when something is wrong."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+PROJECT = Path(__file__).parents[3]
+EXAMPLE = PROJECT / "examples" / "exactly-once-app"
+
+
+@pytest.fixture(autouse=True)
+def _without_our_settings(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    pytester.makepyprojecttoml("[tool.pytest.ini_options]\naddopts = ['--strict-markers']")
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    """Run the tests as somebody who has installed the package."""
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
+
+
+def test_a_broker_of_its_own_is_there_for_every_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import socket
+
+        addresses = []
+
+        def reach(broker):
+            host, _, port = broker.bootstrap_servers.rpartition(":")
+            socket.create_connection((host, int(port)), 5).close()
+            addresses.append(broker.bootstrap_servers)
+
+        def test_one(kafka_eos_broker):
+            reach(kafka_eos_broker)
+            kafka_eos_broker.create_topic("t")
+
+        def test_another(kafka_eos_broker):
+            reach(kafka_eos_broker)
+            kafka_eos_broker.create_topic("t")  # it is not there yet
+            assert len(set(addresses)) == 2
+    """)
+    run(pytester).assert_outcomes(passed=2)
+
+
+def test_a_marker_sets_the_broker_up(pytester: pytest.Pytester) -> None:
+    pytester.makefile(".toml", plan='[[fault]]\ndo = "close"\napi = "Produce"')
+    pytester.makepyfile("""
+        from pathlib import Path
+        import pytest
+
+        @pytest.mark.kafka_eos(brokers=3, transaction_version=1, faults=Path("plan.toml"), seed=7)
+        def test_settings(kafka_eos_broker):
+            assert len(kafka_eos_broker.bootstrap_servers.split(",")) == 3
+            assert kafka_eos_broker.call(lambda server: server.cluster.settings.transactions.version) == 1
+            assert [str(tally.rule) for tally in kafka_eos_broker.faults.tallies] == ["close Produce"]
+            assert kafka_eos_broker.seed == 7
+    """)
+    run(pytester).assert_outcomes(passed=1)
+
+
+def test_what_fails_says_what_was_found_and_where_the_diagram_is(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from kafka_eos.formats.record_batch import Record
+
+        def write(broker, topic, *values):
+            def append(server):
+                leader = server.cluster.topics[topic].partitions[0]
+                leader.append_records([Record(value=value) for value in values], server.cluster.now)
+            broker.create_topic(topic)
+            broker.call(append)
+
+        def test_nothing_is_copied_twice(kafka_eos_broker):
+            write(kafka_eos_broker, "in", b"a", b"b")
+            write(kafka_eos_broker, "out", b"a", b"b", b"b")
+            kafka_eos_broker.assert_exactly_once(inputs="in", outputs="out", group="g")
+    """)
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "E * not exactly once: 2 finding(s)",
+            "E *   output without its offset: out-0 offset 0: 'a' is the output of in-0 offset 0 of group 'g'*",
+            "E *     means: *",
+            "E *     next:  *",
+            "E *   input processed twice: out-0 offset 2: in-0 offset 1 of group 'g' was processed more than once*",
+            "E *note: *is 'g' its name?",
+            "E *audit: *kafka-eos audit *",
+            "E *requests: *history.jsonl",
+            "E *logs: *data",
+        ]
+    )
+
+
+def test_a_setting_that_is_none_is_told(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+
+        @pytest.mark.kafka_eos(broker=3)
+        def test_settings(kafka_eos_broker):
+            pass
+    """)
+    result = run(pytester)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*unexpected keyword argument 'broker'*"])
+
+
+def test_the_plugin_costs_nothing_where_it_is_not_used() -> None:
+    code = (
+        "import sys, kafka_eos_checks.testing.pytest_plugin; print('kafka_eos' in sys.modules, 'numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_a_broker_starts_without_what_only_its_audit_needs() -> None:
+    code = (
+        "import sys, kafka_eos_checks.testing.in_process_broker; print('numpy' in sys.modules, 'jinja2' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_the_example_passes_and_finds_its_mistakes(tmp_path: Path) -> None:
+    pytest.importorskip("confluent_kafka", reason="the clients are in the extra `record`")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "run")]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("PYTEST_ADDOPTS", None)
+    done = subprocess.run(
+        command, cwd=EXAMPLE, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert re.search(r"^7 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr

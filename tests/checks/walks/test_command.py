@@ -1,0 +1,525 @@
+"""Walks over the machines under swarms of faults."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from kafka_eos.machines import partition_log
+from kafka_eos_checks.cli import main as cli
+from kafka_eos_checks.kit.imports import needed
+from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.models import bounds
+from kafka_eos_checks.models.registry import MalformedRegistry, Registry
+from kafka_eos_checks.walks import broken as broken_module
+from kafka_eos_checks.walks import campaign, command, guards, kept
+from kafka_eos_checks.walks.broken import FOUND, NOT_FOUND, Search, explained, find_broken
+from kafka_eos_checks.walks.campaign import Tally
+from kafka_eos_checks.walks.corpus import EXHAUSTED, MOST_NUMBER, Corpus
+from kafka_eos_checks.walks.layers import BEYOND, EXPOSED, WALKS, Layer, broken, broken_layer, layers
+from kafka_eos_checks.walks.properties import Judge
+from kafka_eos_checks.walks.shrink import shrunk
+from kafka_eos_checks.walks.walk import STEPS_FROM_KEPT, Run, Walker
+
+HASH_OF_A_RUN = """
+from kafka_eos_checks.walks import campaign
+run = campaign.walker_of(campaign.layer_of({seed})).run({seed})
+print([(one.action.name, one.arguments) for one in (*run.schedule, *run.fair)], run.wrong)
+"""
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return Registry()
+
+
+def layer_named(name: str) -> Layer:
+    return next(layer for layer in campaign.all_layers() if layer.name == name)
+
+
+def first_wrong(walker: Walker, most: int = 2_000) -> Run:
+    return next(run for run in map(walker.run, range(most)) if run.wrong is not None)
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [9, 60])
+def test_the_same_seed_gives_the_same_run_in_every_process(seed: int) -> None:
+    command = [sys.executable, "-c", HASH_OF_A_RUN.format(seed=seed)]
+    told = {
+        subprocess.run(command, env={"PYTHONHASHSEED": salt}, capture_output=True, text=True, check=True).stdout
+        for salt in ("1", "2")
+    }
+    assert len(told) == 1
+    assert next(iter(told)).endswith("None\n")
+
+
+def test_what_was_run_before_does_not_change_a_run() -> None:
+    walker = Walker(layer_named("ConsumeTransformProduce"))
+    alone = walker.run(7)
+    for seed in range(3):
+        walker.run(seed)
+    again = walker.run(7)
+    assert (again.schedule, again.fair, again.coverage) == (alone.schedule, alone.fair, alone.coverage)
+
+
+def test_runs_differ_in_the_faults_and_the_actors_that_they_draw() -> None:
+    walker = Walker(layer_named("Transactions"))
+    runs = [walker.run(seed) for seed in range(12)]
+    actors = [{one.arguments[0] for one in run.schedule if one.action.name == "Produce"} for run in runs]
+    assert {"A", "B"} in actors
+    assert any(len(own) == 1 for own in actors)
+    crashes = [any(one.action.name == "Crash" for one in run.schedule) for run in runs]
+    assert any(crashes)
+    assert not all(crashes)
+
+
+def test_virtual_time_goes_on_with_every_step() -> None:
+    assert Walker(layer_named("MirrorOffsetsInTarget")).run(1).time > 0
+
+
+def test_every_layer_is_a_model_that_holds_with_constants_that_are_not_smaller(registry: Registry) -> None:
+    found = layers(registry)
+    assert {layer.model.module for layer in found} == set(WALKS)
+    for layer in found:
+        model = registry.models[layer.name]
+        assert not model.expect.violates or model.expect.violates not in EXPOSED[layer.name] == layer.properties
+        assert set(layer.model.constants) == set(model.constants)
+        assert set(layer.properties) <= {
+            *layer.walk.goals(layer.model.constants),
+            *_all_properties(registry, model.module),
+        }
+
+
+def _all_properties(registry: Registry, module: str) -> set[str]:
+    own = (model for model in registry.models.values() if model.module == module)
+    return {name for model in own for name in (*model.invariants, *model.properties)}
+
+
+SELDOM_WRONG = {"TransactionsUnverified": 303_570, "UnverifiedTwoPartitions": 335_395}  # layer -> a seed
+
+
+@pytest.mark.parametrize(("name", "left_out"), sorted(BEYOND))
+def test_what_is_left_out_of_a_layer_is_violated_in_it(registry: Registry, name: str, left_out: str) -> None:
+    walker = Walker(replace(layer_named(name), properties=(left_out,)))
+    wrong = walker.run(SELDOM_WRONG[name]).wrong if name in SELDOM_WRONG else first_wrong(walker).wrong
+    assert wrong is not None
+    assert wrong.name == left_out
+
+
+def test_faults_are_actions_of_the_machine() -> None:
+    for layer in campaign.all_layers():
+        known = guards.action_names(layer.model.machine_class())
+        assert layer.walk.faults | layer.walk.kinds <= known
+        assert not layer.walk.faults & layer.walk.kinds
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("TransactionalProducerErrors", {"RetryBatch", "FailBatch", "FailTransaction", "FailProducerByBatch"}),
+        ("AbortByAdmin", {"AbortByAdmin"}),
+        ("HangingTransaction", {"AppendUnverified"}),
+    ],
+)
+def test_what_seldom_can_happen_happens(name: str, wanted: set[str]) -> None:
+    walker = Walker(layer_named(name))
+    taken: set[str] = set()
+    for seed in range(1_000):
+        run = walker.run(seed)
+        assert run.wrong is None
+        taken |= set(run.coverage.actions)
+        if wanted <= taken:
+            return
+    raise AssertionError(wanted - taken)
+
+
+# --- walks that go on from kept states --------------------------------------------------------------------------------
+
+
+def test_a_walk_goes_on_from_a_state_that_is_kept_and_its_schedule_is_whole(registry: Registry) -> None:
+    walker, corpus = Walker(broken_layer(registry, "MarkerOfAnyEpoch", larger=False)), Corpus()
+    runs = [walker.run(seed, corpus) for seed in range(40)]
+    going_on = [run for run in runs if run.before]
+    assert going_on
+    for run in going_on:
+        assert run.steps <= STEPS_FROM_KEPT
+        wrong, taken, _ = walker.replay(run.schedule)
+        assert wrong == run.wrong
+        assert taken == run.schedule
+
+
+def test_faults_of_a_walk_that_goes_on_are_no_more_than_the_model_allows(registry: Registry) -> None:
+    walker, corpus = Walker(broken_layer(registry, "NoEndBump", larger=False)), Corpus()
+    for seed in range(60):
+        walker.run(seed, corpus)
+    assert {kept.state.faults for kept in corpus.kept} == {0, 1}
+
+
+def test_a_walk_that_goes_on_ends_where_it_comes_by_a_known_state(registry: Registry) -> None:
+    walker = Walker(broken_layer(registry, "LateEndOfTransaction", larger=False))
+    corpus = Corpus(every=True)
+    met: set[object] = set()
+    for seed in range(200):
+        run = walker.run(seed, corpus)
+        states = walker.replay(run.schedule)[2][run.before + 1 :]
+        assert not met & set(states[:-1])
+        met.update(states)
+
+
+def test_a_state_is_kept_if_it_looks_new() -> None:
+    corpus = Corpus()
+    corpus.begin((0, 0))
+    for step, (spec, changed) in enumerate(
+        [((1, 0), 1), ((1, 1), 2), ((1, MOST_NUMBER), 2), ((1, MOST_NUMBER + 5), 2)]
+    ):
+        corpus.offer(step, spec, changed, ())
+    assert [kept.state for kept in corpus.kept] == [0, 1, 2]
+    assert [kept.visits for kept in corpus.kept] == [0, 0, 1]
+
+
+def test_with_small_constants_every_state_is_kept() -> None:
+    corpus = Corpus(every=True)
+    corpus.begin((0,))
+    for step, number in enumerate([MOST_NUMBER, MOST_NUMBER + 5, MOST_NUMBER]):
+        corpus.offer(step, (number,), 1, ())
+    assert [kept.state for kept in corpus.kept] == [0, 1]
+
+
+def test_a_kept_state_that_has_led_to_nothing_new_is_seldom_gone_on_from() -> None:
+    corpus = Corpus(every=True)
+    corpus.begin((0,))
+    for number in (1, 2):
+        corpus.offer(number, (number,), 1, ())
+    corpus.kept[0].visits += EXHAUSTED
+    random = Random(1)
+    chosen = [kept.state for _ in range(EXHAUSTED) if (kept := corpus.choose(random)) is not None]
+    assert set(chosen) == {2}
+
+
+def test_the_same_search_meets_the_same(registry: Registry) -> None:
+    def schedules() -> list[object]:
+        search = Search(registry, "UncleanElection")
+        return [search.run()[1].schedule for _ in range(30)]
+
+    assert schedules() == schedules()
+
+
+# --- judging ----------------------------------------------------------------------------------------------------------
+
+
+def test_properties_that_are_looked_at_where_something_changed_say_the_same_as_all_of_them_at_every_step() -> None:
+    by_module = {layer.model.module: layer for layer in campaign.all_layers()}
+    tally = campaign.run_seeds(range(len(by_module)), list(by_module.values()), sample=1)
+    assert not tally.failures
+    assert tally.sampled == tally.runs == len(by_module)
+
+
+def test_the_same_of_runs_that_go_wrong(registry: Registry) -> None:
+    for name in ("NoEndBump", "NeverFenced", "OldRetry"):
+        layer = broken_layer(registry, name)
+        run = first_wrong(Walker(layer))
+        assert campaign.difference(run, Walker(layer, every_time=True).run(run.seed)) == ""
+
+
+def test_a_judge_that_overlooks_a_variable_is_told_apart(registry: Registry) -> None:
+    layer = broken_layer(registry, "NoEndBump")
+    seed = first_wrong(Walker(layer)).seed
+    blind = Walker(layer)
+    blind.judge = Judge(
+        steps=blind.judge.steps, invariants=[replace(part, reads=0, places=()) for part in blind.judge.invariants]
+    )
+    assert "violates" in campaign.difference(blind.run(seed), Walker(layer, every_time=True).run(seed))
+
+
+def test_a_run_whose_goal_is_not_reached_is_reported(registry: Registry) -> None:
+    walk = replace(WALKS["ExternalSink"], left_out={})
+    layer = replace(layer_named("UpdateAfterCommit"), properties=("EveryInputTakesEffect",), walk=walk)
+    walker = Walker(layer)
+    run = first_wrong(walker)
+    assert run.wrong is not None
+    assert run.wrong.how == "comes to rest, and EveryInputTakesEffect is not so"
+    text, _, steps = explained(walker, run)
+    assert steps < len(run.schedule)
+    assert text.splitlines()[-1].strip() == run.wrong.how
+    assert "Crash" in text
+
+
+def test_nothing_is_said_of_the_goals_of_a_run_that_the_bounds_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    fair = Walker(layer_named("TransactionCoordinator"))
+    monkeypatch.setattr(fair.fairness, "_within", lambda _: False)
+    assert not any(fair.run(seed).wrong for seed in range(40))
+    monkeypatch.setattr(fair.fairness, "_fair", {})
+    assert any(fair.run(seed).wrong for seed in range(40)), "nothing is fair, so that it rests too early"
+
+
+def test_what_goes_on_without_faults_is_what_the_spec_calls_fair() -> None:
+    fair = Walker(layer_named("Transactions")).fairness
+    assert not {"Crash", "Failover", "ElectLeader", "RepeatMarker", "Initialize"} & set(fair.actions)
+    assert {arguments[3] for arguments in fair.actions["HandleEnd"]} == {False}
+    sink = Walker(layer_named("Outbox")).fairness
+    assert "RestartRelay" not in sink.actions
+    assert "Publish" in sink.actions
+
+
+# --- what is found ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TimeoutRaisesEpoch",
+        "SixInFlight",
+        "HangingTransaction",
+        "AbortByAdmin",
+        "FencedInstanceAborts",
+    ],
+)
+def test_what_must_fail_is_found_and_cut_down_to_what_tlc_finds_shortest(registry: Registry, name: str) -> None:
+    verdict = find_broken(registry, name, limit=60)
+    assert verdict.ok
+    assert verdict.figures["shortest"] == verdict.figures["shortest_by_tlc"]
+
+
+@pytest.mark.parametrize("name", ["NoEndBump", "NeverFenced", "OffsetOfLast"])
+def test_a_mutant_is_found_and_no_step_of_its_schedule_can_be_left_out(registry: Registry, name: str) -> None:
+    walker = Walker(broken_layer(registry, name))
+    wrong, schedule, at_rest = shrunk(walker, first_wrong(walker))
+    assert not at_rest
+    assert walker.replay(schedule)[0] == wrong
+    for place in range(len(schedule)):
+        found, _, _ = walker.replay(schedule[:place] + schedule[place + 1 :])
+        assert found is None or found.name != wrong.name
+
+
+def test_a_mutant_is_told_as_a_story_and_a_diagram(registry: Registry) -> None:
+    verdict = find_broken(registry, "NoEndBump", limit=60)
+    assert "   0  At the start" in verdict.evidence
+    assert "   1  An instance initializes its transactions" in verdict.evidence
+    assert verdict.evidence.rstrip().endswith(verdict.evidence.splitlines()[0])
+    assert verdict.diagram.startswith("<svg")
+
+
+def test_what_is_not_found_in_time_is_no_success(registry: Registry) -> None:
+    verdict = find_broken(registry, "LateMarker", limit=1e-6)
+    assert not verdict.ok
+    assert (verdict.expected, verdict.found) == (FOUND, NOT_FOUND)
+
+
+def test_what_is_found_is_kept_and_what_is_not_is_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "cache_folder", lambda _: tmp_path)
+    monkeypatch.setattr(command, "broken", lambda _: ["EndRaisesEpoch", "NoEndBump", "LateMarker"])
+    find = broken_module.find_broken
+    monkeypatch.setattr(
+        broken_module,
+        "find_broken",
+        lambda given, name, limit: find(given, name, 1e-6 if name == "LateMarker" else limit),
+    )
+    for known in (0, 2, 2):
+        assert cli.main(["check", "walks", "--mutant", "all", "--jobs", "1"]) == 1
+        assert f"{known} known, {3 - known} to look at" in capsys.readouterr().err
+    assert len(list(tmp_path.glob("*.json"))) == 2
+
+
+def test_only_what_must_fail_is_looked_for(registry: Registry) -> None:
+    with pytest.raises(MalformedRegistry, match="need not fail"):
+        broken_layer(registry, "Transactions")
+    assert {registry.get(name).module for name in broken(registry)} == set(WALKS) - {"AtomicTransactions"}
+
+
+# --- campaigns --------------------------------------------------------------------------------------------------------
+
+
+def test_coverage_counts_actions_refusals_and_pairs_of_faults() -> None:
+    layer = layer_named("TransactionsZombie")
+    tally = campaign.run_seeds(range(6), [layer], sample=1_000)
+    coverage = tally.layers["TransactionsZombie"].coverage
+    machine = layer.model.machine_class()
+    assert coverage.actions["Produce"] > 0
+    assert set(coverage.actions) <= guards.action_names(machine)
+    assert {reason for _, reason in coverage.refusals} & guards.refusals(machine)
+    assert all(one < two for one, two in coverage.faults)
+    assert tally.steps == sum(sum(row.coverage.actions.values()) for row in tally.layers.values())
+    assert kept.to_json(kept.from_json(kept.to_json(tally))) == kept.to_json(tally)
+
+
+def test_pairs_of_faults_are_counted_against_those_of_the_machine_and_those_never_met_are_named() -> None:
+    layer = layer_named("FollowerCatchesUp")
+    tally = campaign.run_seeds(range(30), [layer], sample=1_000)
+    [verdict] = command.verdicts_of(tally, [layer])
+    met = set(tally.layers[layer.name].coverage.faults)
+    pairs = guards.fault_pairs([layer], met)
+    assert met < pairs
+    assert verdict.figures["fault_pairs"] == f"{len(met)}/{len(pairs)}"
+    told = verdict.evidence.splitlines()[-1]
+    assert all(" and ".join(pair) in told for pair in pairs - met)
+    assert not any(" and ".join(pair) in told for pair in met)
+    assert guards.fault_pairs([layer], [("A", "B")]) > pairs
+
+
+def test_runs_that_the_bounds_end_are_counted(registry: Registry) -> None:
+    layer = layer_named("FollowerCatchesUp")
+    tally = campaign.run_seeds(range(20), [layer], sample=1_000)
+    walker = Walker(layer)
+    ended = [walker.run(seed).cut_off for seed in range(20)]
+    assert 0 < sum(ended) < 20
+    assert tally.layers[layer.name].cut_off == sum(ended)
+
+
+def test_a_seed_that_meets_nothing_new_is_no_part_of_the_corpus(tmp_path: Path) -> None:
+    tally, again = Tally(), campaign.run_seeds([0, 1], [layer_named("Outbox")], sample=1_000)
+    tally.add(again)
+    known = len(tally.news)
+    tally.add(again)
+    assert len(tally.news) == known
+    kept.write_corpus(tmp_path, tally)
+    assert 0 in kept.read_corpus(tmp_path)
+
+
+def test_the_corpus_keeps_what_earlier_calls_have_met(tmp_path: Path) -> None:
+    for seeds in ([5], [0, 1]):
+        kept.write_corpus(tmp_path, campaign.run_seeds(seeds, [layer_named("Outbox")], sample=1_000))
+    assert {0, 5} <= set(kept.read_corpus(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "[[1]]", "[" * 100_000, "{", '{"fingerprint": "x", "seeds": []}', '{"fingerprint": "x", "seeds": [{}]}'],
+)
+def test_a_file_that_is_no_corpus_is_named(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "corpus.json").write_text(text, encoding="utf-8")
+    assert cli.main(["check", "walks", "--corpus", "--folder", str(tmp_path)]) == 2
+    assert "corpus.json: no corpus of seeds" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_corpus_of_other_runs_is_not_run_and_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tally = campaign.run_seeds([0], [layer_named("Outbox")], sample=1_000)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(kept, "runs_fingerprint", lambda: "another reference")
+        kept.write_corpus(tmp_path, tally)
+    assert cli.main(["check", "walks", "--corpus", "--folder", str(tmp_path)]) == 2
+    assert "its seeds are other runs by now" in " ".join(capsys.readouterr().err.split())
+    kept.write_corpus(tmp_path, campaign.run_seeds([5], [layer_named("Outbox")], sample=1_000))
+    assert kept.read_corpus(tmp_path) == [5]
+
+
+@pytest.fixture
+def two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = (layer_named("MirrorOffsetsInTarget"), layer_named("Outbox"))
+    monkeypatch.setattr(campaign, "all_layers", lambda: chosen)
+
+
+@pytest.mark.usefixtures("two_layers")
+def test_a_campaign_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "SEEDS_PER_CHUNK", 4)
+    asked: list[tuple[int, int]] = []
+    run_chunks = campaign.run_chunks
+
+    def noted(waiting: list[tuple[int, int]], jobs: int) -> Any:
+        asked.extend(waiting)
+        return run_chunks(waiting, jobs)
+
+    monkeypatch.setattr(campaign, "run_chunks", noted)
+    arguments = ["check", "walks", "--jobs", "1", "--folder", str(tmp_path), "--seeds"]
+    assert cli.main([*arguments, "0..7"]) == 0
+    assert cli.main([*arguments, "2..11"]) == 0
+    assert asked == [(0, 3), (4, 7), (2, 3), (8, 11)]
+    monkeypatch.setattr(kept, "runs_fingerprint", lambda: "another reference")
+    assert cli.main([*arguments, "0..3"]) == 0
+    assert asked[4:] == [(0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "same"),
+    [
+        ("conjuncts.toml", "", "# another reason\n", True),
+        ("proofs/ConsumerInduction.tla", "", "\n", True),
+        ("models/Mirror.toml", "OffsetsIn = '\"target\"'", "OffsetsIn = '\"source\"'", False),
+        ("models/Mirror.toml", 'BatchSize = "2"', 'BatchSize = "3"', True),
+        ("models/Mirror.toml", "states = 3190", "states = 3191", True),
+        ("models/Mirror.toml", "exactly once", "never twice", True),
+        ("Mirror.tla", "", "\n", False),
+        ("mutants/TransactionsMutants.tla", "", "\n", False),
+        ("ReplicatedLog.tla", "", "\n", False),
+    ],
+    ids=[
+        "conjuncts",
+        "proof",
+        "constant",
+        "constant that walks enlarge",
+        "states",
+        "titles",
+        "module",
+        "mutants",
+        "module of a module",
+    ],
+)
+def test_what_is_kept_depends_on_the_layers_and_their_modules_alone(
+    name: str, before: str, after: str, same: bool, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(spec_folder(), tmp_path / "spec"))
+    changed = (folder / name).read_text(encoding="utf-8")
+    assert before in changed
+    (folder / name).write_text(changed.replace(before, after) if before else changed + after, encoding="utf-8")
+    found = list(kept.specs(layers(Registry(folder / "models"))))
+    assert (found == list(kept.specs(campaign.all_layers()))) == same
+
+
+def test_what_is_kept_depends_on_every_module_that_is_imported_for_a_run_and_on_no_other() -> None:
+    code = "import sys, kafka_eos_checks.walks.campaign\n"
+    code += "for name, each in sys.modules.items(): name.startswith('kafka_eos') and print(each.__file__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = {path for path in map(Path, done.stdout.splitlines()) if path.name != "__init__.py"}
+    found = {path for path in needed(kept.modules(campaign.all_layers())) if path.name != "__init__.py"}
+    assert Path(campaign.__file__) in imported
+    assert found - imported == {Path(bounds.__file__), Path(partition_log.__file__)}, "imported when a walk begins"
+    assert imported <= found
+
+
+@pytest.mark.usefixtures("two_layers")
+def test_a_campaign_writes_its_verdicts_and_its_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "soak.json"
+    assert (
+        cli.main(["check", "walks", "--jobs", "1", "--folder", str(tmp_path), "--seeds", "0..9", "--json", str(target)])
+        == 0
+    )
+    verdicts = {verdict["name"]: verdict for verdict in json.loads(target.read_text(encoding="utf-8"))}
+    assert set(verdicts) == {"Mirror", "ExternalSink", "seeds 0..9"}
+    assert verdicts["seeds 0..9"]["figures"]["runs"] == 10
+    assert "actions never taken" in verdicts["Mirror"]["evidence"]
+    assert cli.main(["check", "walks", "--folder", str(tmp_path), "--corpus"]) == 0
+    assert "nothing violated" in capsys.readouterr().out
+
+
+def test_a_run_that_goes_wrong_is_told_and_can_be_run_again(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layer = broken_layer(registry, "OffsetOfLast")
+    monkeypatch.setattr(campaign, "all_layers", lambda: (layer,))
+    seed = first_wrong(Walker(layer)).seed
+    assert cli.main(["check", "walks", "--jobs", "1", "--folder", str(tmp_path), "--seeds", f"{seed}..{seed}"]) == 1
+    assert f"again: kafka-eos check walks --replay {seed}" in capsys.readouterr().out
+    assert cli.main(["check", "walks", "--replay", str(seed), "--folder", str(tmp_path)]) == 1
+    assert "steps are enough" in capsys.readouterr().out
+    assert (tmp_path / f"seed-{seed}.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+@pytest.mark.parametrize("wrong", [["--seeds", "9..1"], ["--seeds", "many"], ["--jobs", "0"], ["--mutant", "Nobody"]])
+def test_a_call_that_cannot_be_used_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code: object = cli.main(["check", "walks", *wrong])
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 2
+    assert "kafka-eos check walks" in capsys.readouterr().err

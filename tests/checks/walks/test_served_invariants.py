@@ -1,0 +1,203 @@
+"""The invariants of a served cluster: each is seen to fail, under a run with another rule or with a planted fault."""
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.formats.record_batch import Record
+from kafka_eos.formats.transaction_log import TopicPartitions, TransactionLogKey, TransactionLogValue, TransactionState
+from kafka_eos.machines.group_coordinator import GroupCoordinator
+from kafka_eos.machines.producer_state import Log
+from kafka_eos.machines.transactional_partition import TransactionalPartition
+from kafka_eos.machines.transactions import GuardRules
+from kafka_eos.server.cluster import CONSUMER_OFFSETS, Broker, Cluster, Machines
+from kafka_eos.server.groups import CommittedOffset
+from kafka_eos.server.partitions import Leader, LeaderRules
+from kafka_eos.server.transactions import ServedCoordinator
+from kafka_eos_checks.mutants.rules import mutated
+from kafka_eos_checks.walks.served_invariants import Fate, Invariants
+from kafka_eos_checks.walks.whole import run_whole
+
+NOW = 1_700_000_000_000
+GROUP, TOPIC, PRODUCER = "group", "output", 7
+
+
+class ReadsPastTheEnd(TransactionalPartition):
+    """Its last stable offset is behind the high watermark."""
+
+    __slots__ = ()
+
+    def last_stable_offset(self) -> int:
+        return self.high_watermark + 1
+
+
+class RefusesMarkers(TransactionalPartition):
+    """It takes no markers."""
+
+    __slots__ = ()
+
+    def marker_error(self, *_: object) -> ErrorCode:
+        return ErrorCode.REQUEST_TIMED_OUT
+
+
+def partitions(**overrides: str) -> Machines:
+    return Machines(leaders=LeaderRules(partition=mutated(TransactionalPartition, overrides)))  # type: ignore[arg-type]
+
+
+def coordinators(**overrides: str) -> Machines:
+    return Machines(coordinator=mutated(ServedCoordinator, overrides))  # type: ignore[arg-type]
+
+
+def groups(**overrides: str) -> Machines:
+    return Machines(group=mutated(GroupCoordinator, overrides))  # type: ignore[arg-type]
+
+
+NO_EPOCH_CHECKED = LeaderRules(
+    sequences=mutated(Log, {"IsFenced": "NoFencing"}),  # type: ignore[arg-type]
+    partition=mutated(TransactionalPartition, {"IsOldBatch": "AnyBatchEpoch"}),  # type: ignore[arg-type]
+    guards=mutated(GuardRules, {"DataError": "DataOfAnyEpoch"}),  # type: ignore[arg-type]
+    verification=False,
+)
+NO_MARKER_WAITED_FOR = Machines(
+    leaders=LeaderRules(partition=RefusesMarkers),
+    coordinator=mutated(ServedCoordinator, {"MayComplete": "CompletesBeforeMarkers"}),  # type: ignore[arg-type]
+)
+
+
+@pytest.mark.parametrize(
+    ("machines", "wrong"),
+    [
+        (partitions(FirstUnstableOffset="LastUnstableOffset"), "the last stable offset of"),
+        (Machines(leaders=LeaderRules(partition=ReadsPastTheEnd)), "behind the high watermark"),
+        (partitions(LastStableOffset="HighWatermarkOnly"), "of a transaction that is open"),
+        (partitions(IsIndexed="NothingIndexed"), "of a transaction that is aborted"),
+        (coordinators(MarkerCommits="AbortAfterFailedMarker"), "says aborted, decided is committed"),
+        (NO_MARKER_WAITED_FOR, "has no marker"),
+        (groups(CommittedAtWrite="PendingIsFound"), "moves with a transaction that is open"),
+        (groups(CommittedAtMarker="MaterialisedOnAbort"), "moves with a transaction that is aborted"),
+        (Machines(leaders=NO_EPOCH_CHECKED), "the epoch of producer"),
+    ],
+)
+def test_a_run_with_another_rule_breaks_an_invariant(machines: Machines, wrong: str) -> None:
+    found = next(outcome.wrong for outcome in (run_whole(seed, machines) for seed in range(40)) if outcome.wrong)
+    assert wrong in found
+
+
+# --- planted faults --------------------------------------------------------------------------------------------------
+
+
+class Planted:
+    """A cluster in which something is written that no machine would write."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster([Broker(1, "127.0.0.1", 9092)], now=NOW, seed=1)
+        self.told: list[str] = []
+        self.invariants = Invariants(self.cluster, GROUP, lambda partition, what: self.told.append(partition + what))
+        [self.output] = self.cluster.create_topic(TOPIC, 1).partitions
+        assert self.judge() == ""
+
+    def judge(self) -> str:
+        return self.invariants.judge()
+
+    def decides(self, state: TransactionState, *topics: TopicPartitions) -> str:
+        value = TransactionLogValue(
+            producer_id=PRODUCER,
+            producer_epoch=0,
+            transaction_timeout_ms=1,
+            transaction_status=state,
+            transaction_partitions=topics,
+            transaction_last_update_timestamp_ms=NOW,
+            transaction_start_timestamp_ms=NOW,
+        )
+        key = TransactionLogKey(transactional_id="a").encode()
+        self.cluster.state_partition("a").append_records([Record(key=key, value=value.encode())], NOW)
+        return self.judge()
+
+    def writes(self, leader: Leader, epoch: int = 0) -> str:
+        ticket = leader.start_verification(PRODUCER, epoch, 0, 1)
+        assert leader.append_records([Record(value=b"0")], NOW, PRODUCER, epoch, ticket).error is ErrorCode.NONE
+        return self.judge()
+
+    def marks(self, leader: Leader, commits: bool = True) -> str:
+        assert leader.append_marker(PRODUCER, 0, commits, 0, 1, NOW) is ErrorCode.NONE
+        return self.judge()
+
+    def commits_offset(self, offset: int) -> str:
+        offsets = [("input", 0, CommittedOffset(offset, -1, "", NOW))]
+        leader = self.cluster.offsets_partition(GROUP)
+        ticket = leader.start_verification(PRODUCER, 0, 0, 1)
+        written = self.cluster.groups.commit_in_transaction(GROUP, offsets, (PRODUCER, 0), ticket)
+        assert written.error is ErrorCode.NONE
+        added = TopicPartitions(topic=CONSUMER_OFFSETS, partition_ids=(leader.partition,))
+        self.decides(TransactionState.PREPARE_COMMIT, added)
+        assert self.cluster.write_marker(leader.name, PRODUCER, 0, True, 0, 1) is ErrorCode.NONE
+        return self.decides(TransactionState.COMPLETE_COMMIT)
+
+
+OUTPUT = TopicPartitions(topic=TOPIC, partition_ids=(0,))
+
+
+@pytest.fixture
+def planted() -> Planted:
+    return Planted()
+
+
+def test_a_transaction_that_ends_as_it_was_decided_breaks_nothing(planted: Planted) -> None:
+    assert planted.writes(planted.output) == ""
+    assert planted.decides(TransactionState.PREPARE_COMMIT, OUTPUT) == ""
+    assert planted.marks(planted.output) == ""
+    assert planted.decides(TransactionState.COMPLETE_COMMIT) == ""
+    assert planted.invariants.finished == {Fate.COMMITTED: 1}
+    assert planted.told == [f"{TOPIC}-0committed: producer {PRODUCER}, epoch 0"]
+
+
+def test_a_decision_that_changes_is_found_out(planted: Planted) -> None:
+    planted.decides(TransactionState.PREPARE_COMMIT, OUTPUT)
+    assert "decides otherwise" in planted.decides(TransactionState.PREPARE_ABORT, OUTPUT)
+
+
+def test_a_completion_that_nobody_has_decided_is_found_out(planted: Planted) -> None:
+    assert "nobody has decided" in planted.decides(TransactionState.COMPLETE_COMMIT)
+
+
+def test_a_completion_that_says_otherwise_than_was_decided_is_found_out(planted: Planted) -> None:
+    planted.decides(TransactionState.PREPARE_COMMIT)
+    assert "complete as aborted, which nobody" in planted.decides(TransactionState.COMPLETE_ABORT)
+
+
+def test_a_marker_of_which_nothing_is_decided_is_found_out(planted: Planted) -> None:
+    planted.writes(planted.output)
+    assert "says committed, decided is nothing" in planted.marks(planted.output)
+
+
+def test_a_complete_transaction_without_a_marker_is_found_out(planted: Planted) -> None:
+    planted.decides(TransactionState.PREPARE_COMMIT, OUTPUT)
+    assert f"{TOPIC}-0 has no marker" in planted.decides(TransactionState.COMPLETE_COMMIT)
+
+
+def test_a_complete_transaction_that_is_open_in_a_partition_that_was_not_added_is_found_out(planted: Planted) -> None:
+    planted.writes(planted.output)
+    planted.decides(TransactionState.PREPARE_COMMIT)
+    assert f"open in {TOPIC}-0" in planted.decides(TransactionState.COMPLETE_COMMIT)
+
+
+def test_an_epoch_that_a_leader_forgets_is_found_out(planted: Planted) -> None:
+    planted.writes(planted.output, epoch=3)
+    log = planted.output.transactions.log
+    older = replace(log.producers[PRODUCER], epoch=2)
+    planted.output.transactions = replace(
+        planted.output.transactions, log=replace(log, producers=log.producers.set(PRODUCER, older))
+    )
+    assert "goes back from 3 to 2" in planted.judge()
+
+
+def test_an_offset_that_goes_back_is_found_out(planted: Planted) -> None:
+    assert planted.commits_offset(4) == ""
+    assert planted.commits_offset(6) == ""
+    assert "the offset of input-0 goes back from 6 to 5" in planted.commits_offset(5)
+
+
+def test_an_offset_that_moves_outside_of_transactions_is_found_out(planted: Planted) -> None:
+    planted.cluster.groups.commit(GROUP, [("input", 0, CommittedOffset(1, -1, "", NOW))])
+    assert "moves with a transaction that is none" in planted.judge()

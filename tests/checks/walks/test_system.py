@@ -1,0 +1,122 @@
+"""The whole system in one process: served clusters, applications and a mirror under faults."""
+
+import json
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from kafka_eos.machines.group_coordinator import GroupCoordinator
+from kafka_eos.server.cluster import Machines
+from kafka_eos_checks.cli import main as cli
+from kafka_eos_checks.mutants.rules import mutated
+from kafka_eos_checks.walks import whole
+from kafka_eos_checks.walks.served_application import Answering, Application
+from kafka_eos_checks.walks.served_invariants import Fate
+from kafka_eos_checks.walks.whole import KINDS, SET_UPS, WHY_BROKEN, Outcome, Whole, run_whole, shrunk, verdict_of
+
+ABORTED_OFFSETS_COUNT = Machines(group=mutated(GroupCoordinator, {"CommittedAtMarker": "MaterialisedOnAbort"}))
+
+
+def first_wrong(machines: Machines) -> Outcome:
+    return next(outcome for outcome in (run_whole(seed, machines) for seed in range(60)) if outcome.wrong)
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    one, again = run_whole(5), run_whole(5)
+    assert (one.events, one.requests, one.milliseconds) == (again.events, again.requests, again.milliseconds)
+
+
+def test_every_input_is_found_once_in_every_set_up_under_every_kind_of_fault() -> None:
+    outcomes = [run_whole(seed) for seed in range(14)]
+    assert [outcome.wrong for outcome in outcomes] == [""] * 14
+    assert {kind for outcome in outcomes for kind in outcome.faults} == set(KINDS)
+    titles = {outcome.title for outcome in outcomes}
+    assert {title.split(",")[0] for title in titles} == {"EOS v1", "EOS v2"}
+    assert any("mirror" in title for title in titles)
+    assert titles <= set(SET_UPS)
+    assert all(outcome.finished[Fate.COMMITTED] for outcome in outcomes)
+    assert any(outcome.finished[Fate.ABORTED] for outcome in outcomes)
+
+
+def test_offsets_of_aborted_transactions_that_count_are_found_out_and_cut_down() -> None:
+    found = first_wrong(ABORTED_OFFSETS_COUNT)
+    assert "moves with a transaction that is aborted" in found.wrong
+    fewest = shrunk(found.seed, ABORTED_OFFSETS_COUNT)
+    assert fewest.wrong
+    assert fewest.faults.total() <= found.faults.total()
+    assert fewest.events[-1].endswith(fewest.wrong)
+
+
+def test_a_run_that_does_not_finish_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole, "MOST_PEACEFUL", 0)
+    assert "not everything is processed" in Whole(0).run(requests=3).wrong
+
+
+def test_an_input_that_an_application_leaves_out_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Application._read
+
+    def read_too_little(application: Application, number: int) -> Answering:
+        values = yield from read(application, number)
+        return values[1:]
+
+    monkeypatch.setattr(Application, "_read", read_too_little)
+    assert "is found too early" in run_whole(0).wrong
+
+
+def test_a_verdict_counts_requests_transactions_and_what_was_met_of_what_is_possible() -> None:
+    verdict = verdict_of([run_whole(1)], 0.0)
+    assert verdict.ok
+    assert int(verdict.figures["requests"]) >= 250
+    assert int(verdict.figures["committed"]) >= 20
+    assert verdict.figures["set_ups"] == "1/6"
+    assert str(verdict.figures["pairs_by_set_up"]).endswith("/147")
+    assert "set-up never met: EOS v1, transaction.version 2, mirror" in verdict.evidence
+    assert not verdict_of([], 0.0).ok
+
+
+def test_evidence_names_the_faults_and_pairs_that_no_run_has_met_and_those_taken_away_with_the_reason() -> None:
+    one = Outcome(0, SET_UPS[0], faults=Counter(crash=1, time=2), taken_away=frozenset({"repeat"}))
+    evidence = verdict_of([one], 0.0).evidence
+    assert "fault never met: freeze" in evidence
+    assert f"pairs of faults never met with {SET_UPS[0]}: crash and crash broker" in evidence
+    assert "crash and time;" not in evidence
+    assert "repeat and time" not in evidence
+    assert f"repeat taken away from 1 run(s): {WHY_BROKEN}" in evidence
+    assert "taken away" not in verdict_of([Outcome(0, SET_UPS[2])], 0.0).evidence
+
+
+def test_with_version_1_a_repeated_request_breaks_runs_if_it_is_not_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (run_whole(133).wrong, run_whole(133).taken_away) == ("", {"repeat"})
+    monkeypatch.setattr(whole, "KNOWN_TO_BREAK", {})
+    outcome = run_whole(133)
+    assert "version 1" in outcome.title
+    assert "the copy of EndTxn arrives" in "\n".join(outcome.events)
+    assert "is found again" in outcome.wrong
+
+
+def test_a_run_that_goes_wrong_is_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = first_wrong(ABORTED_OFFSETS_COUNT).seed
+    monkeypatch.setattr(whole, "run_whole", partial(run_whole, machines=ABORTED_OFFSETS_COUNT))
+    monkeypatch.setattr(whole, "shrunk", partial(shrunk, machines=ABORTED_OFFSETS_COUNT))
+    assert cli.main(["check", "walks", "--system", "--replay", str(seed), "--folder", str(tmp_path)]) == 1
+    path = tmp_path / f"system-{seed}.svg"
+    assert f"diagram: {path}" in "".join(capsys.readouterr().out.splitlines())
+    drawn = "".join(ElementTree.fromstring(path.read_text(encoding="utf-8")).itertext())  # noqa: S314 - our own file
+    assert "EndTxn" in drawn
+    assert "that is aborted" in drawn
+    verdict = verdict_of([Outcome(seed, SET_UPS[0], wrong="wrong")], 0.0)
+    assert verdict.diagram == path.read_text(encoding="utf-8")
+
+
+def test_the_command_runs_seeds_and_one_of_them_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "system.json"
+    assert cli.main(["check", "walks", "--system", "--seeds", "0..1", "--jobs", "1", "--json", str(target)]) == 0
+    [verdict] = json.loads(target.read_text(encoding="utf-8"))
+    assert verdict["figures"]["runs"] == 2
+    assert cli.main(["check", "walks", "--system", "--replay", "1"]) == 0
+    assert "EOS v2" in capsys.readouterr().out

@@ -1,0 +1,180 @@
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.formats.log_directory import LogDirectory, NotALogDirectory, Partition, find_log_directories
+
+
+def segment_name(offset: int, suffix: str = "log") -> str:
+    return f"{offset:020}.{suffix}"
+
+
+def make_partition(log_directory: Path, name: str, *files: str) -> Path:
+    path = log_directory / name
+    path.mkdir(parents=True)
+    for file in files or (segment_name(0),):
+        (path / file).touch()
+    return path
+
+
+def only(path: Path) -> LogDirectory:
+    (directory,) = find_log_directories(path)
+    return directory
+
+
+def names(directory: LogDirectory) -> list[tuple[str, int]]:
+    return [(partition.topic, partition.partition) for partition in directory.partitions]
+
+
+def test_partitions_are_found_by_name_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for name in ("orders-10", "orders-2", "my-dashed.topic_1-0", "__transaction_state-49", "a-1-2"):
+        make_partition(tmp_path, name)
+    assert names(only(tmp_path)) == [
+        ("__transaction_state", 49),
+        ("a-1", 2),
+        ("my-dashed.topic_1", 0),
+        ("orders", 2),
+        ("orders", 10),
+    ]
+
+
+def test_what_is_no_live_partition_is_listed_with_the_reason(tmp_path: Path) -> None:
+    make_partition(tmp_path, "orders-0")
+    unique = "0123456789abcdef0123456789abcdef"
+    for name in (f"orders-1.{unique}-delete", f"orders-2.{unique}-future", f"orders-3.{unique}-stray"):
+        make_partition(tmp_path, name)
+    make_partition(tmp_path, "snapshots")
+    make_partition(tmp_path, "orders-007")
+    (tmp_path / "release-3").mkdir()
+    directory = only(tmp_path)
+    assert names(directory) == [("orders", 0)]
+    assert {skipped.path.name: skipped.reason for skipped in directory.skipped} == {
+        f"orders-1.{unique}-delete": "a partition set aside by the broker (delete)",
+        f"orders-2.{unique}-future": "a partition set aside by the broker (future)",
+        f"orders-3.{unique}-stray": "a partition set aside by the broker (stray)",
+        "snapshots": "not named TOPIC-NUMBER",
+        "orders-007": "not named TOPIC-NUMBER",
+        "release-3": "no segments",
+    }
+
+
+def test_segments_have_their_files_and_the_order_of_their_base_offsets(tmp_path: Path) -> None:
+    path = make_partition(
+        tmp_path,
+        "orders-0",
+        segment_name(20),
+        segment_name(3),
+        segment_name(3, "index"),
+        segment_name(3, "timeindex"),
+        segment_name(3, "txnindex"),
+        segment_name(20, "snapshot"),
+        segment_name(31, "snapshot"),
+        segment_name(99) + ".deleted",
+        segment_name(98) + ".swap",
+        "partition.metadata",
+        "leader-epoch-checkpoint",
+    )
+    (partition,) = only(tmp_path).partitions
+    first, second = partition.segments
+    assert (first.base_offset, second.base_offset) == (3, 20)
+    assert first.log == path / segment_name(3)
+    assert first.offset_index == path / segment_name(3, "index")
+    assert first.time_index == path / segment_name(3, "timeindex")
+    assert first.transaction_index == path / segment_name(3, "txnindex")
+    assert first.snapshot is None
+    assert (second.offset_index, second.time_index, second.transaction_index) == (None, None, None)
+    assert second.snapshot == path / segment_name(20, "snapshot")
+    assert partition.snapshots == ((20, second.snapshot), (31, path / segment_name(31, "snapshot")))
+    assert partition.leader_epoch_checkpoint == path / "leader-epoch-checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("text", "broker_id"),
+    [
+        ("#\n#Thu May 14\nnode.id=3\nversion=1\ncluster.id=abc\n", 3),
+        ("version=0\nbroker.id = 0\n", 0),
+        ("version=1\n", None),
+        ("node.id=three\n", None),
+        ("node.id=three\nbroker.id=2\n", 2),
+        ("node.id=\xe9\n", None),
+    ],
+)
+def test_the_broker_id_is_that_of_meta_properties(text: str, broker_id: int | None, tmp_path: Path) -> None:
+    make_partition(tmp_path, "orders-0")
+    (tmp_path / "meta.properties").write_text(text, encoding="utf-8")
+    assert only(tmp_path).broker_id == broker_id
+
+
+def test_a_directory_of_several_brokers_has_a_log_directory_each(tmp_path: Path) -> None:
+    for broker in (1, 2):
+        make_partition(tmp_path / f"broker-{broker}", "orders-0")
+        (tmp_path / f"broker-{broker}" / "meta.properties").write_text(f"node.id={broker}\n")
+    (tmp_path / "empty").mkdir()
+    found = find_log_directories(tmp_path)
+    assert [(directory.path.name, directory.broker_id, names(directory)) for directory in found] == [
+        ("broker-1", 1, [("orders", 0)]),
+        ("broker-2", 2, [("orders", 0)]),
+    ]
+
+
+def test_a_broker_without_partitions_is_a_log_directory(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("node.id=1\n")
+    assert only(tmp_path).partitions == ()
+
+
+def test_the_directory_of_one_partition_is_accepted(tmp_path: Path) -> None:
+    make_partition(tmp_path, "orders-1")
+    path = make_partition(tmp_path, "orders-0")
+    directory = only(path)
+    assert names(directory) == [("orders", 0)]
+    assert directory.path == tmp_path
+
+
+def test_symbolic_links_are_listed_and_never_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    secret = make_partition(outside, "secret-0", segment_name(0), "leader-epoch-checkpoint")
+    (outside / "meta.properties").write_text("node.id=9\n")
+    inside = tmp_path / "inside"
+    real = make_partition(inside, "orders-0")
+    (inside / "secret-0").symlink_to(secret)
+    (inside / "meta.properties").symlink_to(outside / "meta.properties")
+    (real / segment_name(5)).symlink_to(secret / segment_name(0))
+    (real / segment_name(0, "index")).symlink_to(secret / segment_name(0))
+    (real / "leader-epoch-checkpoint").symlink_to(secret / "leader-epoch-checkpoint")
+    directory = only(inside)
+    assert names(directory) == [("orders", 0)]
+    assert {skipped.reason for skipped in directory.skipped} == {"a symbolic link"}
+    assert [str(skipped.path.relative_to(inside)) for skipped in directory.skipped] == [
+        "meta.properties",
+        f"orders-0/{segment_name(0, 'index')}",
+        f"orders-0/{segment_name(5)}",
+        "orders-0/leader-epoch-checkpoint",
+        "secret-0",
+    ]
+    assert directory.broker_id is None
+    (partition,) = directory.partitions
+    assert isinstance(partition, Partition)
+    assert [segment.base_offset for segment in partition.segments] == [0]
+    assert partition.segments[0].offset_index is None
+    assert partition.leader_epoch_checkpoint is None
+
+
+def test_a_linked_log_directory_below_the_given_one_is_not_followed(tmp_path: Path) -> None:
+    make_partition(tmp_path / "outside", "orders-0")
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "broker-1").symlink_to(tmp_path / "outside")
+    with pytest.raises(NotALogDirectory, match="neither it nor a directory below it"):
+        find_log_directories(tmp_path / "inside")
+
+
+def test_the_given_directory_itself_may_be_a_link(tmp_path: Path) -> None:
+    make_partition(tmp_path / "real", "orders-0")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert names(only(tmp_path / "link")) == [("orders", 0)]
+
+
+@pytest.mark.parametrize("name", ["absent", "file"])
+def test_what_is_no_directory_is_refused_with_the_remedy(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotALogDirectory, match=r"give a broker's log\.dirs"):
+        find_log_directories(tmp_path / name)

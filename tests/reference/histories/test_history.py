@@ -1,0 +1,123 @@
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_eos.histories.history import (
+    COLUMN_TYPES,
+    PHASES,
+    Event,
+    MalformedHistory,
+    event_from_json,
+    read_history,
+    write_history,
+)
+
+GOOD = '{"run":"r","process":"p","action":"Send","phase":"invoke"}'
+
+# Text that a file in UTF-8 can hold; JSON's own numbers of any size.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+BY_TYPE = {int: st.none() | st.integers(), str: st.none() | TEXT, dict: st.dictionaries(TEXT, JSON, max_size=3)}
+EVENTS = st.builds(
+    Event,
+    **{name: BY_TYPE[kind] for name, kind in COLUMN_TYPES.items()}
+    | dict.fromkeys(("run", "process", "action"), TEXT)
+    | {"phase": st.sampled_from(PHASES)},
+)
+
+
+@given(EVENTS)
+def test_an_event_comes_back_from_its_line(event: Event) -> None:
+    line = event.to_json()
+    assert "\n" not in line
+    assert event_from_json(line) == event
+
+
+@given(st.lists(EVENTS, max_size=5))
+def test_a_history_comes_back_from_its_file(tmp_path_factory: pytest.TempPathFactory, events: list[Event]) -> None:
+    path = tmp_path_factory.mktemp("history") / "h.jsonl"
+    assert write_history(path, events) == len(events)
+    assert list(read_history(path)) == events
+
+
+def test_absent_values_are_left_out_of_the_line() -> None:
+    event = Event(run="r", process="p", action="Send", phase="invoke")
+    assert event.to_json() == GOOD
+    assert event_from_json('{"offset":null,' + GOOD[1:]) == event
+
+
+def test_every_column_has_a_type() -> None:
+    assert list(COLUMN_TYPES) == [f.name for f in fields(Event)]
+    assert set(COLUMN_TYPES.values()) == {int, str, dict}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ('{"detail":{"value":-1e400}}', "no JSON: '-1e400' is too large a number for a double"),
+        ('{"detail":{"value":NaN}}', "no JSON: NaN is no number"),
+        ("[]", "expected a JSON object, found list"),
+        ("3", "expected a JSON object, found int"),
+        (GOOD.replace("run", "ruin"), "unknown column 'ruin'; put it into 'detail'"),
+        (GOOD.replace('"r"', "3"), "column 'run': expected str, found 3"),
+        ('{"offset":"3",' + GOOD[1:], "column 'offset': expected int, found '3'"),
+        ('{"offset":3.5,' + GOOD[1:], "column 'offset': expected int, found 3.5"),
+        ('{"offset":true,' + GOOD[1:], "column 'offset': expected int, found True"),
+        ('{"detail":[],' + GOOD[1:], "column 'detail': expected dict, found []"),
+        (GOOD.replace('"run":"r",', ""), "missing column(s) run"),
+        ('{"run":null,"offset":3}', "missing column(s) run, process, action, phase"),
+        (GOOD.replace("invoke", "begin"), "phase 'begin' is none of invoke, ok, fail, info"),
+    ],
+)
+def test_a_line_that_is_no_event_is_refused_with_file_line_and_reason(tmp_path: Path, line: str, reason: str) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_text(f"{GOOD}\n\n{line}\n{GOOD}\n", encoding="utf-8")
+    with pytest.raises(MalformedHistory) as caught:
+        list(read_history(path))
+    assert str(caught.value).startswith(f"{path}:3: ")
+    assert reason in caught.value.reason
+    assert (caught.value.source, caught.value.line) == (str(path), 3)
+
+
+def test_what_comes_before_a_bad_line_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_text(f"{GOOD}\nnonsense\n", encoding="utf-8")
+    events = read_history(path)
+    assert next(events).action == "Send"
+    with pytest.raises(MalformedHistory, match=r"h\.jsonl:2"):
+        next(events)
+
+
+def is_event_or_refused(line: str) -> bool:
+    """Whether a line is either an event with one of the phases, or refused."""
+    try:
+        return event_from_json(line).phase in PHASES
+    except MalformedHistory:
+        return True
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_an_event_or_refused(line: str) -> None:
+    assert is_event_or_refused(line)
+
+
+@given(st.dictionaries(st.sampled_from([*COLUMN_TYPES, "other"]), JSON, max_size=6))
+def test_any_json_object_is_an_event_or_refused(row: dict[str, object]) -> None:
+    assert is_event_or_refused(json.dumps(row))
+
+
+def test_bytes_that_are_no_text_are_refused_with_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_bytes(GOOD.encode() + b"\n\xff\xfe\n")
+    with pytest.raises(MalformedHistory, match=r"h\.jsonl:2: no JSON"):
+        list(read_history(path))

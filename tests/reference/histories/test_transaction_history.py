@@ -1,0 +1,192 @@
+"""A simulated run of transactions, as clients, brokers and a reader of committed data would write it."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from kafka_eos.errors import NotEnabled
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.transaction_log import TransactionState, decode_key, decode_value, is_legal
+from kafka_eos.histories.history import Event
+from kafka_eos.histories.simulator import Simulation, Taken
+from kafka_eos.histories.transaction_history import PRODUCER_ID, TransactionRecorder, possible_arguments
+from kafka_eos.machines.machine import actions, instances, step
+from kafka_eos.machines.transactions import Constants, Transactions
+
+KINDS = frozenset({"repeat request", "repeat marker", "timeout", "failover", "crash", "election"})
+
+
+def constants(version: int = 2, numbers: int = 6, epochs: int = 40, failovers: int = 40) -> Constants:
+    return Constants(
+        instances=frozenset({"A", "B"}),
+        partitions=frozenset({"p", "q"}),
+        numbers=frozenset(range(1, numbers + 1)),
+        epochs=frozenset(range(epochs)),
+        coordinator_epochs=frozenset(range(failovers)),
+        versions=frozenset({version}),
+        verification=True,
+        faults=KINDS if version == 2 else KINDS - {"repeat request", "repeat marker"},
+        max_faults=1000,
+    )
+
+
+def steps(seed: int, version: int = 2) -> list[Taken[Transactions]]:
+    faults = {"Initialize": 0.3, "TimeOut": 0.2, "Failover": 0.5, "Crash": 0.02, "RepeatMarker": 2.0}
+    simulation = Simulation(Transactions, constants(version), seed, faults, ("TimeOut",), possible_arguments())
+    return list(simulation.run(150))
+
+
+def recorded(seed: int, version: int = 2) -> tuple[TransactionRecorder, Transactions]:
+    taken = steps(seed, version)
+    recorder = TransactionRecorder(run="r", constants=constants(version))
+    recorder.watch(taken)
+    return recorder, taken[-1].after
+
+
+SEEDS = range(12)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_batches_are_the_entries_of_the_machines_logs_one_offset_each(version: int) -> None:
+    for seed in SEEDS:
+        recorder, state = recorded(seed, version)
+        for number, name in enumerate(sorted(state.logs)):
+            batches, entries = recorder.logs[number], state.logs[name].entries
+            assert [batch.base_offset for batch in batches] == list(range(len(entries)))
+            assert [batch.is_control for batch in batches] == [entry.kind != "data" for entry in entries]
+            assert [batch.producer_epoch for batch in batches] == [entry.epoch for entry in entries]
+            assert {batch.producer_id for batch in batches} <= {PRODUCER_ID}
+            assert all(batch.is_transactional for batch in batches)
+
+
+def test_the_coordinators_records_are_those_of_kafka_and_follow_its_table() -> None:
+    for seed in SEEDS:
+        recorder, state = recorded(seed)
+        records = [batch.records()[0] for batch in recorder.coordinator_log]
+        assert {decode_key(record.key or b"").transactional_id for record in records} == {"simulated-t"}
+        values = [value for record in records if (value := decode_value(record.value)) is not None]
+        assert values[0].transaction_status is TransactionState.EMPTY
+        assert values[-1].transaction_status is state.transaction.state
+        for before, after in pairwise(values):
+            version = after.client_transaction_version
+            assert is_legal(before.transaction_status, after.transaction_status, version), (before, after)
+
+
+def test_a_failover_writes_no_record_for_the_new_coordinator_only_reads() -> None:
+    runs = (steps(seed) for seed in SEEDS)
+    taken = next(
+        run for run in runs if any(t.instance.action.name == "Failover" and t.before.is_prepared() for t in run)
+    )
+    recorder = TransactionRecorder(run="r", constants=constants())
+    for each in taken:
+        written = len(recorder.coordinator_log)
+        recorder.watch([each])
+        assert each.instance.action.name != "Failover" or len(recorder.coordinator_log) == written
+
+
+def test_the_reader_is_given_every_committed_record_below_the_last_stable_offset_once_and_no_other() -> None:
+    for seed in SEEDS:
+        recorder, state = recorded(seed)
+        for number, name in enumerate(sorted(state.logs)):
+            own = [event for event in recorder.events if event.process == "reader" and event.partition == number]
+            polled = [event.offset for event in own if event.action == "Poll"]
+            entries = state.logs[name].entries
+            committed = [
+                offset
+                for offset, entry in enumerate(entries)
+                if entry.kind == "data"
+                and next((later.kind for later in entries[offset:] if later.kind != "data"), "") == "commit"
+            ]
+            assert polled == committed
+            ends = [event.offset or 0 for event in own if event.action == "EndOfPartition"]
+            assert ends == sorted(ends)
+            assert ends[0] == 0
+
+
+def test_every_send_is_answered_at_most_once_and_an_acknowledged_one_has_its_value_at_its_offset() -> None:
+    for seed in SEEDS:
+        recorder, _ = recorded(seed)
+        sends = [event for event in recorder.events if event.action == "Send"]
+        for event in answers(sends, "ok"):
+            assert event.partition is not None
+            assert event.offset is not None
+            record = recorder.logs[event.partition][event.offset].records()[0]
+            assert record.value == event.detail["value"].encode()
+        assert len(list(answers(sends, "invoke"))) >= sum(1 for event in sends if event.phase != "invoke")
+
+
+def answers(events: list[Event], phase: str) -> Iterator[Event]:
+    return (event for event in events if event.phase == phase)
+
+
+def test_the_arguments_worth_a_try_leave_out_no_action_that_can_be_taken_but_an_end_that_gives_a_batch_up() -> None:
+    small = constants(numbers=2, epochs=8, failovers=3)
+    names = {action.name for action in actions(Transactions)}
+    possible = possible_arguments()
+    assert possible.keys() <= names
+    every = [instance for instance in instances(Transactions, small) if instance.action.name in possible]
+    simulation = Simulation(Transactions, small, 3, {"TimeOut": 0.1}, (), possible)
+    for taken in simulation.run(40):
+        for instance in every:
+            if instance.arguments in set(possible[instance.action.name](taken.after)):
+                continue
+            if instance.action.name == "End" and taken.after.clients[str(instance.arguments[0])].awaits == "produce":
+                continue
+            with pytest.raises(NotEnabled):
+                step(taken.after, instance)
+
+
+def test_every_marker_in_the_logs_is_told_of_with_its_offset_and_decision() -> None:
+    for seed in SEEDS:
+        recorder, _ = recorded(seed)
+        told = {
+            (event.partition, event.offset, event.detail["committed"])
+            for event in recorder.events
+            if (event.action, event.phase) == ("WriteTxnMarkers", "ok")
+        }
+        stored = {
+            (number, batch.base_offset, batch.control_record().control_type is ControlType.COMMIT)
+            for number, batches in recorder.logs.items()
+            for batch in batches
+            if batch.is_control
+        }
+        assert told == stored, f"seed {seed}"
+
+
+def test_a_copy_of_an_end_has_the_number_of_the_request_that_it_is_a_copy_of() -> None:
+    copies = 0
+    for seed in SEEDS:
+        recorder, _ = recorded(seed)
+        asked = {}
+        for event in recorder.events:
+            if (event.action, event.phase) != ("EndTxn", "invoke"):
+                continue
+            if "repeats" in event.detail:
+                copies += 1
+                original = asked[event.process, event.detail["repeats"]]
+                assert (event.producer_epoch, event.detail["committed"]) == original
+            else:
+                asked[event.process, event.detail["request"]] = event.producer_epoch, event.detail["committed"]
+    assert copies > 3
+
+
+def test_a_batch_that_comes_after_its_client_gave_up_is_acknowledged_to_nobody() -> None:
+    late = [
+        event
+        for seed in SEEDS
+        for event in recorded(seed)[0].events
+        if event.action == "Produce" and event.detail.get("delivered") is False
+    ]
+    assert late
+    assert all(event.phase == "ok" and event.offset is not None for event in late)
+    for seed in SEEDS:
+        events = [event for event in recorded(seed)[0].events if event.action == "Produce" and event.phase != "invoke"]
+        answered = [(event.process, event.detail["request"]) for event in events]
+        assert len(set(answered)) == len(answered), f"seed {seed}"
+
+
+def test_timeouts_are_told_of() -> None:
+    taken = [step for seed in SEEDS for step in steps(seed) if step.instance.action.name == "TimeOut"]
+    told = [event for seed in SEEDS for event in recorded(seed)[0].events if event.action == "TimeOut"]
+    assert len(told) == len(taken) > 0

@@ -1,0 +1,123 @@
+import random
+from uuid import UUID
+
+import pytest
+
+from kafka_eos.wire.protocol import Buffer, Codec, MalformedMessage, load_codec
+from kafka_eos_checks.brokers.jars import clients_jar, have_jars
+
+END_TXN = bytes.fromhex(
+    "001a 0003 00000007 0003 616263 00"  # EndTxn v3, correlation 7, client "abc", no tags
+    "03 7431 0000000000000fa0 0005 01 00"  # "t1", producer id 4000, epoch 5, commit, no tags
+)
+
+
+def test_a_request_is_read_as_its_bytes_say(codec: Codec) -> None:
+    header, body = codec.read_request_header(END_TXN)
+    assert header == {"RequestApiKey": 26, "RequestApiVersion": 3, "CorrelationId": 7, "ClientId": "abc"}
+    row = codec.read("EndTxnRequest", 3, body)
+    assert row == {"TransactionalId": "t1", "ProducerId": 4000, "ProducerEpoch": 5, "Committed": True}
+    assert body.remaining == 0
+
+
+def test_a_request_is_written_as_it_was_read(codec: Codec) -> None:
+    row = {"TransactionalId": "t1", "ProducerId": 4000, "ProducerEpoch": 5, "Committed": True}
+    assert codec.write_request("EndTxn", 3, 7, "abc", row) == END_TXN
+
+
+def test_a_field_of_a_later_version_is_neither_written_nor_read(codec: Codec) -> None:
+    row = {"ThrottleTimeMs": 0, "ErrorCode": 51, "ProducerId": 9, "ProducerEpoch": 2}
+    assert codec.read_response("EndTxn", 5, codec.write_response("EndTxn", 5, 1, row)) == (1, row)
+    before = codec.read_response("EndTxn", 4, codec.write_response("EndTxn", 4, 1, row))
+    assert before == (1, {"ThrottleTimeMs": 0, "ErrorCode": 51})
+
+
+def test_tagged_fields_have_a_default_and_unknown_ones_survive(codec: Codec) -> None:
+    part = {"Index": 0, "ErrorCode": 6, "BaseOffset": -1}
+    leader = {"LeaderId": 2, "LeaderEpoch": 5}
+    for given, expected in ((part, {"LeaderId": -1, "LeaderEpoch": -1}), (part | {"CurrentLeader": leader}, leader)):
+        row = {"Responses": [{"Name": "t", "PartitionResponses": [given]}], "_tagged": {9: b"new"}}
+        _, read = codec.read_response("Produce", 10, codec.write_response("Produce", 10, 1, row))
+        assert read["Responses"][0]["PartitionResponses"][0]["CurrentLeader"] == expected
+        assert read["_tagged"] == {9: b"new"}
+
+
+def test_old_and_flexible_versions_of_one_message_say_the_same(codec: Codec) -> None:
+    row = {
+        "TransactionalId": None,
+        "Acks": -1,
+        "TimeoutMs": 5,
+        "TopicData": [{"Name": "é" * 200, "PartitionData": [{"Index": 3, "Records": None}]}],
+    }
+    for version in (8, 9):
+        assert codec.read("ProduceRequest", version, Buffer(codec.write("ProduceRequest", version, row))) == row
+
+
+def test_an_answer_to_a_question_for_versions_has_the_oldest_header(codec: Codec) -> None:
+    assert codec.write_response("ApiVersions", 3, 1, {"ErrorCode": 35}) == bytes.fromhex("00000001 0023 00")
+    assert codec.write_response("EndTxn", 3, 1, {}) == bytes.fromhex("00000001 00 00000000 0000 00")
+
+
+@pytest.mark.parametrize("length", range(len(END_TXN)))
+def test_a_request_that_is_cut_off_anywhere_is_refused(codec: Codec, length: int) -> None:
+    with pytest.raises(MalformedMessage):
+        codec.read("EndTxnRequest", 3, codec.read_request_header(END_TXN[:length])[1])
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("7fffffff", "elements announced"),  # an array of 2^31 - 1 elements
+        ("fffffffe", "elements announced"),  # of -2
+        ("00000001 7fff", "32767 bytes announced"),  # a string longer than the message
+        ("00000001 0001 ff", "no UTF-8"),
+    ],
+)
+def test_impossible_lengths_are_refused_before_anything_is_allocated(codec: Codec, body: str, reason: str) -> None:
+    with pytest.raises(MalformedMessage, match=reason):
+        codec.read("ProduceRequest", 8, Buffer(bytes.fromhex("ffff ffff 00000001" + body)))
+
+
+def test_a_varint_of_too_many_bytes_is_refused() -> None:
+    with pytest.raises(MalformedMessage, match="more than five bytes"):
+        Buffer(b"\xff" * 10).varint()
+
+
+def test_unknown_apis_and_versions_are_refused(codec: Codec) -> None:
+    for key_and_version in ("03e7 0000", "001a 0006", "001a 0002"):
+        with pytest.raises(MalformedMessage, match="no API"):
+            codec.read_request_header(bytes.fromhex(key_and_version + "00000001 ffff"))
+
+
+def test_random_bytes_are_read_or_refused_and_nothing_else(codec: Codec) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    refused = 0
+    for _ in range(2_000):
+        mutated = bytearray(END_TXN)
+        for _ in range(dice.randint(1, 4)):
+            mutated[dice.randrange(len(mutated))] = dice.randrange(256)
+        try:
+            header, body = codec.read_request_header(bytes(mutated))
+            codec.read(f"{codec.names[header['RequestApiKey']]}Request", header["RequestApiVersion"], body)
+        except MalformedMessage:
+            refused += 1
+    assert refused > 100
+
+
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
+def test_every_version_of_every_message_of_kafka_survives_a_round_trip() -> None:
+    codec = load_codec(clients_jar())
+    pairs = [(name, version) for name in codec.messages() for version in codec.versions(name)]
+    for name, version in pairs:
+        written = codec.write(name, version, {})
+        buffer = Buffer(written)
+        assert codec.write(name, version, codec.read(name, version, buffer)) == written, (name, version)
+        assert buffer.remaining == 0, (name, version)
+    assert len(pairs) == 625
+    assert codec.read("MetadataRequest", 13, Buffer(codec.write("MetadataRequest", 13, {"Topics": None})))
+    answer = {"Topics": [{"Name": "t", "TopicId": UUID(int=5)}]}
+    assert codec.read("MetadataResponse", 13, Buffer(codec.write("MetadataResponse", 13, answer)))["Topics"][0][
+        "TopicId"
+    ] == UUID(int=5)
