@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks.audit.findings import Finding, write_findings
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 
 ROOT = Path(__file__).parents[2]
 DEEP, LONG = "[" * 100_000, "9" * 5_000

@@ -2,6 +2,6 @@
 
 import sys
 
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli import main
 
 sys.exit(main())

@@ -15,6 +15,7 @@ import pytest
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos.histories.history import Event, write_history
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import audit, run
 from kafka_eos_checks.audit.command import UNJUDGED_REASONS
 from kafka_eos_checks.audit.findings import COLUMNS, Finding, write_findings
@@ -29,7 +30,6 @@ from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import rule_of
 from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
 from kafka_eos_checks.audit.synthetic import write_log
-from kafka_eos_checks.cli import main as cli
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Standing, read_verdicts
@@ -225,7 +225,7 @@ def test_a_packed_recording_cannot_write_outside_of_its_folder(tmp_path: Path) -
 def test_the_light_audit_imports_neither_spark_nor_arrow(tmp_path: Path) -> None:
     write_log(tmp_path / "orders-0", clean())
     program = (
-        "import sys; from kafka_eos_checks.cli.main import main; code = main(['audit', sys.argv[1]]);"
+        "import sys; from kafka_eos_checks.cli.command import main; code = main(['audit', sys.argv[1]]);"
         "print([m for m in ('pyspark', 'pyarrow', 'pandas') if m in sys.modules], code)"
     )
     done = subprocess.run(

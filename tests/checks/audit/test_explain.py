@@ -7,7 +7,7 @@ import pytest
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks.audit import explain
 from kafka_eos_checks.audit.explain import NothingToDraw, Wanted, cut_out, story
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.recording import kept_recording
 
 RECORDING = str(kept_recording("violations"))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kafka_eos.formats.segment import RegionKind
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit import audit, header_tables
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import Inputs
@@ -18,7 +19,6 @@ from kafka_eos_checks.audit.kernels.reading import read_headers
 from kafka_eos_checks.audit.kernels.splits import find_logs, plan
 from kafka_eos_checks.audit.oracle import judge
 from kafka_eos_checks.audit.synthetic import faulty_log, write_log
-from kafka_eos_checks.cli import main as cli
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.recording import unpacked
 

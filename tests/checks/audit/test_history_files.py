@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kafka_eos.histories.history import Event, MalformedHistory, read_history, write_history
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.history_files import read_events
 from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.audit.synthetic import write_log
-from kafka_eos_checks.cli import main as cli
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
 
 pa = pytest.importorskip("pyarrow")

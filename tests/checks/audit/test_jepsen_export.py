@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from kafka_eos.histories.history import Event, write_history
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.history_files import read_events
 from kafka_eos_checks.audit.jepsen.anomalies import allowed, anomalies
 from kafka_eos_checks.audit.jepsen.export import write_operations
 from kafka_eos_checks.audit.jepsen.operations import read_operations
-from kafka_eos_checks.cli import main as cli
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
 
 from .conftest import event

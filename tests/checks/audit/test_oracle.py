@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.kernels import local, summary
 from kafka_eos_checks.audit.kernels.local import LogAudit
@@ -12,7 +13,6 @@ from kafka_eos_checks.audit.kernels.splits import find_logs
 from kafka_eos_checks.audit.oracle import judge
 from kafka_eos_checks.audit.rules import log as rules
 from kafka_eos_checks.audit.synthetic import faulty_log, write_log
-from kafka_eos_checks.cli import main as cli
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.verdict import read_verdicts
 

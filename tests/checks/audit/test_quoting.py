@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kafka_eos.histories.history import read_history
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.quoting import quoted, redacted
 from kafka_eos_checks.audit.rules.histories import DUPLICATE_VALUE
-from kafka_eos_checks.cli import main as cli
 from kafka_eos_checks.kit.recording import kept_recordings, unpacked
 
 RECORDINGS = [path for path in kept_recordings() if path.name.startswith(("violations", "application-mistakes"))]

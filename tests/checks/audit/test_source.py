@@ -13,11 +13,11 @@ from pyspark.sql import datasource
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos.formats.segment import StoredBatch, read_segment
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit import source, sql
 from kafka_eos_checks.audit.kernels import local
 from kafka_eos_checks.audit.kernels.splits import find_logs
 from kafka_eos_checks.audit.synthetic import faulty_log, write_log, write_segment
-from kafka_eos_checks.cli import main as cli
 
 pytestmark = pytest.mark.spark
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from kafka_eos_checks.cli.command import main, parser_of
 from kafka_eos_checks.cli.doors import COMMANDS, DOORS, FORMER, Command, Group, calls
-from kafka_eos_checks.cli.main import main, parser_of
 from kafka_eos_checks.kit.missing import MissingExtra, need
 from kafka_eos_checks.kit.paths import CLONE
 
@@ -108,13 +108,13 @@ def test_a_former_spelling_names_the_new_one_and_runs_it(
 
 def test_a_command_imports_neither_spark_nor_the_modules_of_other_commands() -> None:
     program = (
-        "import sys; from kafka_eos_checks.cli.main import parser_of; parser_of(sys.argv[1:])\n"
+        "import sys; from kafka_eos_checks.cli.command import parser_of; parser_of(sys.argv[1:])\n"
         "print(*(name for name in sys.modules if name.startswith('kafka_eos_checks') or name == 'pyspark'))"
     )
     asked = [sys.executable, "-c", program]
     overview = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout.split()
     assert {name.rpartition(".")[2] for name in overview} == {
-        *("kafka_eos_checks", "kit", "arguments", "missing", "nearest", "paths", "cli", "doors", "main"),
+        *("kafka_eos_checks", "kit", "arguments", "missing", "nearest", "paths", "cli", "doors", "command"),
     }  # fmt: skip
     audit = subprocess.run([*asked, "audit"], capture_output=True, text=True, check=True, timeout=60).stdout.split()
     assert {"pyspark", "kafka_eos_checks.graphs.model_check", "kafka_eos_checks.tlc"} & {*audit} == set()

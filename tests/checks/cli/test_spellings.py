@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafka_eos_checks.cli.command import parser_of
 from kafka_eos_checks.cli.doors import COMMANDS, DOORS, Group, calls
-from kafka_eos_checks.cli.main import parser_of
 from kafka_eos_checks.kit.paths import CLONE
 
 SUFFIXES = (".md", ".toml", ".py", ".tla", ".j2", "Makefile")

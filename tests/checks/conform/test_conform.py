@@ -18,7 +18,7 @@ from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import ServedCoordinator, TransactionSettings
 from kafka_eos_checks.brokers.brokers import free_ports
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform import command
 from kafka_eos_checks.conform.command import Target, conform, open_session
 from kafka_eos_checks.conform.mechanisms import MECHANISMS

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafka_eos.server.cluster import Settings
+from kafka_eos_checks import cli
 from kafka_eos_checks.brokers.jars import have_tests_jars
-from kafka_eos_checks.cli import main as cli
 from kafka_eos_checks.conform import kafka_tests_command as command
 from kafka_eos_checks.conform.kafka_tests import (
     CLASSES,

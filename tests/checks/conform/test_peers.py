@@ -12,7 +12,7 @@ from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos_checks.brokers import jars
 from kafka_eos_checks.brokers.jars import have_jars
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform import command, peers_command
 from kafka_eos_checks.conform.mechanisms import MECHANISMS
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_eos_checks.cli import main as cli
+from kafka_eos_checks import cli
 from kafka_eos_checks.contracts import command
 from kafka_eos_checks.contracts.command import BROKEN, CONFIRMED, NOT_BROKEN, assumed
 from kafka_eos_checks.contracts.conditions import CONTRACTS

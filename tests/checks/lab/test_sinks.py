@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos.machines.external_sink import STRATEGIES
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.lab import sinks
 from kafka_eos_checks.lab.sinks import HANDLERS, INSERT_EFFECT, Choice, Process, check, ends_of_model, run_once, runs
 

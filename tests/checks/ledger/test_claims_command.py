@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.lab.costs.command import KEPT
 from kafka_eos_checks.lab.costs.verdicts import read_evidence, verdicts

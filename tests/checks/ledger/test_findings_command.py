@@ -12,7 +12,7 @@ import pytest
 from kafka_eos.server.cluster import Settings
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import TransactionSettings
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform.peers import Absent, Peer
 from kafka_eos_checks.graphs import model_check
 from kafka_eos_checks.graphs.model_check import Outcome

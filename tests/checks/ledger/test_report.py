@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.cli import main as cli
+from kafka_eos_checks import cli
 from kafka_eos_checks.drawing.sequence_diagram import Step, from_story
 from kafka_eos_checks.drawing.svg import NAMESPACE, visible
 from kafka_eos_checks.kit import paths

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.matrix.impact import (
     Place,

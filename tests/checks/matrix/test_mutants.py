@@ -10,6 +10,7 @@ import pytest
 from kafka_eos.machines.idempotent_producer import IdempotentProducer
 from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.producer_state import Batch, Limits, Log
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit.rules.applications import (
     FENCED_GENERATION,
     NOT_PROCESSED,
@@ -32,7 +33,6 @@ from kafka_eos_checks.audit.rules.readers import (
     STABLE_WENT_BACK,
 )
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_TRANSACTION, TORN
-from kafka_eos_checks.cli import main as cli
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
 from kafka_eos_checks.matrix import mutant_keys, mutant_matrix
 from kafka_eos_checks.matrix.mutant_keys import Kept

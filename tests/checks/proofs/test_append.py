@@ -11,7 +11,7 @@ import z3
 from kafka_eos.machines.machine import actions
 from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.producer_state import NO_PRODUCERS, Batch, Log
-from kafka_eos_checks.cli import main as cli
+from kafka_eos_checks import cli
 from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
 from kafka_eos_checks.models.registry import Registry

@@ -16,7 +16,7 @@ from kafka_eos.histories.history import read_history
 from kafka_eos_checks.audit.kernels.contents import read_contents
 from kafka_eos_checks.audit.kernels.splits import find_logs
 from kafka_eos_checks.audit.rules.offsets import read_group_log
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.simulate.applications import ApplicationPlan, simulate_application, write_application
 

@@ -5,7 +5,7 @@ import pytest
 
 from kafka_eos.histories.history import read_history
 from kafka_eos_checks.audit.audit import audit
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.models.registry import MalformedRegistry
 from kafka_eos_checks.simulate.command import Plan, segment_bytes, simulate, write_recording
 

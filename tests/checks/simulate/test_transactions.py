@@ -23,7 +23,7 @@ from kafka_eos_checks.audit.rules.readers import (
     PRECOMMITTED,
     STABLE_WENT_BACK,
 )
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES
 from kafka_eos_checks.simulate.transactions import (
     SimulatedTransactions,

@@ -6,7 +6,7 @@ from kafka_eos.machines.external_sink import STRATEGIES, ExternalSink
 from kafka_eos.machines.machine import actions
 from kafka_eos.machines.mirror import Mirror
 from kafka_eos.machines.transfer import Transfer
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.models.registry import MalformedRegistry
 from kafka_eos_checks.simulate import mirror, payment, transfer
 from kafka_eos_checks.simulate.schedules import Scenario, try_scenario

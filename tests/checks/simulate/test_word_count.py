@@ -6,7 +6,7 @@ from immutables import Map
 from kafka_eos.machines.consume_transform_produce import V2, ConsumeTransformProduce
 from kafka_eos.machines.group_coordinator import CLASSIC
 from kafka_eos.machines.machine import actions
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.models.registry import MalformedRegistry
 from kafka_eos_checks.simulate.schedules import STALL, Fault, Schedules, Tally, try_all
 from kafka_eos_checks.simulate.word_count import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.testing.process import ServedProcess
 
 aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is not installed; make bench installs it")

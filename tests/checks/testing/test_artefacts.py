@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.testing.in_process_broker import DATA, HISTORY, InProcessBroker, NotExactlyOnce
 
 pytest.importorskip("confluent_kafka", reason="the clients are in the extra `record`")

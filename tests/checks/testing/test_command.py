@@ -30,7 +30,7 @@ from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos_checks.brokers.brokers import java_command
 from kafka_eos_checks.brokers.jars import have_jars
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.testing.process import ServedProcess

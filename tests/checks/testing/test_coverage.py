@@ -4,7 +4,7 @@ import pytest
 
 from kafka_eos.server.configs import EFFECTIVE
 from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.testing import coverage
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_eos_checks.brokers.brokers import java_command
 from kafka_eos_checks.brokers.jars import have_jars
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.testing.in_process_broker import DATA, HISTORY, InProcessBroker
 
 confluent = pytest.importorskip("confluent_kafka", reason="the clients are in the extra `record`")

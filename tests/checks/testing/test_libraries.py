@@ -24,7 +24,7 @@ import pytest
 
 from kafka_eos_checks.brokers.brokers import SMALL_JAVA, free_ports, java_command
 from kafka_eos_checks.brokers.jars import have_jars
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.paths import build_folder
 from kafka_eos_checks.testing.process import ServedProcess
 

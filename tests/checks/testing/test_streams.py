@@ -17,7 +17,7 @@ from kafka_eos.machines.consumer import Consumer
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos_checks.brokers.brokers import SMALL_JAVA
 from kafka_eos_checks.brokers.jars import have_streams_jars, streams_folder
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.testing.process import ServedProcess

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafka_eos.machines import partition_log
-from kafka_eos_checks.cli import main as cli
+from kafka_eos_checks import cli
 from kafka_eos_checks.kit.imports import needed
 from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.models import bounds

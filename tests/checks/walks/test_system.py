@@ -10,7 +10,7 @@ import pytest
 
 from kafka_eos.machines.group_coordinator import GroupCoordinator
 from kafka_eos.server.cluster import Machines
-from kafka_eos_checks.cli import main as cli
+from kafka_eos_checks import cli
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.walks import whole
 from kafka_eos_checks.walks.served_application import Answering, Application

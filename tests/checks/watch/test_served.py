@@ -19,7 +19,7 @@ import pytest
 from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos_checks.brokers.brokers import HOST, Cluster, free_ports, java_command
 from kafka_eos_checks.brokers.jars import have_jars
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Wire, address_of
 from kafka_eos_checks.testing.process import ServedProcess

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from kafka_eos.histories.history import MalformedHistory
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES, allowed, anomalies
 from kafka_eos_checks.audit.jepsen.cycles import cycles
 from kafka_eos_checks.audit.jepsen.operations import INFO, OK, Operation, read_operations
-from kafka_eos_checks.cli import main as cli
 
 BEGIN, END, LOST, UNKNOWN = "invoke", "ok", "fail", "info"
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit import random_logs
 from kafka_eos_checks.audit.kernels import summary
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, Split
 from kafka_eos_checks.audit.kernels.summary import Columns, Combine
 from kafka_eos_checks.audit.random_logs import by_chunks, chunked, columns_of, readable, summary_of
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LOG_RULES, NONE, Batch, Log
-from kafka_eos_checks.cli import main as cli
 from kafka_eos_checks.kit.verdict import read_verdicts
 
 LOG = PartitionLog("", "orders", 0, "", ("segment",))

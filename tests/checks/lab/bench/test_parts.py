@@ -8,9 +8,9 @@ from subprocess import CalledProcessError
 
 import pytest
 
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.kernels.splits import find_logs
-from kafka_eos_checks.cli import main as cli
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
 from kafka_eos_checks.lab.bench import codec, command, processes, replay
 from kafka_eos_checks.lab.bench.measure import Side, difference, module_or_reason

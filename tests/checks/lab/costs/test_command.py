@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.lab.costs.command import KEPT, to_text
 from kafka_eos_checks.lab.costs.verdicts import of_evidence, read_evidence, verdicts

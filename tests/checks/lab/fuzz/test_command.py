@@ -7,7 +7,7 @@ from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats import record_batch, segment
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import Record, RecordBatch
-from kafka_eos_checks.cli import main as cli
+from kafka_eos_checks import cli
 from kafka_eos_checks.lab.fuzz import command as fuzz
 
 SEED = 7

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from kafka_eos.server.schemas import SERVED, served_codec
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.lab.fuzz import frames as fuzz_frames
 from kafka_eos_checks.lab.fuzz.frames import ANSWERED, BECAME, CLOSED, EXPECTED, UNANSWERED, correlations, frame, judge
 from kafka_eos_checks.testing.process import ServedProcess

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks.audit.audit import run
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 
 
 def generate(folder: Path, *arguments: str) -> int:

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks import cli
 from kafka_eos_checks.brokers import jars
 from kafka_eos_checks.brokers.brokers import holds_records
 from kafka_eos_checks.brokers.jars import KAFKA_VERSION, RECORDED, RELEASES
-from kafka_eos_checks.cli import main as cli
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.lab.record import command
 from kafka_eos_checks.lab.record.command import chosen, recording_name

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.cli.main import main
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.matrix.conjuncts import command
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
