@@ -73,7 +73,7 @@ record: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## record real Kaf
 peers: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied ## compare the reference, Kafka 4.3, 3.9 and 2.8, kfake and librdkafka's mock with the spec; build/peers.html
 	$(KAFKA_EOS) conform --peers --json build/peers.json
 
-kafka-tests: setup $(JARS)/kafka/.copied $(JARS)/kafka-tests/.copied ## Kafka's own tests of transactions, groups and offsets, on the server and on Kafka 4.3; build/kafka-tests.html (half an hour)
+kafka-tests: setup $(JARS)/kafka/.copied $(JARS)/kafka-tests/.copied ## Kafka's own tests of transactions, groups, Produce, Fetch and offsets, on the server and on Kafka 4.3; build/kafka-tests.html (half an hour)
 	$(KAFKA_EOS) check kafka-tests --json build/kafka-tests.json
 
 costs: setup $(JARS)/kafka/.copied ## measure anew what exactly-once costs, and keep it (a quarter of an hour)

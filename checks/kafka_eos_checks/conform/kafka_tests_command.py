@@ -1,6 +1,6 @@
 """``kafka-eos check kafka-tests``: Kafka's own tests, on the server and on a real Kafka 4.3.
 
-They are those of transactions, groups and offsets out of Kafka's released jars.
+They are those of transactions, groups, Produce, Fetch and offsets out of Kafka's released jars.
 Each test is given a new cluster on the loopback interface, with the properties that it names. Where the two differ, the
 page says why; a difference without a reason is an error, and a reason without a difference as well.
 """
@@ -182,7 +182,7 @@ def write_page(path: Path, compared: Sequence[Compared], faults: Sequence[str]) 
     wrong = "".join(f'<p class="bad">{escape(fault)}</p>' for fault in faults)
     page = f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>kafka-eos: Kafka's own tests</title><style>{STYLE}</style>
-<h1>Kafka's own tests of transactions, groups and offsets</h1>
+<h1>Kafka's own tests of transactions, groups, Produce, Fetch and offsets</h1>
 <p>The tests of Apache Kafka {KAFKA_VERSION}'s released jars, each on a new cluster: {escape(summary)}. Assignments of
 consumer groups are made at once (group.consumer.assignment.interval.ms=0) unless a test says otherwise.</p>{wrong}
 <table><tr>{heads}</tr>{rows}</table>

@@ -52,6 +52,8 @@ import scala.Option;
  * of the cluster by the admin client, or cannot be asked.
  */
 public final class AskedCluster {
+    private static final Map<String, String> ASSIGNED_AT_ONCE = Map.of("group.consumer.assignment.interval.ms", "0");
+
     private final String bootstrap;
     private final Admin admin;
 
@@ -65,7 +67,7 @@ public final class AskedCluster {
      * default of a release.
      */
     public static AskedCluster start(int brokers, Map<String, String> properties, Map<String, Short> features) {
-        Map<String, String> all = new HashMap<>(Map.of("group.consumer.assignment.interval.ms", "0"));
+        Map<String, String> all = new HashMap<>(ASSIGNED_AT_ONCE);
         all.putAll(properties);
         return new AskedCluster(KafkaTests.start(brokers, all, features));
     }
@@ -162,6 +164,7 @@ public final class AskedCluster {
             "process.roles", "broker",
             "controller.quorum.bootstrap.servers", "localhost:1",
             "controller.listener.names", "CONTROLLER"));
+        properties.putAll(ASSIGNED_AT_ONCE);
         properties.putAll(configuration);
         String listener = "PLAINTEXT://localhost:" + node.port();
         properties.putAll(Map.of("listeners", listener, "advertised.listeners", listener));
