@@ -5,6 +5,7 @@ A module is imported only when its command is called, so that the light install 
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +19,8 @@ from kafka_eos_checks.kit.nearest import did_you_mean
 DESCRIPTION = "An executable, machine-checked reference of Apache Kafka's exactly-once semantics."
 EPILOG = """Each command has a --help of its own, with examples.
 
-exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 the input or the call cannot be used
+exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 the input or the call cannot be used,
+  3 an audit found nothing, but could not judge everything that is there
 """
 PROGRAM = "kafka-eos"
 
@@ -49,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # whoever reads has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def parser_of(words: Sequence[str]) -> tuple[Parser, list[str]]:

@@ -210,3 +210,13 @@ def test_a_package_that_is_there_is_imported_and_one_that_breaks_on_import_is_no
         need("breaks_on_import", "spark")
     with pytest.raises(MissingExtra):
         need("no_such_package_at_all", "spark")
+
+
+def test_a_reader_that_has_seen_enough_ends_a_command_without_a_traceback() -> None:
+    command = [sys.executable, "-m", "kafka_eos_checks.cli", "check", "impact", "IsDuplicate"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (141, "")
