@@ -36,8 +36,10 @@ from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES, longest_logs, rea
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, rule_of
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
+    RECENT,
     TORN,
     TRANSACTION_RULES,
+    UNKNOWN,
     PartitionTransactions,
     audit_transactions,
     read_transactions,
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
 
 ENGINES = ("local", "spark")
 SHOWN_FINDINGS = 20  # in a verdict's evidence; all of them are in the file of findings
-UNKNOWN, RECENT = "unknown", "recent"  # names of figures
 OF_THE_SAME_MARKERS = (TORN, FENCED)  # what is too recent for them is counted by NO_TRANSACTION
 WITHOUT_HISTORY = (
     "without a history of the clients (--history): a record that was acknowledged and is lost, or was sent once and "
@@ -192,8 +193,17 @@ def of_inputs(
     said = sorted(judged.findings, key=Finding.sort_key)
     findings = tuple(finding for finding in said if finding.is_violation)
     notes = tuple(finding for finding in said if not finding.is_violation)
+    first: dict[str, tuple[int, Finding]] = {}
+    for number, finding in enumerate(findings, 1):
+        first.setdefault(finding.rule, (number, finding))
+    for note in notes:
+        if note.kind == Kind.NOT_JUDGED:
+            first.setdefault(note.rule, (0, note))
     return Audit(
-        verdicts=tuple(_advised(verdict, findings, notes, inputs) for verdict in judged.verdicts),
+        verdicts=tuple(
+            _advised(verdict, *first[verdict.name], inputs) if verdict.name in first else verdict
+            for verdict in judged.verdicts
+        ),
         findings=findings,
         notes=notes,
         logs=tuple(audits),
@@ -201,13 +211,8 @@ def of_inputs(
     )
 
 
-def _advised(verdict: Verdict, findings: Sequence[Finding], notes: Sequence[Finding], inputs: Inputs) -> Verdict:
-    """A verdict with what to do about its first violation, or about what it could not judge."""
-    numbered = [(number, finding) for number, finding in enumerate(findings, 1) if finding.rule == verdict.name]
-    numbered += [(0, note) for note in notes if note.rule == verdict.name and note.kind == Kind.NOT_JUDGED]
-    if not numbered:
-        return verdict
-    number, finding = numbered[0]
+def _advised(verdict: Verdict, number: int, finding: Finding, inputs: Inputs) -> Verdict:
+    """A verdict with the next steps about one of its findings, which has this number in the audit."""
     directories = {(log.broker, log.topic, log.partition): Path(log.folder).parent for log in inputs.logs}
     directory = directories.get((finding.broker, finding.topic, finding.partition))
     named = inputs.directories.get(directory) if directory is not None else None
@@ -217,7 +222,7 @@ def _advised(verdict: Verdict, findings: Sequence[Finding], notes: Sequence[Find
 
 
 def subject_of(inputs: Inputs, audits: Sequence[LogAudit], known: moments.Moments) -> str:
-    """What is audited, in a few lines."""
+    """The subject of an audit in a few lines: directories, sizes, moments, histories."""
     lines = []
     if audits:
         batches, size = sum(audit.batches for audit in audits), sum(audit.segment_bytes for audit in audits)
@@ -375,7 +380,7 @@ def beside_verdicts(
     one_moment: bool = True,
     check_crc: bool = True,
 ) -> tuple[list[Verdict], list[Finding]]:
-    """A verdict for each rule over what lies beside the logs, as far as there is any of it, and all their findings."""
+    """One verdict for each rule over indexes, snapshots and replicas, where there are any, and all their findings."""
     started = time.perf_counter()
     logs = [audit.log for audit in audits]
     result = audit_beside(logs, partitions, one_moment=one_moment, check_crc=check_crc)

@@ -40,7 +40,7 @@ rules over __transaction_state: illegal coordinator transition, decision changed
 rules over transactions: torn transaction, hanging transaction, marker without transaction,
   fenced producer committed, marker of an old coordinator
 rules over __consumer_offsets: committed offset went back
-rules over what lies beside a log: aborted index, producer snapshot, replicas differ
+rules over the files next to a log: aborted index, producer snapshot, replicas differ
 rules over histories: acknowledged but lost, duplicate value, refused without cause,
   transaction committed without its application, committed record missing
 rules over readers: aborted record delivered, precommitted read, poll skip, non-monotonic poll, inconsistent offsets,
@@ -211,7 +211,7 @@ def _is_unjudged(result: "Audit", allowed: frozenset[str]) -> bool:
 
 
 def _print_notes(result: "Audit") -> None:
-    """What is told and what is too recent, some of each."""
+    """Print some of the findings that are told, and some of those that are too recent."""
     from kafka_eos_checks.audit.rules.log import Kind  # noqa: PLC0415 - `--help` needs no numpy
     from kafka_eos_checks.kit.terminal import answer_console  # noqa: PLC0415
 

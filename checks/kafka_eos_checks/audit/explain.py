@@ -98,7 +98,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[dict[str, list[Event]], list[Findi
         found = audit.of_inputs(inputs).findings if inputs.logs or inputs.histories else ()
     if not runs:
         raise UnusableInput(
-            "no history in it, so nothing to draw; give a history or a recording beside the logs. Without one, "
+            "no history in it, so nothing to draw; give a history or a recording next to the logs. Without one, "
             "`kafka-eos audit` tells what to look at in the logs"
         )
     return runs, list(found)

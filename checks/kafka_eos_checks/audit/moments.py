@@ -49,7 +49,7 @@ Place = tuple[str, int]  # topic, partition
 
 
 class Dated(Protocol):
-    """What is known of a log: where it lies, its end, and the times that brokers stamped in it."""
+    """A log as far as its moment goes: its place, its end, and the times that brokers stamped in it."""
 
     log: PartitionLog
     end: int
@@ -62,7 +62,7 @@ class Dated(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """What a log directory tells of its moment.
+    """The evidence in a log directory for its moment.
 
     Attributes:
         read_ms: when reading began, if its broker runs; None otherwise.
@@ -78,7 +78,7 @@ class Directory:
 
 
 def read_directory(folder: Path, now_ms: int) -> Directory:
-    """What a log directory tells of its moment; nothing if the files are not there."""
+    """Read the evidence in a log directory for its moment; missing files are no error."""
     return Directory(
         read_ms=now_ms if is_locked(folder / LOCK) else None,
         stopped=(folder / CLEAN_SHUTDOWN).is_file(),
@@ -121,7 +121,7 @@ def _high_watermarks(path: Path) -> dict[Place, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What is known of the moments of the logs before they are read.
+    """The evidence for the moments of logs, taken before they are read.
 
     Attributes:
         one_moment: whether all of them are of one moment.
@@ -135,7 +135,7 @@ class Source:
 
 
 def look_at(logs: Iterable[PartitionLog], *, one_moment: bool, longest_ms: int = LONGEST_MS) -> Source:
-    """What the directories of some logs tell; to be called before the logs are read."""
+    """Read the evidence in the directories of logs. To be called before the logs are read."""
     now_ms = time.time_ns() // 1_000_000
     folders = {Path(log.folder).parent for log in logs}
     directories = {folder: read_directory(folder, now_ms) for folder in folders}
@@ -156,9 +156,9 @@ class Moments:
 
     def __init__(self, source: Source, logs: Iterable[Dated]) -> None:
         self.source = source
-        self._logs = {dated.log: dated for dated in logs}
+        dated_logs = list(logs)
         by_folder: dict[Path, list[Dated]] = defaultdict(list)
-        for dated in self._logs.values():
+        for dated in dated_logs:
             by_folder[Path(dated.log.folder).parent].append(dated)
         self._checkpoints: dict[Path, float] = {}
         self._stopped: dict[Path, float] = {}
@@ -172,14 +172,13 @@ class Moments:
                 self._timed.add(folder)
                 self._checkpoints[folder] = max(self._checkpoints[folder], directory.checkpoint_ms)
             self._stopped[folder] = max(each.stamped_ms for each in own) if directory.stopped else -inf
-        stamps = [float(dated.stamped_ms) for dated in self._logs.values() if dated.stamped_ms > 0]
+        self._stamped_ms = max((float(dated.stamped_ms) for dated in dated_logs if dated.stamped_ms > 0), default=-inf)
         runs = [float(each.read_ms) for each in source.directories.values() if each.read_ms is not None]
-        self.last_ms = max([*runs, *stamps], default=-inf)
+        self.last_ms = max([*runs, self._stamped_ms])
 
     def in_words(self) -> str:
         """Of which moments the logs are."""
-        stamps = [float(dated.stamped_ms) for dated in self._logs.values() if dated.stamped_ms > 0]
-        until = f", up to {in_words(max(stamps))}" if stamps else ""
+        until = "" if isinf(self._stamped_ms) else f", up to {in_words(self._stamped_ms)}"
         if self.source.one_moment:
             return f"of one moment{until}"
         runs = sum(directory.read_ms is not None for directory in self.source.directories.values())
@@ -235,10 +234,8 @@ class Moments:
         folder = Path(log.folder).parent
         if self.source.directories.get(folder, Directory()).read_ms is None and folder not in self._timed:
             return inf
-        try:
-            return Path(log.folder, file).stat().st_mtime_ns / 1e6
-        except OSError:
-            return inf
+        written = _written_ms(Path(log.folder, file))
+        return inf if isinf(written) else written
 
 
 def in_words(ms: float) -> str:

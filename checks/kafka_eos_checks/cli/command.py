@@ -5,14 +5,13 @@ A module is imported only when its command is called, so that the light install 
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka_eos_checks.cli import doors
 from kafka_eos_checks.cli.doors import Command, Group
-from kafka_eos_checks.kit.arguments import Parser, standard_output
+from kafka_eos_checks.kit.arguments import Parser, drop_output, standard_output
 from kafka_eos_checks.kit.missing import Missing
 from kafka_eos_checks.kit.nearest import did_you_mean
 
@@ -45,15 +44,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2  # nothing was checked, so this is no success
         parsed = parser.parse_args(left)
         with standard_output(parsed):
-            return int(parsed.run(parsed))
+            code = int(parsed.run(parsed))
+        sys.stdout.flush()  # here, where a reader that has left is no error
     except Missing as missing:
         print(f"{PROGRAM}: {missing}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever reads has seen enough, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return 141
+    else:
+        return code
 
 
 def parser_of(words: Sequence[str]) -> tuple[Parser, list[str]]:
@@ -142,7 +144,3 @@ def _listing(commands: Mapping[str, Command | Group]) -> Iterator[str]:
         yield f"  {name:<10} {entry.line}"
         if isinstance(entry, Group):
             yield f"  {'':<10} {', '.join(entry.commands)}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

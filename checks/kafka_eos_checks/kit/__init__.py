@@ -1,1 +1,1 @@
-"""What every room may use: verdicts, the terminal, paths, workers, recordings as files. Imports no other room."""
+"""Shared ground of all rooms: verdicts, the terminal, paths, workers, recordings as files. It imports no other room."""

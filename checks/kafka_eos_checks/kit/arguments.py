@@ -116,4 +116,9 @@ def _print_whole(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes what is left when it exits
+        drop_output()
+
+
+def drop_output() -> None:
+    """Send the rest of standard output nowhere, because its reader has left: Python writes it when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

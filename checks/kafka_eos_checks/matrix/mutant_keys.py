@@ -44,7 +44,7 @@ def key_of(means: str, registry: Registry, mutant: Model) -> str:
         MalformedRegistry: when the reference has no machine for it.
     """
     own = asdict(mutant)
-    about = [own[name] for name in sorted(own) if name not in {"spec", "source", "title", "claims"}]
+    about = [own[name] for name in sorted(own) if name not in {"spec", "file", "source", "title", "claims"}]
     base = registry.get(mutant.model) if mutant.model else mutant
     given = (base.constants, base.overrides, base.bounds, base.invariants, base.properties, base.graph)
     python = python_fingerprint(modules_of(means, mutant.machine_class().__module__))

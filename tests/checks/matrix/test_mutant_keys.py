@@ -102,6 +102,12 @@ def test_an_edit_of_the_machine_of_the_mutants_or_of_a_module_of_the_means_makes
     assert [file for file in files if changes_key(packages, means, file)] == files
 
 
+def test_another_clone_of_the_same_files_has_the_same_keys(tmp_path: Path) -> None:
+    here = Registry()
+    there = Registry(Path(shutil.copytree(spec_folder(), tmp_path / "spec")) / "models")
+    assert key_of("TLC", here, here.get(MUTANT)) == key_of("TLC", there, there.get(MUTANT))
+
+
 @pytest.mark.parametrize(
     ("module", "changes"), [("PartitionLog.tla", True), ("PartitionLogMutants.tla", True), ("Transfer.tla", False)]
 )
