@@ -3,36 +3,32 @@
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.log_directory import broker_id, cluster_id
 from kafka_eos.formats.segment import RegionKind
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
-from kafka_eos_checks.audit import moments
+from kafka_eos_checks.audit import moments, stages
+from kafka_eos_checks.audit.engines import Engine, open_engine
 from kafka_eos_checks.audit.findings import Finding, dated
 from kafka_eos_checks.audit.history_files import read_events
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES, allowed, anomalies
 from kafka_eos_checks.audit.jepsen.export import write_operations
 from kafka_eos_checks.audit.jepsen.operations import read_operations
-from kafka_eos_checks.audit.kernels import local
 from kafka_eos_checks.audit.kernels.contents import Figures
-from kafka_eos_checks.audit.kernels.local import LogAudit
+from kafka_eos_checks.audit.kernels.logs import LogAudit
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.oracle import judge
-from kafka_eos_checks.audit.progress import Advance, byte_progress
 from kafka_eos_checks.audit.quoting import redacted
-from kafka_eos_checks.audit.rules.beside import audit_beside
-from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES, read_coordinator_log
+from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, join
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Kind, Reason
-from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES, longest_logs, read_group_log, went_back
+from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, rule_of
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
@@ -40,17 +36,14 @@ from kafka_eos_checks.audit.rules.transactions import (
     TORN,
     TRANSACTION_RULES,
     UNKNOWN,
-    PartitionTransactions,
-    audit_transactions,
-    read_transactions,
 )
+from kafka_eos_checks.audit.stages import Scanned
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.kit.verdict import Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ENGINES = ("local", "spark")
 SHOWN_FINDINGS = 20  # in a verdict's evidence; all of them are in the file of findings
 OF_THE_SAME_MARKERS = (TORN, FENCED)  # what is too recent for them is counted by NO_TRANSACTION
 WITHOUT_HISTORY = (
@@ -58,8 +51,6 @@ WITHOUT_HISTORY = (
     "stored twice by two producers, and what readers were given, cannot be seen"
 )
 TRIES = 3  # to audit logs of which a running broker deletes segments meanwhile
-
-Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,21 +256,15 @@ def _of_logs(
 ) -> tuple[list[LogAudit], moments.Moments]:
     """Judge by all rules that need no history; the audit of each log, and their moments."""
     started = time.perf_counter()
-    if engine == "local":
-        audits = local.audit_logs(logs, check_crc=check_crc)
-    elif engine == "spark":
-        from kafka_eos_checks.audit import spark as spark_engine  # noqa: PLC0415 - the light install has no Spark
-
-        audits = spark_engine.audit_logs(logs, spark=spark, check_crc=check_crc)
-    else:
-        raise ValueError(f"engine {engine!r} is none of {', '.join(ENGINES)}")
-    audits = [replace(each, findings=tuple(_dated(each.findings, audits))) for each in audits]
-    findings = [finding for log in audits for finding in log.findings]
-    judged.add(log_verdicts(audits, time.perf_counter() - started), findings)
-    verdicts, findings, partitions, known = transaction_verdicts(audits, source, check_crc=check_crc)
-    judged.add(verdicts, findings)
-    judged.add(*offset_verdicts(audits, check_crc=check_crc))
-    judged.add(*beside_verdicts(audits, partitions, one_moment=source.one_moment, check_crc=check_crc))
+    with open_engine(engine, spark) as running:
+        scanned = stages.scan_logs(logs, running, source, check_crc=check_crc)
+        audits = [replace(each, findings=tuple(_dated(each.findings, scanned.audits))) for each in scanned.audits]
+        findings = [finding for log in audits for finding in log.findings]
+        judged.add(log_verdicts(audits, time.perf_counter() - started), findings)
+        verdicts, findings, known = transaction_verdicts(scanned, running, source, check_crc=check_crc)
+        judged.add(verdicts, findings)
+        judged.add(*offset_verdicts(scanned, running, check_crc=check_crc))
+        judged.add(*beside_verdicts(scanned, running, one_moment=source.one_moment, check_crc=check_crc))
     return audits, known
 
 
@@ -334,57 +319,49 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
 
 
 def transaction_verdicts(
-    audits: Sequence[LogAudit], source: moments.Source = moments.ONE_MOMENT, *, check_crc: bool = True
-) -> tuple[list[Verdict], list[Finding], list[PartitionTransactions], moments.Moments]:
+    scanned: Scanned, engine: Engine, source: moments.Source = moments.ONE_MOMENT, *, check_crc: bool = True
+) -> tuple[list[Verdict], list[Finding], moments.Moments]:
     """A verdict for each rule over the coordinator's logs and over transactions, and all their findings.
 
-    Without a log of ``__transaction_state`` and without markers there are none. In this process, for every engine.
+    Without a log of ``__transaction_state`` and without markers there are none.
 
     Args:
-        audits: of all logs.
+        scanned: all logs.
+        engine: what runs the rules.
         source: what is known of their moments.
         check_crc: whether to compare each batch with its CRC.
 
     Returns:
-        The verdicts, their findings, what was read of the partitions, and the moments of the logs.
+        The verdicts, their findings, and the moments of the logs.
     """
     started = time.perf_counter()
-    coordinators = [a for a in audits if a.log.topic == COORDINATOR_TOPIC and a.segment_bytes and a.log.has_records]
-    others = [each for each in audits if each.log.topic != COORDINATOR_TOPIC and (coordinators or each.transactional)]
-    if not coordinators and not others:
-        return [], [], [], moments.Moments(source, ())
-    with byte_progress("transactions", sum(audit.segment_bytes for audit in [*coordinators, *others])) as advance:
-        # Of a running broker the coordinators last: their logs have what decided every marker that was read before.
-        partitions = [_read(partial(read_transactions, check_crc=check_crc), audit, advance) for audit in others]
-        states = [_read(partial(read_coordinator_log, check_crc=check_crc), audit, advance) for audit in coordinators]
-    given = any(audit.log.topic == COORDINATOR_TOPIC for audit in audits)
-    result = audit_transactions(partitions, states, source, coordinators_given=given)
+    audits = scanned.audits
+    states, known = stages.audit_coordinators(scanned, engine, check_crc=check_crc)
+    if not states and not any(each.transactional for each in audits if each.log.topic != COORDINATOR_TOPIC):
+        return [], [], moments.Moments(source, ())
+    result = stages.judge_transactions(scanned, states, known, engine, source, check_crc=check_crc)
     findings = _dated([*(finding for state in states for finding in state.findings), *result.findings], audits)
     figures: Figures = {
         "records": sum(state.records for state in states),
-        "transactional_ids": sum(len(state.ids) for state in states),
+        "transactional_ids": sum(state.known for state in states),
         UNKNOWN: sum(state.unknown + state.unreadable for state in states),
     }
     seconds = time.perf_counter() - started
     verdicts = [_verdict(rule, findings, figures) for rule in COORDINATOR_RULES if states]
     verdicts += [
-        _verdict(rule, findings, result.figures[rule], reasons=result.reasons.get(rule)) for rule in TRANSACTION_RULES
+        _verdict(rule, findings, result.figures[rule], reasons=result.reasons.get(rule, {}))
+        for rule in TRANSACTION_RULES
     ]
-    return [replace(verdicts[0], seconds=seconds), *verdicts[1:]], findings, partitions, result.moments
+    return [replace(verdicts[0], seconds=seconds), *verdicts[1:]], findings, result.moments
 
 
 def beside_verdicts(
-    audits: Sequence[LogAudit],
-    partitions: Sequence[PartitionTransactions],
-    *,
-    one_moment: bool = True,
-    check_crc: bool = True,
+    scanned: Scanned, engine: Engine, *, one_moment: bool = True, check_crc: bool = True
 ) -> tuple[list[Verdict], list[Finding]]:
     """One verdict for each rule over indexes, snapshots and replicas, where there are any, and all their findings."""
     started = time.perf_counter()
-    logs = [audit.log for audit in audits]
-    result = audit_beside(logs, partitions, one_moment=one_moment, check_crc=check_crc)
-    findings = _dated(result.findings, audits)
+    result = stages.audit_around(scanned, engine, one_moment=one_moment, check_crc=check_crc)
+    findings = _dated(result.findings, scanned.audits)
     seconds = time.perf_counter() - started
     there = {rule: figures for rule, figures in result.figures.items() if any(figures.values())}
     verdicts = [_verdict(rule, findings, figures) for rule, figures in there.items()]
@@ -395,21 +372,13 @@ def _dated(findings: Iterable[Finding], audits: Sequence[LogAudit]) -> list[Find
     return dated(findings, {(a.log.broker, a.log.topic, a.log.partition): a.log.folder for a in audits})
 
 
-def _read(read: Callable[[PartitionLog], Read], audit: LogAudit, advance: Advance) -> Read:
-    result = read(audit.log)
-    advance(audit.segment_bytes)
-    return result
-
-
-def offset_verdicts(audits: Sequence[LogAudit], *, check_crc: bool = True) -> tuple[list[Verdict], list[Finding]]:
+def offset_verdicts(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[list[Verdict], list[Finding]]:
     """A verdict for each rule over logs of ``__consumer_offsets``, and all their findings; none without such logs."""
-    own = [a.log for a in audits if a.log.topic == OFFSETS_TOPIC and a.batches and a.log.has_records]
-    if not own:
-        return [], []
     started = time.perf_counter()
-    figures: Figures = {"checked": 0, "unknown": 0}
-    groups = longest_logs(read_group_log(log, check_crc) for log in own)
-    findings = _dated(went_back(groups, figures), audits)
+    found, figures = stages.audit_offsets(scanned, engine, check_crc=check_crc)
+    if not figures:
+        return [], []
+    findings = _dated(found, scanned.audits)
     seconds = time.perf_counter() - started
     return [_verdict(rule, findings, figures, seconds) for rule in OFFSET_RULES], findings
 
@@ -509,7 +478,8 @@ def _verdict(
 def _reasons(rule: str, unknown: int, reasons: Mapping[Reason, int] | None) -> Mapping[Reason, int]:
     """Why how many could not be judged; from the rule book where there is one reason only."""
     if reasons is not None:
-        return {reason: count for reason, count in reasons.items() if count}
+        there = [(reason, count) for reason, count in reasons.items() if count]
+        return dict(sorted(there, key=lambda each: (-each[1], each[0])))
     missing = rule_of(rule).missing
     return {missing: unknown} if unknown and missing is not None else {}
 

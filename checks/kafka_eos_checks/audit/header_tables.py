@@ -21,9 +21,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import CorruptRegion, RegionKind
-from kafka_eos_checks.audit.kernels.headers import HEADER, Headers, concatenate
-from kafka_eos_checks.audit.kernels.marks import Mark, Marks, control_type, read_marked_segment
+from kafka_eos_checks.audit.kernels.headers import (
+    CONTROL_MASK,
+    HEADER,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    Headers,
+    concatenate,
+)
+from kafka_eos_checks.audit.kernels.marks import (
+    NO_DECISION,
+    NO_EPOCH,
+    NO_MARKS,
+    Marks,
+    concatenate_marks,
+    read_marked_segment,
+)
 from kafka_eos_checks.audit.memory import keep_freed_memory
 from kafka_eos_checks.kit.missing import need
 
@@ -40,6 +55,9 @@ UNREADABLE = (OSError, ValueError, NotImplementedError)  # what pyarrow raises o
 FIELDS = tuple(HEADER.names or ())
 _RISING = ("position", "base_offset", "base_timestamp", "max_timestamp")  # stored as differences
 _SCATTERED = ("crc",)
+_MARKED = {"decision": NO_DECISION, "coordinator_epoch": NO_EPOCH}  # the columns of marks, with what null stands for
+_TIMES = ("base_timestamp", "max_timestamp")
+_TIMED = TRANSACTIONAL_MASK | CONTROL_MASK | TIMESTAMP_TYPE_MASK  # batches whose times rules read
 
 
 def is_table(path: Path | str) -> bool:
@@ -115,17 +133,17 @@ def _settings() -> dict[str, Any]:
 def _row_groups(segment: Path) -> Iterator[tuple[Headers, Marks]]:
     """The batches of a segment, about :data:`ROWS` at a time."""
     parts: list[Headers] = []
-    marks: Marks = {}
+    marks: list[tuple[int, Marks]] = []
     count = 0
     for headers, own in read_marked_segment(segment):
-        marks |= {count + row: mark for row, mark in own.items()}
+        marks.append((count, own))
         count += len(headers)
         parts.append(headers)
         if count >= ROWS:
-            yield concatenate(parts), marks
-            parts, marks, count = [], {}, 0
+            yield concatenate(parts), concatenate_marks(marks)
+            parts, marks, count = [], [], 0
     if parts:
-        yield concatenate(parts), marks
+        yield concatenate(parts), concatenate_marks(marks)
 
 
 def _to_arrow(headers: Headers, marks: Marks) -> "pa.Table":
@@ -133,10 +151,10 @@ def _to_arrow(headers: Headers, marks: Marks) -> "pa.Table":
     own = schema()
     columns = [pyarrow.array(headers.positions)]
     columns += [pyarrow.array(headers.column(name)).cast(own.field(name).type) for name in FIELDS]
-    for name in Mark._fields:
-        said = [getattr(marks[row], name) if row in marks else None for row in range(len(headers))] if marks else None
-        kind = own.field(name).type
-        columns.append(pyarrow.nulls(len(headers), kind) if said is None else pyarrow.array(said, kind))
+    for name, missing in _MARKED.items():
+        said = np.full(len(headers), missing, np.int32)
+        said[marks.row] = getattr(marks, name)
+        columns.append(pyarrow.array(said, mask=said == missing).cast(own.field(name).type))
     return pyarrow.Table.from_arrays(columns, schema=own)
 
 
@@ -179,9 +197,15 @@ def read_table(
         yield headers
 
 
-def read_marked_table(table: Path, columns: Sequence[str], *, check: bool = True) -> Iterator[tuple[Headers, Marks]]:
-    """The headers of each row group, and what its control batches say."""
-    yield from _read(table, 0, None, columns, check=check, marks=True)
+def read_marked_table(
+    table: Path, columns: Sequence[str], start: int = 0, end: int | None = None, *, check: bool = True
+) -> Iterator[tuple[Headers, Marks]]:
+    """As :func:`read_table`, with the marks of control batches.
+
+    Of a row group without a marker, a transaction and a broker's time the times are not read, but for the first one of
+    the table: these columns are 0.
+    """
+    yield from _read(table, start, end, columns, check, marks=True)
 
 
 def _read(
@@ -192,25 +216,32 @@ def _read(
     last = size if end is None else end
     opened = _open(table, check)
     if isinstance(opened, str):
-        yield _nothing(columns, 0, size, opened), {}
+        yield _nothing(columns, 0, size, opened), NO_MARKS
         return
     ranges = _group_ranges(opened.file, size)
-    names = ["position", *(FIELDS if columns is None else columns), *(Mark._fields if marks else ())]
+    late = _TIMES if marks and columns is not None else ()
+    first = ["position", *(name for name in (FIELDS if columns is None else columns) if name not in late)]
+    second = [name for name in columns or () if name in late]
     wanted = range(bisect_left(ranges, (start, 0)), bisect_left(ranges, (last, 0)))
     for group in wanted:
         final = group == len(ranges) - 1
         damage = tuple(region for place, region in opened.damage if place == group or (final and place > group))
         if not opened.file.num_row_groups:
-            yield Headers(np.empty(0, np.int64), _packed({}, columns, 0), size, damage), {}
+            yield Headers(np.empty(0, np.int64), _packed({}, columns, 0), size, damage), NO_MARKS
             continue
         try:
-            found = opened.file.read_row_group(group, columns=names, use_threads=False)
+            found = opened.file.read_row_group(group, columns=first, use_threads=False)
+            fields = {name: found[name].to_numpy() for name in first[1:]}
+            own = NO_MARKS
+            if marks and (not group or (fields["attributes"] & _TIMED).any()):
+                more = opened.file.read_row_group(group, columns=[*second, *_MARKED], use_threads=False)
+                fields |= {name: more[name].to_numpy() for name in second}
+                own = _marks(more)
         except UNREADABLE as error:
-            yield _nothing(columns, *ranges[group], f"row group {group}: {error}", damage), {}
+            yield _nothing(columns, *ranges[group], f"row group {group}: {error}", damage), NO_MARKS
             continue
-        fields = {name: found[name].to_numpy() for name in (FIELDS if columns is None else columns)}
-        raw = _packed(fields, columns, len(found))
-        yield Headers(found["position"].to_numpy(), raw, ranges[group][1], damage), _marks(found) if marks else {}
+        fields |= {name: np.zeros(len(found), np.int64) for name in second if name not in fields}
+        yield Headers(found["position"].to_numpy(), _packed(fields, columns, len(found)), ranges[group][1], damage), own
 
 
 def _packed(fields: Mapping[str, Any], columns: Sequence[str] | None, count: int) -> Any:
@@ -291,8 +322,8 @@ def _damage(text: bytes) -> list[tuple[int, CorruptRegion]]:
 
 
 def _marks(found: "pa.Table") -> Marks:
-    compute = need("pyarrow.compute", "spark")
-    rows = compute.indices_nonzero(compute.is_valid(found["decision"]))
-    said = zip(*(found[name].take(rows).to_pylist() for name in Mark._fields), strict=True)
-    marks = (Mark(control_type(decision), epoch) for decision, epoch in said)
-    return dict(zip(rows.to_pylist(), marks, strict=True))
+    told = {name: found[name].fill_null(missing).to_numpy() for name, missing in _MARKED.items()}
+    rows = np.flatnonzero(np.any([told[name] != missing for name, missing in _MARKED.items()], axis=0))
+    known = np.isin(told["decision"][rows], list(ControlType))
+    decisions = np.where(known, told["decision"][rows], NO_DECISION).astype(np.int8)
+    return Marks(rows, decisions, told["coordinator_epoch"][rows].astype(np.int32))

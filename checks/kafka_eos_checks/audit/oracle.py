@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment
 from kafka_eos_checks.audit.header_tables import is_table, read_table
-from kafka_eos_checks.audit.kernels.local import LogAudit
+from kafka_eos_checks.audit.kernels.logs import LogAudit
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.kernels.summary import columns_of
 from kafka_eos_checks.audit.progress import byte_progress

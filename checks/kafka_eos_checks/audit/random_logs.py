@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kafka_eos_checks.audit import oracle
-from kafka_eos_checks.audit.kernels import local
+from kafka_eos_checks.audit import oracle, stages
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, Split, find_logs
 from kafka_eos_checks.audit.kernels.summary import Columns, Combine, Summary
 from kafka_eos_checks.audit.kernels.summary import local as summarised
@@ -80,7 +79,7 @@ def from_files(seed: int, batches: Sequence[Batch]) -> str:
     rng = random.Random(f"files {seed}")
     with tempfile.TemporaryDirectory(prefix="kafka-eos-logs-") as folder:
         write_log(Path(folder, "orders-0"), batches, segment_batches=rng.randint(1, 40), index=rng.random() < 0.7)
-        audits = local.audit_logs(find_logs(Path(folder)), split_bytes=rng.choice((100, 1000, 10_000)))
+        audits = stages.audit_logs(find_logs(Path(folder)), split_bytes=rng.choice((100, 1000, 10_000)))
         return oracle.judge(audits).evidence
 
 

@@ -1,31 +1,25 @@
-"""The audit on Spark: workers read their own splits, summaries travel, batches never do.
+"""The audit's plan on Spark: workers read their own splits, rows between stages travel, batches never do.
 
-A row of the splits table is a task of splits. ``mapInArrow`` reads it and yields summary rows, a few per chunk; they
-are grouped by log and folded by :func:`kafka_eos_checks.audit.kernels.local.fold` on a worker, which reads a chunk
-again only
-where the readable rule has to decide. Log directories must be at the same path on every worker, and this package must
-be importable there (``--py-files``, ``spark.addArtifacts``).
+A stage is a query. :meth:`SparkEngine.map` is a ``mapInArrow`` over the numbers of its items: a worker runs the
+stage's function and keeps its rows, pickled, in columns ``kind``, ``key`` and ``value``. :meth:`SparkEngine.reduce`
+shuffles them by key and hands those of one key to a function. Log directories must be at the same path on every
+worker, and this package must be importable there (``--py-files``, ``spark.addArtifacts``).
 """
 
 import os
+import pickle
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kafka_eos.formats.segment import CorruptRegion, RegionKind
-from kafka_eos_checks.audit.findings import COLUMNS, from_rows
+from kafka_eos_checks.audit.engines import Item, Result, Row
 from kafka_eos_checks.audit.inputs import UnusableInput
-from kafka_eos_checks.audit.kernels.local import LogAudit, fold, summaries_of
-from kafka_eos_checks.audit.kernels.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
-from kafka_eos_checks.audit.kernels.summary import BOUNDARY, Summary
 from kafka_eos_checks.audit.memory import keep_modules
 from kafka_eos_checks.audit.schemas import arrow_schema, ddl
 from kafka_eos_checks.kit.missing import need
@@ -35,189 +29,115 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-_CHUNK = (
-    *("split", "start", "end", "batches", "records", "markers", "transactional", "first_offset", "end_offset", "holes"),
-    "disordered",
-)
-_BOUNDARY = tuple(BOUNDARY.names or ())
-_DAMAGE = {"position": "bigint", "end": "bigint", "kind": "string", "reason": "string"}
-# One row a chunk: what kafka_eos_checks.audit.kernels.summary.Summary holds.
-SUMMARY_COLUMNS = {
-    "log": "bigint",
-    **dict.fromkeys(_CHUNK, "bigint"),
-    "boundary": f"array<struct<{', '.join(f'{name}: bigint' for name in _BOUNDARY)}>>",
-    "damage": f"array<struct<{', '.join(f'`{name}`: {kind}' for name, kind in _DAMAGE.items())}>>",
-}
-_COUNTS = ("segment_bytes", "batches", "records", "markers", "transactional", "holes", "chunks", "reruns")
-# A row is a finding (`rule` is set), a damaged region (`damage_kind` is set) or the counts of a log (`chunks` is set).
-RESULT_COLUMNS = {
-    "log": "bigint",
-    **COLUMNS,
-    **{f"damage_{name}": kind for name, kind in _DAMAGE.items()},
-    **dict.fromkeys(_COUNTS, "bigint"),
-}
-
-
-def summary_schema() -> "pa.Schema":
-    """:data:`SUMMARY_COLUMNS` for Arrow."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    flat = [("log", pa.int64()), *((name, pa.int64()) for name in _CHUNK)]
-    boundary = pa.list_(pa.struct([(name, pa.int64()) for name in _BOUNDARY]))
-    return pa.schema([*flat, ("boundary", boundary), ("damage", pa.list_(pa.struct(arrow_schema(_DAMAGE))))])
-
-
-def to_arrow(log: int, chunks: Sequence[Summary]) -> "pa.RecordBatch":
-    """The summaries of a split as rows of :data:`SUMMARY_COLUMNS`; one batch of rows, for each has its price."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    schema = summary_schema()
-    boundary = np.concatenate([np.empty(0, BOUNDARY), *(chunk.boundary for chunk in chunks)])
-    ends = np.cumsum([0, *(len(chunk.boundary) for chunk in chunks)], dtype=np.int32)
-    producers = pa.StructArray.from_arrays([pa.array(boundary[name]) for name in _BOUNDARY], names=_BOUNDARY)
-    columns = [pa.array([log] * len(chunks), pa.int64())]
-    columns += [pa.array([int(getattr(chunk, name)) for chunk in chunks], pa.int64()) for name in _CHUNK]
-    columns.append(pa.ListArray.from_arrays(pa.array(ends), producers))
-    columns.append(pa.array([[asdict(d) for d in chunk.damage] for chunk in chunks], schema.field("damage").type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def from_arrow(table: "pa.Table") -> Iterator[Summary]:
-    """The summaries of one log in order, from their rows in any order: the inverse of :func:`to_arrow`."""
-    table = table.sort_by([("split", "ascending"), ("start", "ascending")])
-    for batch in table.to_batches(max_chunksize=1):
-        row = batch.select(_CHUNK).to_pylist()[0]
-        producers = batch["boundary"].flatten()
-        boundary = np.empty(len(producers), BOUNDARY)
-        for name in _BOUNDARY:
-            boundary[name] = producers.field(name)
-        row["disordered"] = bool(row["disordered"])
-        damage = tuple(_region(d) for d in batch["damage"][0].as_py())
-        yield Summary(**row, boundary=boundary, damage=damage)
-
-
-def _region(row: dict[str, Any]) -> CorruptRegion:
-    return CorruptRegion(**{**row, "kind": RegionKind(row["kind"])})
-
-
+ROW_COLUMNS = {"kind": "int", "key": "bigint", "value": "binary"}
+ROWS_OF_A_BATCH = 256  # that are handed to the JVM at once
 Tables = Iterator["pa.RecordBatch"]
 
 
-def read_tasks(plan_of: Sequence[Sequence[tuple[int, Split]]], check_crc: bool) -> Callable[[Tables], Tables]:
-    """A function for ``mapInArrow``: task numbers in, summary rows out.
+class SparkEngine:
+    """Spark as an executor of the plan.
 
     Args:
-        plan_of: for each task its splits, each with the number of its log.
-        check_crc: whether to compare each batch with its CRC.
+        spark: the session that runs its queries.
+
+    Attributes:
+        buckets: how many buckets of producer ids there are at least.
     """
 
-    def read(batches: Tables) -> Tables:
+    buckets = 8
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self.spark = spark
+        self._kept: list[DataFrame] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for frame in self._kept:
+            frame.unpersist()
+
+    def map(
+        self, function: Callable[[Item], Iterable[Row]], items: Sequence[Item], sizes: Sequence[int], label: str
+    ) -> "DataFrame":
+        """As :meth:`kafka_eos_checks.audit.engines.Engine.map`; the rows stay on the executors' disks."""
+        del sizes, label
+        from pyspark import StorageLevel  # noqa: PLC0415 - see `session`
+
+        if not items:
+            return self.spark.createDataFrame([], ddl(ROW_COLUMNS))
+        numbers = self.spark.range(0, len(items), 1, len(items))
+        with _quiet_about_pandas():
+            rows = numbers.mapInArrow(_mapped(function, items), ddl(ROW_COLUMNS)).persist(StorageLevel.DISK_ONLY)
+        self._kept.append(rows)
+        return rows
+
+    def reduce(
+        self, function: Callable[[int, Iterator[Any]], Result], kinds: Sequence[int], *rows: Any
+    ) -> list[Result]:
+        """As :meth:`kafka_eos_checks.audit.engines.Engine.reduce`.
+
+        Raises:
+            UnusableInput: Spark fails on the input.
+        """
+        failure = need("pyspark.errors", "spark").PySparkException
+        whole = rows[0]
+        for more in rows[1:]:
+            whole = whole.union(more)
+        own = whole.where(whole["kind"].isin(list(kinds)))
+        try:
+            with task_progress(self.spark), _quiet_about_pandas():
+                found = own.groupBy("key").applyInArrow(_reduced(function), ddl(ROW_COLUMNS)).toArrow()
+        except failure as error:
+            words = [line.strip() for line in str(error).splitlines() if line.strip()]
+            raise UnusableInput(f"Spark failed: {words[0]} … {words[-1]}" if words else "Spark failed") from error
+        results = zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)
+        return [pickle.loads(value) for _, value in sorted(results, key=lambda result: result[0])]  # noqa: S301 - ours
+
+
+def _mapped(function: Callable[[Item], Iterable[Row]], items: Sequence[Item]) -> Callable[[Tables], Tables]:
+    """A function for ``mapInArrow``: numbers of items in, rows out."""
+
+    def run(batches: Tables) -> Tables:
         need("pyarrow.parquet", "spark")  # what reads tables is among the modules that are kept, then
         keep_modules()
         for batch in batches:
-            for task in batch.column(0).to_pylist():
-                for log, split in plan_of[task]:
-                    yield to_arrow(log, list(summaries_of(split, check_crc)))
+            for number in batch.column(0).to_pylist():
+                rows: list[Row] = []
+                for row in function(items[number]):
+                    rows.append(row)
+                    if len(rows) >= ROWS_OF_A_BATCH:
+                        yield _to_arrow(rows)
+                        rows = []
+                if rows:
+                    yield _to_arrow(rows)
 
-    return read
+    return run
 
 
-def combine_logs(
-    logs: Sequence[PartitionLog], splits: Sequence[Sequence[Split]], check_crc: bool
-) -> Callable[["pa.Table"], "pa.Table"]:
-    """A function for ``applyInArrow``: all summary rows of one log in, its result rows out."""
+def _reduced(function: Callable[[int, Iterator[Any]], Any]) -> Callable[["pa.Table"], "pa.Table"]:
+    """A function for ``applyInArrow``: the rows of one key in, one row out."""
 
-    def combine(table: "pa.Table") -> "pa.Table":
+    def run(table: "pa.Table") -> "pa.Table":
         import pyarrow as pa  # noqa: PLC0415
 
-        log = table["log"][0].as_py()
-        audit = fold(logs[log], splits[log], from_arrow(table), check_crc)
-        return pa.Table.from_pylist(result_rows(log, audit), schema=arrow_schema(RESULT_COLUMNS))
+        keep_modules()
+        key = table["key"][0].as_py()
+        values = (pickle.loads(value.as_py()) for value in table["value"])  # noqa: S301 - of another worker
+        result = Row(0, key, function(key, values))
+        return pa.Table.from_batches([_to_arrow([result])])
 
-    return combine
-
-
-def result_rows(number: int, audit: LogAudit) -> list[dict[str, Any]]:
-    """The audit of one log as rows of :data:`RESULT_COLUMNS`."""
-    log = {"log": number, "broker": audit.log.broker, "topic": audit.log.topic, "partition": audit.log.partition}
-    rows: list[dict[str, Any]] = [{**log, **{name: getattr(audit, name) for name in _COUNTS}}]
-    rows += [{**log, **asdict(finding)} for finding in audit.findings]
-    rows += [
-        {**log, "file": file, **{f"damage_{name}": value for name, value in asdict(damage).items()}}
-        for file, damage in audit.damage
-    ]
-    return rows
+    return run
 
 
-def audits_of(logs: Sequence[PartitionLog], rows: Sequence[dict[str, Any]]) -> list[LogAudit]:
-    """The inverse of :func:`result_rows` over all logs; a log without a row has no segment bytes."""
-    by_log: list[list[dict[str, Any]]] = [[] for _ in logs]
-    for row in rows:
-        by_log[row["log"]].append(row)
-    audits = []
-    for log, own in zip(logs, by_log, strict=True):
-        counts = next(({name: row[name] for name in _COUNTS} for row in own if row["chunks"] is not None), {})
-        findings = from_rows({name: row[name] for name in COLUMNS} for row in own if row["rule"] is not None)
-        damage = [
-            (row["file"], _region({name: row[f"damage_{name}"] for name in _DAMAGE}))
-            for row in own
-            if row["damage_kind"] is not None
-        ]
-        audits.append(LogAudit(log=log, findings=tuple(findings), damage=tuple(damage), **counts))
-    return audits
+def _to_arrow(rows: Sequence[Row]) -> "pa.RecordBatch":
+    import pyarrow as pa  # noqa: PLC0415
 
-
-def audit_logs(
-    logs: Sequence[PartitionLog],
-    *,
-    spark: "SparkSession | None" = None,
-    check_crc: bool = True,
-    split_bytes: int = SPLIT_BYTES,
-) -> list[LogAudit]:
-    """Audit logs on Spark; the result equals that of :func:`kafka_eos_checks.audit.kernels.local.audit_logs`.
-
-    Raises:
-        UnusableInput: Spark cannot start, or fails on the input.
-
-    Args:
-        logs: what to audit, at paths that every worker can read.
-        spark: the session to use; without one a local session is started, and stopped in the end.
-        check_crc: whether to compare each batch with its CRC.
-        split_bytes: size of the pieces, and of a task.
-    """
-    splits = plan(logs, split_bytes)
-    if not splits:
-        return [LogAudit(log=log) for log in logs]
-    failure = need("pyspark.errors", "spark").PySparkException
-    try:
-        with session(spark) as active:
-            rows = result_frame(active, logs, splits, check_crc=check_crc, task_bytes=split_bytes)
-            with task_progress(active), _quiet_about_pandas():
-                found = rows.toArrow().to_pylist()
-    except failure as error:
-        words = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise UnusableInput(f"Spark failed: {words[0]} … {words[-1]}" if words else "Spark failed") from error
-    return audits_of(logs, found)
-
-
-def result_frame(
-    spark: "SparkSession",
-    logs: Sequence[PartitionLog],
-    splits: Sequence[Split],
-    *,
-    check_crc: bool = True,
-    task_bytes: int = SPLIT_BYTES,
-) -> "DataFrame":
-    """The result rows (:data:`RESULT_COLUMNS`) as a DataFrame, nothing run yet."""
-    number = {log: i for i, log in enumerate(logs)}
-    by_log: list[list[Split]] = [[] for _ in logs]
-    for split in splits:
-        by_log[number[split.log]].append(split)
-    plan_of = [[(number[split.log], split) for split in task] for task in tasks(splits, task_bytes)]
-    numbers = spark.range(0, len(plan_of), 1, len(plan_of))
-    with _quiet_about_pandas():
-        summaries = numbers.mapInArrow(read_tasks(plan_of, check_crc), ddl(SUMMARY_COLUMNS))
-        return summaries.groupBy("log").applyInArrow(combine_logs(logs, by_log, check_crc), ddl(RESULT_COLUMNS))
+    schema = arrow_schema(ROW_COLUMNS)
+    values = [pickle.dumps(row.value, pickle.HIGHEST_PROTOCOL) for row in rows]
+    columns = [[row.kind for row in rows], [row.key for row in rows], values]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 _CLUSTERS = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}  # spark-submit sets the one, a user of Spark Connect the other

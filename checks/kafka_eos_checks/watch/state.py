@@ -23,8 +23,7 @@ from kafka_eos_checks.audit.kernels.headers import (
     is_set,
     sound_batches,
 )
-from kafka_eos_checks.audit.kernels.marks import decision_of
-from kafka_eos_checks.audit.kernels.records import decode_block
+from kafka_eos_checks.audit.kernels.marks import NO_DECISION, marks_of
 from kafka_eos_checks.audit.kernels.summary import Fold, Summary, columns_of, local
 from kafka_eos_checks.audit.rules.log import Batch, Kind, Log, Producer
 from kafka_eos_checks.audit.rules.transactions import HANGING
@@ -160,8 +159,9 @@ class PartitionState:
     def _transactions(self, block: Block, now_ms: int, since: "Stamps", taken: Taken) -> None:
         headers = block.headers
         transactional, control = is_set(headers, TRANSACTIONAL_MASK), is_set(headers, CONTROL_MASK)
-        markers = decode_block(block, transactional & control)
-        decisions = dict(zip(markers.batch.tolist(), map(decision_of, markers.keys()), strict=True))
+        marks = marks_of(block)
+        told = zip(marks.row.tolist(), marks.decision.tolist(), strict=True)
+        decisions = {row: ControlType(decision) for row, decision in told if decision != NO_DECISION}
         chosen = np.flatnonzero(transactional)
         names = ("base_offset", "producer_id", "producer_epoch")
         columns = (chosen, *(headers.column(name)[chosen] for name in names), control[chosen])

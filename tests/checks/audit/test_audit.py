@@ -12,13 +12,12 @@ from google_crc32c import value as crc32c
 from kafka_eos.formats.record_batch import CHECKED_FROM
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos_checks import cli
-from kafka_eos_checks.audit import inputs
-from kafka_eos_checks.audit import spark as engine
+from kafka_eos_checks.audit import inputs, stages
 from kafka_eos_checks.audit.audit import of_inputs, run
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput
-from kafka_eos_checks.audit.kernels import local
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs, plan
 from kafka_eos_checks.audit.rules.log import DUPLICATE, SEQUENCE_MASK, STALE_EPOCH, Batch, audit_log
+from kafka_eos_checks.audit.spark import SparkEngine
 from kafka_eos_checks.audit.synthetic import faulty_log, write_log, write_segment
 from kafka_eos_checks.kit.recording import kept_recordings, unpack
 
@@ -47,13 +46,13 @@ def with_a_duplicate() -> list[Batch]:
 
 
 def test_a_clean_log_has_no_finding(tmp_path: Path) -> None:
-    [audit] = local.audit_logs([log_of(tmp_path, clean(500))])
+    [audit] = stages.audit_logs([log_of(tmp_path, clean(500))])
     assert (audit.findings, audit.batches, audit.records, audit.markers) == ((), 500, 500, 0)
 
 
 def test_a_duplicate_is_found_with_file_position_offset_and_producer(tmp_path: Path) -> None:
     log = log_of(tmp_path, with_a_duplicate())
-    [audit] = local.audit_logs([log])
+    [audit] = stages.audit_logs([log])
     [finding] = audit.findings
     assert (finding.rule, finding.topic, finding.partition, finding.offset) == (DUPLICATE, "orders", 0, 500)
     assert (finding.producer_id, finding.producer_epoch, finding.base_sequence) == (7, 0, 499)
@@ -72,7 +71,7 @@ def test_a_batch_with_a_wrong_crc_is_judged_only_when_crcs_are_not_compared(
     data = bytearray(segment.read_bytes())
     data[duplicate + CHECKED_FROM + 10] ^= 1  # of the time, which no rule reads
     segment.write_bytes(data)
-    [audit] = local.audit_logs([log], check_crc=check_crc)
+    [audit] = stages.audit_logs([log], check_crc=check_crc)
     assert [finding.rule for finding in audit.findings] == found
     assert (audit.batches, len(audit.damage)) == ((500, 1) if check_crc else (501, 0))
 
@@ -81,7 +80,7 @@ def test_sequences_that_a_coordinator_writes_are_not_judged_but_its_epochs_are(t
     zeroes = [Batch(0, i, i, 7, epoch, 0, 0, unsequenced=False) for i, epoch in enumerate((1, 1, 0))]
     write_log(tmp_path / "__consumer_offsets-3", zeroes)
     write_log(tmp_path / "orders-3", zeroes)
-    coordinator, client = local.audit_logs(find_logs(tmp_path))
+    coordinator, client = stages.audit_logs(find_logs(tmp_path))
     assert [finding.rule for finding in coordinator.findings] == [STALE_EPOCH]
     assert [finding.rule for finding in client.findings] == [DUPLICATE, STALE_EPOCH]
 
@@ -102,7 +101,7 @@ def test_headers_with_any_values_are_judged_as_the_readable_rule_judges_them(tmp
             for item in stored
             for batch in [item.batch]
         ]  # fmt: skip
-        [audit] = local.audit_logs(find_logs(folder), split_bytes=rng.choice((100, 1000)))
+        [audit] = stages.audit_logs(find_logs(folder), split_bytes=rng.choice((100, 1000)))
         expected = [(batch.position, violation.rule) for batch, violation in audit_log(readable)]
         assert [(f.position, f.rule) for f in audit.findings] == expected, f"seed {seed}"
         assert audit.batches == len(stored), f"seed {seed}"
@@ -157,9 +156,9 @@ def test_a_log_that_a_worker_cannot_read_is_said_to(
     log = log_of(tmp_path, clean(10))
     gone = replace(log, folder=str(tmp_path / "gone"))
     planned = [replace(split, log=gone) for split in plan([log])]
-    monkeypatch.setattr(engine, "plan", lambda *_: planned)
+    monkeypatch.setattr(stages, "plan", lambda *_: planned)
     with pytest.raises(UnusableInput, match="No such file"):
-        engine.audit_logs([gone], spark=spark)
+        stages.audit_logs([gone], SparkEngine(spark))
 
 
 @pytest.mark.spark
@@ -168,10 +167,10 @@ def test_spark_finds_what_the_local_engine_finds(tmp_path: Path, spark: Any) -> 
     logs += [log_of(tmp_path, with_a_duplicate(), 3), empty_log(tmp_path, 4)]
     damaged = Path(logs[0].folder, logs[0].segments[1])
     damaged.write_bytes(damaged.read_bytes()[:-100])
-    expected = local.audit_logs(logs, split_bytes=20_000)
+    expected = stages.audit_logs(logs, split_bytes=20_000)
     assert [region.kind for _, region in expected[0].damage] == ["torn tail"]
     assert sum(len(audit.findings) for audit in expected) > 20
-    assert engine.audit_logs(logs, spark=spark, split_bytes=20_000) == expected
+    assert stages.audit_logs(logs, SparkEngine(spark), split_bytes=20_000) == expected
 
 
 @pytest.mark.spark
@@ -181,9 +180,9 @@ def test_spark_finds_in_tables_of_headers_what_the_local_engine_finds(tmp_path: 
     assert cli.main(["headers", str(tmp_path / "data"), "--out", str(tmp_path / "tables")]) == 0
     logs = find_logs(tmp_path / "tables")
     assert sum(len(log.segments) for log in logs) == 24
-    expected = local.audit_logs(logs)
+    expected = stages.audit_logs(logs)
     assert sum(len(audit.findings) for audit in expected) > 20
-    assert engine.audit_logs(logs, spark=spark) == expected
+    assert stages.audit_logs(logs, SparkEngine(spark)) == expected
 
 
 def test_a_history_alone_is_judged_by_what_clients_and_readers_tell(tmp_path: Path) -> None:

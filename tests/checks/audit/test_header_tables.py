@@ -10,10 +10,9 @@ import pytest
 
 from kafka_eos.formats.segment import RegionKind
 from kafka_eos_checks import cli
-from kafka_eos_checks.audit import audit, header_tables
+from kafka_eos_checks.audit import audit, header_tables, stages
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import Inputs
-from kafka_eos_checks.audit.kernels import local
 from kafka_eos_checks.audit.kernels.headers import HEADER, concatenate
 from kafka_eos_checks.audit.kernels.reading import read_headers
 from kafka_eos_checks.audit.kernels.splits import find_logs, plan
@@ -50,9 +49,9 @@ def test_a_table_has_the_findings_of_its_segment_however_it_is_cut(
     monkeypatch.setattr("kafka_eos_checks.audit.kernels.headers.BLOCK_BYTES", 2000)
     data = faulty(tmp_path, seed)
     assert headers_of(data, "--out", tmp_path / "tables") == 0
-    [expected] = local.audit_logs(find_logs(data))
+    [expected] = stages.audit_logs(find_logs(data))
     for split_bytes in (16, 40_000, 1 << 30):
-        [found] = local.audit_logs(find_logs(tmp_path / "tables"), split_bytes=split_bytes)
+        [found] = stages.audit_logs(find_logs(tmp_path / "tables"), split_bytes=split_bytes)
         assert without_file(found.findings) == without_file(expected.findings)
         assert (found.batches, found.records, found.holes) == (expected.batches, expected.records, expected.holes)
     assert expected.findings
@@ -125,7 +124,7 @@ def test_damage_of_the_segment_stays_damage(tmp_path: Path) -> None:
         broken[position] ^= 1
         path.write_bytes(broken)
     assert headers_of(data, "--out", tmp_path / "tables") == 0
-    [expected], [found] = (local.audit_logs(find_logs(folder)) for folder in (data, tmp_path / "tables"))
+    [expected], [found] = (stages.audit_logs(find_logs(folder)) for folder in (data, tmp_path / "tables"))
     assert len(expected.damage) == 2
     assert [region for _, region in found.damage] == [region for _, region in expected.damage]
     assert without_file(found.findings) == without_file(expected.findings)
@@ -137,7 +136,7 @@ def test_a_segment_of_nothing_but_damage_and_an_empty_one_have_tables_too(tmp_pa
         path.parent.mkdir(parents=True)
         path.write_bytes(content)
     assert headers_of(tmp_path / "data", "--out", tmp_path / "tables") == 0
-    damaged, empty = local.audit_logs(find_logs(tmp_path / "tables"))
+    damaged, empty = stages.audit_logs(find_logs(tmp_path / "tables"))
     [(_, region)] = damaged.damage
     assert (region.position, region.end, damaged.batches) == (0, 100, 0)
     assert (empty.damage, empty.batches) == ((), 0)
@@ -157,7 +156,7 @@ def test_a_row_group_that_cannot_be_read_does_not_hide_the_rest(
     for position in range(start + 30, end - 30):
         broken[position] ^= 0x55
     table.write_bytes(broken)
-    [found] = local.audit_logs(find_logs(tmp_path / "tables"))
+    [found] = stages.audit_logs(find_logs(tmp_path / "tables"))
     [(file, region)] = found.damage
     assert (file, region.position, region.end, region.kind) == (TABLE, start, end, RegionKind.CORRUPT)
     assert "row group 1" in region.reason
@@ -170,11 +169,11 @@ def test_a_row_group_that_cannot_be_read_does_not_hide_the_rest(
 def test_a_file_that_is_no_table_is_damage_and_the_others_are_judged(tmp_path: Path, content: bytes) -> None:
     data = faulty(tmp_path, 5)
     assert headers_of(data, "--out", tmp_path / "tables") == 0
-    [before] = local.audit_logs(find_logs(tmp_path / "tables"))
+    [before] = stages.audit_logs(find_logs(tmp_path / "tables"))
     bad = tmp_path / "tables" / "orders-1" / TABLE
     bad.parent.mkdir()
     bad.write_bytes(content)
-    good, other = local.audit_logs(find_logs(tmp_path / "tables"))
+    good, other = stages.audit_logs(find_logs(tmp_path / "tables"))
     assert good == before
     assert (other.batches, other.findings) == (0, ())
     assert len(other.damage) == 1
@@ -184,7 +183,7 @@ def test_a_bit_that_flips_is_damage_or_changes_nothing(tmp_path: Path) -> None:
     data = faulty(tmp_path, 5)
     assert headers_of(data, "--out", tmp_path / "tables") == 0
     logs = find_logs(tmp_path / "tables")
-    [before] = local.audit_logs(logs)
+    [before] = stages.audit_logs(logs)
     table = Path(logs[0].folder, logs[0].segments[0])
     whole = table.read_bytes()
     rng = np.random.default_rng(7)
@@ -193,7 +192,7 @@ def test_a_bit_that_flips_is_damage_or_changes_nothing(tmp_path: Path) -> None:
         broken = bytearray(whole)
         broken[bit // 8] ^= 1 << bit % 8
         table.write_bytes(broken)
-        [found] = local.audit_logs(logs)
+        [found] = stages.audit_logs(logs)
         damaged += bool(found.damage)
         assert found.damage or found.findings == before.findings, f"bit {bit}"
     assert 50 < damaged < 200
@@ -205,7 +204,7 @@ def test_a_table_without_its_metadata_is_said_to_be_none(tmp_path: Path, name: s
     table = tmp_path / "tables" / "orders-0" / TABLE
     about = {key: value for key, value in pq.read_metadata(table).metadata.items() if key.startswith(b"kafka_eos")}
     pq.write_table(pq.read_table(table).replace_schema_metadata({**about, name.encode(): b"[1]"}), table)
-    [found] = local.audit_logs(find_logs(tmp_path / "tables"))
+    [found] = stages.audit_logs(find_logs(tmp_path / "tables"))
     assert [region.reason[:28] for _, region in found.damage] == ["no table of batch headers of"]
 
 
@@ -215,7 +214,7 @@ def test_any_other_parquet_file_is_said_to_be_none_of_ours(tmp_path: Path) -> No
     bad = tmp_path / "orders-1" / TABLE
     bad.parent.mkdir()
     pq.write_table(pa.table({"base_offset": [1, 2]}), bad)
-    [found] = local.audit_logs(find_logs(tmp_path))
+    [found] = stages.audit_logs(find_logs(tmp_path))
     [(_, region)] = found.damage
     assert "kafka-eos headers" in region.reason
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks import cli
+from kafka_eos_checks.audit import stages
 from kafka_eos_checks.audit.audit import run
-from kafka_eos_checks.audit.kernels import local, summary
-from kafka_eos_checks.audit.kernels.local import LogAudit
+from kafka_eos_checks.audit.kernels import summary
+from kafka_eos_checks.audit.kernels.logs import LogAudit
 from kafka_eos_checks.audit.kernels.splits import find_logs
 from kafka_eos_checks.audit.oracle import judge
 from kafka_eos_checks.audit.rules import log as rules
@@ -25,7 +26,7 @@ def audited(folder: Path) -> list[LogAudit]:
     damaged = folder / "orders-1"
     first, *_ = sorted(damaged.glob("*.log"))
     first.write_bytes(first.read_bytes()[:-40])
-    return local.audit_logs(find_logs(folder), split_bytes=5000)
+    return stages.audit_logs(find_logs(folder), split_bytes=5000)
 
 
 def test_both_find_the_same_violations_and_the_same_damage(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_the_command_adds_a_verdict_and_fails_with_it(
     arguments = ["audit", str(tmp_path), "--oracle", "--allow-unjudged", "--json", str(tmp_path / "v.json")]
     assert cli.main(arguments) == 0
     assert read_verdicts(tmp_path / "v.json")[-1].found == "0 differences"
-    monkeypatch.setattr(local, "fold", lambda log, *_: LogAudit(log=log, batches=1))
+    monkeypatch.setattr(stages, "fold", lambda log, *_: LogAudit(log=log, batches=1))
     write_log(tmp_path / "orders-1", faulty_log(0, 80, 0.5))
     assert cli.main(arguments) == 1
     assert "only the readable rule" in capsys.readouterr().out.replace("\n", " ")

@@ -14,8 +14,7 @@ from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos_checks import cli
-from kafka_eos_checks.audit import source, sql
-from kafka_eos_checks.audit.kernels import local
+from kafka_eos_checks.audit import source, sql, stages
 from kafka_eos_checks.audit.kernels.splits import find_logs
 from kafka_eos_checks.audit.synthetic import faulty_log, write_log, write_segment
 
@@ -189,7 +188,7 @@ def test_the_rules_in_sql_find_what_the_readable_rules_find(tmp_path: Path, spar
         first = 5 if seed % 3 == 0 else 0
         batches = faulty_log(seed, 60, (0.0, 0.05, 0.2, 0.5)[seed % 4], first)
         write_log(tmp_path / f"{'__consumer_offsets' if seed % 10 == 0 else 'orders'}-{seed}", batches)
-    audits = local.audit_logs(find_logs(tmp_path))
+    audits = stages.audit_logs(find_logs(tmp_path))
     expected = sorted(
         (f.rule, f.partition, f.position, f.offset, f.producer_id, f.producer_epoch, f.base_sequence)
         for audit in audits

@@ -38,9 +38,21 @@ def read_headers(
         yield block.headers
 
 
-def read_marked(path: Path, columns: Sequence[str], *, check_crc: bool = True) -> Iterator[tuple[Headers, Marks]]:
-    """The headers of a file with what its control batches say; raises as :func:`read_headers`."""
+def read_marked(
+    path: Path,
+    columns: Sequence[str],
+    start: int = 0,
+    end: int | None = None,
+    *,
+    index: Ints | None = None,
+    check_crc: bool = True,
+) -> Iterator[tuple[Headers, Marks]]:
+    """The headers in a byte range of a file with the marks of their control batches; arguments as :func:`read_headers`.
+
+    Of a table that has no marker, no transaction and no time of a broker in a row group, the times are not read: their
+    columns are 0.
+    """
     if header_tables.is_table(path):
-        yield from header_tables.read_marked_table(path, columns, check=check_crc)
+        yield from header_tables.read_marked_table(path, columns, start, end, check=check_crc)
     else:
-        yield from read_marked_segment(path, check_crc=check_crc)
+        yield from read_marked_segment(path, start, end, index=index, check_crc=check_crc)

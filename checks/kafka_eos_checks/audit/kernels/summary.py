@@ -29,8 +29,10 @@ from kafka_eos_checks.audit.kernels.headers import (
     is_set,
     read_index,
 )
-from kafka_eos_checks.audit.kernels.reading import read_headers
+from kafka_eos_checks.audit.kernels.marks import Marks, concatenate_marks
+from kafka_eos_checks.audit.kernels.reading import read_headers, read_marked
 from kafka_eos_checks.audit.kernels.splits import Split
+from kafka_eos_checks.audit.kernels.transactions import NOT_TRANSACTIONAL, Transactional, steps_of
 from kafka_eos_checks.audit.rules.log import (
     COORDINATOR_TOPICS,
     HALF,
@@ -54,6 +56,7 @@ READ = (
     "base_sequence",
     "record_count",
 )
+READ_FIRST = (*READ, "base_timestamp", "max_timestamp")  # and those that only transactions need
 
 # One row per producer of a chunk. Holes are counted from the chunk's first batch. -1 in an epoch: there is none.
 BOUNDARY = np.dtype(
@@ -136,6 +139,7 @@ class Summary:
         boundary: one row per producer, dtype :data:`BOUNDARY`; empty when ``disordered``.
         damage: its regions without a readable batch.
         transactional: how many of its batches are of transactions, markers included.
+        transactions: their steps, and its times.
     """
 
     split: int
@@ -151,24 +155,36 @@ class Summary:
     boundary: NDArray[np.void]
     damage: tuple[CorruptRegion, ...] = ()
     transactional: int = 0
+    transactions: Transactional = NOT_TRANSACTIONAL
 
 
-def chunks_of(split: Split, index: Ints | None, check_crc: bool = True) -> Iterator[tuple[int, Headers]]:
-    """Read a split as chunks of at most about :data:`CHUNK_BATCHES` batches: (first byte, headers)."""
+def chunks_of(split: Split, index: Ints | None, check_crc: bool = True) -> Iterator[tuple[int, Headers, Marks]]:
+    """Read a split as chunks of at most about :data:`CHUNK_BATCHES` batches: first byte, headers, marks of markers."""
     parts: list[Headers] = []
-    start = split.start
-    found = read_headers(split.path, split.start, split.end, index=index, check_crc=check_crc, columns=READ)
-    for part in found:
+    marks: list[tuple[int, Marks]] = []
+    start, count = split.start, 0
+    found = read_marked(split.path, READ_FIRST, split.start, split.end, index=index, check_crc=check_crc)
+    for part, own in found:
         parts.append(part)
-        if sum(map(len, parts)) >= CHUNK_BATCHES:
-            yield start, concatenate(parts)
-            start, parts = part.end, []
+        marks.append((count, own))
+        count += len(part)
+        if count >= CHUNK_BATCHES:
+            yield start, concatenate(parts), concatenate_marks(marks)
+            start, count, parts, marks = part.end, 0, [], []
     if parts:
-        yield start, concatenate(parts)
+        yield start, concatenate(parts), concatenate_marks(marks)
 
 
-def summarise(split: Split, start: int, headers: Headers) -> Summary:
-    """The summary of a chunk of a split that begins at byte ``start``."""
+def summarise(split: Split, start: int, headers: Headers, marks: Marks, high_watermark: int = -1) -> Summary:
+    """The summary of a chunk of a split.
+
+    Args:
+        split: the split.
+        start: first byte of the chunk.
+        headers: its batches.
+        marks: of its markers.
+        high_watermark: of the log, as its directory says; -1 where it does not.
+    """
     columns = columns_of(headers, split.log.topic)
     first, end, holes, disordered, boundary = local(columns)
     return Summary(
@@ -185,6 +201,7 @@ def summarise(split: Split, start: int, headers: Headers) -> Summary:
         boundary=boundary,
         damage=headers.damage,
         transactional=int(is_set(headers, TRANSACTIONAL_MASK).sum()),
+        transactions=steps_of(headers, marks, split.log.topic, high_watermark=high_watermark),
     )
 
 
@@ -362,6 +379,11 @@ class Combine:
     def holes(self) -> int:
         """Jumps of the offsets so far."""
         return self._fold.log.holes
+
+    @property
+    def end(self) -> int | None:
+        """One past the highest offset so far; None before the first batch."""
+        return self._fold.log.end
 
     @property
     def reruns(self) -> int:

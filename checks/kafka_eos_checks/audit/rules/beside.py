@@ -25,8 +25,6 @@ log with holes or damage. *Too recent*, unless all is of one moment: entries beh
 behind the last entry of the newest index. Left out: a segment without its index; producers that a snapshot does not
 have, for they may have expired; and the coordinator epoch of one that expired in between.
 
-Runs in process, for Spark on its driver.
-
 KIP:   KIP-98, KIP-101, KIP-360
 Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), UnifiedLog.truncateTo
 """
@@ -84,6 +82,13 @@ class Beside:
         """Add to a figure."""
         self.figures[rule][name] = int(self.figures[rule][name]) + more
 
+    def add(self, other: "Beside") -> None:
+        """Add what was found beside other logs."""
+        self.findings += other.findings
+        for rule, figures in other.figures.items():
+            for name, more in figures.items():
+                self.count(rule, name, int(more))
+
     def find(self, rule: str, log: PartitionLog, evidence: str, *, file: str = "", **more: int | None) -> None:
         """Add a finding."""
         self.findings.append(
@@ -101,7 +106,6 @@ class Beside:
 
 def audit_beside(
     logs: Sequence[PartitionLog],
-    read: Iterable[PartitionTransactions] = (),
     *,
     one_moment: bool = True,
     check_crc: bool = True,
@@ -110,19 +114,17 @@ def audit_beside(
 
     Args:
         logs: the logs.
-        read: the transactions of those that have been read already.
         one_moment: whether logs and indexes are of one moment.
         check_crc: whether to compare each batch with its CRC.
 
     Raises:
         OSError: a file cannot be read.
     """
-    known = {partition.log: partition for partition in read}
     result = Beside()
     for log in logs:
         indexes, snapshots = _files(log, ".txnindex"), _files(log, ".snapshot")
         if indexes or snapshots:
-            transactions = known.get(log) or read_transactions(log, check_crc)
+            transactions = read_transactions(log, check_crc)
             judge_indexes(transactions, indexes, result, one_moment=one_moment)
             judge_snapshots(transactions, snapshots, result, one_moment=one_moment)
     for _, replicas in groupby(sorted(logs, key=_place), key=_place):

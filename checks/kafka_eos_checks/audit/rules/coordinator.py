@@ -25,8 +25,6 @@ PREPARE right before it, since the coordinator answers nothing else meanwhile.
 *Unknown*, and no finding: what follows over a hole (compaction keeps the last record of a transactional id only), and
 the first state in a log that does not begin at offset 0.
 
-Runs in process, for Spark on its driver: there are a few records per transaction, not per message.
-
 KIP:   KIP-98, KIP-360, KIP-890
 Kafka: TransactionMetadata (prepareTransitionTo, completeTransitionTo), TransactionStateManager.appendTransactionToLog
 """
@@ -335,6 +333,7 @@ class CoordinatorLog:
         holes: how many holes it has.
         damaged: whether a region of it cannot be read, so that states may be missing at its end too.
         stamped_ms: the last time that a coordinator stamped, in milliseconds since the epoch; -1 for none.
+        known: how many transactional ids it has, where ``ids`` are elsewhere.
     """
 
     log: PartitionLog
@@ -348,6 +347,7 @@ class CoordinatorLog:
     holes: int = 0
     damaged: bool = False
     stamped_ms: int = -1
+    known: int = 0
 
     def stamped_before(self, offset: int) -> float:
         """As :class:`kafka_eos_checks.audit.moments.Dated` has it; of the whole log or of none of it."""

@@ -11,8 +11,6 @@ already; one outside of any transaction counts at once. *Unknown*, and left out:
 
 Of a replicated partition the longest of the given replicas is read.
 
-Runs in process, for Spark on its driver: there is one record per transaction, not per message.
-
 KIP:   KIP-98
 Kafka: OffsetMetadataManager.replay, replayEndTransactionMarker
 """

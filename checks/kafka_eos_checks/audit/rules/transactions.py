@@ -43,7 +43,8 @@ deleted) needs none of its markers.
 
 Of a replicated partition the longest of the given replicas is read. All logs have to be of one cluster.
 
-Runs in process, for Spark on its driver.
+Every rule is about single producer ids, so these are judged apart, on Spark by different workers; and markers that
+:mod:`kafka_eos_checks.audit.kernels.matching` proves to agree with the coordinator's log do not come here.
 
 KIP:   KIP-98, KIP-890, KIP-1228
 Kafka: ProducerAppendInfo.appendEndTxnMarker, TransactionMarkerChannelManager,
@@ -52,8 +53,8 @@ Kafka: ProducerAppendInfo.appendEndTxnMarker, TransactionMarkerChannelManager,
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf, isinf
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -70,10 +71,10 @@ from kafka_eos_checks.audit.kernels.headers import (
     Headers,
     is_set,
 )
-from kafka_eos_checks.audit.kernels.marks import Mark, Marks
+from kafka_eos_checks.audit.kernels.marks import NO_DECISION, NO_EPOCH, Marks
 from kafka_eos_checks.audit.kernels.reading import read_marked
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
-from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Moments, Source, in_words, span
+from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Dated, Moments, Source, in_words, span
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Place, Transaction, TransactionalId
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Kind, Reason
@@ -81,6 +82,7 @@ from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Kind, Reason
 TORN, HANGING, NO_TRANSACTION = "torn transaction", "hanging transaction", "marker without transaction"
 FENCED, OLD_COORDINATOR = "fenced producer committed", "marker of an old coordinator"
 TRANSACTION_RULES = (TORN, HANGING, NO_TRANSACTION, FENCED, OLD_COORDINATOR)
+OF_MARKERS = (TORN, NO_TRANSACTION, OLD_COORDINATOR)  # the rules that look at every marker
 
 # The fields of a header that they need.
 READ = (
@@ -143,6 +145,7 @@ class OpenTransaction:
         holes: how many holes the log had before the first batch.
         timestamp: the highest one of the first batch, in milliseconds since the epoch.
         stamped: whether a broker stamped it, and no client.
+        followed_ms: when the next marker of the log was appended; -1 for none, None where the log's markers tell.
     """
 
     file: str
@@ -153,6 +156,7 @@ class OpenTransaction:
     holes: int
     timestamp: int = -1
     stamped: bool = False
+    followed_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +229,8 @@ class PartitionTransactions:
         """A moment by which a batch was appended, told by a broker's clock, in ms since the epoch; ``inf`` for none."""
         if batch.stamped:
             return batch.timestamp
+        if batch.followed_ms is not None:
+            return inf if batch.followed_ms < 0 else batch.followed_ms
         number = bisect_left(self.markers, batch.offset, key=lambda marker: marker.offset)
         return self.markers[number].stamped_ms if number < len(self.markers) else inf
 
@@ -306,6 +312,8 @@ def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Mar
         stamped[chosen],
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
+    told = zip(*(column.tolist() for column in marks), strict=True)
+    said = {row: (decision, coordinator_epoch) for row, decision, coordinator_epoch in told}
     for number, position, offset, pid, epoch, before, is_marker, timestamp, is_stamped in rows:
         result.batches += 1
         if not is_marker:
@@ -321,7 +329,7 @@ def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Mar
             )
             result.data(batch)
             continue
-        mark = marks.get(number, Mark(None, None))
+        decision, coordinator_epoch = said.get(number, (NO_DECISION, NO_EPOCH))
         ended = result.open.pop(pid, None)
         result.markers.append(
             Marker(
@@ -330,8 +338,8 @@ def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Mar
                 offset=offset,
                 producer_id=pid,
                 epoch=epoch,
-                decision=mark.decision,
-                coordinator_epoch=mark.coordinator_epoch,
+                decision=None if decision == NO_DECISION else ControlType(decision),
+                coordinator_epoch=None if coordinator_epoch == NO_EPOCH else coordinator_epoch,
                 ends=ended,
                 last_stable_offset=min((data.offset for data in result.open.values()), default=offset + 1),
                 stamped_ms=timestamp,
@@ -404,10 +412,19 @@ Placed = tuple[PartitionTransactions, Marker]
 
 
 class Named(NamedTuple):
-    """The name of a transaction: its transactional id, and its number among that one's."""
+    """The name of a transaction: its transactional id, its number among that one's, and its producer id.
+
+    The producer id tells nothing more, unless the log is broken; with it every rule is about single producer ids.
+    """
 
     transactional_id: str
     number: int
+    producer_id: int
+
+    @classmethod
+    def of(cls, transaction: Transaction) -> "Named":
+        """The name of a decision's transaction."""
+        return cls(transaction.transactional_id, transaction.number, transaction.producer_id)
 
     def __str__(self) -> str:
         return f"transaction {self.number} of {quoted(self.transactional_id)}"
@@ -450,7 +467,7 @@ class Matching:
     def saw(self, transaction: Transaction, partition: PartitionTransactions, marker: Marker) -> None:
         """A marker certainly belongs to a transaction."""
         if marker.decision is not None:
-            self._keep(Named(transaction.transactional_id, transaction.number), marker.decision, (partition, marker))
+            self._keep(Named.of(transaction), marker.decision, (partition, marker))
 
     def _keep(self, name: Named, decision: ControlType, placed: Placed) -> None:
         kept = self.seen[name].setdefault(decision, [])
@@ -485,10 +502,15 @@ def match(partition: PartitionTransactions, coordinators: Coordinators, moments:
         log = owner[0]
         transactions = coordinators.transactions(pid, epoch)
         group = _Group(partition, markers, transactions, moments.reach(log), moments.recent_after(log))
-        if not log.whole:
-            matching.take(group.by_epoch(STATE_DAMAGED if log.damaged or log.unreadable else STATE_COMPACTED))
-        else:
-            matching.take(group.by_epoch(HOLES) if partition.holes else group.in_order())
+        why = why_incomplete(log) or (HOLES if partition.holes else None)
+        matching.take(group.in_order() if why is None else group.by_epoch(why))
+
+
+def why_incomplete(log: CoordinatorLog) -> Reason | None:
+    """Why a coordinator's log has not all transactions; None for one that has."""
+    if log.whole:
+        return None
+    return STATE_DAMAGED if log.damaged or log.unreadable else STATE_COMPACTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -606,7 +628,7 @@ def contradictions(matching: Matching) -> Iterator[Finding]:
         if marker.decision is None:
             continue
         other = ControlType.COMMIT if marker.decision is ControlType.ABORT else ControlType.ABORT
-        names = [Named(transaction.transactional_id, transaction.number) for transaction in unmatched.meant]
+        names = [Named.of(transaction) for transaction in unmatched.meant]
         if torn.intersection(names):
             continue
         name = next((name for name in names if other in matching.seen[name]), None)
@@ -664,30 +686,26 @@ class Fate(NamedTuple):
     reason: Reason | None = None
 
 
-def hanging(
-    partition: PartitionTransactions,
-    coordinators: Coordinators,
-    moments: Moments,
-    figures: Figures,
-    missing: Counter[Reason],
-) -> Iterator[Finding]:
+def hanging(partition: PartitionTransactions, coordinators: Coordinators, moments: Moments, judged: "Judged") -> None:
     """The open transactions of a partition, each with its fate: nobody ends it, somebody will, or that is not known."""
+    figures = judged.figures[HANGING]
     for opened, epoch in partition.merged:
-        yield partition.finding(HANGING, opened, f"still open when data of epoch {epoch} came")
+        judged.findings.append(partition.finding(HANGING, opened, f"still open when data of epoch {epoch} came"))
     for opened in partition.open.values():
         fate = fate_of(partition, opened, coordinators, moments)
-        evidence = f"{fate.why}; {_in_the_way(partition, opened, moments.last_ms)}"
         _count(figures, "open")
+        _count(figures, "transactions")
         if fate.reason is not None:
             _count(figures, UNKNOWN)
-            missing[fate.reason] += 1
+            judged.reasons[HANGING][fate.reason] += 1
         elif fate.kind is Kind.TOO_RECENT:
             _count(figures, RECENT)
-        yield partition.finding(HANGING, opened, evidence, fate.kind)
+        evidence = f"{fate.why}; open {_since(opened, moments.last_ms)}"
+        judged.open.append(partition.finding(HANGING, opened, evidence, fate.kind))
 
 
-def _count(figures: Figures, name: str) -> None:
-    figures[name] = int(figures[name]) + 1
+def _count(figures: Figures, name: str, more: int = 1) -> None:
+    figures[name] = int(figures[name]) + more
 
 
 def fate_of(
@@ -758,29 +776,41 @@ def _state_of(known: TransactionalId) -> str:
     return f"{state}epoch {last.producer_epoch}"
 
 
-def _in_the_way(partition: PartitionTransactions, opened: OpenTransaction, now_ms: float) -> str:
-    """Since when a transaction is open, and what it keeps from readers of committed data."""
-    since = "since a time that it does not tell"
-    if opened.timestamp > 0:
-        clock = "the broker's" if opened.stamped else "the client's"
-        age = now_ms - opened.timestamp
-        since = f"since {in_words(opened.timestamp)} by {clock} clock" + (f", for {span(age)}" if 0 < age < inf else "")
-    first = min(each.offset for each in partition.open.values())
-    if opened.offset > first:
-        return f"open {since}; behind the transaction at offset {first}"
-    held = partition.end - first
-    return f"open {since}; readers of committed data get none of the {held} offsets from {first} to {partition.end - 1}"
+def _since(opened: OpenTransaction, now_ms: float) -> str:
+    """Since when a transaction is open, and by whose clock."""
+    if opened.timestamp <= 0:
+        return "since a time that it does not tell"
+    clock = "the broker's" if opened.stamped else "the client's"
+    age = now_ms - opened.timestamp
+    return f"since {in_words(opened.timestamp)} by {clock} clock" + (f", for {span(age)}" if 0 < age < inf else "")
 
 
-def fenced(
-    partition: PartitionTransactions,
-    coordinators: Coordinators,
-    moments: Moments,
-    figures: Figures,
-    missing: Counter[Reason],
-) -> Iterator[Finding]:
+def held_back(opened: Iterable[Finding], ends: Mapping[tuple[str, str, int], int]) -> Iterator[Finding]:
+    """Open transactions with what they keep from readers of committed data.
+
+    Args:
+        opened: what is said of all open transactions.
+        ends: one past the last offset of each log, by broker, topic and partition.
+    """
+    opened = list(opened)
+    first: dict[tuple[str, str, int], int] = {}
+    for finding in opened:
+        assert finding.offset is not None, "an open transaction has a first batch"
+        place = finding.broker, finding.topic, finding.partition
+        first[place] = min(finding.offset, first.get(place, finding.offset))
+    for finding in opened:
+        place = finding.broker, finding.topic, finding.partition
+        begin, end = first[place], ends[place]
+        held = f"behind the transaction at offset {begin}"
+        if finding.offset == begin:
+            held = f"readers of committed data get none of the {end - begin} offsets from {begin} to {end - 1}"
+        yield replace(finding, evidence=f"{finding.evidence}; {held}")
+
+
+def fenced(partition: PartitionTransactions, coordinators: Coordinators, moments: Moments, judged: "Judged") -> None:
     """Transactions that were committed although another instance had its epoch by then."""
     recent_after = moments.common_recent_after(coordinators.logs)
+    figures = judged.figures[FENCED]
     for marker in partition.markers:
         if marker.ends is None or marker.decision is not ControlType.COMMIT:
             continue
@@ -789,12 +819,13 @@ def fenced(
         if owner is None:
             is_recent = marker.stamped_ms + SKEW_MS > recent_after
             _count(figures, RECENT if is_recent else UNKNOWN)
-            missing[coordinators.unknown_owner] += not is_recent
+            judged.reasons[FENCED][coordinators.unknown_owner] += not is_recent
             continue
         for pid, epoch in owner[1].grants:
             if pid == marker.producer_id and marker.ends.epoch < epoch <= marker.epoch:
                 evidence = f"committed at offset {marker.offset} with epoch {marker.epoch}"
-                yield partition.finding(FENCED, marker.ends, f"{evidence}, after InitProducerId had given {epoch}")
+                evidence = f"{evidence}, after InitProducerId had given {epoch}"
+                judged.findings.append(partition.finding(FENCED, marker.ends, evidence))
                 break
 
 
@@ -809,6 +840,72 @@ def old_coordinators(partition: PartitionTransactions) -> Iterator[Finding]:
         if epoch < before:
             evidence = f"coordinator epoch {epoch} after coordinator epoch {before}"
             yield partition.finding(OLD_COORDINATOR, marker, evidence)
+
+
+@dataclass(slots=True)
+class Judged:
+    """What the rules over transactions found of some producer ids. Of several that have none in common it adds up.
+
+    Attributes:
+        findings: what they have to say, each with its kind, but for open transactions.
+        open: what they have to say of open transactions, without what these keep from readers.
+        figures: for each rule, what it looked at, what remains unknown, and what is too recent.
+        reasons: for each rule, why how many could not be judged.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    open: list[Finding] = field(default_factory=list)
+    figures: dict[str, Figures] = field(
+        default_factory=lambda: {
+            TORN: {"markers": 0, UNKNOWN: 0, RECENT: 0},
+            NO_TRANSACTION: {"markers": 0, UNKNOWN: 0, RECENT: 0},
+            HANGING: {"transactions": 0, "open": 0, UNKNOWN: 0, RECENT: 0},
+            FENCED: {"committed": 0, UNKNOWN: 0, RECENT: 0},
+            OLD_COORDINATOR: {"markers": 0},
+        }
+    )
+    reasons: dict[str, Counter[Reason]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def add(self, other: "Judged") -> None:
+        """Add what was found of other producer ids."""
+        self.findings += other.findings
+        self.open += other.open
+        for rule, figures in other.figures.items():
+            for name, more in figures.items():
+                _count(self.figures[rule], name, int(more))
+        for rule, reasons in other.reasons.items():
+            self.reasons[rule] += reasons
+
+    def count_markers(self, markers: int = 0, unknown: Mapping[Reason, int] | None = None, recent: int = 0) -> None:
+        """Count markers, and those that cannot be judged."""
+        for rule in OF_MARKERS:
+            _count(self.figures[rule], "markers", markers)
+        for rule in (TORN, NO_TRANSACTION):
+            _count(self.figures[rule], UNKNOWN, sum((unknown or {}).values()))
+            _count(self.figures[rule], RECENT, recent)
+            self.reasons[rule].update(unknown or {})
+
+
+def judge(partitions: Iterable[PartitionTransactions], coordinators: Coordinators, moments: Moments) -> Judged:
+    """Judge all transactions of some producer ids.
+
+    Args:
+        partitions: what each log has of them.
+        coordinators: what the coordinators' logs know of them.
+        moments: of all logs.
+    """
+    partitions = list(partitions)
+    judged, matching = Judged(), Matching()
+    for partition in partitions:
+        match(partition, coordinators, moments, matching)
+        hanging(partition, coordinators, moments, judged)
+        fenced(partition, coordinators, moments, judged)
+        judged.findings += old_coordinators(partition)
+        _count(judged.figures[HANGING], "transactions", sum(marker.ends is not None for marker in partition.markers))
+    judged.findings += [*contradictions(matching), *torn_by_epoch(matching)]
+    markers = sum(len(partition.markers) for partition in partitions)
+    judged.count_markers(markers, matching.reasons, len(matching.recent))
+    return judged
 
 
 @dataclass(slots=True)
@@ -835,7 +932,7 @@ def audit_transactions(
     *,
     coordinators_given: bool = False,
 ) -> TransactionAudit:
-    """Judge the transactions of partitions by the coordinators' logs.
+    """Judge the transactions of partitions by the coordinators' logs, by the readable rules alone.
 
     Args:
         replicas: of the partitions of one cluster.
@@ -847,43 +944,17 @@ def audit_transactions(
     moments = Moments(source, [*replicas, *coordinator_logs])
     partitions = longest(replicas)
     coordinators = Coordinators(longest(coordinator_logs), given=coordinators_given)
-    matching = Matching()
-    for partition in partitions:
-        match(partition, coordinators, moments, matching)
-    open_figures: Figures = {"open": 0, UNKNOWN: 0, RECENT: 0}
-    undecided: Counter[Reason] = Counter()
-    findings: list[Finding] = []
-    for partition in partitions:
-        findings += hanging(partition, coordinators, moments, open_figures, undecided)
-    findings += [*contradictions(matching), *torn_by_epoch(matching)]
-    fenced_figures: Figures = {"committed": 0, UNKNOWN: 0, RECENT: 0}
-    missing: Counter[Reason] = Counter()
-    for partition in partitions:
-        findings += fenced(partition, coordinators, moments, fenced_figures, missing)
-    findings += [finding for partition in partitions for finding in old_coordinators(partition)]
-    markers = sum(len(partition.markers) for partition in partitions)
-    figures: Figures = {"markers": markers, UNKNOWN: len(matching.unknown), RECENT: len(matching.recent)}
-    return TransactionAudit(
-        findings,
-        {
-            TORN: figures,
-            NO_TRANSACTION: dict(figures),
-            HANGING: {"transactions": sum(_ended(each) for each in partitions) + int(open_figures["open"])}
-            | open_figures,
-            FENCED: fenced_figures,
-            OLD_COORDINATOR: {"markers": markers},
-        },
-        moments,
-        {TORN: matching.reasons, NO_TRANSACTION: matching.reasons, HANGING: undecided, FENCED: missing},
-    )
+    return concluded(judge(partitions, coordinators, moments), partitions, moments)
 
 
-def _ended(partition: PartitionTransactions) -> int:
-    """How many transactions with data a partition has the end of."""
-    return sum(marker.ends is not None for marker in partition.markers)
+def concluded(judged: Judged, partitions: Iterable[Dated], moments: Moments) -> TransactionAudit:
+    """What was found of all producer ids, with what open transactions keep from readers."""
+    ends = {(each.log.broker, each.log.topic, each.log.partition): each.end for each in partitions}
+    findings = [*judged.findings, *held_back(judged.open, ends)]
+    return TransactionAudit(findings, judged.figures, moments, judged.reasons)
 
 
-_Log = TypeVar("_Log", PartitionTransactions, CoordinatorLog)
+_Log = TypeVar("_Log", bound=Dated)
 
 
 def longest(logs: Iterable[_Log]) -> list[_Log]:

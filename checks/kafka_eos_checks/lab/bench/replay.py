@@ -23,13 +23,12 @@ from typing import Any
 import numpy as np
 
 from kafka_eos.formats.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
-from kafka_eos_checks.audit import header_tables
+from kafka_eos_checks.audit import header_tables, stages
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import UnusableInput
-from kafka_eos_checks.audit.kernels import local
 from kafka_eos_checks.audit.kernels.headers import Headers, read_index
-from kafka_eos_checks.audit.kernels.local import LogAudit, fold
-from kafka_eos_checks.audit.kernels.marks import Marks
+from kafka_eos_checks.audit.kernels.logs import LogAudit, fold
+from kafka_eos_checks.audit.kernels.marks import NO_MARKS, Marks
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, Split, find_logs, plan
 from kafka_eos_checks.audit.kernels.summary import chunks_of, summarise
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, STALE_EPOCH
@@ -113,7 +112,7 @@ def headers_of(log: Batches) -> Iterator[tuple[Headers, Marks]]:
             "base_sequence": part.base_sequence,
             "record_count": part.record_count,
         }
-        yield Headers(part.base_offset * (HEADER_BYTES + VALUE_BYTES), fields, 0), {}
+        yield Headers(part.base_offset * (HEADER_BYTES + VALUE_BYTES), fields, 0), NO_MARKS
 
 
 def answer_of(rows: Sequence[tuple[str, int, int]]) -> Answer:
@@ -139,14 +138,14 @@ def _answer_of_audits(audits: Sequence[LogAudit]) -> Answer:
 
 def audit_local(logs: Sequence[PartitionLog], check_crc: bool) -> Answer:
     """The audit in this process."""
-    return _answer_of_audits(local.audit_logs(logs, check_crc=check_crc))
+    return _answer_of_audits(stages.audit_logs(logs, check_crc=check_crc))
 
 
 def audit_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
     """The audit on a Spark that runs already."""
-    from kafka_eos_checks.audit import spark  # noqa: PLC0415 - optional
+    from kafka_eos_checks.audit.spark import SparkEngine  # noqa: PLC0415 - optional
 
-    return _answer_of_audits(spark.audit_logs(logs, spark=session))
+    return _answer_of_audits(stages.audit_logs(logs, SparkEngine(session)))
 
 
 def count_on_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
@@ -168,7 +167,7 @@ def hold_headers(
     held = []
     for log in logs:
         splits = plan([log])
-        chunks = [(s, start, headers) for s in splits for start, headers in chunks_of(s, read_index(s.path))]
+        chunks = [(s, *chunk) for s in splits for chunk in chunks_of(s, read_index(s.path))]
         held.append((log, splits, chunks))
     return held
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kafka_eos_checks.audit.kernels import local
+from kafka_eos_checks.audit import stages
 from kafka_eos_checks.audit.kernels.splits import find_logs, plan, ranges_of, tasks
 from kafka_eos_checks.audit.synthetic import faulty_log, write_log
 
@@ -49,7 +49,7 @@ def test_the_findings_do_not_depend_on_the_splits(tmp_path: Path, split_bytes: i
     data[30_000:30_500] = bytes(500)
     damaged.write_bytes(data)
     logs = find_logs(tmp_path)
-    whole, cut = local.audit_logs(logs, split_bytes=1 << 30), local.audit_logs(logs, split_bytes=split_bytes)
+    whole, cut = stages.audit_logs(logs, split_bytes=1 << 30), stages.audit_logs(logs, split_bytes=split_bytes)
     assert [audit.findings for audit in cut] == [audit.findings for audit in whole]
     assert [audit.damage for audit in cut] == [audit.damage for audit in whole]
     assert [audit.batches for audit in cut] == [audit.batches for audit in whole]

@@ -1,0 +1,164 @@
+"""The two executors of the audit's plan: this process, and Spark.
+
+The plan (:mod:`kafka_eos_checks.audit.stages`) is made of functions. One is mapped over items and gives rows; rows that
+meet by kind and key are reduced by another one. What is kept between the two stays where it was made: in this process
+in memory, and beyond :data:`SPILL_BYTES` in a temporary file; on Spark on its executors
+(:mod:`kafka_eos_checks.audit.spark`).
+"""
+
+import pickle
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from kafka_eos_checks.audit.progress import byte_progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENGINES = ("local", "spark")
+SPILL_BYTES = 256 << 20  # of rows of a kind and key that are kept in memory, all together
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Row(NamedTuple):
+    """A row between two stages.
+
+    Attributes:
+        kind: what it is, see :mod:`kafka_eos_checks.audit.stages`.
+        key: rows of a kind and key are reduced together.
+        value: anything that can be pickled.
+        size: bytes that it takes, about.
+    """
+
+    kind: int
+    key: int
+    value: Any
+    size: int = 0
+
+
+class Engine(Protocol):
+    """An executor of the plan.
+
+    Attributes:
+        buckets: how many buckets of producer ids it takes at least.
+    """
+
+    buckets: int
+
+    def map(
+        self, function: Callable[[Item], Iterable[Row]], items: Sequence[Item], sizes: Sequence[int], label: str
+    ) -> Any:
+        """The rows that a function makes of each item; they stay where they were made.
+
+        Args:
+            function: gives the rows of an item; what it refers to is sent along.
+            items: what is mapped, in tasks of one item each.
+            sizes: bytes of each item, for progress.
+            label: what is done, in a word.
+        """
+        ...
+
+    def reduce(
+        self, function: Callable[[int, Iterator[Any]], Result], kinds: Sequence[int], *rows: Any
+    ) -> list[Result]:
+        """The results of a function over the values of each key, in order of keys.
+
+        Args:
+            function: takes a key and its values, of all these kinds, in any order.
+            kinds: rows of others are left out.
+            rows: from one or several maps.
+        """
+        ...
+
+
+class LocalRows:
+    """Rows in memory, and in a temporary file for each key once they are many."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[int, int], list[Any]] = defaultdict(list)
+        self._files: dict[tuple[int, int], IO[bytes]] = {}
+        self._size = 0
+
+    def add(self, row: Row) -> None:
+        """Keep one more."""
+        self._values[row.kind, row.key].append(row.value)
+        self._size += row.size
+        if self._size > SPILL_BYTES:
+            self._spill()
+
+    def _spill(self) -> None:
+        for place, values in self._values.items():
+            if place not in self._files:
+                self._files[place] = tempfile.TemporaryFile(prefix="kafka-eos-")  # noqa: SIM115 - closed with the rows
+            pickle.dump(values, self._files[place], pickle.HIGHEST_PROTOCOL)
+        self._values.clear()
+        self._size = 0
+
+    def keys(self, kinds: Sequence[int]) -> set[int]:
+        """All keys of some kinds."""
+        return {key for kind, key in (*self._values, *self._files) if kind in kinds}
+
+    def values(self, kinds: Sequence[int], key: int) -> Iterator[Any]:
+        """The values of a key."""
+        for kind in kinds:
+            yield from self._values.get((kind, key), ())
+            file = self._files.get((kind, key))
+            if file is not None:
+                end = file.seek(0, 2)
+                file.seek(0)
+                while file.tell() < end:
+                    yield from pickle.load(file)  # noqa: S301 - written above
+
+
+class LocalEngine:
+    """This process: no Spark, no JVM, no pyarrow. Below about a million batches nothing is faster."""
+
+    buckets = 1
+
+    def map(
+        self, function: Callable[[Item], Iterable[Row]], items: Sequence[Item], sizes: Sequence[int], label: str
+    ) -> LocalRows:
+        """As :meth:`Engine.map`."""
+        rows = LocalRows()
+        with byte_progress(label, sum(sizes)) as advance:
+            for item, size in zip(items, sizes, strict=True):
+                for row in function(item):
+                    rows.add(row)
+                advance(size)
+        return rows
+
+    def reduce(
+        self, function: Callable[[int, Iterator[Any]], Result], kinds: Sequence[int], *rows: Any
+    ) -> list[Result]:
+        """As :meth:`Engine.reduce`."""
+        keys = sorted(set[int]().union(*(each.keys(kinds) for each in rows)))
+        return [function(key, (value for each in rows for value in each.values(kinds, key))) for key in keys]
+
+
+@contextmanager
+def open_engine(name: str, spark: "SparkSession | None" = None) -> Iterator[Engine]:
+    """An executor, for as long as the block lasts.
+
+    Args:
+        name: one of :data:`ENGINES`.
+        spark: the session for the engine ``spark``; without one a local session is started and stopped.
+
+    Raises:
+        ValueError: there is no engine of this name.
+        UnusableInput: Spark cannot start.
+        MissingExtra: its packages are not installed.
+    """
+    if name == "local":
+        yield LocalEngine()
+        return
+    if name != "spark":
+        raise ValueError(f"engine {name!r} is none of {', '.join(ENGINES)}")
+    from kafka_eos_checks.audit.spark import SparkEngine, session  # noqa: PLC0415 - the light install has no Spark
+
+    with ExitStack() as stack:
+        yield stack.enter_context(SparkEngine(stack.enter_context(session(spark))))

@@ -1,0 +1,135 @@
+"""The audit of one log: its splits summarised chunk by chunk, and the chunks folded in order."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from kafka_eos.formats.segment import CorruptRegion
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.headers import read_index
+from kafka_eos_checks.audit.kernels.splits import PartitionLog, Split
+from kafka_eos_checks.audit.kernels.summary import Combine, Summary, chunks_of, reread_from, summarise
+from kafka_eos_checks.audit.kernels.transactions import NO_TIME, Partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogAudit:
+    """What the audit of one log found.
+
+    Attributes:
+        log: the log.
+        findings: violations, in order of position.
+        damage: regions without a readable batch, each with its segment's file name.
+        segment_bytes: bytes of all segments.
+        batches: readable batches, markers included.
+        records: records that their headers count.
+        markers: control batches.
+        transactional: batches of transactions, markers included.
+        holes: jumps of the offsets, behind which a missing sequence is not judged.
+        chunks: chunks that were summarised.
+        reruns: chunks that the readable rule had to read again.
+        partition: what the rules over transactions need of it as a whole.
+    """
+
+    log: PartitionLog
+    findings: tuple[Finding, ...] = ()
+    damage: tuple[tuple[str, CorruptRegion], ...] = ()
+    segment_bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    markers: int = 0
+    transactional: int = 0
+    holes: int = 0
+    chunks: int = 0
+    reruns: int = 0
+    partition: Partition | None = field(default=None, compare=False, repr=False)
+
+
+def summaries_of(split: Split, check_crc: bool = True, high_watermark: int = -1) -> Iterator[Summary]:
+    """Read a split, chunk by chunk; arguments as :func:`summarise`."""
+    index = read_index(split.path)
+    for start, headers, marks in chunks_of(split, index, check_crc):
+        yield summarise(split, start, headers, marks, high_watermark)
+
+
+def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary], check_crc: bool = True) -> LogAudit:
+    """Combine the summaries of one log, in order.
+
+    Args:
+        log: the log.
+        splits: all its splits, in order.
+        summaries: the summaries of all their chunks, in order.
+        check_crc: whether batches were compared with their CRC.
+    """
+    combine = Combine(splits, reread_from(splits, check_crc))
+    damage: list[tuple[str, CorruptRegion]] = []
+    batches = records = markers = transactional = chunks = 0
+    whole = Whole(log, splits)
+    for chunk in summaries:
+        end = combine.end
+        combine.add(chunk)
+        whole.add(chunk, end, combine.holes)
+        damage += [(splits[chunk.split].segment, d) for d in chunk.damage]
+        batches += chunk.batches
+        records += chunk.records
+        markers += chunk.markers
+        transactional += chunk.transactional
+        chunks += 1
+    return LogAudit(
+        log=log,
+        findings=tuple(combine.finish()),
+        damage=tuple(damage),
+        segment_bytes=sum(split.size for split in splits),
+        batches=batches,
+        records=records,
+        markers=markers,
+        transactional=transactional,
+        holes=combine.holes,
+        chunks=chunks,
+        reruns=combine.reruns,
+        partition=whole.partition(),
+    )
+
+
+class Whole:
+    """What the chunks of a log, in order, tell of it as a whole.
+
+    Args:
+        log: the log.
+        splits: all its splits, in order.
+    """
+
+    def __init__(self, log: PartitionLog, splits: Sequence[Split]) -> None:
+        self._partition = Partition(log=log, segments=tuple(split.segment for split in splits))
+        self._chunks: list[tuple[tuple[int, int], int, int]] = []
+
+    def add(self, chunk: Summary, end: int | None, holes: int) -> None:
+        """One more chunk.
+
+        Args:
+            chunk: its summary.
+            end: one past the highest offset before it; None for none.
+            holes: how many holes the log has up to its end.
+        """
+        if not chunk.batches:
+            return
+        known, told = self._partition, chunk.transactions
+        backwards = chunk.disordered or (end is not None and chunk.first_offset < end)
+        self._partition = replace(
+            known,
+            start=chunk.first_offset if end is None else known.start,
+            begins_ms=told.begins_ms if end is None else known.begins_ms,
+            end=chunk.end_offset if end is None else max(end, chunk.end_offset),
+            holes=holes,
+            stamped_ms=max(known.stamped_ms, told.stamped_ms),
+            marked_ms=known.marked_ms if told.marked_ms == NO_TIME else told.marked_ms,
+            is_ordered=known.is_ordered and not backwards,
+        )
+        self._chunks.append(((chunk.split, chunk.start), holes - chunk.holes, told.first_marker_ms))
+
+    def partition(self) -> Partition:
+        """The log as a whole, after its last chunk."""
+        next_ms, chunks = NO_TIME, {}
+        for place, holes, first_marker_ms in reversed(self._chunks):
+            chunks[place] = holes, next_ms
+            next_ms = next_ms if first_marker_ms == NO_TIME else first_marker_ms
+        return replace(self._partition, chunks=chunks)

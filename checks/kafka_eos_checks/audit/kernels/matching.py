@@ -1,0 +1,356 @@
+"""The rules over transactions for many producer ids at once: what can be proved to agree with the coordinator's log.
+
+:func:`judge_steps` takes all steps of some producer ids. Nearly all markers are what the coordinator's log demands, one
+after the other, and that is proved with numpy. A producer id for which something is not proved is judged by the
+readable rules (:func:`kafka_eos_checks.audit.rules.transactions.judge`), over all its markers; so every finding is the
+readable rules' own. What is open is always judged by them: there is little of it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
+from kafka_eos_checks.audit.kernels.headers import Ints
+from kafka_eos_checks.audit.kernels.marks import NO_DECISION, NO_EPOCH
+from kafka_eos_checks.audit.kernels.transactions import NOTHING, Paired, Part, Partition, paired
+from kafka_eos_checks.audit.moments import SKEW_MS, Moments
+from kafka_eos_checks.audit.rules.log import Reason
+from kafka_eos_checks.audit.rules.transactions import (
+    FENCED,
+    HANGING,
+    HOLES,
+    UNKNOWN,
+    Coordinators,
+    Judged,
+    Marker,
+    OpenTransaction,
+    PartitionTransactions,
+    judge,
+    why_incomplete,
+)
+
+Flags = NDArray[np.bool_]
+
+
+def judge_steps(
+    parts: Iterable[Part],
+    partitions: Sequence[Partition],
+    chosen: Iterable[int],
+    coordinators: Coordinators,
+    moments: Moments,
+) -> Judged:
+    """Judge all transactions of some producer ids.
+
+    Args:
+        parts: their steps, in any order.
+        partitions: all logs, by number.
+        chosen: the numbers of those that count: of each partition the longest.
+        coordinators: what the coordinators' logs know of these producer ids.
+        moments: of all logs.
+    """
+    numbers = frozenset(chosen)
+    steps = paired((part for part in parts if part.log in numbers), partitions)
+    columns = _Columns(steps, partitions, coordinators, moments)
+    judged = Judged()
+    unproved = columns.prove(judged)
+    judged.add(judge(_readable(steps, partitions, unproved), coordinators, moments))
+    return judged
+
+
+def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -> list[PartitionTransactions]:
+    """The transactions of each log as the readable rules take them: what is open and merged, and some of the markers.
+
+    Args:
+        steps: all of them.
+        partitions: all logs, by number.
+        unproved: which markers, shape (m,).
+    """
+    by_log: dict[int, PartitionTransactions] = {}
+
+    def of_log(number: int) -> PartitionTransactions:
+        if number not in by_log:
+            known = partitions[number]
+            by_log[number] = PartitionTransactions(
+                known.log,
+                start=known.start,
+                begins_ms=known.begins_ms,
+                end=known.end,
+                holes=known.holes,
+                stamped_ms=known.stamped_ms,
+            )
+        return by_log[number]
+
+    def data(row: int) -> OpenTransaction:
+        step = steps.steps[row]
+        return OpenTransaction(
+            file=partitions[int(steps.log[row])].segments[int(steps.split[row])],
+            position=int(step["position"]),
+            offset=int(step["offset"]),
+            producer_id=int(step["producer_id"]),
+            epoch=int(step["producer_epoch"]),
+            holes=int(step["holes"]),
+            timestamp=int(step["timestamp"]),
+            stamped=bool(step["stamped"]),
+            followed_ms=int(step["next_ms"]),
+        )
+
+    chosen = steps.markers[unproved]
+    for row, ends in zip(chosen.tolist(), steps.ends[unproved].tolist(), strict=True):
+        step = steps.steps[row]
+        decision, coordinator_epoch = int(step["decision"]), int(step["coordinator_epoch"])
+        of_log(int(steps.log[row])).markers.append(
+            Marker(
+                file=partitions[int(steps.log[row])].segments[int(steps.split[row])],
+                position=int(step["position"]),
+                offset=int(step["offset"]),
+                producer_id=int(step["producer_id"]),
+                epoch=int(step["producer_epoch"]),
+                decision=None if decision == NO_DECISION else ControlType(decision),
+                coordinator_epoch=None if coordinator_epoch == NO_EPOCH else coordinator_epoch,
+                ends=None if ends == NOTHING else data(ends),
+                last_stable_offset=-1,
+                stamped_ms=int(step["timestamp"]),
+            )
+        )
+    for row in steps.open:
+        opened = data(row)
+        of_log(int(steps.log[row])).open[opened.producer_id] = opened
+    for row, epoch in steps.merged:
+        of_log(int(steps.log[row])).merged.append((data(row), epoch))
+    return [by_log[number] for number in sorted(by_log)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """The coordinators' decisions in the order of their logs, columns of shape (t,); see ``coordinator.Transaction``."""
+
+    producer_id: Ints
+    marker_epoch: Ints
+    data_epoch: Ints
+    version: Ints
+    decision: Ints
+    decided_ms: Ints
+    replaced: Flags
+    places: Ints  # number of the set of partitions
+    sets: list[frozenset[tuple[str, int]]]
+
+    @classmethod
+    def of(cls, coordinators: Coordinators) -> "_Decided":
+        """All decisions."""
+        own = [each for log in coordinators.logs for known in log.ids.values() for each in known.transactions]
+        sets: dict[frozenset[tuple[str, int]], int] = {}
+
+        def column(name: str) -> Ints:
+            return np.array([getattr(each, name) for each in own], np.int64)
+
+        places = np.array([sets.setdefault(each.partitions, len(sets)) for each in own], np.int64)
+        names = ("producer_id", "marker_epoch", "data_epoch", "version", "decision", "decided_ms")
+        replaced = column("replaced").astype(np.bool_)
+        return cls(*map(column, names), replaced=replaced, places=places, sets=list(sets))
+
+
+class _Columns:
+    """The markers of some producer ids, with what the coordinators know of them; all columns of shape (m,)."""
+
+    def __init__(
+        self, steps: Paired, partitions: Sequence[Partition], coordinators: Coordinators, moments: Moments
+    ) -> None:
+        self.partitions, self.coordinators, self.moments = partitions, coordinators, moments
+        own = steps.steps[steps.markers]
+        self.log = steps.log[steps.markers]
+        self.producer_id = own["producer_id"]
+        self.epoch = own["producer_epoch"].astype(np.int64)
+        self.decision = own["decision"].astype(np.int64)
+        self.coordinator_epoch = own["coordinator_epoch"].astype(np.int64)
+        self.stamped_ms = own["timestamp"]
+        self.has_data = steps.ends != NOTHING
+        ends = steps.steps[np.where(self.has_data, steps.ends, 0)]["producer_epoch"] if len(own) else self.epoch
+        self.data_epoch = np.where(self.has_data, ends.astype(np.int64), -1)
+        self.pids, self.pid = np.unique(self.producer_id, return_inverse=True)
+        self.owner = self._owners()
+
+    def _owners(self) -> Ints:
+        """Number of the coordinator's log that names each distinct producer id, -1 for none."""
+        number = {id(log): place for place, log in enumerate(self.coordinators.logs)}
+        found = map(self.coordinators.owner, self.pids.tolist())
+        return np.array([-1 if owner is None else number[id(owner[0])] for owner in found], np.int64)
+
+    def __len__(self) -> int:
+        return len(self.log)
+
+    def prove(self, judged: Judged) -> Flags:
+        """Count the markers that are proved to be as they should; the others, of whose producer ids none is counted."""
+        if not len(self):
+            return np.zeros(0, np.bool_)
+        proved, left, reasons = self._agree()
+        proved &= (self.epoch >= 0) & ((self.data_epoch >= 0) | ~self.has_data)
+        proved &= self._no_older_coordinator() & self._not_fenced()
+        split = self._both_decisions(left >= 0)
+        good = np.ones(len(self.pids), np.bool_)
+        good[self.pid[~proved | split]] = False
+        mine = good[self.pid]
+        unknown = Counter({reasons[n]: int(count) for n, count in _counts(left[mine & (left >= 0)])})
+        judged.count_markers(int(mine.sum()), unknown)
+        figures = judged.figures
+        figures[HANGING]["transactions"] = int(figures[HANGING]["transactions"]) + int((mine & self.has_data).sum())
+        committed = mine & self.has_data & (self.decision == ControlType.COMMIT)
+        figures[FENCED]["committed"] = int(figures[FENCED]["committed"]) + int(committed.sum())
+        ownerless = int((committed & (self.owner[self.pid] < 0)).sum())
+        figures[FENCED][UNKNOWN] = int(figures[FENCED][UNKNOWN]) + ownerless
+        if ownerless:
+            judged.reasons[FENCED][self.coordinators.unknown_owner] += ownerless
+        return ~mine
+
+    def _agree(self) -> tuple[Flags, Ints, list[Reason]]:
+        """Which markers agree with the coordinators' logs; the number of the reason why one cannot be judged, or -1."""
+        owner = self.owner[self.pid]
+        logs = self.coordinators.logs
+        incomplete = [why_incomplete(log) for log in logs]
+        reasons = [self.coordinators.unknown_owner, HOLES, *dict.fromkeys(why for why in incomplete if why is not None)]
+        partial = np.array([-1 if why is None else reasons.index(why) for why in incomplete] + [0], np.int64)
+        holes = np.array([partition.holes > 0 for partition in self.partitions], np.bool_)[self.log]
+        why = np.where(owner < 0, 0, np.where(partial[owner] >= 0, partial[owner], np.where(holes, 1, -1)))
+        reach = np.array([self.moments.reach(log) for log in logs] + [np.inf])
+        later = self.stamped_ms + SKEW_MS > reach[owner]
+        recent_after = self.moments.common_recent_after(logs)
+        unowned = (owner < 0) & ~(self.stamped_ms + SKEW_MS > recent_after)
+        decided = _Decided.of(self.coordinators)
+        in_order = (why < 0) & self._in_order(decided)
+        saw, leave = self._by_epoch(decided)
+        by_epoch = (owner >= 0) & (why >= 0) & ~later & (saw | leave)
+        left = np.where((by_epoch & leave) | unowned, why, -1)
+        return in_order | by_epoch | unowned, left, reasons
+
+    def _in_order(self, decided: _Decided) -> Flags:
+        """Which markers are the next of their transactions with their partition, with no other way to take them.
+
+        That holds for all markers of a producer id and epoch on a partition, or for none of them.
+        """
+        rank, group = self._ranks()
+        transaction, log = self._with_partition(decided)
+        key, known = self._keys(decided, transaction, log), self._own_keys()
+        order = np.argsort(key, kind="stable")
+        key, transaction = key[order], transaction[order]
+        first, last = np.searchsorted(key, known), np.searchsorted(key, known, "right")
+        due = first + rank
+        there = due < last
+        if not len(transaction):
+            return there
+        own = transaction[np.minimum(due, len(transaction) - 1)]
+        agrees = there & self.has_data & (decided.decision[own] == self.decision)
+        starts = np.array([partition.start or 0 for partition in self.partitions], np.int64)[self.log]
+        begins = np.array([partition.begins_ms for partition in self.partitions], np.int64)[self.log]
+        decided_ms = decided.decided_ms[transaction]
+        rising = _all_between(decided_ms[1:] >= decided_ms[:-1], first, last - 1)
+        certain = (last - first == 1) | (
+            (starts == 0) & (decided_ms[np.minimum(first, len(transaction) - 1)] >= begins) & rising
+        )
+        kept = _all_between(~decided.replaced[transaction], first, last)
+        wrong = ~(agrees & certain & kept)
+        bad = np.zeros(int(group.max()) + 1, np.bool_)
+        bad[group[wrong]] = True
+        return ~bad[group]
+
+    def _ranks(self) -> tuple[Ints, Ints]:
+        """The place of each marker among those of its producer id and epoch on its partition, and a number of these."""
+        order = np.lexsort((self.epoch, self.pid, self.log))  # stable, so in log order
+        columns = (self.log[order], self.pid[order], self.epoch[order])
+        begins = np.ones(len(order), np.bool_)
+        begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+        number = np.cumsum(begins) - 1
+        rank, group = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order)) - np.flatnonzero(begins)[number]
+        group[order] = number
+        return rank, group
+
+    def _with_partition(self, decided: _Decided) -> tuple[Ints, Ints]:
+        """Each transaction with each of its partitions that has a log here: number of the transaction, of the log."""
+        numbers = {
+            (self.partitions[number].log.topic, self.partitions[number].log.partition): number
+            for number in np.unique(self.log).tolist()
+        }
+        logs = [np.array(sorted(numbers[place] for place in own if place in numbers), np.int64) for own in decided.sets]
+        sizes = np.array([len(own) for own in logs], np.int64)
+        if not sizes.sum():
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        first = np.cumsum(sizes) - sizes
+        count = sizes[decided.places]
+        transaction = np.repeat(np.arange(len(count)), count)
+        inside = np.arange(len(transaction)) - np.repeat(np.cumsum(count) - count, count)
+        return transaction, np.concatenate(logs)[first[decided.places][transaction] + inside]
+
+    def _keys(self, decided: _Decided, transaction: Ints, log: Ints) -> Ints:
+        """One number for log, producer id and epoch of the markers of transactions; -1 where no marker is here."""
+        pids = decided.producer_id[transaction]
+        place = np.minimum(np.searchsorted(self.pids, pids), len(self.pids) - 1)
+        key = ((log * len(self.pids) + place) << 16) + (decided.marker_epoch[transaction] & 0xFFFF)
+        return np.where(self.pids[place] == pids, key, -1)
+
+    def _own_keys(self) -> Ints:
+        return ((self.log * len(self.pids) + self.pid) << 16) + (self.epoch & 0xFFFF)
+
+    def _by_epoch(self, decided: _Decided) -> tuple[Flags, Flags]:
+        """Which markers are of the one transaction of their epoch, and for which there is none that would tell."""
+        second = np.flatnonzero(decided.version >= TRANSACTION_VERSION_2)
+        key = self._keys(decided, second, np.zeros(len(second), np.int64))
+        order = np.argsort(key, kind="stable")
+        second, key = second[order], key[order]
+        known = (self.pid << 16) + (self.epoch & 0xFFFF)
+        first, last = np.searchsorted(key, known), np.searchsorted(key, known, "right")
+        if not len(second):
+            return np.zeros(len(self), np.bool_), np.ones(len(self), np.bool_)
+        own = second[np.minimum(first, len(second) - 1)]
+        one = (last - first == 1) & self.has_data & (self.data_epoch == decided.data_epoch[own])
+        one &= ~decided.replaced[own]
+        topics = [(partition.log.topic, partition.log.partition) for partition in self.partitions]
+        pairs, pair = np.unique(np.stack([decided.places[own], self.log]), axis=1, return_inverse=True)
+        inside = np.array([topics[log] in decided.sets[places] for places, log in pairs.T.tolist()], np.bool_)
+        agrees = (self.decision == NO_DECISION) | (self.decision == decided.decision[own])
+        return one & inside[pair.reshape(-1)] & agrees, ~one
+
+    def _no_older_coordinator(self) -> Flags:
+        """Which markers are not of a coordinator epoch below that of the marker before."""
+        told = np.flatnonzero(self.coordinator_epoch != NO_EPOCH)
+        fine = np.ones(len(self), np.bool_)
+        same = (self.log[told][1:] == self.log[told][:-1]) & (self.pid[told][1:] == self.pid[told][:-1])
+        fine[told[1:]] = ~same | (self.coordinator_epoch[told][1:] >= self.coordinator_epoch[told][:-1])
+        fine[told[:1]] = True
+        return fine & (~np.isin(np.arange(len(self)), told) | (self.coordinator_epoch >= -1))
+
+    def _not_fenced(self) -> Flags:
+        """Which markers do not commit data of an epoch below one that InitProducerId had given."""
+        own = np.array(
+            [grant for log in self.coordinators.logs for known in log.ids.values() for grant in known.grants], np.int64
+        ).reshape(-1, 2)
+        place = np.minimum(np.searchsorted(self.pids, own[:, 0]), len(self.pids) - 1)
+        mine = self.pids[place] == own[:, 0]
+        granted = np.sort((place[mine] << 16) + own[mine, 1])
+        below = np.searchsorted(granted, (self.pid << 16) + np.maximum(self.data_epoch, -1), "right")
+        up_to = np.searchsorted(granted, (self.pid << 16) + np.maximum(self.epoch, -1), "right")
+        commits = self.has_data & (self.decision == ControlType.COMMIT)
+        return ~(commits & (up_to > below))
+
+    def _both_decisions(self, left: Flags) -> Flags:
+        """Of markers that cannot be judged, those whose epoch has COMMIT and ABORT, each for data of the one before."""
+        told = left & self.has_data & (self.data_epoch == self.epoch - 1) & (self.decision != NO_DECISION)
+        key = (self.pid << 16) + (self.epoch & 0xFFFF)
+        committed, aborted = (key[told & (self.decision == decision)] for decision in (1, 0))
+        return told & np.isin(key, np.intersect1d(committed, aborted))
+
+
+def _all_between(flags: Flags, first: Ints, last: Ints) -> Flags:
+    """Whether all flags from a number up to before another one are set, for each of some pairs."""
+    unset = np.concatenate(([0], np.cumsum(~flags)))
+    low, high = np.minimum(first, len(flags)), np.clip(last, 0, len(flags))
+    between: Flags = unset[np.maximum(high, low)] == unset[low]
+    return between
+
+
+def _counts(numbers: Ints) -> Iterable[tuple[int, int]]:
+    values, counts = np.unique(numbers, return_counts=True)
+    return zip(values.tolist(), counts.tolist(), strict=True)

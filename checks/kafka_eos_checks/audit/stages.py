@@ -1,0 +1,361 @@
+"""The plan of an audit of logs: which functions run over which rows, in this process or on Spark's executors.
+
+======================  ===============================  ============================================================
+stage                   mapped over                      rows
+======================  ===============================  ============================================================
+:func:`scan`            splits of all logs               summaries of chunks by log, steps of transactions by producer
+:func:`fold_log`        the summaries of a log           its audit by the rules over logs, and the log as a whole
+:func:`read_state`      logs of ``__transaction_state``  their audit, and the transactional ids by producer
+:func:`judge_bucket`    steps and ids of a bucket        the rules over transactions
+:func:`read_commits`    logs of ``__consumer_offsets``   the rule over committed offsets
+:func:`look_beside`     the replicas of a partition      the rules over indexes, snapshots and replicas
+======================  ===============================  ============================================================
+
+The logs of coordinators are read after the others, since of a running broker they then have what decided every marker
+that was read before. The caller, on Spark the driver, has some numbers of each log and chunk, and the findings.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
+from kafka_eos_checks.audit.engines import Engine, LocalEngine, Row
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.logs import LogAudit, fold, summaries_of
+from kafka_eos_checks.audit.kernels.matching import judge_steps
+from kafka_eos_checks.audit.kernels.reading import read_marked
+from kafka_eos_checks.audit.kernels.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
+from kafka_eos_checks.audit.kernels.summary import READ_FIRST, Summary
+from kafka_eos_checks.audit.kernels.transactions import (
+    NO_STEPS,
+    NO_TIME,
+    Part,
+    Partition,
+    scattered,
+    steps_of,
+)
+from kafka_eos_checks.audit.moments import ONE_MOMENT, Moments, Source
+from kafka_eos_checks.audit.rules.beside import Beside, audit_beside
+from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, TransactionalId, read_coordinator_log
+from kafka_eos_checks.audit.rules.offsets import read_group_log, went_back
+from kafka_eos_checks.audit.rules.transactions import (
+    Coordinators,
+    Figures,
+    Judged,
+    TransactionAudit,
+    concluded,
+    longest,
+)
+
+SUMMARY, STEPS, RESULT, KNOWN = range(4)  # kinds of rows
+BUCKET_BYTES = 1 << 30  # of logs, whose steps are brought together in a bucket of producer ids
+MOST_BUCKETS = 4096
+
+Task = Sequence[tuple[int, Split]]  # splits, each with the number of its log
+Known = tuple[int, list[TransactionalId]]  # number of a coordinator's log, and some of its transactional ids
+Value = TypeVar("Value")
+
+
+# --- the rules over logs ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """Logs after their scan.
+
+    Attributes:
+        audits: of each log, by the rules over logs.
+        rows: where the steps of their transactions are kept.
+        buckets: by how many buckets of producer ids.
+    """
+
+    audits: list[LogAudit]
+    rows: Any
+    buckets: int
+
+
+def audit_logs(
+    logs: Sequence[PartitionLog],
+    engine: Engine | None = None,
+    *,
+    check_crc: bool = True,
+    split_bytes: int = SPLIT_BYTES,
+) -> list[LogAudit]:
+    """Audit logs by the rules over logs alone; arguments as :func:`scan_logs`."""
+    return scan_logs(logs, engine or LocalEngine(), check_crc=check_crc, split_bytes=split_bytes).audits
+
+
+def scan_logs(
+    logs: Sequence[PartitionLog],
+    engine: Engine,
+    source: Source = ONE_MOMENT,
+    *,
+    check_crc: bool = True,
+    split_bytes: int = SPLIT_BYTES,
+) -> Scanned:
+    """Read every split once.
+
+    Args:
+        logs: what to audit.
+        engine: what runs it.
+        source: what is known of their moments.
+        check_crc: whether to compare each batch with its CRC.
+        split_bytes: size of the pieces, and of a task; the result does not depend on it.
+
+    Raises:
+        OSError, UnusableInput: a log cannot be read.
+    """
+    number = {log: place for place, log in enumerate(logs)}
+    splits = plan(logs, split_bytes)
+    by_log: list[list[Split]] = [[] for _ in logs]
+    for split in splits:
+        by_log[number[split.log]].append(split)
+    planned = [[(number[split.log], split) for split in task] for task in tasks(splits, split_bytes)]
+    sizes = [sum(split.size for _, split in task) for task in planned]
+    buckets = min(MOST_BUCKETS, max(engine.buckets, sum(split.weight for split in splits) // BUCKET_BYTES))
+    read = partial(scan, check_crc=check_crc, buckets=buckets, high_watermarks=_high_watermarks(logs, source))
+    rows = engine.map(read, planned, sizes, "audit")
+    folded = engine.reduce(partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY], rows)
+    audits = {audit.log: audit for audit in folded}
+    empty = {log: LogAudit(log=log, partition=Partition(log=log)) for log in logs if log not in audits}
+    return Scanned([(audits | empty)[log] for log in logs], rows, buckets)
+
+
+def _high_watermarks(logs: Sequence[PartitionLog], source: Source) -> dict[int, int]:
+    """The high watermark of each log by number, where its directory tells."""
+    told = {}
+    for number, log in enumerate(logs):
+        directory = source.directories.get(Path(log.folder).parent)
+        mark = None if directory is None else directory.high_watermarks.get((log.topic, log.partition))
+        told |= {} if mark is None else {number: mark}
+    return told
+
+
+def scan(task: Task, *, check_crc: bool, buckets: int, high_watermarks: Mapping[int, int]) -> Iterator[Row]:
+    """The rows of some splits: each chunk's summary, and the steps of its transactions."""
+    for log, split in task:
+        for chunk in summaries_of(split, check_crc, high_watermarks.get(log, -1)):
+            told = chunk.transactions
+            summary = replace(chunk, transactions=told._replace(steps=NO_STEPS))
+            yield Row(SUMMARY, log, summary, chunk.boundary.nbytes)
+            if len(told.steps) and split.log.topic != COORDINATOR_TOPIC:
+                part = Part(log, split.number, chunk.start, told.steps)
+                for bucket, piece in scattered(part, buckets):
+                    yield Row(STEPS, bucket, piece, piece.steps.nbytes)
+
+
+def fold_log(
+    number: int,
+    summaries: Iterable[Summary],
+    *,
+    logs: Sequence[PartitionLog],
+    splits: Sequence[Sequence[Split]],
+    check_crc: bool,
+) -> LogAudit:
+    """The audit of one log, from the summaries of its chunks in any order."""
+    in_order = sorted(summaries, key=lambda chunk: (chunk.split, chunk.start))
+    return fold(logs[number], splits[number], in_order, check_crc)
+
+
+# --- the rules over transactions --------------------------------------------------------------------------------------
+
+
+def audit_coordinators(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[list[CoordinatorLog], Any]:
+    """The logs of ``__transaction_state`` that have records, without transactional ids, and the rows with these."""
+    items = [
+        (number, audit.log)
+        for number, audit in enumerate(scanned.audits)
+        if audit.log.topic == COORDINATOR_TOPIC and audit.segment_bytes and audit.log.has_records
+    ]
+    sizes = [scanned.audits[number].segment_bytes for number, _ in items]
+    rows = engine.map(partial(read_state, check_crc=check_crc, buckets=scanned.buckets), items, sizes, "coordinators")
+    return engine.reduce(_only, [RESULT], rows) if items else [], rows
+
+
+def read_state(item: tuple[int, PartitionLog], *, check_crc: bool, buckets: int) -> Iterator[Row]:
+    """The rows of a log of ``__transaction_state``: what it says as a whole, and its transactional ids by bucket."""
+    number, log = item
+    state = read_coordinator_log(log, check_crc)
+    by_bucket: dict[int, list[TransactionalId]] = {}
+    for known in state.ids.values():
+        for bucket in {producer_id % buckets for producer_id in known.producer_ids}:
+            by_bucket.setdefault(bucket, []).append(known)
+    yield Row(RESULT, number, replace(state, ids={}, known=len(state.ids)))
+    for bucket, ids in by_bucket.items():
+        yield Row(KNOWN, bucket, (log, ids), 500 * len(ids))
+
+
+def judge_transactions(
+    scanned: Scanned,
+    coordinators: Sequence[CoordinatorLog],
+    known: Any,
+    engine: Engine,
+    source: Source = ONE_MOMENT,
+    *,
+    check_crc: bool = True,
+) -> TransactionAudit:
+    """Judge the transactions of all logs.
+
+    Args:
+        scanned: the logs.
+        coordinators: the logs of ``__transaction_state`` that have records.
+        known: the rows with their transactional ids.
+        engine: what runs it.
+        source: what is known of the moments of the logs.
+        check_crc: whether to compare each batch with its CRC, where a log has to be read again.
+    """
+    given = any(audit.log.topic == COORDINATOR_TOPIC for audit in scanned.audits)
+    partitions = [audit.partition or Partition(log=audit.log) for audit in scanned.audits]
+    others = [
+        number
+        for number, audit in enumerate(scanned.audits)
+        if audit.log.topic != COORDINATOR_TOPIC and (coordinators or audit.transactional)
+    ]
+    again = [number for number in others if not partitions[number].is_ordered and scanned.audits[number].transactional]
+    marks = _high_watermarks([partition.log for partition in partitions], source)
+    exact: list[Part] = []
+    for number in again:
+        partitions[number], steps = read_in_order(
+            partitions[number].log, number, check_crc=check_crc, high_watermark=marks.get(number, -1)
+        )
+        exact += steps
+    moments = Moments(source, [*(partitions[number] for number in others), *coordinators])
+    chosen = longest([partitions[number] for number in others])
+    own = {partition.log for partition in chosen}
+    judge = partial(
+        judge_bucket,
+        partitions=partitions,
+        chosen=[number for number in others if partitions[number].log in own],
+        coordinators=longest(coordinators),
+        given=given,
+        moments=moments,
+        exact=exact,
+        again=frozenset(again),
+        buckets=scanned.buckets,
+    )
+    judged = Judged()
+    for found in engine.reduce(judge, [STEPS, KNOWN], scanned.rows, known):
+        judged.add(found)
+    return concluded(judged, chosen, moments)
+
+
+def judge_bucket(
+    bucket: int,
+    values: Iterable[Part | tuple[PartitionLog, list[TransactionalId]]],
+    *,
+    partitions: Sequence[Partition],
+    chosen: Sequence[int],
+    coordinators: Sequence[CoordinatorLog],
+    given: bool,
+    moments: Moments,
+    exact: Sequence[Part],
+    again: frozenset[int],
+    buckets: int,
+) -> Judged:
+    """Judge the transactions of the producer ids of a bucket."""
+    parts: list[Part] = []
+    ids: dict[PartitionLog, list[TransactionalId]] = {}
+    for value in values:
+        if isinstance(value, Part):
+            parts += [] if value.log in again else [value]
+        else:
+            ids.setdefault(value[0], []).extend(value[1])
+    for part in exact:
+        parts += [piece for number, piece in scattered(part, buckets) if number == bucket]
+    logs = [replace(log, ids={known.name: known for known in ids.get(log.log, ())}) for log in coordinators]
+    return judge_steps(parts, partitions, chosen, Coordinators(logs, given=given), moments)
+
+
+def read_in_order(
+    log: PartitionLog, number: int, *, check_crc: bool, high_watermark: int
+) -> tuple[Partition, list[Part]]:
+    """A log whose offsets go backwards, as a whole and its steps; what a chunk says alone does not hold of it."""
+    end, holes = None, 0
+    whole = Partition(log=log, segments=log.segments)
+    parts: list[Part] = []
+    markers: list[tuple[int, int]] = []  # number of the part, and its first marker's time
+    for split, name in enumerate(log.segments):
+        for headers, marks in read_marked(Path(log.folder, name), READ_FIRST, check_crc=check_crc):
+            if not len(headers):
+                continue
+            base = headers.column("base_offset")
+            ends = base + headers.column("last_offset_delta") + 1
+            told = steps_of(headers, marks, log.topic, high_watermark=high_watermark, end=end, holes=holes)
+            begins = int(base[0]) if end is None else end
+            for first, last in zip(base.tolist(), ends.tolist(), strict=True):
+                holes += first > begins
+                begins = max(begins, last)
+            whole = replace(
+                whole,
+                start=int(base[0]) if end is None else whole.start,
+                begins_ms=told.begins_ms if end is None else whole.begins_ms,
+                stamped_ms=max(whole.stamped_ms, told.stamped_ms),
+                marked_ms=whole.marked_ms if told.marked_ms == NO_TIME else told.marked_ms,
+            )
+            end = begins
+            markers.append((len(parts), told.first_marker_ms))
+            parts.append(Part(number, split, int(headers.positions[0]), told.steps))
+    next_ms, chunks = NO_TIME, {}
+    for place, first_marker_ms in reversed(markers):
+        chunks[parts[place].split, parts[place].start] = 0, next_ms
+        next_ms = next_ms if first_marker_ms == NO_TIME else first_marker_ms
+    return replace(whole, end=end or 0, holes=holes, chunks=chunks), parts
+
+
+# --- offsets, and what lies beside a log ------------------------------------------------------------------------------
+
+
+def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[list[Finding], Figures]:
+    """What the rule over committed offsets finds in the logs of ``__consumer_offsets``, and its figures."""
+    own = [
+        audit.partition
+        for audit in scanned.audits
+        if audit.log.topic == OFFSETS_TOPIC and audit.batches and audit.log.has_records and audit.partition
+    ]
+    items = [(number, partition.log) for number, partition in enumerate(longest(own))]
+    if not items:
+        return [], {}
+    rows = engine.map(partial(read_commits, check_crc=check_crc), items, [1] * len(items), "offsets")
+    findings: list[Finding] = []
+    figures: Figures = {"checked": 0, "unknown": 0}
+    for found, own_figures in engine.reduce(_only, [RESULT], rows):
+        findings += found
+        figures = {name: int(count) + int(own_figures[name]) for name, count in figures.items()}
+    return findings, figures
+
+
+def read_commits(item: tuple[int, PartitionLog], *, check_crc: bool) -> Iterator[Row]:
+    """What the rule over committed offsets finds in one log of ``__consumer_offsets``, and its figures."""
+    figures: Figures = {"checked": 0, "unknown": 0}
+    findings = list(went_back([read_group_log(item[1], check_crc)], figures))
+    yield Row(RESULT, item[0], (findings, figures))
+
+
+def audit_around(scanned: Scanned, engine: Engine, *, one_moment: bool, check_crc: bool = True) -> Beside:
+    """What the rules over indexes, snapshots and replicas find."""
+    by_place: dict[tuple[str, int], list[PartitionLog]] = {}
+    for audit in scanned.audits:
+        by_place.setdefault((audit.log.topic, audit.log.partition), []).append(audit.log)
+    items = list(enumerate(by_place.values()))
+    bytes_of = {audit.log: audit.segment_bytes for audit in scanned.audits}
+    sizes = [sum(bytes_of[log] for log in logs) for _, logs in items]
+    rows = engine.map(partial(look_beside, one_moment=one_moment, check_crc=check_crc), items, sizes, "beside")
+    result = Beside()
+    for found in engine.reduce(_only, [RESULT], rows):
+        result.add(found)
+    return result
+
+
+def look_beside(item: tuple[int, Sequence[PartitionLog]], *, one_moment: bool, check_crc: bool) -> Iterator[Row]:
+    """What the rules over indexes, snapshots and replicas find beside the replicas of one partition."""
+    yield Row(RESULT, item[0], audit_beside(item[1], one_moment=one_moment, check_crc=check_crc))
+
+
+def _only(number: int, values: Iterator[Value]) -> Value:  # noqa: ARG001 - the key of a result
+    """The one value of a key."""
+    (value,) = values
+    return value
