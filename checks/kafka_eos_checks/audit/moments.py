@@ -51,9 +51,20 @@ Place = tuple[str, int]  # topic, partition
 class Dated(Protocol):
     """A log as far as its moment goes: its place, its end, and the times that brokers stamped in it."""
 
-    log: PartitionLog
-    end: int
-    stamped_ms: int
+    @property
+    def log(self) -> PartitionLog:
+        """The log."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """One past the last offset."""
+        ...
+
+    @property
+    def stamped_ms(self) -> int:
+        """The last time that a broker stamped, in milliseconds since the epoch; -1 for none."""
+        ...
 
     def stamped_before(self, offset: int) -> float:
         """The last time that a broker stamped below an offset, in milliseconds since the epoch; ``-inf`` for none."""

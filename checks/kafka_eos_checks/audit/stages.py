@@ -127,7 +127,7 @@ def scan_logs(
 
 def _high_watermarks(logs: Sequence[PartitionLog], source: Source) -> dict[int, int]:
     """The high watermark of each log by number, where its directory tells."""
-    told = {}
+    told: dict[int, int] = {}
     for number, log in enumerate(logs):
         directory = source.directories.get(Path(log.folder).parent)
         mark = None if directory is None else directory.high_watermarks.get((log.topic, log.partition))
@@ -303,7 +303,7 @@ def read_in_order(
     for place, first_marker_ms in reversed(markers):
         chunks[parts[place].split, parts[place].start] = 0, next_ms
         next_ms = next_ms if first_marker_ms == NO_TIME else first_marker_ms
-    return replace(whole, end=end or 0, holes=holes, chunks=chunks), parts
+    return replace(whole, end=end or 0, holes=holes, chunks=chunks, first_marker_ms=next_ms), parts
 
 
 # --- offsets, and what lies beside a log ------------------------------------------------------------------------------

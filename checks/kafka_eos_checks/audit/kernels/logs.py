@@ -132,4 +132,4 @@ class Whole:
         for place, holes, first_marker_ms in reversed(self._chunks):
             chunks[place] = holes, next_ms
             next_ms = next_ms if first_marker_ms == NO_TIME else first_marker_ms
-        return replace(self._partition, chunks=chunks)
+        return replace(self._partition, chunks=chunks, first_marker_ms=next_ms)

@@ -82,6 +82,7 @@ def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -
                 end=known.end,
                 holes=known.holes,
                 stamped_ms=known.stamped_ms,
+                first_marker_ms=known.first_marker_ms,
             )
         return by_log[number]
 
@@ -127,7 +128,7 @@ def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """The coordinators' decisions in the order of their logs, columns of shape (t,); see ``coordinator.Transaction``."""
+    """The coordinators' decisions in order, every column of shape (t,); see ``rules.coordinator.Transaction``."""
 
     producer_id: Ints
     marker_epoch: Ints
@@ -149,9 +150,17 @@ class _Decided:
             return np.array([getattr(each, name) for each in own], np.int64)
 
         places = np.array([sets.setdefault(each.partitions, len(sets)) for each in own], np.int64)
-        names = ("producer_id", "marker_epoch", "data_epoch", "version", "decision", "decided_ms")
-        replaced = column("replaced").astype(np.bool_)
-        return cls(*map(column, names), replaced=replaced, places=places, sets=list(sets))
+        return cls(
+            producer_id=column("producer_id"),
+            marker_epoch=column("marker_epoch"),
+            data_epoch=column("data_epoch"),
+            version=column("version"),
+            decision=column("decision"),
+            decided_ms=column("decided_ms"),
+            replaced=column("replaced").astype(np.bool_),
+            places=places,
+            sets=list(sets),
+        )
 
 
 class _Columns:
@@ -333,14 +342,16 @@ class _Columns:
         below = np.searchsorted(granted, (self.pid << 16) + np.maximum(self.data_epoch, -1), "right")
         up_to = np.searchsorted(granted, (self.pid << 16) + np.maximum(self.epoch, -1), "right")
         commits = self.has_data & (self.decision == ControlType.COMMIT)
-        return ~(commits & (up_to > below))
+        fine: Flags = ~(commits & (up_to > below))
+        return fine
 
     def _both_decisions(self, left: Flags) -> Flags:
         """Of markers that cannot be judged, those whose epoch has COMMIT and ABORT, each for data of the one before."""
         told = left & self.has_data & (self.data_epoch == self.epoch - 1) & (self.decision != NO_DECISION)
         key = (self.pid << 16) + (self.epoch & 0xFFFF)
         committed, aborted = (key[told & (self.decision == decision)] for decision in (1, 0))
-        return told & np.isin(key, np.intersect1d(committed, aborted))
+        both: Flags = told & np.isin(key, np.intersect1d(committed, aborted))
+        return both
 
 
 def _all_between(flags: Flags, first: Ints, last: Ints) -> Flags:

@@ -159,6 +159,7 @@ class Partition:
         holes: how many holes it has.
         stamped_ms: the last time that a broker stamped, in milliseconds since the epoch; -1 for none.
         marked_ms: when the last marker below the high watermark was appended; -1 for none.
+        first_marker_ms: when the first marker was appended; -1 for none.
         chunks: by split and first byte, how many holes come before a chunk, and when the next marker behind it was
             appended.
         is_ordered: whether no offset goes backwards. Of another log the steps of chunks do not add up.
@@ -172,6 +173,7 @@ class Partition:
     holes: int = 0
     stamped_ms: int = -1
     marked_ms: int = -1
+    first_marker_ms: int = -1
     chunks: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     is_ordered: bool = True
 

@@ -207,6 +207,7 @@ class PartitionTransactions:
         holes: how many holes the log has.
         batches: transactional batches, markers included.
         stamped_ms: the last time that a broker stamped, in milliseconds since the epoch; -1 for none.
+        first_marker_ms: when the first marker was appended, in milliseconds since the epoch; -1 for none.
     """
 
     log: PartitionLog
@@ -219,11 +220,12 @@ class PartitionTransactions:
     holes: int = 0
     batches: int = 0
     stamped_ms: int = -1
+    first_marker_ms: int = -1
 
     def stamped_before(self, offset: int) -> float:
         """As :class:`kafka_eos_checks.audit.moments.Dated` has it, by its markers."""
-        number = bisect_left(self.markers, offset, key=lambda marker: marker.offset)
-        return self.markers[number - 1].stamped_ms if number else -inf
+        below = (marker.stamped_ms for marker in reversed(self.markers) if marker.offset < offset)
+        return next(below, -inf)
 
     def appended_by(self, batch: OpenTransaction) -> float:
         """A moment by which a batch was appended, told by a broker's clock, in ms since the epoch; ``inf`` for none."""
@@ -231,7 +233,8 @@ class PartitionTransactions:
             return batch.timestamp
         if batch.followed_ms is not None:
             return inf if batch.followed_ms < 0 else batch.followed_ms
-        number = bisect_left(self.markers, batch.offset, key=lambda marker: marker.offset)
+        place = batch.file, batch.position
+        number = bisect_left(self.markers, place, key=lambda marker: (marker.file, marker.position))
         return self.markers[number].stamped_ms if number < len(self.markers) else inf
 
     @property
@@ -331,6 +334,7 @@ def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Mar
             continue
         decision, coordinator_epoch = said.get(number, (NO_DECISION, NO_EPOCH))
         ended = result.open.pop(pid, None)
+        result.first_marker_ms = result.first_marker_ms if result.markers else timestamp
         result.markers.append(
             Marker(
                 file=name,
@@ -542,7 +546,7 @@ class _Group:
         earlier = sum(each.decided_ms < self.partition.begins_ms for each in own)
         found = self._follow(own, len(own) if self.partition.start else earlier)
         if found.unmatched and self.partition.start == 0:
-            begins_by = self.partition.markers[0].stamped_ms
+            begins_by = self.partition.first_marker_ms
             lenient = self._follow(own, sum(each.decided_ms <= begins_by for each in own))
             if not lenient.unmatched:
                 unsure = Matching()

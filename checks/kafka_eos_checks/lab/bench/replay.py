@@ -154,7 +154,7 @@ def count_on_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
     return {rule: answer[rule] for rule in RULES}
 
 
-def audit_headers(held: Sequence[tuple[PartitionLog, list[Split], list[tuple[Split, int, Headers]]]]) -> Answer:
+def audit_headers(held: Sequence[tuple[PartitionLog, list[Split], list[tuple[Split, int, Headers, Marks]]]]) -> Answer:
     """The rules alone, on headers in memory; a chunk with a finding is read again from its file."""
     audits = [fold(log, splits, (summarise(*chunk) for chunk in chunks)) for log, splits, chunks in held]
     return _answer_of_audits(audits)
@@ -162,7 +162,7 @@ def audit_headers(held: Sequence[tuple[PartitionLog, list[Split], list[tuple[Spl
 
 def hold_headers(
     logs: Sequence[PartitionLog],
-) -> list[tuple[PartitionLog, list[Split], list[tuple[Split, int, Headers]]]]:
+) -> list[tuple[PartitionLog, list[Split], list[tuple[Split, int, Headers, Marks]]]]:
     """For each log its splits and the headers of all chunks."""
     held = []
     for log in logs:
