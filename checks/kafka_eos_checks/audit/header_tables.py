@@ -111,9 +111,13 @@ class TableWriter:
 
     def write(self, headers: Headers, marks: Marks) -> None:
         """Write a row group: the next headers of a segment, with all fields, and what their markers say."""
+        self.write_columns(headers, _said(marks, len(headers)))
+
+    def write_columns(self, headers: Headers, said: "Mapping[str, np.ma.MaskedArray[Any, Any]]") -> None:
+        """As :meth:`write`, with each field of :class:`Mark` as a column, masked where there is none."""
         self._damage += [(self._groups, region) for region in headers.damage]
         if len(headers):
-            self._writer.write_table(_to_arrow(headers, marks), row_group_size=len(headers))
+            self._writer.write_table(_to_arrow(headers, said), row_group_size=len(headers))
             self._groups += 1
             self.batches += len(headers)
 
@@ -157,19 +161,26 @@ def _row_groups(segment: Path) -> Iterator[tuple[Headers, Marks]]:
         yield concatenate(parts), marks
 
 
-def _to_arrow(headers: Headers, marks: Marks) -> "pa.Table":
+def _to_arrow(headers: Headers, said: "Mapping[str, np.ma.MaskedArray[Any, Any]]") -> "pa.Table":
     pyarrow = need("pyarrow", "spark")
     own = schema()
     columns = [pyarrow.array(headers.positions)]
     columns += [pyarrow.array(headers.column(name)).cast(own.field(name).type) for name in FIELDS]
-    rows = np.fromiter(marks, np.int64, len(marks))
-    for name in Mark._fields:
-        said = [getattr(mark, name) for mark in marks.values()]
-        values, missing = np.zeros(len(headers), np.int64), np.ones(len(headers), np.bool_)
-        values[rows] = [value or 0 for value in said]
-        missing[rows] = [value is None for value in said]
-        columns.append(pyarrow.array(values, mask=missing).cast(own.field(name).type))
+    columns += [pyarrow.array(said[name]).cast(own.field(name).type) for name in Mark._fields]
     return pyarrow.Table.from_arrays(columns, schema=own)
+
+
+def _said(marks: Marks, count: int) -> "dict[str, np.ma.MaskedArray[Any, Any]]":
+    """What markers say, as a column of ``count`` rows for each field."""
+    rows = np.fromiter(marks, np.int64, len(marks))
+    columns = {}
+    for name in Mark._fields:
+        values = [getattr(mark, name) for mark in marks.values()]
+        column = np.ma.masked_all(count, np.int64)
+        known = [value is not None for value in values]
+        column[rows[known]] = [value for value in values if value is not None]
+        columns[name] = column
+    return columns
 
 
 def segment_bytes(table: Path) -> int | None:

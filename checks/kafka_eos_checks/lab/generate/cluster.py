@@ -18,7 +18,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -96,14 +96,20 @@ class States:
     def groups(self, batches: Batches) -> Iterator[Group]:
         """As :class:`Contents` has it."""
         assert isinstance(batches, StateBatches)
-        own = batches
-        layout = np.stack([own.listed, own.offsets >= 0, own.next_producer >= 0, own.version], axis=1)
-        code = layout @ np.array([100, 1, 2, 4])
+        for where, layout in self._layouts(batches):
+            yield where, self._filled(self._template(layout), batches.take(where), layout[0])
+
+    def _layouts(self, own: StateBatches) -> Iterator[tuple[Ints, tuple[int, ...]]]:
+        """Which batches have which layout."""
+        columns = np.stack([own.listed, own.offsets >= 0, own.next_producer >= 0, own.version], axis=1)
+        code = columns @ np.array([100, 1, 2, 4])
         for each in np.unique(code).tolist():
             where = np.flatnonzero(code == each)
-            listed, offsets, rotates, version = layout[where[0]].tolist()
-            template = _state_template(self._first, self._topic, listed, bool(offsets), bool(rotates), version)
-            yield where, self._filled(template, own.take(where), listed)
+            yield where, tuple(columns[where[0]].tolist())
+
+    def _template(self, layout: tuple[int, ...]) -> Template:
+        listed, offsets, rotates, version = layout
+        return _state_template(self._first, self._topic, listed, bool(offsets), bool(rotates), version)
 
     def _filled(self, template: Template, own: StateBatches, listed: int) -> Bytes:
         columns: dict[str, Ints | Bytes] = {
@@ -125,9 +131,10 @@ class States:
 
     def payload_sizes(self, batches: Batches) -> Ints:
         """As :class:`Contents` has it."""
+        assert isinstance(batches, StateBatches)
         sizes = np.empty(len(batches), np.int64)
-        for where, payloads in self.groups(batches):
-            sizes[where] = payloads.shape[1]
+        for where, layout in self._layouts(batches):
+            sizes[where] = len(self._template(layout).payload)
         return sizes
 
 
@@ -217,7 +224,7 @@ def _commit_template(group: str, topic: str) -> Template:
     return Template.found(encode_records([Record(key=key.encode(), value=value.encode())]), marks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Cluster:
     """A cluster to be written.
 
@@ -237,12 +244,12 @@ class Cluster:
     as_tables: bool = False
     segment_bytes: int = SEGMENT_BYTES
 
-    @property
+    @cached_property
     def transactional_ids(self) -> list[str]:
         """Of the clients."""
         return [f"{self.topic}-client-{number:06d}" for number in range(self.workload.clients)]
 
-    @property
+    @cached_property
     def groups(self) -> list[str]:
         """First those of the clients, then those that commit outside of transactions."""
         return [f"{self.topic}-group-{number:06d}" for number in range(2 * self.workload.clients)]

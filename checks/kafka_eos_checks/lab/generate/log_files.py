@@ -8,7 +8,7 @@ Kafka: LogSegment, OffsetIndex, TransactionIndex, ProducerStateManager
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from kafka_eos.formats.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, ControlType
 from kafka_eos_checks.audit import header_tables
 from kafka_eos_checks.audit.kernels.headers import INDEX_ENTRY, Headers, Ints
-from kafka_eos_checks.audit.kernels.marks import Mark, Marks
 from kafka_eos_checks.audit.synthetic import INDEX_INTERVAL_BYTES
 from kafka_eos_checks.lab.generate.batches import (
     BEHIND,
     NEXT,
     NO_TRANSACTION,
     SLICE,
+    SLICE_BYTES,
     Batches,
     Contents,
     encode,
@@ -150,7 +150,7 @@ class LogFiles:
         self._producers = Producers(first_id, producers) if producers else None
         self._open = Open()
         self._segment_bytes = segment_bytes
-        self._make: Callable[[Path], _Segment | _Table] = _Table if as_tables else _Segment
+        self._make: Callable[[Path, Contents], _Segment | _Table] = _Table if as_tables else _Segment
         self._active: _Segment | _Table | None = None
         self._base = 0
 
@@ -165,13 +165,7 @@ class LogFiles:
         batches = self._with_offsets(batches)
         for start in range(0, len(batches), SLICE):
             part = batches.take(slice(start, start + SLICE))
-            if self._make is _Segment:
-                encoded = encode(part, self._contents)
-                sizes = np.array([len(data) for data in encoded])
-            else:
-                encoded = []
-                sizes = self._contents.payload_sizes(part) + HEADER_BYTES
-            self._write(part, sizes, encoded)
+            self._write(part, self._contents.payload_sizes(part) + HEADER_BYTES)
         return batches
 
     def _with_offsets(self, batches: Batches) -> Batches:
@@ -187,21 +181,23 @@ class LogFiles:
         self.batches += len(batches)
         return found
 
-    def _write(self, batches: Batches, sizes: Ints, encoded: list[bytes]) -> None:
-        """Write batches, in one segment or several."""
+    def _write(self, batches: Batches, sizes: Ints) -> None:
+        """Write batches, some bytes of them at once, in one segment or several."""
+        totals = np.cumsum(sizes)
         start = 0
         while start < len(batches):
             if self._active is None:
                 self._base = int(batches.base_offset[start])
-                self._active = self._make(self.folder / f"{self._base:020d}.log")
-            ends = self._active.size + np.cumsum(sizes[start:])
-            room = int(np.searchsorted(ends, self._segment_bytes, "right"))
-            stop = start + max(room, 0 if self._active.size else 1)
+                self._active = self._make(self.folder / f"{self._base:020d}.log", self._contents)
+            before = int(totals[start] - sizes[start])
+            room = max(self._segment_bytes - self._active.size, 0 if self._active.size else int(sizes[start]))
+            most = max(min(room, SLICE_BYTES), min(room, int(sizes[start])))
+            stop = int(np.searchsorted(totals, before + most, "right"))
             if stop > start:
                 part = batches.take(slice(start, stop))
-                self._active.write(part, sizes[start:stop], encoded[start:stop])
+                self._active.write(part, sizes[start:stop])
                 self._note(part)
-            if stop < len(batches):
+            if stop < len(batches) and self._active.size + int(sizes[stop]) > self._segment_bytes:
                 self._roll(int(batches.base_offset[stop]))
             start = stop
 
@@ -253,22 +249,23 @@ class LogFiles:
     def close(self) -> None:
         """Complete the log."""
         if self._active is None and not self.segments:
-            self._active = self._make(self.folder / f"{0:020d}.log")
+            self._active = self._make(self.folder / f"{0:020d}.log", self._contents)
         self._roll(self.end)
 
 
 class _Segment:
     """A segment, and its sparse offset index."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, contents: Contents) -> None:
         self._path = path
+        self._contents = contents
         self._base = int(path.stem)
         self._indexed = 0  # position of the batch that the index named last
         self.size = 0
         path.touch()
         path.with_suffix(".index").touch()
 
-    def write(self, batches: Batches, sizes: Ints, encoded: list[bytes]) -> None:
+    def write(self, batches: Batches, sizes: Ints) -> None:
         positions = self.size + np.cumsum(sizes) - sizes
         named = []
         while (row := int(np.searchsorted(positions, self._indexed + INDEX_INTERVAL_BYTES, "right"))) < len(positions):
@@ -278,7 +275,7 @@ class _Segment:
         entries["relative_offset"] = batches.base_offset[named] - self._base
         entries["position"] = positions[named]
         with self._path.open("ab") as out:
-            out.write(b"".join(encoded))
+            out.write(encode(batches, self._contents, sizes))
         with self._path.with_suffix(".index").open("ab") as out:
             out.write(entries.tobytes())
         self.size += int(sizes.sum())
@@ -290,11 +287,11 @@ class _Segment:
 class _Table:
     """The table of the headers of a segment that was never written; its CRCs are made up."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, contents: Contents) -> None:  # noqa: ARG002 - as of a segment
         self.size = 0
         self._writer = header_tables.TableWriter(path.with_suffix(f".{header_tables.SUFFIX}"))
 
-    def write(self, batches: Batches, sizes: Ints, encoded: list[bytes]) -> None:  # noqa: ARG002 - as of a segment
+    def write(self, batches: Batches, sizes: Ints) -> None:
         given = header_fields(batches) | {
             "batch_length": sizes - LOG_OVERHEAD_BYTES,
             "crc": batches.base_offset * 2_654_435_761 & 0xFFFFFFFF,  # as hard to compress as a real one
@@ -302,16 +299,10 @@ class _Table:
         columns = {name: np.broadcast_to(values, (len(batches),)) for name, values in given.items()}
         positions = self.size + np.cumsum(sizes) - sizes
         self.size += int(sizes.sum())
-        self._writer.write(Headers(positions, columns, self.size), dict(_marks(batches)))
+        said = {"decision": batches.decision, "coordinator_epoch": batches.coordinator_epoch}
+        hidden = ~batches.is_marker
+        masked = {name: np.ma.MaskedArray(values, hidden) for name, values in said.items()}
+        self._writer.write_columns(Headers(positions, columns, self.size), masked)
 
     def close(self) -> None:
         self._writer.close(self.size)
-
-
-def _marks(batches: Batches) -> Iterator[tuple[int, Mark]]:
-    """What the markers among some batches say, by row."""
-    rows = np.flatnonzero(batches.is_marker)
-    said = batches.decision[rows] + (batches.coordinator_epoch[rows] << 1)
-    distinct, which = np.unique(said, return_inverse=True)
-    marks: list[Mark] = [Mark(ControlType(each & 1), each >> 1) for each in distinct.tolist()]
-    return zip(rows.tolist(), map(marks.__getitem__, which.tolist()), strict=True)
