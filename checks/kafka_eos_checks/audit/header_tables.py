@@ -175,11 +175,11 @@ def _said(marks: Marks, count: int) -> "dict[str, np.ma.MaskedArray[Any, Any]]":
     rows = np.fromiter(marks, np.int64, len(marks))
     columns = {}
     for name in Mark._fields:
-        values = [getattr(mark, name) for mark in marks.values()]
-        column = np.ma.masked_all(count, np.int64)
-        known = [value is not None for value in values]
-        column[rows[known]] = [value for value in values if value is not None]
-        columns[name] = column
+        values, missing = np.zeros(count, np.int64), np.ones(count, np.bool_)
+        said = [getattr(mark, name) for mark in marks.values()]
+        values[rows] = [value or 0 for value in said]
+        missing[rows] = [value is None for value in said]
+        columns[name] = np.ma.MaskedArray(values, missing)
     return columns
 
 

@@ -6,7 +6,7 @@ Encoding goes by payloads of one size: their bytes are a matrix, a batch a row, 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from google_crc32c import value as crc32c
@@ -30,8 +30,6 @@ NO_DECISION = NO_TRANSACTION = NO_PRODUCER = NO_EPOCH = NO_SEQUENCE = NO_LEADER_
 MARKER = TRANSACTIONAL_MASK | CONTROL_MASK  # attributes of one
 NEXT, BEHIND = -1, -2  # in place of a base offset: the one after the batch before; its last one again, a violation
 
-Array = TypeVar("Array", bound=np.generic)
-
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -48,11 +46,6 @@ class Columns:
         """These rows and then those of another."""
         names = [column.name for column in fields(self)]
         return type(self)(*(np.concatenate((getattr(self, name), getattr(other, name))) for name in names))
-
-
-def constant(value: int) -> Ints:
-    """A column for any number of rows, see :meth:`Batches.of`."""
-    return np.full(1, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +97,8 @@ class Batches(Columns):
     @property
     def is_marker(self) -> NDArray[np.bool_]:
         """Which batches are markers, shape (n,)."""
-        return self.decision != NO_DECISION
+        found: NDArray[np.bool_] = self.decision != NO_DECISION
+        return found
 
 
 DEFAULTS = {
@@ -123,7 +117,7 @@ DEFAULTS = {
 Some = TypeVar("Some", bound=Columns)
 
 
-def columns_of(kind: type[Some], rows: int, /, **columns: NDArray[np.int64] | int) -> Some:
+def columns_of(kind: type[Some], rows: int, /, **columns: NDArray[Any] | int) -> Some:
     """Rows of these columns; one that is not given, or is a number, has one value in all rows."""
     given = DEFAULTS | columns
     return kind(*(np.broadcast_to(given[each.name], (rows, *np.shape(given[each.name])[1:])) for each in fields(kind)))
@@ -152,16 +146,16 @@ class Template:
         return cls(payload, {name: (payload.index(mark), len(mark)) for name, mark in marks.items()})
 
     def fill(self, count: int, **columns: Ints | Bytes) -> Bytes:
-        """Payloads of ``count`` batches, shape (count, bytes of one); a field is big-endian integers or bytes."""
+        """Payloads of ``count`` batches, shape (count, bytes of one); a field is integers, or rows of bytes."""
         rows = np.empty((count, len(self.payload)), np.uint8)
         rows[:] = np.frombuffer(self.payload, np.uint8)
         for name, values in columns.items():
             at, size = self.places[name]
-            rows[:, at : at + size] = values if values.ndim == 2 else big_endian(values, size)
+            rows[:, at : at + size] = values if values.dtype == np.uint8 else big_endian(values, size)
         return rows
 
 
-def big_endian(values: Ints, size: int) -> Bytes:
+def big_endian(values: Ints | Bytes, size: int) -> Bytes:
     """Integers as bytes, shape (n, size)."""
     return values.astype(f">i{size}").view(np.uint8).reshape(len(values), size)
 

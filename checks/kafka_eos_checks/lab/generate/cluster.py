@@ -22,6 +22,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue
@@ -182,6 +183,16 @@ def _number(data: bytes) -> int:
     return int.from_bytes(data, "big")
 
 
+def _kept(batches: StateBatches) -> NDArray[np.bool_]:
+    """Which records the cleaner leaves that was at the first half: there the last of each transactional id."""
+    kept = np.ones(len(batches), np.bool_)
+    half = len(batches) // 2
+    kept[:half] = False
+    last = dict(zip(batches.client[:half].tolist(), range(half), strict=True))
+    kept[list(last.values())] = True
+    return kept
+
+
 class Commits:
     """The records of ``__consumer_offsets``.
 
@@ -235,6 +246,8 @@ class Cluster:
         value_bytes: of the random value of each record.
         as_tables: whether tables of headers take the place of the topic's segments.
         segment_bytes: after which a new segment begins.
+        retained_bytes: of each of the topic's partitions; older segments are deleted. 0 for all.
+        compacted: whether the cleaner was at the first records of ``__transaction_state``.
     """
 
     workload: Workload
@@ -243,6 +256,8 @@ class Cluster:
     value_bytes: int = 100
     as_tables: bool = False
     segment_bytes: int = SEGMENT_BYTES
+    retained_bytes: int = 0
+    compacted: bool = False
 
     @cached_property
     def transactional_ids(self) -> list[str]:
@@ -280,7 +295,8 @@ class Cluster:
                 markers += count
                 data += len(batches) - count
             for log, batches in zip(states, part.states, strict=True):
-                log.append(batches)
+                assert isinstance(batches, StateBatches)
+                log.append(batches, _kept(batches) if self.compacted and part.number == 0 else None)
             for log, batches in zip(commits, part.commits, strict=True):
                 log.append(batches)
                 count = int(np.count_nonzero(batches.is_marker))
@@ -291,6 +307,9 @@ class Cluster:
         for log in logs:
             log.close()
             self._describe_partition(log)
+        for log in topic:
+            if self.retained_bytes:
+                log.retain(self.retained_bytes)
         self._describe(folder, logs)
         return Made(
             batches=data,

@@ -160,9 +160,16 @@ class LogFiles:
         suffix = "log" if self._make is _Segment else header_tables.SUFFIX
         return self.folder / f"{self.segments[0][0]:020d}.{suffix}"
 
-    def append(self, batches: Batches) -> Batches:
-        """Write some more batches; returns them with their offsets."""
+    def append(self, batches: Batches, keep: NDArray[np.bool_] | None = None) -> Batches:
+        """Write some more batches; returns them with their offsets.
+
+        Args:
+            batches: those that come next.
+            keep: which of them the cleaner left, shape (n,); all when not given.
+        """
         batches = self._with_offsets(batches)
+        if keep is not None:
+            batches = batches.take(keep)
         for start in range(0, len(batches), SLICE):
             part = batches.take(slice(start, start + SLICE))
             self._write(part, self._contents.payload_sizes(part) + HEADER_BYTES)
@@ -187,7 +194,7 @@ class LogFiles:
         start = 0
         while start < len(batches):
             if self._active is None:
-                self._base = int(batches.base_offset[start])
+                self._base = int(batches.base_offset[start]) if self.segments else 0
                 self._active = self._make(self.folder / f"{self._base:020d}.log", self._contents)
             before = int(totals[start] - sizes[start])
             room = max(self._segment_bytes - self._active.size, 0 if self._active.size else int(sizes[start]))
@@ -252,6 +259,22 @@ class LogFiles:
             self._active = self._make(self.folder / f"{0:020d}.log", self._contents)
         self._roll(self.end)
 
+    def retain(self, size: int) -> int:
+        """Delete the oldest segments of a log that is complete, as long as the others have ``size`` bytes.
+
+        Returns:
+            How many bytes were deleted.
+
+        Kafka: UnifiedLog.deleteRetentionSizeBreachedSegments
+        """
+        before = self.size
+        while len(self.segments) > 1 and self.size - self.segments[0][1] >= size:
+            base, gone = self.segments.pop(0)
+            self.size -= gone
+            for path in self.folder.glob(f"{base:020d}.*"):
+                path.unlink()
+        return before - self.size
+
 
 class _Segment:
     """A segment, and its sparse offset index."""
@@ -267,8 +290,8 @@ class _Segment:
 
     def write(self, batches: Batches, sizes: Ints) -> None:
         positions = self.size + np.cumsum(sizes) - sizes
-        named = []
-        while (row := int(np.searchsorted(positions, self._indexed + INDEX_INTERVAL_BYTES, "right"))) < len(positions):
+        named, first_above = [], positions.searchsorted
+        while (row := int(first_above(self._indexed + INDEX_INTERVAL_BYTES, "right"))) < len(positions):
             named.append(row)
             self._indexed = int(positions[row])
         entries = np.empty(len(named), INDEX_ENTRY)

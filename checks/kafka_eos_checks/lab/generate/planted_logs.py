@@ -12,7 +12,7 @@ import numpy as np
 from kafka_eos_checks.audit.kernels.headers import Ints
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, STALE_EPOCH
 from kafka_eos_checks.lab.generate.batches import NO_LEADER_EPOCH, Batches, Values, columns_of
-from kafka_eos_checks.lab.generate.log_files import LogFiles
+from kafka_eos_checks.lab.generate.log_files import SEGMENT_BYTES, LogFiles
 
 FIRST_TIMESTAMP = 1_700_000_000_000  # ms since the epoch, of every batch
 FIRST_PRODUCER = 1000
@@ -104,8 +104,16 @@ def plant(batches: Batches, seed: int, faults: int) -> tuple[Batches, list[Plant
     return made, sorted(planted, key=lambda found: found[1])
 
 
-def write(folder: Path, batches: Batches, value_bytes: int, seed: int, *, as_tables: bool = False) -> Path:
-    """Write a log with its offset index, or the table of its headers; returns its first segment, or table.
+def write(
+    folder: Path,
+    batches: Batches,
+    value_bytes: int,
+    seed: int,
+    *,
+    as_tables: bool = False,
+    segment_bytes: int = SEGMENT_BYTES,
+) -> LogFiles:
+    """Write a log with its offset indexes.
 
     Args:
         folder: of the partition.
@@ -113,8 +121,9 @@ def write(folder: Path, batches: Batches, value_bytes: int, seed: int, *, as_tab
         value_bytes: of the random value of each record.
         seed: of the values.
         as_tables: whether tables of headers take the place of segments.
+        segment_bytes: after which a new segment begins.
     """
-    log = LogFiles(folder, Values(value_bytes, seed), as_tables=as_tables)
+    log = LogFiles(folder, Values(value_bytes, seed), as_tables=as_tables, segment_bytes=segment_bytes)
     log.append(batches)
     log.close()
-    return log.path
+    return log

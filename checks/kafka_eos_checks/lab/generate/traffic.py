@@ -14,7 +14,7 @@ are followed by the next producer id: ``divmod(number of rises, EPOCHS)`` is whi
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,7 @@ COMMITS = 0.1  # of transactions: as many offsets are committed outside of any
 REPLACED = 0.2  # of coordinators in a slice
 
 _S = TransactionState
+Column = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -453,16 +454,16 @@ class Traffic:
         prepared = np.broadcast_to(own.prepared[:, None], has_data.shape)
         marker_epoch = epoch + own.version_2
 
-        def flat(*each: NDArray[np.generic]) -> NDArray[np.generic]:
+        def flat(*each: Column) -> Column:
             wide = [values[:, None] if values.ndim == 1 else values for values in each]
             return np.stack([np.broadcast_to(values, shape[:2]) for values in wide], axis=2).reshape(-1)
 
-        def same(values: NDArray[np.generic]) -> NDArray[np.generic]:
+        def same(values: Column) -> Column:
             wide = values[:, :, None] if values.ndim == 2 else values[:, None, None]
             return np.broadcast_to(wide, shape).reshape(-1)
 
         nothing = np.full(1, NO_DECISION)
-        return Runs(
+        return Runs(  # data, marker, marker again
             partition=same(own.partitions),
             writer=same(own.client),
             producer_id=same(producer),
@@ -513,7 +514,7 @@ class Traffic:
         memory.key[runs.partition, runs.writer] = key
         memory.sequence[runs.partition, runs.writer] = first + own
         shift = np.where(is_data, first - before[ends - runs.count], 0)
-        sequence = before[:-1] + np.repeat(shift, runs.count)
+        sequence: Ints = before[:-1] + np.repeat(shift, runs.count)
         sequence[(ends - 1)[~is_data]] = NO_SEQUENCE
         return sequence
 
@@ -543,7 +544,7 @@ class Traffic:
         started = _ms(number, own.begin)
         halfway = (own.begin + own.prepared) / 2
 
-        def rows(*each: NDArray[np.generic]) -> NDArray[np.generic]:
+        def rows(*each: Column) -> Column:
             return np.stack([np.broadcast_to(values, len(own)) for values in each], axis=1).reshape(-1)
 
         there = rows(own.begun_anew, grows, ongoing, np.full(1, True), np.full(1, True))
@@ -589,7 +590,7 @@ class Traffic:
         marker_epoch = epoch + own.version_2
         at = own.prepared + (own.completed - own.prepared) * 0.3 * self._rng.random(len(own))
 
-        def rows(*each: NDArray[np.generic] | int) -> NDArray[np.generic]:
+        def rows(*each: Column | int) -> Column:
             return np.stack([np.broadcast_to(values, len(own)) for values in each], axis=1).reshape(-1)
 
         slots = rows(own.begin + (own.prepared - own.begin) * 0.9, at, (at + own.completed) / 2)
@@ -637,7 +638,8 @@ class Traffic:
 def _spread_out(share: float, count: int, first: int = 0) -> NDArray[np.bool_]:
     """Some of ``count`` things, spread evenly."""
     place = np.arange(first, first + count)
-    return np.floor((place + 1) * share) > np.floor(place * share)
+    chosen: NDArray[np.bool_] = np.floor((place + 1) * share) > np.floor(place * share)
+    return chosen
 
 
 def _since(totals: Ints, begins: NDArray[np.bool_]) -> Ints:
