@@ -98,26 +98,55 @@ def write_row_groups(table: Path, row_groups: Iterable[tuple[Headers, Marks]], s
         row_groups: all headers of a segment, with all fields, in order.
         size: bytes of the segment.
     """
-    parquet = need("pyarrow.parquet", "spark")
-    unfinished = table.with_name(f"{table.name}.part")
-    damage: list[tuple[int, CorruptRegion]] = []
-    batches = groups = 0
+    writer = TableWriter(table)
     try:
-        with parquet.ParquetWriter(unfinished, schema(), **_settings()) as writer:
-            for headers, marks in row_groups:
-                damage += [(groups, region) for region in headers.damage]
-                if len(headers):
-                    writer.write_table(_to_arrow(headers, marks), row_group_size=len(headers))
-                    groups += 1
-                    batches += len(headers)
-            regions = json.dumps([[group, asdict(region)] for group, region in damage])
-            writer.add_key_value_metadata({FORMAT: VERSION, DAMAGE: regions, SEGMENT_BYTES: str(size)})
-        unfinished.replace(table)
+        for headers, marks in row_groups:
+            writer.write(headers, marks)
+        writer.close(size)
     except BaseException:
-        with suppress(FileNotFoundError):
-            unfinished.unlink()
+        writer.give_up()
         raise
-    return batches
+    return writer.batches
+
+
+class TableWriter:
+    """A table that is written row group by row group; it has its name once it is complete.
+
+    Args:
+        table: the file.
+
+    Attributes:
+        batches: how many were written.
+    """
+
+    def __init__(self, table: Path) -> None:
+        self.batches = 0
+        self._table = table
+        self._unfinished = table.with_name(f"{table.name}.part")
+        self._groups = 0
+        self._damage: list[tuple[int, CorruptRegion]] = []
+        self._writer = need("pyarrow.parquet", "spark").ParquetWriter(self._unfinished, schema(), **_settings())
+
+    def write(self, headers: Headers, marks: Marks) -> None:
+        """Write a row group: the next headers of a segment, with all fields, and what their markers say."""
+        self._damage += [(self._groups, region) for region in headers.damage]
+        if len(headers):
+            self._writer.write_table(_to_arrow(headers, marks), row_group_size=len(headers))
+            self._groups += 1
+            self.batches += len(headers)
+
+    def close(self, size: int) -> None:
+        """Complete the table of a segment of ``size`` bytes."""
+        regions = json.dumps([[group, asdict(region)] for group, region in self._damage])
+        self._writer.add_key_value_metadata({FORMAT: VERSION, DAMAGE: regions, SEGMENT_BYTES: str(size)})
+        self._writer.close()
+        self._unfinished.replace(self._table)
+
+    def give_up(self) -> None:
+        """Leave no table behind."""
+        self._writer.close()
+        with suppress(FileNotFoundError):
+            self._unfinished.unlink()
 
 
 def _settings() -> dict[str, Any]:

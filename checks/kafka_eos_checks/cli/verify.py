@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from kafka_eos_checks.audit.engines import ENGINES, audit
+from kafka_eos_checks.audit.audit import audit
+from kafka_eos_checks.audit.engines import ENGINES
 from kafka_eos_checks.contracts import command as contract_check
 from kafka_eos_checks.graphs import command as conformance
 from kafka_eos_checks.graphs import model_check

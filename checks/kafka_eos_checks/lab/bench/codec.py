@@ -287,9 +287,9 @@ def run(folder: Path, *, quick: bool) -> Iterator[Verdict]:
     rounds = 3 if quick else 5
     large = clean_batches(SEED, 6000 // part, smallest=LARGE_RECORDS, largest=LARGE_RECORDS)
     small = clean_batches(SEED, 216_000 // part, largest=SMALL_RECORDS)
-    tiny = write(folder / "tiny-0", small.take(slice(1)), SMALL_VALUE, SEED)
+    tiny = write(folder / "tiny-0", small.take(slice(1)), SMALL_VALUE, SEED).path
     for kind, batches, value_bytes in (("large", large, LARGE_VALUE), ("small", small, SMALL_VALUE)):
-        segment = write(folder / f"{kind}-0", batches, value_bytes, SEED)
+        segment = write(folder / f"{kind}-0", batches, value_bytes, SEED).path
         size, records = segment.stat().st_size, int(batches.record_count.sum())
         given = f"{size / 1e6:.0f} MB, {len(batches):,} batches, {records:,} records"
         work = Work(part="codec", name=kind, given=given, amount=records, unit="records/s", per_core=True)

@@ -20,22 +20,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from kafka_eos.formats.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
-from kafka_eos_checks.audit import header_tables, stages
+from kafka_eos_checks.audit import stages
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.kernels.headers import Headers, read_index
 from kafka_eos_checks.audit.kernels.logs import LogAudit, fold
-from kafka_eos_checks.audit.kernels.marks import NO_MARKS, Marks
+from kafka_eos_checks.audit.kernels.marks import Marks
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, Split, find_logs, plan
 from kafka_eos_checks.audit.kernels.summary import chunks_of, summarise
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, STALE_EPOCH
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.lab.bench.measure import Answer, Side, Work, measure, module_or_reason, verdicts
-from kafka_eos_checks.lab.generate.planted_logs import FIRST_TIMESTAMP, Batches, clean_batches, plant, write
+from kafka_eos_checks.lab.generate.batches import Batches
+from kafka_eos_checks.lab.generate.planted_logs import clean_batches, plant, write
 
 SEED = 23
 PARTITIONS, PRODUCERS, FAULTS, VALUE_BYTES = 8, 50, 3, 100
@@ -88,31 +86,8 @@ def write_segment(folder: Path, partition: int, log: Batches) -> None:
 
 def write_headers(folder: Path, partition: int, log: Batches) -> None:
     """Write the table of headers of a log; nothing without pyarrow."""
-    if module_or_reason("pyarrow")[1]:
-        return
-    table = folder / f"{TOPIC}-{partition}" / f"{'0' * 20}.{header_tables.SUFFIX}"
-    table.parent.mkdir(parents=True)
-    header_tables.write_row_groups(table, headers_of(log), int(log.last_offset[-1]))
-
-
-def headers_of(log: Batches) -> Iterator[tuple[Headers, Marks]]:
-    """All fields of the headers of a log, a row group at a time; what no rule reads is made up."""
-    for start in range(0, len(log), header_tables.ROWS):
-        part = log.take(slice(start, start + header_tables.ROWS))
-        fields = dict.fromkeys(header_tables.FIELDS, np.zeros(len(part), np.int64)) | {
-            "base_offset": part.base_offset,
-            "batch_length": HEADER_BYTES - LOG_OVERHEAD_BYTES + (VALUE_BYTES + 8) * part.record_count,
-            "magic": np.full(len(part), MAGIC),
-            "crc": part.base_offset * 2_654_435_761 & 0xFFFFFFFF,  # as hard to compress as a real one
-            "last_offset_delta": part.record_count - 1,
-            "base_timestamp": FIRST_TIMESTAMP + part.base_offset,
-            "max_timestamp": FIRST_TIMESTAMP + part.base_offset,
-            "producer_id": part.producer_id,
-            "producer_epoch": part.producer_epoch,
-            "base_sequence": part.base_sequence,
-            "record_count": part.record_count,
-        }
-        yield Headers(part.base_offset * (HEADER_BYTES + VALUE_BYTES), fields, 0), NO_MARKS
+    if not module_or_reason("pyarrow")[1]:
+        write(folder / f"{TOPIC}-{partition}", log, VALUE_BYTES, SEED + partition, as_tables=True)
 
 
 def answer_of(rows: Sequence[tuple[str, int, int]]) -> Answer:

@@ -10,14 +10,26 @@ from typing import Any
 
 PLANTED = "planted.jsonl"
 EPOCHS, MOST_OF_AN_EPOCH = 4, 500  # of a producer in a small log; batches of an epoch in a large one
+BATCHES, PRODUCERS = 100_000, 50  # of logs without transactions
+CLUSTER_PRODUCERS, RUN = 5, 4  # of a partition beside transactions; batches of a transaction on a partition
 EPILOG = """examples:
   kafka-eos lab generate /tmp/made --batches 1000000 --partitions 8
   kafka-eos lab generate /tmp/made --faults 3 --seed 7
   kafka-eos lab generate /tmp/made --records 50 100 --value-bytes 1000
+  kafka-eos lab generate /tmp/made --transactions 20000 --partitions 8 --brokers 3
+  kafka-eos lab generate /tmp/made --transactions 2000000 --batches 100000000 --partitions 32 --clients 1000 --headers
 
-Each partition gets as many duplicates, gaps and batches of a stale epoch as --faults says; planted.jsonl names each
-rule with topic, partition and offset, which is what the audit has to find, and nothing else. The same seed gives the
-same bytes.
+Without --transactions: batches of idempotent producers. Each partition gets as many duplicates, gaps and batches of a
+stale epoch as --faults says.
+
+With --transactions: the log directories of a whole cluster, as brokers leave them that were shut down, in the layout of
+a recording. Clients of transaction version 1 and 2 take transactions over several partitions; some end without data,
+some markers are written again, half of the clients commit offsets in their transactions. Besides them write idempotent
+producers, and groups commit offsets outside of transactions. __transaction_state, __consumer_offsets, indexes and
+producer snapshots are as the topic's batches make them. --batches is then about as many with data.
+
+planted.jsonl names each rule with topic, partition and offset, which is what the audit has to find, and nothing else.
+The same seed gives the same bytes.
 
 exit codes: 0 written, 2 the call cannot be used
 """
@@ -28,14 +40,14 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser = subparsers.add_parser(
         "generate",
         help=help_line,
-        description="Write a log directory of a broker with made batches of idempotent producers.",
+        description="Write made logs: of idempotent producers, or of a whole cluster with transactions.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="an empty folder, or one to be made")
-    parser.add_argument("--batches", type=int, default=100_000, metavar="N", help="of all partitions (default 100000)")
-    parser.add_argument("--partitions", type=int, default=1, metavar="N", help="default 1")
-    parser.add_argument("--producers", type=int, default=50, metavar="N", help="that write a partition (default 50)")
+    parser.add_argument("--batches", type=int, metavar="N", help="of all partitions (default 100000; see below)")
+    parser.add_argument("--partitions", type=int, metavar="N", help="default 1; with transactions 8")
+    parser.add_argument("--producers", type=int, metavar="N", help="idempotent ones of a partition (default 50 or 5)")
     parser.add_argument(
         "--records",
         type=int,
@@ -47,56 +59,144 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--value-bytes", type=int, default=100, metavar="N", help="of a record's value (default 100)")
     parser.add_argument("--faults", type=int, default=0, metavar="N", help="of each kind in a partition (default 0)")
     parser.add_argument("--topic", default="generated", help="default generated")
+    parser.add_argument("--headers", action="store_true", help="write tables of headers in the place of segments")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default 0)")
+    cluster = parser.add_argument_group("a cluster with transactions")
+    cluster.add_argument("--transactions", type=int, default=0, metavar="N", help="how many (default 0)")
+    cluster.add_argument("--clients", type=int, default=100, metavar="N", help="transactional ids (default 100)")
+    cluster.add_argument("--spread", type=int, default=3, metavar="N", help="partitions of a transaction (default 3)")
+    cluster.add_argument("--aborted", type=float, default=0.1, metavar="SHARE", help="of transactions (default 0.1)")
+    cluster.add_argument(
+        "--version-2", type=float, default=0.5, metavar="SHARE", help="clients of transaction version 2 (default 0.5)"
+    )
+    cluster.add_argument("--brokers", type=int, default=1, metavar="N", help="each with all replicas (default 1)")
+    cluster.add_argument(
+        "--internal-partitions", type=int, default=4, metavar="N", help="of the coordinators' topics (default 4)"
+    )
+    cluster.add_argument("--segment-bytes", type=int, default=1 << 30, metavar="N", help="default 1073741824")
+    cluster.add_argument("--retain-bytes", type=int, default=0, metavar="N", help="of a partition of the topic")
+    cluster.add_argument("--compacted", action="store_true", help="__transaction_state begins compacted")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the logs and what is planted in them, and say so."""
     try:
+        _complete(arguments)
         _check(arguments)
         started = time.perf_counter()
-        size, planted = _write(arguments)
+        arguments.folder.mkdir(parents=True, exist_ok=True)
+        what, batches, size, planted = _write_cluster(arguments) if arguments.transactions else _write(arguments)
     except (ValueError, OSError) as error:
         print(f"kafka-eos lab generate: {error}", file=sys.stderr)
         return 2
     seconds = time.perf_counter() - started
     counts = ", ".join(f"{count} {rule}" for rule, count in sorted(planted.items())) or "nothing"
     print(
-        f"seed {arguments.seed}: {arguments.batches:,} batches, {size:,} bytes in {seconds:.1f} s "
-        f"({arguments.batches / seconds:,.0f} batches/s) in {arguments.folder}; planted: {counts}"
+        f"seed {arguments.seed}: {what}, {size:,} bytes in {seconds:.1f} s "
+        f"({batches / seconds:,.0f} batches/s) in {arguments.folder}; planted: {counts}"
     )
     return 0
 
 
+def _complete(arguments: argparse.Namespace) -> None:
+    """Fill in what depends on whether there are transactions."""
+    own = arguments
+    if own.transactions:
+        defaults = (RUN * max(own.spread, 0) * own.transactions, 8, CLUSTER_PRODUCERS)
+        own.clients = min(own.clients, own.transactions)
+    else:
+        defaults = (BATCHES, 1, PRODUCERS)
+    for name, value in zip(("batches", "partitions", "producers"), defaults, strict=True):
+        if getattr(own, name) is None:
+            setattr(own, name, value)
+
+
 def _check(arguments: argparse.Namespace) -> None:
     least, most = arguments.records
-    for name in ("batches", "partitions", "producers"):
+    for name in ("batches", "partitions", "producers", "clients", "spread", "brokers", "internal_partitions"):
         if getattr(arguments, name) < 1:
-            raise ValueError(f"--{name} {getattr(arguments, name)}: give 1 or more")
-    for name in ("value_bytes", "faults", "seed"):
+            raise ValueError(f"{_option(name)} {getattr(arguments, name)}: give 1 or more")
+    for name in ("value_bytes", "faults", "seed", "transactions", "retain_bytes"):
         if getattr(arguments, name) < 0:
-            raise ValueError(f"--{name.replace('_', '-')} {getattr(arguments, name)}: give 0 or more")
+            raise ValueError(f"{_option(name)} {getattr(arguments, name)}: give 0 or more")
+    for name in ("aborted", "version_2"):
+        if not 0 <= getattr(arguments, name) <= 1:
+            raise ValueError(f"{_option(name)} {getattr(arguments, name)}: give a share from 0 to 1")
     if not 1 <= least <= most:
         raise ValueError(f"--records {least} {most}: give the least and the most, from 1")
     if arguments.batches < arguments.partitions:
         raise ValueError(f"--batches {arguments.batches}: give one for each of the {arguments.partitions} partitions")
+    if not 1 << 10 <= arguments.segment_bytes < 1 << 31:
+        raise ValueError(f"--segment-bytes {arguments.segment_bytes}: give 1024 to 2147483647")
+    if arguments.transactions and arguments.spread > arguments.partitions:
+        raise ValueError(f"--spread {arguments.spread}: there are {arguments.partitions} partitions")
+    if not arguments.transactions and arguments.brokers > 1:
+        raise ValueError(f"--brokers {arguments.brokers}: only with --transactions")
     if arguments.folder.exists() and any(arguments.folder.iterdir()):
         raise ValueError(f"{arguments.folder}: not empty; give another folder, or remove what is in it")
 
 
-def _write(arguments: argparse.Namespace) -> tuple[int, Counter[str]]:
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+Written = tuple[str, int, int, Counter[str]]  # in words, batches of all logs, bytes of all segments, what is planted
+
+
+def _write_cluster(arguments: argparse.Namespace) -> Written:
     from kafka_eos_checks.audit.progress import count_progress  # noqa: PLC0415
-    from kafka_eos_checks.lab.generate.planted_logs import clean_batches, plant, write  # noqa: PLC0415 - `--help` needs no numpy
+    from kafka_eos_checks.lab.generate.cluster import Cluster  # noqa: PLC0415 - `--help` needs no numpy
+    from kafka_eos_checks.lab.generate.traffic import Workload  # noqa: PLC0415
+
+    own = arguments
+    workload = Workload(
+        transactions=own.transactions,
+        batches=own.batches,
+        partitions=own.partitions,
+        spread=own.spread,
+        clients=own.clients,
+        producers=own.producers,
+        records=tuple(own.records),
+        aborted=own.aborted,
+        version_2=own.version_2,
+        state_partitions=own.internal_partitions,
+        offset_partitions=own.internal_partitions,
+        seed=own.seed,
+    )
+    cluster = Cluster(
+        workload=workload,
+        topic=own.topic,
+        brokers=own.brokers,
+        value_bytes=own.value_bytes,
+        as_tables=own.headers,
+        segment_bytes=own.segment_bytes,
+        retained_bytes=own.retain_bytes,
+        compacted=own.compacted,
+    )
+    with count_progress("slices of time", workload.slices) as advance:
+        made = cluster.write(own.folder, advance)
+    _write_planted(own.folder, [])
+    what = (
+        f"{own.transactions:,} transactions: {made.batches:,} batches with data, {made.markers:,} markers, "
+        f"{made.states:,} records of __transaction_state, {made.commits:,} commits of offsets"
+    )
+    return what, made.all_batches, made.size, Counter()
+
+
+def _write_planted(folder: Path, rows: list[dict[str, Any]]) -> None:
+    with (folder / PLANTED).open("w", encoding="utf-8") as out:
+        out.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def _write(arguments: argparse.Namespace) -> Written:
+    from kafka_eos_checks.audit.progress import count_progress  # noqa: PLC0415
+    from kafka_eos_checks.lab.generate.planted_logs import clean_batches, plant, write  # noqa: PLC0415
 
     least, most = arguments.records
-    size, counts = 0, Counter[str]()
+    size, rows = 0, []
     share, rest = divmod(arguments.batches, arguments.partitions)
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    with (
-        (arguments.folder / PLANTED).open("w", encoding="utf-8") as out,
-        count_progress("partitions", arguments.partitions) as advance,
-    ):
+    with count_progress("partitions", arguments.partitions) as advance:
         for partition in range(arguments.partitions):
             seed = arguments.seed + partition
             count = share + (partition < rest)
@@ -109,11 +209,21 @@ def _write(arguments: argparse.Namespace) -> tuple[int, Counter[str]]:
                 epoch_batches=max(1, min(MOST_OF_AN_EPOCH, count // arguments.producers // EPOCHS)),
             )
             batches, planted = plant(batches, seed, arguments.faults) if arguments.faults else (batches, [])
-            log = arguments.folder / f"{arguments.topic}-{partition}"
-            size += write(log, batches, arguments.value_bytes, seed).stat().st_size
-            for rule, offset in planted:
-                row = {"rule": rule, "topic": arguments.topic, "partition": partition, "offset": offset}
-                out.write(json.dumps(row) + "\n")
-            counts.update(rule for rule, _ in planted)
+            folder = arguments.folder / f"{arguments.topic}-{partition}"
+            log = write(
+                folder,
+                batches,
+                arguments.value_bytes,
+                seed,
+                as_tables=arguments.headers,
+                segment_bytes=arguments.segment_bytes,
+            )
+            size += log.size
+            rows += [
+                {"rule": rule, "topic": arguments.topic, "partition": partition, "offset": offset}
+                for rule, offset in planted
+            ]
             advance(1)
-    return size, counts
+    _write_planted(arguments.folder, rows)
+    counts = Counter(row["rule"] for row in rows)
+    return f"{arguments.batches:,} batches", arguments.batches, size, counts

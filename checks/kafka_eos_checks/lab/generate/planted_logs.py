@@ -4,50 +4,19 @@ Producers take turns at random, their sequences follow one another, and now and 
 planted where each gives exactly one finding of its rule. There are neither transactions nor holes.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from google_crc32c import value as crc32c
-from numpy.typing import NDArray
 
-from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, Record, encode_records
-from kafka_eos_checks.audit.kernels.headers import HEADER, Bytes, Ints
+from kafka_eos_checks.audit.kernels.headers import Ints
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, STALE_EPOCH
-from kafka_eos_checks.audit.synthetic import write_segment
+from kafka_eos_checks.lab.generate.batches import NO_LEADER_EPOCH, Batches, Values, columns_of
+from kafka_eos_checks.lab.generate.log_files import SEGMENT_BYTES, LogFiles
 
 FIRST_TIMESTAMP = 1_700_000_000_000  # ms since the epoch, of every batch
+FIRST_PRODUCER = 1000
 SPACING = 8  # batches of a producer; one in so many may be faulty, so that no fault hides another
-SLICE = 65_536  # batches that are encoded at once, which bounds the memory
-
-
-@dataclass(frozen=True, slots=True)
-class Batches:
-    """Consecutive batches of one log; every column has shape (n,)."""
-
-    base_offset: Ints
-    record_count: Ints
-    producer_id: Ints
-    producer_epoch: Ints
-    base_sequence: Ints
-
-    def __len__(self) -> int:
-        return len(self.base_offset)
-
-    @property
-    def last_offset(self) -> Ints:
-        """Offset of the last record."""
-        return self.base_offset + self.record_count - 1
-
-    @property
-    def last_sequence(self) -> Ints:
-        """Sequence of the last record; a generated log never reaches 2^31."""
-        return self.base_sequence + self.record_count - 1
-
-    def take(self, which: Ints | slice) -> "Batches":
-        """Some of the batches."""
-        return Batches(*(getattr(self, column.name)[which] for column in fields(self)))
 
 
 def clean_batches(
@@ -60,7 +29,7 @@ def clean_batches(
         count: how many batches.
         largest: records of the largest batch.
         smallest: records of the smallest.
-        producers: how many producers write it, with the ids 1000 and up.
+        producers: how many producers write it, with the ids :data:`FIRST_PRODUCER` and up.
         epoch_batches: after so many batches a producer begins its next epoch.
     """
     rng = np.random.default_rng(seed)
@@ -74,7 +43,17 @@ def clean_batches(
     epoch, sequence = np.empty(count, np.int64), np.empty(count, np.int64)
     epoch[order] = number // epoch_batches
     sequence[order] = records_before - epoch_begin
-    return Batches(_offsets(record_count), record_count, producer + 1000, epoch, sequence)
+    return columns_of(
+        Batches,
+        count,
+        base_offset=_offsets(record_count),
+        record_count=record_count,
+        producer_id=producer + FIRST_PRODUCER,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        timestamp=FIRST_TIMESTAMP,
+        leader_epoch=NO_LEADER_EPOCH,
+    )
 
 
 def _offsets(record_count: Ints) -> Ints:
@@ -125,59 +104,26 @@ def plant(batches: Batches, seed: int, faults: int) -> tuple[Batches, list[Plant
     return made, sorted(planted, key=lambda found: found[1])
 
 
-def encode(batches: Batches, value_bytes: int, seed: int) -> Iterator[bytes]:
-    """The bytes of each batch: records without key, with random values of ``value_bytes`` bytes."""
-    rng = np.random.default_rng(seed)
-    for start in range(0, len(batches), SLICE):
-        part = batches.take(slice(start, start + SLICE))
-        encoded: list[bytes] = [b""] * len(part)
-        for count in np.unique(part.record_count).tolist():
-            where = np.flatnonzero(part.record_count == count)
-            rows = _rows(part.take(where), count, value_bytes, rng)
-            size, data = rows.shape[1], rows.tobytes()
-            for number, place in enumerate(where.tolist()):
-                encoded[place] = data[number * size : (number + 1) * size]
-        yield from encoded
+def write(
+    folder: Path,
+    batches: Batches,
+    value_bytes: int,
+    seed: int,
+    *,
+    as_tables: bool = False,
+    segment_bytes: int = SEGMENT_BYTES,
+) -> LogFiles:
+    """Write a log with its offset indexes.
 
-
-def _rows(batches: Batches, count: int, value_bytes: int, rng: np.random.Generator) -> Bytes:
-    """Batches of ``count`` records, shape (number of batches, bytes of one)."""
-    payload, values = _payload(count, value_bytes)
-    rows = np.empty((len(batches), HEADER_BYTES + len(payload)), np.uint8)
-    rows[:, HEADER_BYTES:] = np.frombuffer(payload, np.uint8)
-    for begin in values:
-        at = HEADER_BYTES + begin
-        rows[:, at : at + value_bytes] = rng.integers(0, 256, (len(batches), value_bytes), np.uint8)
-    header = np.zeros(len(batches), HEADER)
-    header["batch_length"] = rows.shape[1] - LOG_OVERHEAD_BYTES
-    header["magic"] = MAGIC
-    header["leader_epoch"] = -1
-    header["last_offset_delta"] = count - 1
-    header["base_timestamp"] = FIRST_TIMESTAMP
-    header["max_timestamp"] = FIRST_TIMESTAMP + count - 1
-    for name in ("base_offset", "producer_id", "producer_epoch", "base_sequence", "record_count"):
-        header[name] = getattr(batches, name)
-    rows[:, :HEADER_BYTES] = _bytes(header)
-    header["crc"] = [crc32c(row.tobytes()) for row in rows[:, CHECKED_FROM:]]
-    rows[:, :HEADER_BYTES] = _bytes(header)
-    return rows
-
-
-def _bytes(header: NDArray[np.void]) -> Bytes:
-    return header.view(np.uint8).reshape(len(header), HEADER_BYTES)
-
-
-def _payload(count: int, value_bytes: int) -> tuple[bytes, list[int]]:
-    """The records of a batch with empty bytes for values, and where the values begin."""
-    parts = [
-        encode_records([Record(offset_delta=i, timestamp_delta=i, value=bytes(value_bytes))]) for i in range(count)
-    ]
-    ends = np.cumsum([len(part) for part in parts]).tolist()
-    return b"".join(parts), [end - 1 - value_bytes for end in ends]  # the count of headers, 0, is the last byte
-
-
-def write(folder: Path, batches: Batches, value_bytes: int, seed: int) -> Path:
-    """Write a log of one segment with its offset index; returns the segment."""
-    segment = folder / f"{0:020d}.log"
-    write_segment(segment, encode(batches, value_bytes, seed))
-    return segment
+    Args:
+        folder: of the partition.
+        batches: of the log.
+        value_bytes: of the random value of each record.
+        seed: of the values.
+        as_tables: whether tables of headers take the place of segments.
+        segment_bytes: after which a new segment begins.
+    """
+    log = LogFiles(folder, Values(value_bytes, seed), as_tables=as_tables, segment_bytes=segment_bytes)
+    log.append(batches)
+    log.close()
+    return log

@@ -14,12 +14,13 @@ from kafka_eos_checks.audit.kernels.splits import find_logs
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
 from kafka_eos_checks.lab.bench import codec, command, processes, replay
 from kafka_eos_checks.lab.bench.measure import Side, difference, module_or_reason
-from kafka_eos_checks.lab.generate.planted_logs import Batches, clean_batches, write
+from kafka_eos_checks.lab.generate.batches import Batches
+from kafka_eos_checks.lab.generate.planted_logs import clean_batches, write
 
 
 @pytest.fixture
 def segment(tmp_path: Path) -> Path:
-    return write(tmp_path / "made-0", clean_batches(7, 300), 50, 7)
+    return write(tmp_path / "made-0", clean_batches(7, 300), 50, 7).path
 
 
 def present(sides: list[Side]) -> list[Side]:
@@ -45,7 +46,7 @@ def test_every_decoder_of_records_has_the_same_answer(segment: Path) -> None:
 
 
 def test_two_values_changed_round_are_seen_by_the_checksum(segment: Path, tmp_path: Path) -> None:
-    other = write(tmp_path / "other-0", clean_batches(7, 300), 50, 8)
+    other = write(tmp_path / "other-0", clean_batches(7, 300), 50, 8).path
     first, second = codec.record_sides(segment, segment)[0], codec.record_sides(other, other)[0]
     assert first.check is not None
     assert second.check is not None

@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kafka_eos.formats.record_batch import decode_batch
+from kafka_eos.formats.record_batch import HEADER_BYTES, decode_batch
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.rules.log import Batch, audit_log
 from kafka_eos_checks.audit.synthetic import data_batch
-from kafka_eos_checks.lab.generate.planted_logs import Batches, clean_batches, encode, plant, write
+from kafka_eos_checks.lab.generate.batches import Batches, Values, encode
+from kafka_eos_checks.lab.generate.planted_logs import clean_batches, plant, write
 
 
 def rows(batches: Batches) -> list[Batch]:
@@ -27,13 +28,21 @@ def rows(batches: Batches) -> list[Batch]:
     return [Batch(*row, unsequenced=False) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
+def encoded(batches: Batches, value_bytes: int, seed: int) -> list[bytes]:
+    contents = Values(value_bytes, seed)
+    sizes = contents.payload_sizes(batches) + HEADER_BYTES
+    data = encode(batches, contents, sizes)
+    ends = np.cumsum(sizes).tolist()
+    return [data[end - size : end] for end, size in zip(ends, sizes.tolist(), strict=True)]
+
+
 def findings(batches: Batches) -> Counter[str]:
     return Counter(violation.rule for _, violation in audit_log(rows(batches)))
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others() -> None:
     def made(seed: int) -> bytes:
-        return b"".join(encode(plant(clean_batches(seed, 3000, epoch_batches=20), seed, 2)[0], 30, seed))
+        return b"".join(encoded(plant(clean_batches(seed, 3000, epoch_batches=20), seed, 2)[0], 30, seed))
 
     assert made(1) == made(1)
     assert made(1) != made(2)
@@ -62,22 +71,22 @@ def test_a_log_without_room_for_the_faults_is_refused() -> None:
 
 def test_the_batches_are_those_that_the_reference_encodes() -> None:
     batches = clean_batches(3, 200, producers=3, epoch_batches=20)
-    for batch, encoded in zip(rows(batches), encode(batches, 12, 3), strict=True):
-        values = [record.value or b"" for record in decode_batch(encoded)[0].records()]
+    for batch, data in zip(rows(batches), encoded(batches, 12, 3), strict=True):
+        values = [record.value or b"" for record in decode_batch(data)[0].records()]
         assert {len(value) for value in values} == {12}
-        assert data_batch(batch, values).encode() == encoded
+        assert data_batch(batch, values).encode() == data
 
 
 def test_a_batch_of_many_records_is_as_the_reference_encodes_it() -> None:
     batches = clean_batches(3, 20, smallest=80, largest=80)
-    for batch, encoded in zip(rows(batches), encode(batches, 200, 3), strict=True):
-        values = [record.value or b"" for record in decode_batch(encoded)[0].records()]
-        assert data_batch(batch, values).encode() == encoded
+    for batch, data in zip(rows(batches), encoded(batches, 200, 3), strict=True):
+        values = [record.value or b"" for record in decode_batch(data)[0].records()]
+        assert data_batch(batch, values).encode() == data
 
 
 def test_a_written_log_is_audited_with_the_planted_faults(tmp_path: Path) -> None:
     batches, _ = plant(clean_batches(5, 3000, epoch_batches=20), 5, 4)
-    segment = write(tmp_path / "made-0", batches, 20, 5)
+    segment = write(tmp_path / "made-0", batches, 20, 5).path
     assert sum(isinstance(part, StoredBatch) for part in read_segment(segment)) == len(batches)
     assert segment.with_suffix(".index").stat().st_size > 0
     found = {verdict.name: verdict.found for verdict in run([tmp_path]).verdicts}

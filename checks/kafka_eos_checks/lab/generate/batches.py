@@ -1,0 +1,305 @@
+"""Batches as columns, and their bytes: many at once, in Kafka's format.
+
+Encoding goes by payloads of one size: their bytes are a matrix, a batch a row, and only the CRC is computed row by row.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+from google_crc32c import value as crc32c
+from numpy.typing import NDArray
+
+from kafka_eos.formats.record_batch import (
+    CHECKED_FROM,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    ControlRecord,
+    ControlType,
+    Record,
+    build_control_batch,
+    encode_records,
+)
+from kafka_eos_checks.audit.kernels.headers import CONTROL_MASK, HEADER, TRANSACTIONAL_MASK, Bytes, Ints
+
+SLICE, SLICE_BYTES = 65_536, 32 << 20  # that are encoded at once, which bounds the memory
+NO_DECISION = NO_TRANSACTION = NO_PRODUCER = NO_EPOCH = NO_SEQUENCE = NO_LEADER_EPOCH = -1
+MARKER = TRANSACTIONAL_MASK | CONTROL_MASK  # attributes of one
+NEXT, BEHIND = -1, -2  # in place of a base offset: the one after the batch before; its last one again, a violation
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Rows of several columns, each an array of shape (n,) or (n, m)."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    def take(self, which: Ints | NDArray[np.bool_] | slice) -> Self:
+        """Some of the rows."""
+        return type(self)(*(getattr(self, column.name)[which] for column in fields(self)))
+
+    def followed_by(self, other: Self) -> Self:
+        """These rows and then those of another."""
+        names = [column.name for column in fields(self)]
+        return type(self)(*(np.concatenate((getattr(self, name), getattr(other, name))) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Batches(Columns):
+    """Consecutive batches of one log; every column has shape (n,).
+
+    Attributes:
+        base_offset: or :data:`NEXT`, or :data:`BEHIND`.
+        record_count: as many as offsets.
+        producer_id: -1 without one.
+        producer_epoch: -1 without a producer.
+        base_sequence: -1 without a producer, and of a marker.
+        timestamp: of the first record, in milliseconds since the epoch; each further one is a millisecond later.
+        attributes: of the header.
+        leader_epoch: of the partition's leader, -1 for none.
+        decision: of a marker, :data:`NO_DECISION` for all others.
+        coordinator_epoch: of a marker.
+        transaction: a number of the transaction on its partition, of its first batch with data and of the first marker
+            that ends it; :data:`NO_TRANSACTION` for all others.
+    """
+
+    base_offset: Ints
+    record_count: Ints
+    producer_id: Ints
+    producer_epoch: Ints
+    base_sequence: Ints
+    timestamp: Ints
+    attributes: Ints
+    leader_epoch: Ints
+    decision: Ints
+    coordinator_epoch: Ints
+    transaction: Ints
+
+    @property
+    def last_offset(self) -> Ints:
+        """Offset of the last record."""
+        return self.base_offset + self.record_count - 1
+
+    @property
+    def last_sequence(self) -> Ints:
+        """Sequence of the last record; a generated log never reaches 2^31."""
+        return self.base_sequence + self.record_count - 1
+
+    @property
+    def max_timestamp(self) -> Ints:
+        """Of the last record, in milliseconds since the epoch."""
+        return self.timestamp + self.record_count - 1
+
+    @property
+    def is_marker(self) -> NDArray[np.bool_]:
+        """Which batches are markers, shape (n,)."""
+        found: NDArray[np.bool_] = self.decision != NO_DECISION
+        return found
+
+
+DEFAULTS = {
+    "base_offset": NEXT,
+    "record_count": 1,
+    "producer_id": NO_PRODUCER,
+    "producer_epoch": NO_EPOCH,
+    "base_sequence": NO_SEQUENCE,
+    "attributes": 0,
+    "leader_epoch": 0,
+    "decision": NO_DECISION,
+    "coordinator_epoch": NO_EPOCH,
+    "transaction": NO_TRANSACTION,
+}
+
+Some = TypeVar("Some", bound=Columns)
+
+
+def columns_of(kind: type[Some], rows: int, /, **columns: NDArray[Any] | int) -> Some:
+    """Rows of these columns; one that is not given, or is a number, has one value in all rows."""
+    given = DEFAULTS | columns
+    return kind(*(np.broadcast_to(given[each.name], (rows, *np.shape(given[each.name])[1:])) for each in fields(kind)))
+
+
+# ---- records
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The bytes of records with places that differ from batch to batch.
+
+    Attributes:
+        payload: the bytes.
+        places: where the fields begin, each with how many bytes it has.
+    """
+
+    payload: bytes
+    places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def found(cls, payload: bytes, marks: Mapping[str, bytes]) -> Self:
+        """A template of an example: each field is where its bytes are, which the example has only once."""
+        counts = {name: payload.count(mark) for name, mark in marks.items()}
+        assert set(counts.values()) <= {1}, f"not once in the example: {counts}"
+        return cls(payload, {name: (payload.index(mark), len(mark)) for name, mark in marks.items()})
+
+    def fill(self, count: int, **columns: Ints | Bytes) -> Bytes:
+        """Payloads of ``count`` batches, shape (count, bytes of one); a field is integers, or rows of bytes."""
+        rows = np.empty((count, len(self.payload)), np.uint8)
+        rows[:] = np.frombuffer(self.payload, np.uint8)
+        for name, values in columns.items():
+            at, size = self.places[name]
+            rows[:, at : at + size] = values if values.dtype == np.uint8 else big_endian(values, size)
+        return rows
+
+
+def big_endian(values: Ints | Bytes, size: int) -> Bytes:
+    """Integers as bytes, shape (n, size)."""
+    return values.astype(f">i{size}").view(np.uint8).reshape(len(values), size)
+
+
+def bytes_of(names: Sequence[str]) -> Bytes:
+    """Names of one length as bytes, shape (n, length)."""
+    encoded = [name.encode() for name in names]
+    return np.frombuffer(b"".join(encoded), np.uint8).reshape(len(encoded), -1)
+
+
+@lru_cache(maxsize=1)
+def marker_template() -> Template:
+    """The record of a marker."""
+    example = build_control_batch(
+        ControlRecord(control_type=ControlType.COMMIT, coordinator_epoch=0x7A7B7C7D), producer_id=0, producer_epoch=0
+    ).payload
+    epoch = example.index(b"\x7a\x7b\x7c\x7d")
+    decision = example.index(b"\x00\x00\x00\x01") + 2  # the key: version, type
+    return Template(example, {"coordinator_epoch": (epoch, 4), "decision": (decision, 2)})
+
+
+def marker_payloads(markers: Batches) -> Bytes:
+    """Payloads of markers, shape (n, bytes of one)."""
+    said = {"coordinator_epoch": markers.coordinator_epoch, "decision": markers.decision}
+    return marker_template().fill(len(markers), **said)
+
+
+Group = tuple[Ints, Bytes]  # which batches, and their payloads, shape (n, bytes of one)
+
+
+class Contents(Protocol):
+    """What is in the batches of a log."""
+
+    def groups(self, batches: Batches) -> Iterator[Group]:
+        """The payloads of all of some consecutive batches, in groups of one size."""
+        ...
+
+    def payload_sizes(self, batches: Batches) -> Ints:
+        """How large the payload of each batch is, in bytes."""
+        ...
+
+
+class Values:
+    """Records without key, with random values; and markers.
+
+    Args:
+        value_bytes: of each value.
+        seed: of the values.
+    """
+
+    def __init__(self, value_bytes: int, seed: int) -> None:
+        self._value_bytes = value_bytes
+        self._rng = np.random.default_rng(seed)
+
+    def groups(self, batches: Batches) -> Iterator[Group]:
+        """As :class:`Contents` has it."""
+        counts = np.where(batches.is_marker, 0, batches.record_count)
+        for count in np.unique(counts).tolist():
+            where = np.flatnonzero(counts == count)
+            yield where, self._rows(count, len(where)) if count else marker_payloads(batches.take(where))
+
+    def _rows(self, count: int, batches: int) -> Bytes:
+        payload, places = _valued(count, self._value_bytes)
+        rows = Template(payload).fill(batches)
+        values = np.frombuffer(self._rng.bytes(batches * count * self._value_bytes), np.uint8)
+        for at, value in zip(places, values.reshape(count, batches, self._value_bytes), strict=True):
+            rows[:, at : at + self._value_bytes] = value
+        return rows
+
+    def payload_sizes(self, batches: Batches) -> Ints:
+        """As :class:`Contents` has it."""
+        most = int(batches.record_count.max(initial=1))
+        sizes = np.array([0, *(len(_valued(count, self._value_bytes)[0]) for count in range(1, most + 1))])
+        return np.where(batches.is_marker, len(marker_template().payload), sizes[batches.record_count])
+
+
+@lru_cache(maxsize=4096)
+def _valued(count: int, value_bytes: int) -> tuple[bytes, list[int]]:
+    """The records of a batch with empty bytes for values, and where the values begin."""
+    parts = [
+        encode_records([Record(offset_delta=i, timestamp_delta=i, value=bytes(value_bytes))]) for i in range(count)
+    ]
+    ends = np.cumsum([len(part) for part in parts]).tolist()
+    return b"".join(parts), [end - 1 - value_bytes for end in ends]  # the count of headers, 0, is the last byte
+
+
+# ---- batches
+
+
+def encode(batches: Batches, contents: Contents, sizes: Ints) -> bytes:
+    """The bytes of batches, one after the other.
+
+    Args:
+        batches: with their offsets.
+        contents: of their log.
+        sizes: of each batch, in bytes.
+    """
+    out = np.empty(int(sizes.sum()), np.uint8)
+    positions = np.cumsum(sizes) - sizes
+    for where, payloads in contents.groups(batches):
+        part = batches.take(where)
+        size = HEADER_BYTES + payloads.shape[1]
+        rows = np.empty((len(part), size), np.uint8)
+        rows[:, HEADER_BYTES:] = payloads
+        header = np.zeros(len(part), HEADER)
+        for name, values in header_fields(part).items():
+            header[name] = values
+        header["batch_length"] = size - LOG_OVERHEAD_BYTES
+        rows[:, :HEADER_BYTES] = _bytes(header)
+        header["crc"] = _crcs(rows)
+        rows[:, :HEADER_BYTES] = _bytes(header)
+        # Windows of one row's size, each of which is written as one wide item: by memcpy.
+        windows: NDArray[np.void] = np.ndarray((len(out) - size + 1,), f"V{size}", out, 0, (1,))
+        windows[positions[where]] = rows.view(f"V{size}")[:, 0]
+    return out.tobytes()
+
+
+def _crcs(rows: Bytes) -> list[int]:
+    """The CRC of each batch; some rows at a time, so that they are still in the cache."""
+    size = rows.shape[1]
+    step = max(1, (1 << 18) // size)
+    found: list[int] = []
+    for start in range(0, len(rows), step):
+        data = rows[start : start + step].tobytes()
+        found += [crc32c(data[at + CHECKED_FROM : at + size]) for at in range(0, len(data), size)]
+    return found
+
+
+def header_fields(batches: Batches) -> dict[str, Ints | int]:
+    """The fields of the headers of batches that have their offsets, except for length and CRC."""
+    return {
+        "base_offset": batches.base_offset,
+        "leader_epoch": batches.leader_epoch,
+        "magic": MAGIC,
+        "attributes": batches.attributes,
+        "last_offset_delta": batches.record_count - 1,
+        "base_timestamp": batches.timestamp,
+        "max_timestamp": batches.max_timestamp,
+        "producer_id": batches.producer_id,
+        "producer_epoch": batches.producer_epoch,
+        "base_sequence": batches.base_sequence,
+        "record_count": batches.record_count,
+    }
+
+
+def _bytes(header: NDArray[np.void]) -> Bytes:
+    return header.view(np.uint8).reshape(len(header), HEADER_BYTES)

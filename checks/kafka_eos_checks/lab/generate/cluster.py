@@ -1,0 +1,385 @@
+"""A cluster's log directories, as brokers that were shut down leave them, written from the traffic of its clients.
+
+Layout, that of a recording, so that the audit takes all logs to be of one moment::
+
+    manifest.json
+    planted.jsonl
+    brokers/<node>/meta.properties, .kafka_cleanshutdown, replication-offset-checkpoint
+    brokers/<node>/<topic>-<partition>/
+    brokers/<node>/__transaction_state-<partition>/
+    brokers/<node>/__consumer_offsets-<partition>/
+
+Every broker has a replica of every partition.
+"""
+
+import base64
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from kafka_eos.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue
+from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, META_PROPERTIES, PARTITION_METADATA
+from kafka_eos.formats.record_batch import Record, encode_records
+from kafka_eos.formats.transaction_log import TOPIC as STATE_TOPIC
+from kafka_eos.formats.transaction_log import (
+    TRANSACTION_VERSION_2,
+    TopicPartitions,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
+)
+from kafka_eos.server.cluster import java_hash
+from kafka_eos_checks.audit.kernels.headers import Bytes, Ints
+from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS
+from kafka_eos_checks.lab.generate.batches import (
+    Batches,
+    Contents,
+    Group,
+    Template,
+    Values,
+    bytes_of,
+    marker_payloads,
+    marker_template,
+)
+from kafka_eos_checks.lab.generate.log_files import SEGMENT_BYTES, LogFiles
+from kafka_eos_checks.lab.generate.planted_logs import FIRST_PRODUCER
+from kafka_eos_checks.lab.generate.traffic import CommitBatches, StateBatches, Traffic, Workload
+
+TIMEOUT_MS = 60_000  # transaction.timeout.ms
+BROKERS, MANIFEST = "brokers", "manifest.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What was written.
+
+    Attributes:
+        batches: with data, of the topic.
+        markers: of all partitions.
+        states: records of ``__transaction_state``.
+        commits: of offsets.
+        size: bytes of all segments of one broker, or of those that its tables stand for.
+    """
+
+    batches: int
+    markers: int
+    states: int
+    commits: int
+    size: int
+
+    @property
+    def all_batches(self) -> int:
+        """Of all logs."""
+        return self.batches + self.markers + self.states + self.commits
+
+
+class States:
+    """The records of ``__transaction_state``.
+
+    Args:
+        names: the transactional ids, all of one length.
+        topic: whose partitions are in the transactions.
+    """
+
+    def __init__(self, names: Sequence[str], topic: str) -> None:
+        self._first = names[0]
+        self._names = bytes_of(names)
+        self._topic = topic
+
+    def groups(self, batches: Batches) -> Iterator[Group]:
+        """As :class:`Contents` has it."""
+        assert isinstance(batches, StateBatches)
+        for where, layout in self._layouts(batches):
+            yield where, self._filled(self._template(layout), batches.take(where), layout[0])
+
+    def _layouts(self, own: StateBatches) -> Iterator[tuple[Ints, tuple[int, ...]]]:
+        """Which batches have which layout."""
+        columns = np.stack([own.listed, own.offsets >= 0, own.next_producer >= 0, own.version], axis=1)
+        code = columns @ np.array([100, 1, 2, 4])
+        for each in np.unique(code).tolist():
+            where = np.flatnonzero(code == each)
+            yield where, tuple(columns[where[0]].tolist())
+
+    def _template(self, layout: tuple[int, ...]) -> Template:
+        listed, offsets, rotates, version = layout
+        return _state_template(self._first, self._topic, listed, bool(offsets), bool(rotates), version)
+
+    def _filled(self, template: Template, own: StateBatches, listed: int) -> Bytes:
+        columns: dict[str, Ints | Bytes] = {
+            "name": self._names[own.client],
+            "producer": own.value_producer,
+            "epoch": own.value_epoch,
+            "status": own.status,
+            "updated": own.timestamp,
+            "started": own.started_ms,
+            "previous": own.previous_producer,
+            "next": own.next_producer,
+            "offsets": own.offsets,
+        }
+        if listed > 0:
+            columns["partitions"] = (
+                own.partitions[:, :listed].astype(">i4").view(np.uint8).reshape(len(own), 4 * listed)
+            )
+        return template.fill(len(own), **{name: values for name, values in columns.items() if name in template.places})
+
+    def payload_sizes(self, batches: Batches) -> Ints:
+        """As :class:`Contents` has it."""
+        assert isinstance(batches, StateBatches)
+        sizes = np.empty(len(batches), np.int64)
+        for where, layout in self._layouts(batches):
+            sizes[where] = len(self._template(layout).payload)
+        return sizes
+
+
+@lru_cache(maxsize=256)
+def _state_template(name: str, topic: str, listed: int, offsets: bool, rotates: bool, version: int) -> Template:
+    """A record of one layout: how many partitions it lists (-1 for null), and which optional fields it has."""
+    marks = {
+        "name": name.encode(),
+        "producer": b"\x6a\x71\x72\x73\x74\x75\x76\x77",
+        "epoch": b"\x6b\x78",
+        "updated": b"\x6c\x71\x72\x73\x74\x75\x76\x77",
+        "started": b"\x6d\x71\x72\x73\x74\x75\x76\x77",
+        "previous": b"\x6e\x71\x72\x73\x74\x75\x76\x77",
+    }
+    if rotates:
+        marks["next"] = b"\x6f\x71\x72\x73\x74\x75\x76\x77"
+    topics = []
+    if offsets:
+        marks["offsets"] = b"\x5b\x79\x79\x79"
+        topics.append(TopicPartitions(topic=OFFSETS_TOPIC, partition_ids=(_number(marks["offsets"]),)))
+    if listed > 0:
+        ids = [b"\x5a\x79" + place.to_bytes(2, "big") for place in range(listed)]
+        marks["partitions"] = b"".join(ids)
+        topics.append(TopicPartitions(topic=topic, partition_ids=tuple(map(_number, ids))))
+    value = TransactionLogValue(
+        producer_id=_number(marks["producer"]),
+        producer_epoch=_number(marks["epoch"]),
+        transaction_timeout_ms=TIMEOUT_MS,
+        transaction_status=TransactionState.EMPTY,
+        transaction_partitions=None if listed < 0 else tuple(topics),
+        transaction_last_update_timestamp_ms=_number(marks["updated"]),
+        transaction_start_timestamp_ms=_number(marks["started"]),
+        previous_producer_id=_number(marks["previous"]),
+        next_producer_id=_number(marks["next"]) if rotates else -1,
+        client_transaction_version=TRANSACTION_VERSION_2 if version else 0,
+    )
+    record = Record(key=TransactionLogKey(transactional_id=name).encode(), value=value.encode())
+    template = Template.found(encode_records([record]), marks)
+    at, size = template.places["epoch"]
+    status = at + size + 4  # behind the timeout
+    return Template(template.payload, {**template.places, "status": (status, 1)})
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "big")
+
+
+def _kept(batches: StateBatches) -> NDArray[np.bool_]:
+    """Which records the cleaner leaves that was at the first half: there the last of each transactional id."""
+    kept = np.ones(len(batches), np.bool_)
+    half = len(batches) // 2
+    kept[:half] = False
+    last = dict(zip(batches.client[:half].tolist(), range(half), strict=True))
+    kept[list(last.values())] = True
+    return kept
+
+
+class Commits:
+    """The records of ``__consumer_offsets``.
+
+    Args:
+        groups: their names, all of one length.
+        topic: whose offsets are committed.
+    """
+
+    def __init__(self, groups: Sequence[str], topic: str) -> None:
+        self._names = bytes_of(groups)
+        self._template = _commit_template(groups[0], topic)
+
+    def groups(self, batches: Batches) -> Iterator[Group]:
+        """As :class:`Contents` has it."""
+        assert isinstance(batches, CommitBatches)
+        markers, commits = np.flatnonzero(batches.is_marker), np.flatnonzero(~batches.is_marker)
+        if len(markers):
+            yield markers, marker_payloads(batches.take(markers))
+        if len(commits):
+            own = batches.take(commits)
+            columns = {"partition": own.source, "offset": own.committed, "timestamp": own.timestamp}
+            yield commits, self._template.fill(len(own), group=self._names[own.group], **columns)
+
+    def payload_sizes(self, batches: Batches) -> Ints:
+        """As :class:`Contents` has it."""
+        return np.where(batches.is_marker, len(marker_template().payload), len(self._template.payload))
+
+
+def _commit_template(group: str, topic: str) -> Template:
+    marks = {
+        "group": group.encode(),
+        "partition": b"\x5a\x79\x79\x79",
+        "offset": b"\x6a\x71\x72\x73\x74\x75\x76\x77",
+        "timestamp": b"\x6b\x71\x72\x73\x74\x75\x76\x77",
+    }
+    key = OffsetCommitKey(group=group, topic=topic, partition=_number(marks["partition"]))
+    value = OffsetCommitValue(
+        version=4, offset=_number(marks["offset"]), commit_timestamp_ms=_number(marks["timestamp"])
+    )
+    return Template.found(encode_records([Record(key=key.encode(), value=value.encode())]), marks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A cluster to be written.
+
+    Attributes:
+        workload: of its clients.
+        topic: name of the topic that the clients write.
+        brokers: how many, each with a replica of every partition.
+        value_bytes: of the random value of each record.
+        as_tables: whether tables of headers take the place of the topic's segments.
+        segment_bytes: after which a new segment begins.
+        retained_bytes: of each of the topic's partitions; older segments are deleted. 0 for all.
+        compacted: whether the cleaner was at the first records of ``__transaction_state``.
+    """
+
+    workload: Workload
+    topic: str = "generated"
+    brokers: int = 1
+    value_bytes: int = 100
+    as_tables: bool = False
+    segment_bytes: int = SEGMENT_BYTES
+    retained_bytes: int = 0
+    compacted: bool = False
+
+    @cached_property
+    def transactional_ids(self) -> list[str]:
+        """Of the clients."""
+        return [f"{self.topic}-client-{number:06d}" for number in range(self.workload.clients)]
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """First those of the clients, then those that commit outside of transactions."""
+        return [f"{self.topic}-group-{number:06d}" for number in range(2 * self.workload.clients)]
+
+    def traffic(self) -> Traffic:
+        """What the clients do."""
+        own = self.workload
+        return Traffic(
+            own,
+            coordinator_of=np.array([java_hash(name) % own.state_partitions for name in self.transactional_ids]),
+            group_on=np.array([java_hash(name) % own.offset_partitions for name in self.groups]),
+        )
+
+    def write(self, folder: Path, advance: Callable[[int], None] = lambda _: None) -> Made:
+        """Write the cluster.
+
+        Args:
+            folder: an empty one.
+            advance: is told how many slices of time are written.
+        """
+        first = folder / BROKERS / "1"
+        topic, states, commits = self._logs(first)
+        data = markers = committed = 0
+        for part in self.traffic().slices():
+            for log, batches in zip(topic, part.topic, strict=True):
+                log.append(batches)
+                count = int(np.count_nonzero(batches.is_marker))
+                markers += count
+                data += len(batches) - count
+            for log, batches in zip(states, part.states, strict=True):
+                assert isinstance(batches, StateBatches)
+                log.append(batches, _kept(batches) if self.compacted and part.number == 0 else None)
+            for log, batches in zip(commits, part.commits, strict=True):
+                log.append(batches)
+                count = int(np.count_nonzero(batches.is_marker))
+                markers += count
+                committed += len(batches) - count
+            advance(1)
+        logs = [*topic, *states, *commits]
+        for log in logs:
+            log.close()
+            self._describe_partition(log)
+        for log in topic:
+            if self.retained_bytes:
+                log.retain(self.retained_bytes)
+        self._describe(folder, logs)
+        return Made(
+            batches=data,
+            markers=markers,
+            states=sum(log.batches for log in states),
+            commits=committed,
+            size=sum(log.size for log in logs),
+        )
+
+    def _logs(self, broker: Path) -> tuple[list[LogFiles], list[LogFiles], list[LogFiles]]:
+        own = self.workload
+        kinds: list[tuple[str, int, Callable[[int], Contents], bool]] = [
+            (self.topic, own.partitions, lambda number: Values(self.value_bytes, own.seed + number), self.as_tables),
+            (STATE_TOPIC, own.state_partitions, lambda _: States(self.transactional_ids, self.topic), False),
+            (OFFSETS_TOPIC, own.offset_partitions, lambda _: Commits(self.groups, f"{self.topic}-input"), False),
+        ]
+        topic, states, commits = (
+            [
+                LogFiles(
+                    broker / f"{name}-{number}",
+                    contents(number),
+                    first_id=FIRST_PRODUCER,
+                    producers=0 if name == STATE_TOPIC else own.producer_ids,
+                    as_tables=as_tables,
+                    segment_bytes=self.segment_bytes,
+                )
+                for number in range(size)
+            ]
+            for name, size, contents, as_tables in kinds
+        )
+        return topic, states, commits
+
+    # ---- what is beside the logs
+
+    def _id(self, *of: object) -> str:
+        """An id as Kafka makes them at random; the same of the same seed."""
+        text = "/".join(map(str, (self.workload.seed, *of)))
+        return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()[:16]).decode().rstrip("=")
+
+    def _describe_partition(self, log: LogFiles) -> None:
+        topic = log.folder.name.rpartition("-")[0]
+        metadata = f"version: 0\ntopic_id: {self._id('topic', topic)}"
+        (log.folder / PARTITION_METADATA).write_text(metadata, encoding="ascii")
+        (log.folder / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 0\n", encoding="ascii")
+
+    def _describe(self, folder: Path, logs: Sequence[LogFiles]) -> None:
+        """Write what a broker keeps of all logs, and copy them to the others."""
+        first = folder / BROKERS / "1"
+        marks = [f"{' '.join(log.folder.name.rsplit('-', 1))} {log.end}\n" for log in logs]
+        (first / HIGH_WATERMARKS).write_text(f"0\n{len(marks)}\n{''.join(marks)}", encoding="ascii")
+        (first / CLEAN_SHUTDOWN).write_text('{"version":0,"brokerEpoch":1}', encoding="ascii")
+        for node in range(1, self.brokers + 1):
+            broker = folder / BROKERS / str(node)
+            if node > 1:
+                shutil.copytree(first, broker)
+            properties = {
+                "version": 1,
+                "cluster.id": self._id("cluster"),
+                "node.id": node,
+                "directory.id": self._id("directory", node),
+            }
+            lines = [f"{name}={value}\n" for name, value in properties.items()]
+            (broker / META_PROPERTIES).write_text("".join(lines), encoding="ascii")
+        manifest = {
+            "format": 1,
+            "recording": "generated",
+            "command": "kafka-eos lab generate",
+            "brokers": self.brokers,
+            "cluster_id": self._id("cluster"),
+            "workload": asdict(self.workload),
+            "scenarios": [],
+        }
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,682 @@
+"""The traffic of a cluster, a slice of time after the other: what each log is to have appended, and when.
+
+Transactional clients take one transaction after the other, each over several partitions; besides them write idempotent
+producers without transactions, and groups commit offsets without transactions. A slice is :data:`SLOTS` slots of time.
+Each client has its own phase, so that transactions reach over from one slice into the next.
+
+Everything is drawn for all transactions of a slice at once. What a later slice has to know of an earlier one is small:
+of each client its epoch and its group's offset, of each producer its next sequence on each partition.
+
+A client of transaction version 1 keeps its epoch, and its sequences run on; one of version 2 has the next epoch with
+the end of each transaction (KIP-890). Some clients begin anew now and then (InitProducerId). Epochs that are used up
+are followed by the next producer id: ``divmod(number of rises, EPOCHS)`` is which producer id, and its epoch.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.transaction_log import NO_TIMESTAMP, TRANSACTION_VERSION_2, TransactionState
+from kafka_eos_checks.audit.kernels.headers import TRANSACTIONAL_MASK, Ints
+from kafka_eos_checks.audit.rules.coordinator import LAST_EPOCH
+from kafka_eos_checks.lab.generate.batches import (
+    MARKER,
+    NO_DECISION,
+    NO_EPOCH,
+    NO_SEQUENCE,
+    NO_TRANSACTION,
+    Batches,
+    Columns,
+    columns_of,
+)
+from kafka_eos_checks.lab.generate.planted_logs import FIRST_PRODUCER, FIRST_TIMESTAMP
+
+SLOTS = 1 << 16  # of a slice: what orders batches fits 16 bits, which sort fastest
+SLOTS_IN_MS = 4
+EPOCHS = LAST_EPOCH  # a producer id has data of the epochs 0 to 32766; 32767 is the last marker's
+SLICE_BATCHES = 1 << 20  # of all logs, about
+PARTITION_BATCHES = 1 << 15  # of a partition in a slice at least, for the size of row groups
+LARGEST_SLICE = 1 << 22
+PHASE = 0.1  # of a slice, by which clients are late at most
+
+# How often. Each is a share of what it names.
+ABORTED, GROWING, WITHOUT_DATA, EMPTY, WRITTEN_AGAIN = 0.1, 0.3, 0.03, 0.01, 0.005  # of transactions
+BEGUN_ANEW = 0.01  # of transactions: InitProducerId comes before it
+CONSUMING = 0.5  # of clients: they commit offsets in each transaction
+RAISED = 0.1  # of idempotent producers in a slice
+COMMITS = 0.1  # of transactions: as many offsets are committed outside of any
+REPLACED = 0.2  # of coordinators in a slice
+
+_S = TransactionState
+Column = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """How large a cluster is, and what its clients do.
+
+    Attributes:
+        transactions: how many.
+        batches: with data, of all partitions, about.
+        partitions: of the topic.
+        spread: partitions of a transaction.
+        clients: transactional ids.
+        producers: idempotent ones of each partition.
+        plain: share of the batches that idempotent producers write.
+        records: of a batch, least and most.
+        aborted: share of the transactions.
+        version_2: share of the clients.
+        state_partitions: of ``__transaction_state``.
+        offset_partitions: of ``__consumer_offsets``.
+        seed: of everything that is drawn.
+    """
+
+    transactions: int
+    batches: int
+    partitions: int = 8
+    spread: int = 3
+    clients: int = 100
+    producers: int = 5
+    plain: float = 0.1
+    records: tuple[int, int] = (1, 3)
+    aborted: float = ABORTED
+    version_2: float = 0.5
+    state_partitions: int = 4
+    offset_partitions: int = 4
+    seed: int = 0
+
+    @property
+    def slices(self) -> int:
+        """How many slices of time it takes."""
+        size = min(max(SLICE_BATCHES, PARTITION_BATCHES * self.partitions), LARGEST_SLICE)
+        rows = self.batches + (self.spread + 1) * self.transactions
+        return max(1, -(-rows // size))
+
+    @property
+    def run_batches(self) -> float:
+        """How many batches with data a transaction has on a partition, on average."""
+        data = self.batches * (1 - self.plain)
+        return data / max(1.0, self.transactions * self.spread * (1 - WITHOUT_DATA) * (1 - EMPTY))
+
+    @property
+    def first_client(self) -> int:
+        """The lowest producer id of a transactional client; idempotent producers have those below."""
+        return FIRST_PRODUCER + self.partitions * self.producers
+
+    @property
+    def producer_ids(self) -> int:
+        """How many producer ids there may be, from :data:`FIRST_PRODUCER` on."""
+        rises = 2 * -(-self.transactions // self.clients) + 1
+        return self.partitions * self.producers + self.clients * (rises // EPOCHS + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class StateBatches(Batches):
+    """Batches of ``__transaction_state``, each with one record.
+
+    Attributes:
+        client: whose state.
+        status: :class:`TransactionState`.
+        value_producer: producer id of the value.
+        value_epoch: epoch of the value.
+        previous_producer: the one before, as the value has it.
+        next_producer: as the value has it, -1 for none.
+        version: transaction version of the client, as the value has it.
+        listed: how many partitions of the topic the value names; -1 for null.
+        offsets: the partition of ``__consumer_offsets`` that the value names, -1 for none.
+        partitions: those of the transaction, shape (n, spread), of which the first ``listed`` are named.
+        started_ms: when the transaction began, -1 for none.
+    """
+
+    client: Ints
+    status: Ints
+    value_producer: Ints
+    value_epoch: Ints
+    previous_producer: Ints
+    next_producer: Ints
+    version: Ints
+    listed: Ints
+    offsets: Ints
+    partitions: Ints
+    started_ms: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatches(Batches):
+    """Batches of ``__consumer_offsets``: markers, and commits of one offset each.
+
+    Attributes:
+        group: its number.
+        source: partition whose offset is committed.
+        committed: the offset.
+    """
+
+    group: Ints
+    source: Ints
+    committed: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Runs(Columns):
+    """Consecutive batches of a producer on a partition; each column has shape (n,).
+
+    Attributes:
+        partition: number.
+        writer: of the client, or of the idempotent producer behind the clients.
+        producer_id: of the batches.
+        producer_epoch: of the batches.
+        count: how many batches.
+        begin: slot from which on.
+        end: slot before which.
+        decision: of a marker, which is a run of its own.
+        coordinator_epoch: of a marker.
+        attributes: of the batches.
+        transaction: see :class:`Batches`.
+    """
+
+    partition: Ints
+    writer: Ints
+    producer_id: Ints
+    producer_epoch: Ints
+    count: Ints
+    begin: NDArray[np.float64]
+    end: NDArray[np.float64]
+    decision: Ints
+    coordinator_epoch: Ints
+    attributes: Ints
+    transaction: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions(Columns):
+    """The transactions of a slice, client by client, each in order; each column has shape (n,) or (n, spread).
+
+    Attributes:
+        client: whose.
+        rises: how often the client's epoch had risen when it began.
+        version_2: whether its end raises the epoch.
+        begun_anew: whether InitProducerId came right before.
+        was_known: whether the client had done anything before that.
+        empty: whether it ended without a partition.
+        decision: COMMIT or ABORT.
+        partitions: of it, shape (n, spread).
+        counts: batches with data on each, shape (n, spread).
+        group: that commits offsets in it, -1 for none.
+        offset: that the group commits.
+        again: on which partitions its marker is written twice, shape (n, spread + 1), the last for the group's.
+        coordinator_epoch: of its coordinator.
+        initialised: slot of InitProducerId.
+        begin: slot of its begin.
+        prepared: slot of its decision.
+        completed: slot of its end.
+    """
+
+    client: Ints
+    rises: Ints
+    version_2: NDArray[np.bool_]
+    begun_anew: NDArray[np.bool_]
+    was_known: NDArray[np.bool_]
+    empty: NDArray[np.bool_]
+    decision: Ints
+    partitions: Ints
+    counts: Ints
+    group: Ints
+    offset: Ints
+    again: NDArray[np.bool_]
+    coordinator_epoch: Ints
+    initialised: NDArray[np.float64]
+    begin: NDArray[np.float64]
+    prepared: NDArray[np.float64]
+    completed: NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Stream:
+    """What one log is to have appended: in order of slots, and among those of one slot in the order of coming.
+
+    Attributes:
+        later: batches that are not due in this slice, and their slots from the next one's begin.
+    """
+
+    later: tuple[Ints, Batches] | None = None
+
+    def due(self, slots: Ints, batches: Batches) -> Batches:
+        """The batches that are due in a slice, of those that were left and of new ones."""
+        if self.later is not None:
+            slots = np.concatenate((self.later[0], slots))
+            batches = self.later[1].followed_by(batches)
+        now = slots < SLOTS
+        rest = np.flatnonzero(~now)
+        self.later = (slots[rest] - SLOTS, batches.take(rest)) if len(rest) else None
+        here = np.flatnonzero(now)
+        return batches.take(here[np.argsort(slots[here].astype(np.uint16), kind="stable")])
+
+
+class Slice(NamedTuple):
+    """What the logs are to have appended in a slice of time.
+
+    Attributes:
+        number: of the slice.
+        transactions: those that begin in it.
+        topic: the batches of each of the topic's partitions.
+        states: those of each partition of ``__transaction_state``.
+        commits: those of each partition of ``__consumer_offsets``.
+    """
+
+    number: int
+    transactions: Transactions
+    topic: Iterator[Batches]
+    states: Iterator[Batches]
+    commits: Iterator[Batches]
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What a later slice has to know; shape (clients,), or (partitions, writers)."""
+
+    rises: Ints
+    known: NDArray[np.bool_]
+    offset: Ints
+    key: Ints
+    sequence: Ints
+    epoch: Ints
+    coordinator_epoch: Ints
+    plain_offset: Ints
+    numbers: int = 0
+    done: int = 0
+
+
+@dataclass(slots=True)
+class Traffic:
+    """The traffic of a workload.
+
+    Args:
+        workload: which.
+        coordinator_of: partition of ``__transaction_state`` of each client, shape (clients,).
+        group_on: partition of ``__consumer_offsets`` of each group, shape (2 * clients,): first those of the clients,
+            which commit in transactions, then as many others.
+    """
+
+    workload: Workload
+    coordinator_of: Ints
+    group_on: Ints
+    _rng: np.random.Generator = field(init=False)
+    _memory: _Memory = field(init=False)
+    _phase: NDArray[np.float64] = field(init=False)
+    _streams: dict[str, list[Stream]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        own = self.workload
+        self._rng = np.random.default_rng(own.seed)
+        writers = own.clients + own.producers
+        self._memory = _Memory(
+            rises=np.zeros(own.clients, np.int64),
+            known=np.zeros(own.clients, np.bool_),
+            offset=np.zeros(own.clients, np.int64),
+            key=np.full((own.partitions, writers), -1),
+            sequence=np.zeros((own.partitions, writers), np.int64),
+            epoch=np.zeros((own.partitions, own.producers), np.int64),
+            coordinator_epoch=np.ones(own.state_partitions, np.int64),
+            plain_offset=np.zeros(own.clients, np.int64),
+        )
+        self._phase = self._rng.random(own.clients) * PHASE * SLOTS
+        sizes = {"topic": own.partitions, "states": own.state_partitions, "commits": own.offset_partitions}
+        self._streams = {name: [Stream() for _ in range(size)] for name, size in sizes.items()}
+
+    def slices(self) -> Iterator[Slice]:
+        """The slices in order; the iterators of one have to be used up before the next."""
+        number = 0
+        while number < self.workload.slices or self._is_left():
+            transactions = self._transactions(number)
+            yield Slice(
+                number,
+                transactions,
+                self._topic(number, transactions),
+                self._states(number, transactions),
+                self._commits(number, transactions),
+            )
+            number += 1
+
+    def _is_left(self) -> bool:
+        return any(stream.later is not None for streams in self._streams.values() for stream in streams)
+
+    # ---- transactions
+
+    def _transactions(self, number: int) -> Transactions:
+        own, rng, memory = self.workload, self._rng, self._memory
+        share, rest = divmod(own.transactions, own.slices)
+        total = share + (number < rest) if number < own.slices else 0
+        each, more = divmod(total, own.clients)
+        counts = np.full(own.clients, each)
+        counts[(memory.done + np.arange(more)) % own.clients] += 1  # those whose turn it is
+        memory.done += more
+        client = np.repeat(np.arange(own.clients), counts)
+        place = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+        is_first = place == 0
+
+        is_version_2 = _spread_out(own.version_2, own.clients)[client]
+        was_known = memory.known[client] | ~is_first
+        begun_anew = (rng.random(total) < BEGUN_ANEW) | ~was_known
+        memory.known[client] = True
+        raised_before = begun_anew & was_known
+        rise = raised_before.astype(np.int64) + is_version_2
+        rises = memory.rises[client] + _since(np.cumsum(rise) - rise, is_first) + raised_before
+        memory.rises += np.bincount(client, rise, own.clients).astype(np.int64)
+
+        decision = np.where(rng.random(total) < own.aborted, int(ControlType.ABORT), int(ControlType.COMMIT))
+        empty = (rng.random(total) < EMPTY) & is_version_2
+        decision[empty] = ControlType.ABORT
+        first = rng.integers(0, own.partitions, total)
+        step = rng.integers(1, max(1, (own.partitions - 1) // max(1, own.spread - 1)), total, endpoint=True)
+        partitions = (first[:, None] + step[:, None] * np.arange(own.spread)) % own.partitions
+        most = max(1, round(2 * own.run_batches) - 1)
+        data = rng.integers(1, most, (total, own.spread), endpoint=True)
+        data[rng.random(data.shape) < WITHOUT_DATA] = 0
+        data[empty] = 0
+
+        consumes = _spread_out(CONSUMING, own.clients, 1)[client] & ~empty
+        read = rng.integers(1, 10, total) * consumes
+        counted = read * (decision == ControlType.COMMIT)
+        offset = memory.offset[client] + _since(np.cumsum(counted) - counted, is_first) + read
+        memory.offset += np.bincount(client, counted, own.clients).astype(np.int64)
+
+        memory.coordinator_epoch += rng.random(own.state_partitions) < REPLACED
+        width = SLOTS / np.maximum(counts, 1)[client]
+        start = self._phase[client] + width * place
+        return Transactions(
+            client=client,
+            rises=rises,
+            version_2=is_version_2,
+            begun_anew=begun_anew,
+            was_known=was_known,
+            empty=empty,
+            decision=decision,
+            partitions=partitions,
+            counts=data,
+            group=np.where(consumes, client, -1),
+            offset=offset,
+            again=rng.random((total, own.spread + 1)) < WRITTEN_AGAIN,
+            coordinator_epoch=memory.coordinator_epoch[self.coordinator_of[client]],
+            initialised=start,
+            begin=start + width * (0.02 + 0.13 * rng.random(total)),
+            prepared=start + width * (0.6 + 0.3 * rng.random(total)),
+            completed=start + width * 0.97,
+        )
+
+    def producer(self, client: Ints, rises: Ints) -> tuple[Ints, Ints]:
+        """Producer id and epoch of a client whose epoch has risen so often."""
+        rotations, epoch = np.divmod(rises, EPOCHS)
+        return self.workload.first_client + client + self.workload.clients * rotations, epoch
+
+    def _numbers(self, count: int) -> Ints:
+        """Numbers for some transactions on partitions."""
+        self._memory.numbers += count
+        return np.arange(self._memory.numbers - count, self._memory.numbers)
+
+    # ---- the topic
+
+    def _topic(self, number: int, transactions: Transactions) -> Iterator[Batches]:
+        runs = self._runs(transactions)
+        plain = self._plain_runs(number)
+        runs = runs.followed_by(plain)
+        runs = runs.take(runs.count > 0)
+        runs = runs.take(np.argsort(runs.partition.astype(np.uint16), kind="stable"))
+        is_data = runs.decision == NO_DECISION
+        ends = np.cumsum(runs.count)
+        least, most = self.workload.records
+        records = self._rng.integers(least, most, int(ends[-1]) if len(ends) else 0, endpoint=True)
+        records[(ends - 1)[~is_data]] = 1
+        sequence = self._sequences(runs, ends, records)
+        first_runs = np.searchsorted(runs.partition, np.arange(self.workload.partitions + 1))
+        first_rows = np.concatenate(([0], ends))[first_runs]
+        for partition, stream in enumerate(self._streams["topic"]):
+            own = slice(first_runs[partition], first_runs[partition + 1])
+            rows = slice(first_rows[partition], first_rows[partition + 1])
+            yield stream.due(*_expanded(number, runs.take(own), records[rows], sequence[rows]))
+
+    def _runs(self, transactions: Transactions) -> Runs:
+        """Of each transaction on each partition three runs: data, its marker, and its marker again."""
+        own = transactions
+        shape = (len(own), self.workload.spread, 3)
+        producer, epoch = self.producer(own.client, own.rises)
+        has_data = own.counts > 0
+        numbers = np.where(has_data, self._numbers(has_data.size).reshape(has_data.shape), NO_TRANSACTION)
+        marked = np.broadcast_to(~own.empty[:, None], has_data.shape)
+        again = marked & own.again[:, :-1]
+        delay = (own.completed - own.prepared)[:, None] * 0.5 * self._rng.random(has_data.shape)
+        at = own.prepared[:, None] + delay
+        late = at + (own.completed[:, None] - at) * 0.5
+        begin = np.broadcast_to(own.begin[:, None], has_data.shape)
+        prepared = np.broadcast_to(own.prepared[:, None], has_data.shape)
+        marker_epoch = epoch + own.version_2
+
+        def flat(*each: Column) -> Column:
+            wide = [values[:, None] if values.ndim == 1 else values for values in each]
+            return np.stack([np.broadcast_to(values, shape[:2]) for values in wide], axis=2).reshape(-1)
+
+        def same(values: Column) -> Column:
+            wide = values[:, :, None] if values.ndim == 2 else values[:, None, None]
+            return np.broadcast_to(wide, shape).reshape(-1)
+
+        nothing = np.full(1, NO_DECISION)
+        return Runs(  # data, marker, marker again
+            partition=same(own.partitions),
+            writer=same(own.client),
+            producer_id=same(producer),
+            producer_epoch=flat(epoch, marker_epoch, marker_epoch),
+            count=flat(own.counts, marked, again).astype(np.int64),
+            begin=flat(begin, at, late),
+            end=flat(prepared, at, late),
+            decision=flat(nothing, own.decision, own.decision),
+            coordinator_epoch=flat(nothing, own.coordinator_epoch, own.coordinator_epoch),
+            attributes=flat(np.full(1, TRANSACTIONAL_MASK), np.full(1, MARKER), np.full(1, MARKER)),
+            transaction=flat(numbers, numbers, np.full(1, NO_TRANSACTION)),
+        )
+
+    def _plain_runs(self, number: int) -> Runs:
+        """Of each idempotent producer one run in a slice."""
+        own, memory = self.workload, self._memory
+        shape = (own.partitions, own.producers)
+        size = own.partitions * own.producers
+        memory.epoch += self._rng.random(shape) < RAISED
+        due = own.batches * own.plain / own.slices / size if number < own.slices and size else 0.0
+        count = np.floor(due * (0.5 + self._rng.random(size)) + self._rng.random(size)).astype(np.int64)
+        partition, place = np.divmod(np.arange(size), max(1, own.producers))
+        return columns_of(
+            Runs,
+            size,
+            partition=partition,
+            writer=own.clients + place,
+            producer_id=FIRST_PRODUCER + np.arange(size),
+            producer_epoch=memory.epoch.reshape(-1),
+            count=count,
+            begin=np.zeros(size),
+            end=np.full(size, float(SLOTS)),
+        )
+
+    def _sequences(self, runs: Runs, ends: Ints, records: Ints) -> Ints:
+        """The first sequence of each batch; of one producer id and epoch on a partition they run on."""
+        memory = self._memory
+        is_data = runs.decision == NO_DECISION
+        totals = np.cumsum(records)
+        before = np.concatenate(([0], totals))
+        own = np.where(is_data, before[ends] - before[ends - runs.count], 0)  # records with sequences, of each run
+        key = runs.producer_id << 16 | runs.producer_epoch
+        begins = np.ones(len(runs), np.bool_)
+        begins[1:] = (runs.partition[1:] != runs.partition[:-1]) | (key[1:] != key[:-1])
+        known = memory.key[runs.partition, runs.writer] == key
+        carried = memory.sequence[runs.partition, runs.writer] * known
+        first = carried + _since(np.cumsum(own) - own, begins)
+        memory.key[runs.partition, runs.writer] = key
+        memory.sequence[runs.partition, runs.writer] = first + own
+        shift = np.where(is_data, first - before[ends - runs.count], 0)
+        sequence: Ints = before[:-1] + np.repeat(shift, runs.count)
+        sequence[(ends - 1)[~is_data]] = NO_SEQUENCE
+        return sequence
+
+    # ---- the coordinators' logs
+
+    def _states(self, number: int, transactions: Transactions) -> Iterator[Batches]:
+        slots, batches = self._state_batches(number, transactions)
+        where = self.coordinator_of[batches.client]
+        for partition, stream in enumerate(self._streams["states"]):
+            own = np.flatnonzero(where == partition)
+            yield stream.due(slots[own], batches.take(own))
+
+    def _state_batches(self, number: int, transactions: Transactions) -> tuple[Ints, StateBatches]:
+        """Of each transaction the records EMPTY, ONGOING, ONGOING, PREPARE and COMPLETE, as far as it has them."""
+        own, spread = transactions, self.workload.spread
+        producer, epoch = self.producer(own.client, own.rises)
+        following, next_epoch = self.producer(own.client, own.rises + own.version_2)
+        rotates = following != producer
+        before = np.where(own.was_known, self.producer(own.client, own.rises - 1)[0], producer)  # of InitProducerId
+        commits = own.decision == ControlType.COMMIT
+        ongoing = ~own.empty
+        grows = ongoing & (self._rng.random(len(own)) < GROWING) & (spread > 1)
+        offsets = np.where(own.group >= 0, self.group_on[own.group], -1)
+        nothing = np.full(len(own), -1)
+        listed = np.where(own.empty, 0, spread)
+        version = np.where(own.version_2, TRANSACTION_VERSION_2, 0)
+        started = _ms(number, own.begin)
+        halfway = (own.begin + own.prepared) / 2
+
+        def rows(*each: Column) -> Column:
+            return np.stack([np.broadcast_to(values, len(own)) for values in each], axis=1).reshape(-1)
+
+        there = rows(own.begun_anew, grows, ongoing, np.full(1, True), np.full(1, True))
+        chosen = np.flatnonzero(there)
+        slots = rows(own.initialised, own.begin, np.where(grows, halfway, own.begin), own.prepared, own.completed)
+        prepare = np.where(commits, int(_S.PREPARE_COMMIT), int(_S.PREPARE_ABORT))
+        complete = np.where(commits, int(_S.COMPLETE_COMMIT), int(_S.COMPLETE_ABORT))
+        ongoing_status = np.full(1, int(_S.ONGOING))
+        batches = columns_of(
+            StateBatches,
+            5 * len(own),
+            timestamp=_ms(number, slots),
+            client=np.repeat(own.client, 5),
+            status=rows(np.full(1, int(_S.EMPTY)), ongoing_status, ongoing_status, prepare, complete),
+            value_producer=rows(producer, producer, producer, producer, following),
+            value_epoch=rows(epoch, epoch, epoch, epoch + own.version_2, next_epoch),
+            previous_producer=rows(before, producer, producer, producer, producer),
+            next_producer=rows(nothing, nothing, nothing, np.where(rotates, following, -1), nothing),
+            version=rows(np.zeros(1, np.int64), version, version, version, version),
+            listed=rows(nothing, np.ones(1, np.int64), listed, listed, np.zeros(1, np.int64)),
+            offsets=rows(nothing, nothing, offsets, offsets, nothing),
+            partitions=np.repeat(own.partitions, 5, axis=0),
+            started_ms=rows(np.full(1, NO_TIMESTAMP), started, started, started, started),
+        )
+        return slots[chosen].astype(np.int64), batches.take(chosen)
+
+    # ---- the groups' logs
+
+    def _commits(self, number: int, transactions: Transactions) -> Iterator[Batches]:
+        slots, batches = self._commit_batches(number, transactions)
+        outside_slots, outside = self._commits_outside(number)
+        slots, batches = np.concatenate((slots, outside_slots)), batches.followed_by(outside)
+        where = self.group_on[batches.group]
+        for partition, stream in enumerate(self._streams["commits"]):
+            own = np.flatnonzero(where == partition)
+            yield stream.due(slots[own], batches.take(own))
+
+    def _commit_batches(self, number: int, transactions: Transactions) -> tuple[Ints, CommitBatches]:
+        """Of each transaction with offsets its commit, its marker, and its marker again if so."""
+        own = transactions.take(transactions.group >= 0)
+        producer, epoch = self.producer(own.client, own.rises)
+        numbers = self._numbers(len(own))
+        marker_epoch = epoch + own.version_2
+        at = own.prepared + (own.completed - own.prepared) * 0.3 * self._rng.random(len(own))
+
+        def rows(*each: Column | int) -> Column:
+            return np.stack([np.broadcast_to(values, len(own)) for values in each], axis=1).reshape(-1)
+
+        slots = rows(own.begin + (own.prepared - own.begin) * 0.9, at, (at + own.completed) / 2)
+        batches = columns_of(
+            CommitBatches,
+            3 * len(own),
+            timestamp=_ms(number, slots),
+            producer_id=np.repeat(producer, 3),
+            producer_epoch=rows(epoch, marker_epoch, marker_epoch),
+            base_sequence=rows(0, NO_SEQUENCE, NO_SEQUENCE),
+            attributes=rows(TRANSACTIONAL_MASK, MARKER, MARKER),
+            decision=rows(NO_DECISION, own.decision, own.decision),
+            coordinator_epoch=rows(NO_EPOCH, own.coordinator_epoch, own.coordinator_epoch),
+            transaction=rows(numbers, numbers, NO_TRANSACTION),
+            group=np.repeat(own.group, 3),
+            source=np.repeat(own.client % self.workload.partitions, 3),
+            committed=np.repeat(own.offset, 3),
+        )
+        chosen = np.flatnonzero(rows(True, True, own.again[:, -1]))
+        return slots[chosen].astype(np.int64), batches.take(chosen)
+
+    def _commits_outside(self, number: int) -> tuple[Ints, CommitBatches]:
+        """Offsets that are committed outside of transactions, by groups of their own."""
+        own, rng = self.workload, self._rng
+        count = int(own.transactions * COMMITS / own.slices) + 1 if number < own.slices else 0
+        slots = np.sort(rng.integers(0, SLOTS, count))
+        group = rng.integers(0, own.clients, count)
+        order = np.argsort(group, kind="stable")
+        steps = rng.integers(0, 10, count)
+        by_group = np.concatenate(([True], np.diff(group[order]) != 0))[:count]
+        committed = np.empty(count, np.int64)
+        committed[order] = self._memory.plain_offset[group[order]] + _since(np.cumsum(steps[order]), by_group)
+        np.maximum.at(self._memory.plain_offset, group, committed)
+        batches = columns_of(
+            CommitBatches,
+            count,
+            timestamp=_ms(number, slots.astype(np.float64)),
+            group=own.clients + group,
+            source=group % own.partitions,
+            committed=committed,
+        )
+        return slots, batches
+
+
+def _spread_out(share: float, count: int, first: int = 0) -> NDArray[np.bool_]:
+    """Some of ``count`` things, spread evenly."""
+    place = np.arange(first, first + count)
+    chosen: NDArray[np.bool_] = np.floor((place + 1) * share) > np.floor(place * share)
+    return chosen
+
+
+def _since(totals: Ints, begins: NDArray[np.bool_]) -> Ints:
+    """Running totals, counted from where the last group began; the totals are those before each row."""
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(totals)), 0))
+    return totals - totals[first]
+
+
+def _ms(number: int, slots: NDArray[np.float64]) -> Ints:
+    """The time of slots of a slice, in milliseconds since the epoch."""
+    return FIRST_TIMESTAMP + (number * SLOTS + slots.astype(np.int64)) // SLOTS_IN_MS
+
+
+def _expanded(number: int, runs: Runs, records: Ints, sequence: Ints) -> tuple[Ints, Batches]:
+    """The batches of runs, and their slots."""
+    total = len(records)
+    starts = np.cumsum(runs.count) - runs.count
+    step = (runs.end - runs.begin) / np.maximum(runs.count, 1)
+    place = np.arange(total) + 0.5
+    slots = np.repeat(runs.begin - starts * step, runs.count) + place * np.repeat(step, runs.count)
+    transaction = np.full(total, NO_TRANSACTION)
+    transaction[starts] = runs.transaction
+
+    def each(values: Ints) -> Ints:
+        return np.repeat(values, runs.count)
+
+    batches = columns_of(
+        Batches,
+        total,
+        record_count=records,
+        producer_id=each(runs.producer_id),
+        producer_epoch=each(runs.producer_epoch),
+        base_sequence=sequence,
+        timestamp=_ms(number, slots),
+        attributes=each(runs.attributes),
+        decision=each(runs.decision),
+        coordinator_epoch=each(runs.coordinator_epoch),
+        transaction=transaction,
+    )
+    return slots.astype(np.int64), batches

@@ -1,0 +1,199 @@
+"""Generated clusters: what the audit says of them, and that they have what their description promises."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kafka_eos.formats.log_directory import broker_id, cluster_id, find_log_directories
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.transaction_log import TransactionState, decode_key, decode_value
+from kafka_eos.server.cluster import java_hash
+from kafka_eos_checks.audit.audit import Audit, run
+from kafka_eos_checks.audit.kernels.headers import read_blocks
+from kafka_eos_checks.audit.kernels.records import decode_block
+from kafka_eos_checks.audit.kernels.splits import find_logs
+from kafka_eos_checks.audit.rules.coordinator import read_coordinator_log
+from kafka_eos_checks.audit.rules.transactions import read_transactions
+from kafka_eos_checks.cli.command import main
+from kafka_eos_checks.lab.generate import traffic
+from kafka_eos_checks.lab.generate.cluster import BROKERS, Cluster
+from kafka_eos_checks.lab.generate.traffic import Workload
+
+RULES = {  # what is judged of a cluster of one broker
+    *("readable", "duplicate", "gap", "stale epoch", "order"),
+    *("illegal coordinator transition", "decision changed"),
+    *("torn transaction", "hanging transaction", "marker without transaction", "fenced producer committed"),
+    *("marker of an old coordinator", "committed offset went back", "aborted index", "producer snapshot"),
+}
+
+
+def small_slices(monkeypatch: pytest.MonkeyPatch, batches: int = 700) -> None:
+    monkeypatch.setattr(traffic, "SLICE_BATCHES", batches)
+    monkeypatch.setattr(traffic, "PARTITION_BATCHES", 1)
+
+
+def judged(folder: Path, *, unknown: bool = False) -> Audit:
+    """The audit of a healthy cluster: no finding, and nothing that is there is left unjudged."""
+    result = run([folder])
+    assert [finding.in_words() for finding in (*result.findings, *result.notes)] == []
+    assert all(verdict.ok for verdict in result.verdicts)
+    if not unknown:
+        assert [verdict.unjudged for verdict in result.verdicts if verdict.unjudged] == []
+        assert result.unknown == 0
+    return result
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_healthy_cluster_has_no_finding_and_nothing_unknown(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(seed)
+    small_slices(monkeypatch, int(rng.choice([100, 700, 1 << 20])))
+    partitions = int(rng.integers(3, 9))
+    workload = Workload(
+        transactions=300,
+        batches=4000,
+        partitions=partitions,
+        spread=int(rng.integers(1, 4)),
+        clients=int(rng.integers(4, 30)),
+        producers=int(rng.integers(0, 4)),
+        seed=seed,
+    )
+    made = Cluster(workload=workload, value_bytes=20, segment_bytes=int(rng.choice([4000, 1 << 30]))).write(tmp_path)
+    result = judged(tmp_path)
+    assert {verdict.name for verdict in result.verdicts} == RULES
+    figures = {verdict.name: verdict.figures for verdict in result.verdicts}
+    assert figures["readable"]["batches"] == made.all_batches
+    assert figures["readable"]["segment_bytes"] == made.size
+    assert figures["marker without transaction"]["markers"] == made.markers
+    assert figures["decision changed"]["records"] == made.states
+    assert int(figures["aborted index"]["entries"]) > 10
+    assert int(figures["committed offset went back"]["checked"]) > 50
+
+
+def test_tables_of_headers_are_judged_as_the_segments_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow", reason="tables of headers are Parquet")
+    small_slices(monkeypatch)
+    workload = Workload(transactions=300, batches=4000, clients=20, seed=3)
+    for name, as_tables in (("segments", False), ("tables", True)):
+        Cluster(workload=workload, value_bytes=20, as_tables=as_tables, segment_bytes=20_000).write(tmp_path / name)
+    segments, tables = judged(tmp_path / "segments"), judged(tmp_path / "tables")
+    for of_segments, of_tables in zip(segments.verdicts, tables.verdicts, strict=True):
+        figures = {**of_segments.figures, "segment_bytes": 0}
+        assert figures == {**of_tables.figures, "segment_bytes": 0}, of_segments.name
+    assert main(["headers", str(tmp_path / "segments" / BROKERS / "1"), "--out", str(tmp_path / "made")]) == 0
+    kinds = {path.name.partition(".")[2] for path in (tmp_path / "tables").glob("**/generated-*/0*")}
+    assert kinds == {path.name.partition(".")[2] for path in (tmp_path / "made").glob("**/generated-*/0*")}
+
+
+def test_every_broker_has_the_same_logs_and_a_name_of_its_own(tmp_path: Path) -> None:
+    Cluster(workload=Workload(transactions=40, batches=500, clients=5), brokers=3, value_bytes=10).write(tmp_path)
+    directories = find_log_directories(tmp_path / BROKERS)
+    assert [broker_id(each.path) for each in directories] == [1, 2, 3]
+    assert len({cluster_id(each.path) for each in directories}) == 1
+    contents = [
+        {path.relative_to(each.path): path.read_bytes() for path in each.path.glob("*-*/*")} for each in directories
+    ]
+    assert contents[0] == contents[1] == contents[2]
+    verdicts = {verdict.name: verdict for verdict in judged(tmp_path).verdicts}
+    assert verdicts.keys() == RULES | {"replicas differ"}
+    assert verdicts["replicas differ"].figures["batches"] == int(verdicts["readable"].figures["batches"]) * 2 / 3
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
+    def made(name: str, seed: int) -> dict[str, bytes]:
+        folder = tmp_path / name
+        Cluster(workload=Workload(transactions=60, batches=600, clients=7, seed=seed)).write(folder)
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("**/*") if path.is_file()}
+
+    first, again, other = made("first", 1), made("again", 1), made("other", 2)
+    assert first == again
+    assert all(first[name] != other[name] for name in first if name.endswith("generated-0/00000000000000000000.log"))
+
+
+def test_epochs_that_are_used_up_are_followed_by_the_next_producer_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic, "BEGUN_ANEW", 0.0005)
+    workload = Workload(transactions=33_000, batches=200, partitions=1, spread=1, clients=1, version_2=1.0, producers=0)
+    Cluster(workload=workload, value_bytes=1).write(tmp_path)
+    judged(tmp_path)
+    logs = [log for log in find_logs(tmp_path / BROKERS / "1") if log.topic == "__transaction_state"]
+    ids = [known for log in logs for known in read_coordinator_log(log).ids.values()]
+    assert [len(known.producer_ids) for known in ids] == [2]
+    assert max(each.marker_epoch for known in ids for each in known.transactions) == 32767
+
+
+def test_a_cluster_has_all_that_is_promised_of_it(tmp_path: Path) -> None:
+    workload = Workload(transactions=3000, batches=30_000, clients=20, seed=4)
+    Cluster(workload=workload, value_bytes=10).write(tmp_path)
+    logs = find_logs(tmp_path / BROKERS / "1")
+    states: Counter[TransactionState] = Counter()
+    versions: Counter[int] = Counter()
+    for log in (log for log in logs if log.topic == "__transaction_state"):
+        for block in read_blocks(Path(log.folder, log.segments[0])):
+            records = decode_block(block)
+            for key, value in zip(records.keys(), records.values(), strict=True):
+                assert key is not None
+                decoded = decode_value(value)
+                assert decoded is not None
+                assert java_hash(decode_key(key).transactional_id) % workload.state_partitions == log.partition
+                states[decoded.transaction_status] += 1
+                versions[decoded.client_transaction_version] += 1
+    assert states[TransactionState.COMPLETE_COMMIT] == states[TransactionState.PREPARE_COMMIT] > 2500
+    assert states[TransactionState.COMPLETE_ABORT] == states[TransactionState.PREPARE_ABORT] > 200
+    assert sum(states[each] for each in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)) == 3000
+    assert states[TransactionState.EMPTY] > 20
+    assert states[TransactionState.ONGOING] > 3000
+    assert min(versions[0], versions[2]) > 3000
+    partitions = [read_transactions(log) for log in logs if log.topic == "generated"]
+    markers = [marker for partition in partitions for marker in partition.markers]
+    without_data = sum(marker.ends is None for marker in markers)
+    assert len(markers) + 3 * 60 >= 9000
+    assert without_data > 100
+    assert Counter(marker.decision for marker in markers)[ControlType.ABORT] > 600
+    overlapping = [marker for marker in markers if marker.last_stable_offset <= marker.offset]
+    assert len(overlapping) > len(markers) / 2, "transactions overlap"
+
+
+def test_retention_and_the_cleaner_leave_logs_that_begin_later(tmp_path: Path) -> None:
+    workload = Workload(transactions=300, batches=4000, clients=20, seed=3)
+    cluster = Cluster(workload=workload, value_bytes=20, segment_bytes=5000, retained_bytes=20_000, compacted=True)
+    cluster.write(tmp_path)
+    result = judged(tmp_path, unknown=True)
+    assert result.unknown, "what was deleted or compacted cannot be judged"
+    logs = find_logs(tmp_path / BROKERS / "1")
+    starts = [read_transactions(log).start or 0 for log in logs if log.topic == "generated"]
+    assert min(starts) > 0
+    states = [read_coordinator_log(log) for log in logs if log.topic == "__transaction_state"]
+    assert not any(state.whole for state in states if state.records)
+
+
+def test_the_command_writes_a_cluster_that_the_audit_takes_as_of_one_moment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = tmp_path / "made"
+    arguments = ["--transactions", "50", "--partitions", "4", "--brokers", "2", "--seed", "9"]
+    assert main(["lab", "generate", str(made), *arguments]) == 0
+    assert "50 transactions" in capsys.readouterr().out
+    assert (made / "planted.jsonl").read_bytes() == b""
+    assert main(["audit", str(made)]) == 0
+    assert "of one moment" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--transactions", "5", "--spread", "9"], "--spread 9: there are 8 partitions"),
+        (["--transactions", "5", "--aborted", "2"], "--aborted 2.0: give a share from 0 to 1"),
+        (["--brokers", "2"], "--brokers 2: only with --transactions"),
+        (["--segment-bytes", "5"], "--segment-bytes 5: give 1024 to 2147483647"),
+    ],
+)
+def test_a_call_that_makes_no_cluster_says_why(
+    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lab", "generate", str(tmp_path / "made"), *arguments]) == 2
+    assert says in capsys.readouterr().err
