@@ -21,9 +21,11 @@ from kafka_eos_checks.audit.kernels.transactions import NOTHING, Paired, Part, P
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.rules.log import Reason
 from kafka_eos_checks.audit.rules.transactions import (
+    AMBIGUOUS,
     FENCED,
     HANGING,
     HOLES,
+    MOST_WAYS,
     UNKNOWN,
     Coordinators,
     Judged,
@@ -220,7 +222,8 @@ class _Columns:
         owner = self.owner[self.pid]
         logs = self.coordinators.logs
         incomplete = [why_incomplete(log) for log in logs]
-        reasons = [self.coordinators.unknown_owner, HOLES, *dict.fromkeys(why for why in incomplete if why is not None)]
+        first = (self.coordinators.unknown_owner, HOLES, AMBIGUOUS)
+        reasons = [*first, *dict.fromkeys(why for why in incomplete if why is not None)]
         partial = np.array([-1 if why is None else reasons.index(why) for why in incomplete] + [0], np.int64)
         holes = np.array([partition.holes > 0 for partition in self.partitions], np.bool_)[self.log]
         why = np.where(owner < 0, 0, np.where(partial[owner] >= 0, partial[owner], np.where(holes, 1, -1)))
@@ -229,53 +232,71 @@ class _Columns:
         recent_after = self.moments.common_recent_after(logs)
         unowned = (owner < 0) & ~(self.stamped_ms + SKEW_MS > recent_after)
         decided = _Decided.of(self.coordinators)
-        in_order = (why < 0) & self._in_order(decided)
+        in_order, ambiguous = self._in_order(decided)
+        in_order &= why < 0
+        why = np.where((why < 0) & ambiguous, 2, why)
         saw, leave = self._by_epoch(decided)
         by_epoch = (owner >= 0) & (why >= 0) & ~later & (saw | leave)
         left = np.where((by_epoch & leave) | unowned, why, -1)
         return in_order | by_epoch | unowned, left, reasons
 
-    def _in_order(self, decided: _Decided) -> Flags:
-        """Which markers are the next of their transactions with their partition, with no other way to take them.
+    def _in_order(self, decided: _Decided) -> tuple[Flags, Flags]:
+        """Which markers agree with the order of the transactions with their partition, and which are of too many.
 
-        That holds for all markers of a producer id and epoch on a partition, or for none of them.
+        Both hold for all markers of a producer id and epoch on a partition, or for none of them. The first are those
+        for which ``_Group.in_order`` finds a way to the end; of the others it says that they are ambiguous.
         """
-        rank, group = self._ranks()
+        order, group = self._groups()
         transaction, log = self._with_partition(decided)
-        key, known = self._keys(decided, transaction, log), self._own_keys()
-        order = np.argsort(key, kind="stable")
-        key, transaction = key[order], transaction[order]
+        key, known = self._keys(decided, transaction, log), self._own_keys()[order]
+        by_key = np.argsort(key, kind="stable")
+        key, transaction = key[by_key], transaction[by_key]
         first, last = np.searchsorted(key, known), np.searchsorted(key, known, "right")
-        due = first + rank
-        there = due < last
-        if not len(transaction):
-            return there
-        own = transaction[np.minimum(due, len(transaction) - 1)]
-        agrees = there & self.has_data & (decided.decision[own] == self.decision)
-        starts = np.array([partition.start or 0 for partition in self.partitions], np.int64)[self.log]
-        begins = np.array([partition.begins_ms for partition in self.partitions], np.int64)[self.log]
+        begin = np.flatnonzero(np.diff(group, prepend=-1))
+        count, end = (last - first)[begin], np.append(begin[1:], len(order))
+        decisions = decided.decision[transaction]
+        unreplaced = _all_between(~decided.replaced[transaction], first[begin], last[begin])
+        partition = self.log[order][begin]
+        starts = np.array([each.start or 0 for each in self.partitions], np.int64)[partition]
+        begins = np.array([each.begins_ms for each in self.partitions], np.int64)[partition]
+        many = (starts > 0) & (count + 1 > MOST_WAYS)
         decided_ms = decided.decided_ms[transaction]
-        rising = _all_between(decided_ms[1:] >= decided_ms[:-1], first, last - 1)
-        certain = (last - first == 1) | (
-            (starts == 0) & (decided_ms[np.minimum(first, len(transaction) - 1)] >= begins) & rising
+        earlier = (
+            np.where(
+                starts > 0,
+                count,
+                [
+                    int((decided_ms[low:high] < oldest).sum())
+                    for low, high, oldest in zip(
+                        first[begin].tolist(), last[begin].tolist(), begins.tolist(), strict=True
+                    )
+                ],
+            )
+            if len(begin)
+            else count
         )
-        kept = _all_between(~decided.replaced[transaction], first, last)
-        wrong = ~(agrees & certain & kept)
-        bad = np.zeros(int(group.max()) + 1, np.bool_)
-        bad[group[wrong]] = True
-        return ~bad[group]
 
-    def _ranks(self) -> tuple[Ints, Ints]:
-        """The place of each marker among those of its producer id and epoch on its partition, and a number of these."""
-        order = np.lexsort((self.epoch, self.pid, self.log))  # stable, so in log order
+        # Nearly all groups have one marker for each transaction, each behind data.
+        due = first + np.arange(len(order)) - begin[group]
+        own = np.minimum(due, max(len(transaction) - 1, 0))
+        plain = (due < last) & self.has_data[order]
+        plain &= decisions[own] == self.decision[order] if len(decisions) else False
+        fine = _all_between(plain, begin, end) & unreplaced & ((earlier == 0) | (count == 1))
+        for number in np.flatnonzero(~fine & unreplaced & (count > 0) & ~many).tolist():
+            rows = order[begin[number] : end[number]]
+            due_decisions = decisions[first[begin[number]] : last[begin[number]]]
+            fine[number] = _is_a_way(due_decisions, int(earlier[number]), self.decision[rows], self.has_data[rows])
+        in_order, ambiguous = np.empty(len(order), np.bool_), np.empty(len(order), np.bool_)
+        in_order[order], ambiguous[order] = fine[group], many[group]
+        return in_order, ambiguous
+
+    def _groups(self) -> tuple[Ints, Ints]:
+        """The markers by partition, producer id and epoch, in log order, and the number of the group of each."""
+        order = np.lexsort((self.epoch, self.pid, self.log))  # stable
         columns = (self.log[order], self.pid[order], self.epoch[order])
         begins = np.ones(len(order), np.bool_)
         begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-        number = np.cumsum(begins) - 1
-        rank, group = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order)) - np.flatnonzero(begins)[number]
-        group[order] = number
-        return rank, group
+        return order, np.cumsum(begins) - 1
 
     def _with_partition(self, decided: _Decided) -> tuple[Ints, Ints]:
         """Each transaction with each of its partitions that has a log here: number of the transaction, of the log."""
@@ -352,6 +373,36 @@ class _Columns:
         committed, aborted = (key[told & (self.decision == decision)] for decision in (1, 0))
         both: Flags = told & np.isin(key, np.intersect1d(committed, aborted))
         return both
+
+
+def _is_a_way(due: Ints, earlier: int, decisions: Ints, has_data: Flags) -> bool:
+    """Whether markers may be those of some transactions in order, as ``_Group._follow`` has it.
+
+    Args:
+        due: the decisions of the transactions, in order; none of them was given up.
+        earlier: how many of them may be older than the partition.
+        decisions: of the markers, in order.
+        has_data: which of them end data; one that does not may be one that was written again.
+    """
+    padding = bytes(MOST_WAYS // 8 + 2)
+    fitting = {int(kind): due == kind for kind in ControlType} | {NO_DECISION: np.ones(len(due), np.bool_)}
+    known = {kind: np.packbits(flags, bitorder="little").tobytes() + padding for kind, flags in fitting.items()}
+    base, possible = 0, (1 << (earlier + 1)) - 1  # bit n: base + n transactions have a marker
+    for decision, ends_data in zip(decisions.tolist(), has_data.tolist(), strict=True):
+        if possible.bit_count() > MOST_WAYS:
+            return False
+        bits, low = known[decision], max(base - 1, 0)
+        width = (possible.bit_length() + 16) // 8 + 1
+        same = int.from_bytes(bits[low >> 3 : (low >> 3) + width], "little") >> (low & 7)
+        ahead = same >> (base - low)  # bit n: transaction base + n has this decision
+        following = (possible & ahead) << 1
+        if not ends_data:
+            following |= possible & (same if base else same << 1)  # bit n: the one before it has
+        if not following:
+            return False
+        skipped = (following & -following).bit_length() - 1
+        base, possible = base + skipped, following >> skipped
+    return True
 
 
 def _all_between(flags: Flags, first: Ints, last: Ints) -> Flags:
