@@ -23,13 +23,14 @@ from kafka_eos_checks.audit.jepsen.export import write_operations
 from kafka_eos_checks.audit.jepsen.operations import read_operations
 from kafka_eos_checks.audit.kernels import local
 from kafka_eos_checks.audit.kernels.contents import Figures
+from kafka_eos_checks.audit.kernels.coordinators import read_coordinator_log
 from kafka_eos_checks.audit.kernels.local import LogAudit
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.oracle import judge
 from kafka_eos_checks.audit.progress import Advance, byte_progress
 from kafka_eos_checks.audit.quoting import redacted
 from kafka_eos_checks.audit.rules.beside import audit_beside
-from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES, read_coordinator_log
+from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, join
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Kind, Reason
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES, longest_logs, read_group_log, went_back
