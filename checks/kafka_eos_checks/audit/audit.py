@@ -24,6 +24,7 @@ from kafka_eos_checks.audit.jepsen.operations import read_operations
 from kafka_eos_checks.audit.kernels import local
 from kafka_eos_checks.audit.kernels.contents import Figures
 from kafka_eos_checks.audit.kernels.coordinators import read_coordinator_log
+from kafka_eos_checks.audit.kernels.groups import read_group_log
 from kafka_eos_checks.audit.kernels.local import LogAudit
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.oracle import judge
@@ -33,7 +34,7 @@ from kafka_eos_checks.audit.rules.beside import audit_beside
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, join
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Kind, Reason
-from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES, longest_logs, read_group_log, went_back
+from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES, longest_logs, went_back
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, rule_of
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,

@@ -99,6 +99,7 @@ class States:
     Attributes:
         split: number of the split in the log.
         start: first byte of the record's chunk in its segment.
+        row: number of the record in its chunk.
         holes: how many holes there are before the record in its chunk.
         position: where the record's batch begins in its segment, in bytes.
         offset: of the record.
@@ -114,6 +115,7 @@ class States:
 
     split: Narrow
     start: Ints
+    row: Narrow
     holes: Ints
     position: Ints
     offset: Ints
@@ -189,7 +191,8 @@ def concatenate_states(parts: Sequence[States]) -> States:
             numbers = [known.setdefault(each, len(known)) for each in getattr(part, name)]
             columns[index][i] = np.array([*numbers, -1], np.int32)[columns[index][i]]  # -1 stays -1
         merged[name] = list(known)
-    return States(**{name: np.concatenate(own) for name, own in columns.items()}, **merged)
+    merged.update((name, np.concatenate(own)) for name, own in columns.items())
+    return States(**merged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +251,7 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> StateChunk:
     placed: dict[str, Any] = {
         "split": np.full(count, split, np.int32),
         "start": np.full(count, block.start, np.int64),
+        "row": np.arange(count, dtype=np.int32),
         "holes": holes,
         "position": headers.positions[records.batch],
         "offset": records.offset,

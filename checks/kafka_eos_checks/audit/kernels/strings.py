@@ -115,7 +115,7 @@ def _hash(buffer: Bytes, start: Ints, size: Ints, salt: Ints) -> Words:
 
 def _equal(buffer: Bytes, start: Ints, size: Ints, salt: Ints, one: Ints, other: Ints) -> NDArray[np.bool_]:
     """Which strings of ``one`` are equal to those of ``other``; both have shape (m,) and are numbers of strings."""
-    same = (size[one] == size[other]) & (salt[one] == salt[other])
+    same: NDArray[np.bool_] = (size[one] == size[other]) & (salt[one] == salt[other])
     kept = np.flatnonzero(same)
     first, second, sizes = start[one[kept]], start[other[kept]], size[one[kept]]
     for (rows, word), (_, theirs) in zip(_words(buffer, first, sizes), _words(buffer, second, sizes), strict=True):
