@@ -155,7 +155,8 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> CommitChunk:
     control = is_set(headers, CONTROL_MASK)[batch]
     name, offset, names = decode_commits(records, control)
     holes = np.zeros(count, np.int64)
-    holes[1:] = (records.offset[1:] != records.offset[:-1] + 1) | (name[:-1] == _UNREADABLE)
+    holes[1:] = records.offset[1:] != records.offset[:-1] + 1
+    holes[1:] += name[:-1] == _UNREADABLE
     np.cumsum(holes, out=holes)
     decision = np.full(count, NO_MARKER, np.int32)
     markers = np.flatnonzero(control)

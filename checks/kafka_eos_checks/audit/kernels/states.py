@@ -245,7 +245,8 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> StateChunk:
     count = len(records)
     stamped = headers.column("max_timestamp")[records.batch] if count else np.empty(0, np.int64)
     holes = np.zeros(count, np.int64)
-    holes[1:] = (records.offset[1:] != records.offset[:-1] + 1) | ~readable[:-1]
+    holes[1:] = records.offset[1:] != records.offset[:-1] + 1
+    holes[1:] += ~readable[:-1]
     np.cumsum(holes, out=holes)
     unreadable = count - int(np.count_nonzero(readable))
     placed: dict[str, Any] = {
