@@ -27,7 +27,6 @@ PREPARE_COMMIT, PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionStat
 COMPLETE_COMMIT, COMPLETE_ABORT = TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
 
 _NEXT_PRODUCER_ID = 100  # the new producer id of n is n + 100
-_NOT_WRITTEN = {"previous_producer_id": -1, "next_producer_id": -1, "client_transaction_version": 0}
 _LISTS = (
     (),
     (TopicPartitions(topic="orders", partition_ids=(0,)),),
@@ -118,9 +117,9 @@ def _record(
             case 0:  # the append failed, and the coordinator goes on from the state before
                 before = told[max(len(told) - 2, 0)]
             case 1:  # the same state is appended again
-                after = told[-1]
-                told.append(after and replace(after, transaction_last_update_timestamp_ms=now))
-                return key, told[-1] and told[-1].encode()
+                again = told[-1]
+                told.append(None if again is None else replace(again, transaction_last_update_timestamp_ms=now))
+                return key, _encoded(told[-1])
             case 2:
                 return key, rng.choice((b"", b"\0\2later", b"\0\1"))
             case 3:
@@ -128,13 +127,17 @@ def _record(
             case 4:
                 wrong = _faulty(rng, _following(rng, kind, before, number, now), number)
                 told.append(wrong)
-                return key, wrong and wrong.encode()
+                return key, _encoded(wrong)
             case _:
                 told.append(None)
                 return key, None
     after = _following(rng, kind, before, number, now)
     told.append(after)
-    return key, after and after.encode()
+    return key, _encoded(after)
+
+
+def _encoded(value: TransactionLogValue | None) -> bytes | None:
+    return None if value is None else value.encode()
 
 
 def _faulty(rng: random.Random, value: TransactionLogValue | None, number: int) -> TransactionLogValue | None:
@@ -184,7 +187,7 @@ def _following(
             return _prepared(value, rng.choice((PREPARE_COMMIT, PREPARE_ABORT)), rng)
         case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT as prepared:
             done = COMPLETE_COMMIT if prepared is PREPARE_COMMIT else COMPLETE_ABORT
-            value = replace(value, transaction_status=done, transaction_partitions=(), **_kept(value))
+            value = replace(_ended(value), transaction_status=done, transaction_partitions=())
             if client >= TRANSACTION_VERSION_2 and before.producer_epoch == LAST_EPOCH:
                 value = replace(value, producer_id=before.producer_id + _NEXT_PRODUCER_ID, producer_epoch=0)
             return value
@@ -198,7 +201,7 @@ def _from_rest(rng: random.Random, kind: RandomStates, value: TransactionLogValu
     if roll < 0.05:
         return None
     if roll < 0.2:
-        empty = replace(value, transaction_status=EMPTY, transaction_partitions=None, **_kept(value))
+        empty = replace(_ended(value), transaction_status=EMPTY, transaction_partitions=None)
         if value.producer_epoch >= EXHAUSTED_FROM:
             return replace(empty, producer_id=value.producer_id + _NEXT_PRODUCER_ID, producer_epoch=0)
         raised = min(value.producer_epoch + rng.choice((0, 1)), LAST_EPOCH)
@@ -222,9 +225,9 @@ def _prepared(value: TransactionLogValue, status: TransactionState, rng: random.
     return replace(value, previous_producer_id=value.producer_id, next_producer_id=following)
 
 
-def _kept(value: TransactionLogValue) -> dict[str, int]:
-    """The tagged fields after a transaction: none in version 0, and no next producer id."""
-    return {"next_producer_id": NO_PRODUCER_ID} if value.version else dict(_NOT_WRITTEN)
+def _ended(value: TransactionLogValue) -> TransactionLogValue:
+    """A state without what only a transaction has."""
+    return replace(value, next_producer_id=NO_PRODUCER_ID)
 
 
 def _set(topics: tuple[TopicPartitions, ...]) -> frozenset[tuple[str, int]]:

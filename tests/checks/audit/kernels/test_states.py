@@ -18,10 +18,9 @@ from kafka_eos.formats.transaction_log import (
     decode_value,
 )
 from kafka_eos_checks.audit.kernels import states
-from kafka_eos_checks.audit.kernels.records import PADDING, Records
 from kafka_eos_checks.audit.kernels.states import COLUMNS, States, concatenate_states, decode_states
 
-Pair = tuple[bytes | None, bytes | None]
+from .conftest import Pair, records_of
 
 INT64, INT32, INT16 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (64, 32, 16))
 NAMES = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -81,29 +80,6 @@ def pairs(draw: st.DrawFn) -> Pair:
     key = draw(broken(TransactionLogKey(transactional_id=draw(NAMES)).encode()))
     value = draw(broken(draw(values()).encode()))
     return draw(st.sampled_from([key, key, key, None])), draw(st.sampled_from([value, value, value, None]))
-
-
-def records_of(given_pairs: Sequence[Pair]) -> Records:
-    """Records with these keys and values, one after the other in one buffer."""
-    data, columns = b"", []
-    for pair in given_pairs:
-        for part in pair:
-            columns += [len(data), -1 if part is None else len(part)]
-            data += part or b""
-    count = len(given_pairs)
-    key_start, key_size, value_start, value_size = np.array(columns, np.int64).reshape(count, 4).T
-    nothing = np.zeros(count, np.int64)
-    return Records(
-        buffer=np.frombuffer(data + PADDING, np.uint8),
-        batch=nothing,
-        offset=np.arange(count),
-        timestamp=nothing,
-        key_start=key_start,
-        key_size=key_size,
-        value_start=value_start,
-        value_size=value_size,
-        header_count=nothing,
-    )
 
 
 def states_of(given_pairs: Sequence[Pair]) -> States:
@@ -186,10 +162,14 @@ def test_what_kafka_writes_is_never_decoded_one_by_one(monkeypatch: pytest.Monke
     ]
     given_pairs = [(KEY, value.encode()) for value in written]
     expected = readable(given_pairs)
-    asked = []
+    asked: list[bytes | None] = []
     monkeypatch.setattr(states, "decode_key", asked.append)
-    read = states.decode_value
-    monkeypatch.setattr(states, "decode_value", lambda data: asked.append(data) or read(data))
+
+    def counted(data: bytes | None) -> TransactionLogValue | None:
+        asked.append(data)
+        return decode_value(data)
+
+    monkeypatch.setattr(states, "decode_value", counted)
     states.decode_partitions.cache_clear()
     found = states_of(given_pairs)
     assert len(asked) == len(found.lists) <= 4, "each distinct list of partitions is decoded once"

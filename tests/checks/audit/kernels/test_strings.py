@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_eos_checks.audit.kernels import strings
-from kafka_eos_checks.audit.kernels.headers import Ints
+from kafka_eos_checks.audit.kernels.headers import Bytes, Ints
 
-Placed = tuple[strings.Bytes, Ints, Ints]
+Placed = tuple[Bytes, Ints, Ints]
 PIECES = st.lists(
     st.one_of(st.binary(max_size=20), st.sampled_from([b"", b"a", b"abcdefgh", b"abcdefghi", b"x" * 600]))
 )
