@@ -22,7 +22,6 @@ ENGINES = ("local", "spark")
 SPILL_BYTES = 256 << 20  # of rows of a kind and key that are kept in memory, all together
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class Row(NamedTuple):
@@ -63,16 +62,18 @@ class Engine(Protocol):
         """
         ...
 
-    def reduce(
-        self, function: Callable[[int, Iterator[Any]], Result], kinds: Sequence[int], *rows: Any
-    ) -> list[Result]:
-        """The results of a function over the values of each key, in order of keys.
+    def regroup(self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any) -> Any:
+        """The rows that a function makes of the values of each key; they stay where they were made.
 
         Args:
             function: takes a key and its values, of all these kinds, in any order.
             kinds: rows of others are left out.
-            rows: from one or several maps.
+            rows: from one or several stages.
         """
+        ...
+
+    def collect(self, kind: int, rows: Any) -> list[tuple[int, Any]]:
+        """All keys and values of a kind, in order of keys: what the caller needs to know of all."""
         ...
 
 
@@ -132,12 +133,19 @@ class LocalEngine:
                 advance(size)
         return rows
 
-    def reduce(
-        self, function: Callable[[int, Iterator[Any]], Result], kinds: Sequence[int], *rows: Any
-    ) -> list[Result]:
-        """As :meth:`Engine.reduce`."""
-        keys = sorted(set[int]().union(*(each.keys(kinds) for each in rows)))
-        return [function(key, (value for each in rows for value in each.values(kinds, key))) for key in keys]
+    def regroup(
+        self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any
+    ) -> LocalRows:
+        """As :meth:`Engine.regroup`."""
+        made = LocalRows()
+        for key in sorted(set[int]().union(*(each.keys(kinds) for each in rows))):
+            for row in function(key, (value for each in rows for value in each.values(kinds, key))):
+                made.add(row)
+        return made
+
+    def collect(self, kind: int, rows: Any) -> list[tuple[int, Any]]:
+        """As :meth:`Engine.collect`."""
+        return [(key, value) for key in sorted(rows.keys([kind])) for value in rows.values([kind], key)]
 
 
 @contextmanager

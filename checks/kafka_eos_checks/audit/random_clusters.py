@@ -1,9 +1,9 @@
 """The rules over transactions by steps against the readable rules, on random clusters with faults and random cuts.
 
 A cluster is a few partitions and logs of ``__transaction_state`` that a few producers have written with transactions
-of both versions. Markers are lost, written again, changed or late; zombies write; coordinators are fenced; logs begin late,
-have holes, go backwards; a log of a coordinator is missing, incomplete, or names a producer id of another one; logs are
-of different moments. All of it follows from a seed.
+of both versions. Markers are lost, written again, changed or late; zombies write; coordinators are fenced; logs begin
+late, have holes, go backwards; a log of a coordinator is missing, incomplete, or names a producer id of another one;
+logs are of different moments. All of it follows from a seed.
 """
 
 import random
@@ -34,7 +34,7 @@ from kafka_eos_checks.audit.engines import Engine, LocalEngine
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
 from kafka_eos_checks.audit.moments import Directory, Source
 from kafka_eos_checks.audit.progress import count_progress
-from kafka_eos_checks.audit.rules.coordinator import read_coordinator_log
+from kafka_eos_checks.audit.rules.coordinator import follow_coordinator_log
 from kafka_eos_checks.audit.rules.transactions import (
     TRANSACTION_RULES,
     TransactionAudit,
@@ -247,7 +247,7 @@ def by_steps(logs: list[PartitionLog], engine: Engine, source: Source, split_byt
 
 def readable(logs: list[PartitionLog], source: Source) -> TransactionAudit:
     """The audit by the readable rules alone."""
-    states = [read_coordinator_log(log) for log in logs if log.topic == TOPIC]
+    states = [follow_coordinator_log(log) for log in logs if log.topic == TOPIC]
     partitions = [read_transactions(log) for log in logs if log.topic != TOPIC]
     if not states:
         partitions = [partition for partition in partitions if partition.batches]

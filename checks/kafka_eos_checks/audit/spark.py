@@ -1,9 +1,9 @@
 """The audit's plan on Spark: workers read their own splits, rows between stages travel, batches never do.
 
 A stage is a query. :meth:`SparkEngine.map` is a ``mapInArrow`` over the numbers of its items: a worker runs the
-stage's function and keeps its rows, pickled, in columns ``kind``, ``key`` and ``value``. :meth:`SparkEngine.reduce`
-shuffles them by key and hands those of one key to a function. Log directories must be at the same path on every
-worker, and this package must be importable there (``--py-files``, ``spark.addArtifacts``).
+stage's function and keeps its rows, pickled, in columns ``kind``, ``key`` and ``value``. :meth:`SparkEngine.regroup`
+shuffles them by key and hands those of one key to a function, which gives other rows. Log directories must be at the
+same path on every worker, and this package must be importable there (``--py-files``, ``spark.addArtifacts``).
 """
 
 import os
@@ -13,12 +13,13 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kafka_eos_checks.audit.engines import Item, Result, Row
+from kafka_eos_checks.audit.engines import Item, Row
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.memory import keep_modules
 from kafka_eos_checks.audit.schemas import arrow_schema, ddl
@@ -62,37 +63,44 @@ class SparkEngine:
     ) -> "DataFrame":
         """As :meth:`kafka_eos_checks.audit.engines.Engine.map`; the rows stay on the executors' disks."""
         del sizes, label
-        from pyspark import StorageLevel  # noqa: PLC0415 - see `session`
-
         if not items:
             return self.spark.createDataFrame([], ddl(ROW_COLUMNS))
         numbers = self.spark.range(0, len(items), 1, len(items))
         with _quiet_about_pandas():
-            rows = numbers.mapInArrow(_mapped(function, items), ddl(ROW_COLUMNS)).persist(StorageLevel.DISK_ONLY)
-        self._kept.append(rows)
-        return rows
+            return self._kept_rows(numbers.mapInArrow(_mapped(function, items), ddl(ROW_COLUMNS)))
 
-    def reduce(
-        self, function: Callable[[int, Iterator[Any]], Result], kinds: Sequence[int], *rows: Any
-    ) -> list[Result]:
-        """As :meth:`kafka_eos_checks.audit.engines.Engine.reduce`.
+    def regroup(
+        self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any
+    ) -> "DataFrame":
+        """As :meth:`kafka_eos_checks.audit.engines.Engine.regroup`."""
+        whole = rows[0]
+        for more in rows[1:]:
+            whole = whole.union(more)
+        own = whole.where(whole["kind"].isin(list(kinds)))
+        with _quiet_about_pandas():
+            return self._kept_rows(own.groupBy("key").applyInArrow(_regrouped(function), ddl(ROW_COLUMNS)))
+
+    def collect(self, kind: int, rows: "DataFrame") -> list[tuple[int, Any]]:
+        """As :meth:`kafka_eos_checks.audit.engines.Engine.collect`.
 
         Raises:
             UnusableInput: Spark fails on the input.
         """
         failure = need("pyspark.errors", "spark").PySparkException
-        whole = rows[0]
-        for more in rows[1:]:
-            whole = whole.union(more)
-        own = whole.where(whole["kind"].isin(list(kinds)))
         try:
             with task_progress(self.spark), _quiet_about_pandas():
-                found = own.groupBy("key").applyInArrow(_reduced(function), ddl(ROW_COLUMNS)).toArrow()
+                found = rows.where(rows["kind"] == kind).select("key", "value").toArrow()
         except failure as error:
             words = [line.strip() for line in str(error).splitlines() if line.strip()]
             raise UnusableInput(f"Spark failed: {words[0]} … {words[-1]}" if words else "Spark failed") from error
         results = zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)
-        return [pickle.loads(value) for _, value in sorted(results, key=lambda result: result[0])]  # noqa: S301 - ours
+        return [(key, pickle.loads(value)) for key, value in sorted(results, key=lambda each: each[0])]  # noqa: S301
+
+    def _kept_rows(self, rows: "DataFrame") -> "DataFrame":
+        from pyspark import StorageLevel  # noqa: PLC0415 - see `session`
+
+        self._kept.append(rows.persist(StorageLevel.DISK_ONLY))
+        return self._kept[-1]
 
 
 def _mapped(function: Callable[[Item], Iterable[Row]], items: Sequence[Item]) -> Callable[[Tables], Tables]:
@@ -103,31 +111,36 @@ def _mapped(function: Callable[[Item], Iterable[Row]], items: Sequence[Item]) ->
         keep_modules()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                rows: list[Row] = []
-                for row in function(items[number]):
-                    rows.append(row)
-                    if len(rows) >= ROWS_OF_A_BATCH:
-                        yield _to_arrow(rows)
-                        rows = []
-                if rows:
-                    yield _to_arrow(rows)
+                yield from _batches(function(items[number]))
 
     return run
 
 
-def _reduced(function: Callable[[int, Iterator[Any]], Any]) -> Callable[["pa.Table"], "pa.Table"]:
-    """A function for ``applyInArrow``: the rows of one key in, one row out."""
+def _regrouped(function: Callable[[int, Iterator[Any]], Iterable[Row]]) -> Callable[["pa.Table"], "pa.Table"]:
+    """A function for ``applyInArrow``: the rows of one key in, other rows out."""
 
     def run(table: "pa.Table") -> "pa.Table":
         import pyarrow as pa  # noqa: PLC0415
 
         keep_modules()
-        key = table["key"][0].as_py()
         values = (pickle.loads(value.as_py()) for value in table["value"])  # noqa: S301 - of another worker
-        result = Row(0, key, function(key, values))
-        return pa.Table.from_batches([_to_arrow([result])])
+        made = _batches(function(table["key"][0].as_py(), values))
+        return pa.Table.from_batches(list(made), schema=arrow_schema(ROW_COLUMNS))
 
     return run
+
+
+def _batches(rows: Iterable[Row]) -> Tables:
+    """Rows, some at a time, for the JVM."""
+    for some in batched(rows, ROWS_OF_A_BATCH):
+        yield _to_arrow(some)
+
+
+def batched(rows: Iterable[Row], count: int) -> Iterator[list[Row]]:
+    """Rows in lists of at most so many."""
+    iterator = iter(rows)
+    while some := list(islice(iterator, count)):
+        yield some
 
 
 def _to_arrow(rows: Sequence[Row]) -> "pa.RecordBatch":

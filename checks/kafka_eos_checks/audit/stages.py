@@ -5,7 +5,8 @@ stage                   mapped over                      rows
 ======================  ===============================  ============================================================
 :func:`scan`            splits of all logs               summaries of chunks by log, steps of transactions by producer
 :func:`fold_log`        the summaries of a log           its audit by the rules over logs, and the log as a whole
-:func:`read_state`      logs of ``__transaction_state``  their audit, and the transactional ids by producer
+:func:`read_states`     splits of ``__transaction_state``  records by transactional id
+:func:`fold_bucket`     records of a bucket of ids       the coordinators' rules, and what is known of each producer id
 :func:`judge_bucket`    steps and ids of a bucket        the rules over transactions
 :func:`read_commits`    logs of ``__consumer_offsets``   the rule over committed offsets
 :func:`look_beside`     the replicas of a partition      the rules over indexes, snapshots and replicas
@@ -19,16 +20,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+from zlib import crc32
+
+import numpy as np
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.audit.engines import Engine, LocalEngine, Row
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.coordinators import FoldedIds, LogFacts, fold_states
+from kafka_eos_checks.audit.kernels.groups import read_group_log
 from kafka_eos_checks.audit.kernels.logs import LogAudit, fold, summaries_of
-from kafka_eos_checks.audit.kernels.matching import judge_steps
+from kafka_eos_checks.audit.kernels.matching import Knowledge, judge_steps
 from kafka_eos_checks.audit.kernels.reading import read_marked
 from kafka_eos_checks.audit.kernels.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
+from kafka_eos_checks.audit.kernels.states import StateChunk, States, concatenate_states, no_states, state_rows
 from kafka_eos_checks.audit.kernels.summary import READ_FIRST, Summary
 from kafka_eos_checks.audit.kernels.transactions import (
     NO_STEPS,
@@ -40,10 +47,9 @@ from kafka_eos_checks.audit.kernels.transactions import (
 )
 from kafka_eos_checks.audit.moments import ONE_MOMENT, Moments, Source
 from kafka_eos_checks.audit.rules.beside import Beside, audit_beside
-from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, TransactionalId, read_coordinator_log
-from kafka_eos_checks.audit.rules.offsets import read_group_log, went_back
+from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
+from kafka_eos_checks.audit.rules.offsets import went_back
 from kafka_eos_checks.audit.rules.transactions import (
-    Coordinators,
     Figures,
     Judged,
     TransactionAudit,
@@ -54,10 +60,9 @@ from kafka_eos_checks.audit.rules.transactions import (
 SUMMARY, STEPS, RESULT, KNOWN = range(4)  # kinds of rows
 BUCKET_BYTES = 1 << 30  # of logs, whose steps are brought together in a bucket of producer ids
 MOST_BUCKETS = 4096
+RECORD_BYTES = 150  # that a record of __transaction_state takes between stages, about
 
 Task = Sequence[tuple[int, Split]]  # splits, each with the number of its log
-Known = tuple[int, list[TransactionalId]]  # number of a coordinator's log, and some of its transactional ids
-Value = TypeVar("Value")
 
 
 # --- the rules over logs ----------------------------------------------------------------------------------------------
@@ -119,8 +124,8 @@ def scan_logs(
     buckets = min(MOST_BUCKETS, max(engine.buckets, sum(split.weight for split in splits) // BUCKET_BYTES))
     read = partial(scan, check_crc=check_crc, buckets=buckets, high_watermarks=_high_watermarks(logs, source))
     rows = engine.map(read, planned, sizes, "audit")
-    folded = engine.reduce(partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY], rows)
-    audits = {audit.log: audit for audit in folded}
+    folded = engine.regroup(partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY], rows)
+    audits = {audit.log: audit for _, audit in engine.collect(RESULT, folded)}
     empty = {log: LogAudit(log=log, partition=Partition(log=log)) for log in logs if log not in audits}
     return Scanned([(audits | empty)[log] for log in logs], rows, buckets)
 
@@ -155,10 +160,10 @@ def fold_log(
     logs: Sequence[PartitionLog],
     splits: Sequence[Sequence[Split]],
     check_crc: bool,
-) -> LogAudit:
+) -> Iterator[Row]:
     """The audit of one log, from the summaries of its chunks in any order."""
     in_order = sorted(summaries, key=lambda chunk: (chunk.split, chunk.start))
-    return fold(logs[number], splits[number], in_order, check_crc)
+    yield Row(RESULT, number, fold(logs[number], splits[number], in_order, check_crc))
 
 
 # --- the rules over transactions --------------------------------------------------------------------------------------
@@ -166,27 +171,67 @@ def fold_log(
 
 def audit_coordinators(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[list[CoordinatorLog], Any]:
     """The logs of ``__transaction_state`` that have records, without transactional ids, and the rows with these."""
-    items = [
-        (number, audit.log)
+    numbers = [
+        number
         for number, audit in enumerate(scanned.audits)
         if audit.log.topic == COORDINATOR_TOPIC and audit.segment_bytes and audit.log.has_records
     ]
-    sizes = [scanned.audits[number].segment_bytes for number, _ in items]
-    rows = engine.map(partial(read_state, check_crc=check_crc, buckets=scanned.buckets), items, sizes, "coordinators")
-    return engine.reduce(_only, [RESULT], rows) if items else [], rows
+    number_of = {scanned.audits[number].log: number for number in numbers}
+    planned = [[(number_of[split.log], split) for split in task] for task in tasks(plan(number_of))]
+    sizes = [sum(split.size for _, split in task) for task in planned]
+    read = partial(read_states, check_crc=check_crc, buckets=scanned.buckets)
+    rows = engine.map(read, planned, sizes, "coordinators")
+    if not numbers:
+        return [], rows
+    logs = {number: scanned.audits[number].log for number in numbers}
+    facts = dict(engine.collect(RESULT, engine.regroup(partial(sum_up_states, logs=logs), [SUMMARY], rows)))
+    known = engine.regroup(partial(fold_bucket, facts=facts, buckets=scanned.buckets), [STEPS], rows)
+    states = {number: own.coordinator_log() for number, own in facts.items()}
+    for _, (number, ids, unknown, findings) in engine.collect(RESULT, known):
+        states[number].known += ids
+        states[number].unknown += unknown
+        states[number].findings += findings
+    return [states[number] for number in numbers if number in states], known
 
 
-def read_state(item: tuple[int, PartitionLog], *, check_crc: bool, buckets: int) -> Iterator[Row]:
-    """The rows of a log of ``__transaction_state``: what it says as a whole, and its transactional ids by bucket."""
-    number, log = item
-    state = read_coordinator_log(log, check_crc)
-    by_bucket: dict[int, list[TransactionalId]] = {}
-    for known in state.ids.values():
-        for bucket in {producer_id % buckets for producer_id in known.producer_ids}:
-            by_bucket.setdefault(bucket, []).append(known)
-    yield Row(RESULT, number, replace(state, ids={}, known=len(state.ids)))
-    for bucket, ids in by_bucket.items():
-        yield Row(KNOWN, bucket, (log, ids), 500 * len(ids))
+def read_states(task: Task, *, check_crc: bool, buckets: int) -> Iterator[Row]:
+    """The rows of some splits of ``__transaction_state``: each chunk as a whole, its records by transactional id."""
+    for log, split in task:
+        for chunk in state_rows(split, check_crc):
+            yield Row(SUMMARY, log, replace(chunk, states=no_states()))
+            states = chunk.states
+            of_name = np.array([crc32(name.encode("utf-8", "surrogatepass")) % buckets for name in states.names], int)
+            bucket = of_name[states.transactional_id]
+            for number in np.unique(bucket).tolist():
+                own = states if buckets == 1 else states.compact(np.flatnonzero(bucket == number))
+                yield Row(STEPS, number, (log, split.number, chunk.start, own), RECORD_BYTES * len(own))
+
+
+def sum_up_states(number: int, chunks: Iterable[StateChunk], *, logs: Mapping[int, PartitionLog]) -> Iterator[Row]:
+    """What is true of a log of ``__transaction_state`` as a whole."""
+    yield Row(RESULT, number, LogFacts.of(logs[number], chunks))
+
+
+def fold_bucket(
+    bucket: int,  # noqa: ARG001 - a result names its log
+    values: Iterable[tuple[int, int, int, States]],
+    *,
+    facts: Mapping[int, LogFacts],
+    buckets: int,
+) -> Iterator[Row]:
+    """What the logs of ``__transaction_state`` say of some transactional ids, by bucket of producer ids."""
+    by_log: dict[int, list[tuple[int, int, int, States]]] = {}
+    for value in values:
+        by_log.setdefault(value[0], []).append(value)
+    for log, parts in sorted(by_log.items()):
+        in_order = sorted(parts, key=lambda part: part[:3])
+        folded = fold_states(concatenate_states([part[3] for part in in_order]), facts[log])
+        yield Row(RESULT, log, (log, len(folded.names), folded.unknown, folded.findings))
+        bucket_of = folded.owned_producer_id % buckets
+        for number in np.unique(bucket_of).tolist():
+            ids = np.unique(folded.owner[bucket_of == number])
+            own = folded.take(ids)
+            yield Row(KNOWN, number, (log, own), RECORD_BYTES * (len(own.decisions) + len(ids)))
 
 
 def judge_transactions(
@@ -231,6 +276,7 @@ def judge_transactions(
         partitions=partitions,
         chosen=[number for number in others if partitions[number].log in own],
         coordinators=longest(coordinators),
+        numbers={audit.log: number for number, audit in enumerate(scanned.audits)},
         given=given,
         moments=moments,
         exact=exact,
@@ -238,36 +284,38 @@ def judge_transactions(
         buckets=scanned.buckets,
     )
     judged = Judged()
-    for found in engine.reduce(judge, [STEPS, KNOWN], scanned.rows, known):
+    for _, found in engine.collect(RESULT, engine.regroup(judge, [STEPS, KNOWN], scanned.rows, known)):
         judged.add(found)
     return concluded(judged, chosen, moments)
 
 
 def judge_bucket(
     bucket: int,
-    values: Iterable[Part | tuple[PartitionLog, list[TransactionalId]]],
+    values: Iterable[Part | tuple[int, FoldedIds]],
     *,
     partitions: Sequence[Partition],
     chosen: Sequence[int],
     coordinators: Sequence[CoordinatorLog],
+    numbers: Mapping[PartitionLog, int],
     given: bool,
     moments: Moments,
     exact: Sequence[Part],
     again: frozenset[int],
     buckets: int,
-) -> Judged:
-    """Judge the transactions of the producer ids of a bucket."""
+) -> Iterator[Row]:
+    """What the rules over transactions find of the producer ids of a bucket."""
     parts: list[Part] = []
-    ids: dict[PartitionLog, list[TransactionalId]] = {}
+    ids: dict[int, list[FoldedIds]] = {}
     for value in values:
         if isinstance(value, Part):
             parts += [] if value.log in again else [value]
         else:
-            ids.setdefault(value[0], []).extend(value[1])
+            ids.setdefault(value[0], []).append(value[1])
     for part in exact:
         parts += [piece for number, piece in scattered(part, buckets) if number == bucket]
-    logs = [replace(log, ids={known.name: known for known in ids.get(log.log, ())}) for log in coordinators]
-    return judge_steps(parts, partitions, chosen, Coordinators(logs, given=given), moments)
+    known = [(log, piece) for log in coordinators for piece in ids.get(numbers[log.log], ())]
+    own = Knowledge(coordinators, known, given=given)
+    yield Row(RESULT, bucket, judge_steps(parts, partitions, chosen, own, moments))
 
 
 def read_in_order(
@@ -322,7 +370,7 @@ def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -
     rows = engine.map(partial(read_commits, check_crc=check_crc), items, [1] * len(items), "offsets")
     findings: list[Finding] = []
     figures: Figures = {"checked": 0, "unknown": 0}
-    for found, own_figures in engine.reduce(_only, [RESULT], rows):
+    for _, (found, own_figures) in engine.collect(RESULT, rows):
         findings += found
         figures = {name: int(count) + int(own_figures[name]) for name, count in figures.items()}
     return findings, figures
@@ -345,7 +393,7 @@ def audit_around(scanned: Scanned, engine: Engine, *, one_moment: bool, check_cr
     sizes = [sum(bytes_of[log] for log in logs) for _, logs in items]
     rows = engine.map(partial(look_beside, one_moment=one_moment, check_crc=check_crc), items, sizes, "beside")
     result = Beside()
-    for found in engine.reduce(_only, [RESULT], rows):
+    for _, found in engine.collect(RESULT, rows):
         result.add(found)
     return result
 
@@ -353,9 +401,3 @@ def audit_around(scanned: Scanned, engine: Engine, *, one_moment: bool, check_cr
 def look_beside(item: tuple[int, Sequence[PartitionLog]], *, one_moment: bool, check_crc: bool) -> Iterator[Row]:
     """What the rules over indexes, snapshots and replicas find beside the replicas of one partition."""
     yield Row(RESULT, item[0], audit_beside(item[1], one_moment=one_moment, check_crc=check_crc))
-
-
-def _only(number: int, values: Iterator[Value]) -> Value:  # noqa: ARG001 - the key of a result
-    """The one value of a key."""
-    (value,) = values
-    return value

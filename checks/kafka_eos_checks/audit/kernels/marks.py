@@ -89,3 +89,9 @@ def _number(records: Records, start: Ints, size: Ints, at: int, kind: str) -> In
     buffer = np.ascontiguousarray(records.buffer.take(places, mode="clip"))
     numbers: Ints = np.where(long_enough, buffer.view(kind)[:, 0].astype(np.int64), NO_EPOCH)
     return numbers
+
+
+def decision_of(key: bytes | None) -> ControlType | None:
+    """The type in a control record's key, after its version; None for types that partitions of topics do not have."""
+    number = int.from_bytes(key[_TYPE_AT : _TYPE_AT + 2], "big") if key and len(key) >= _TYPE_AT + 2 else NO_DECISION
+    return ControlType(number) if number in (ControlType.ABORT, ControlType.COMMIT) else None

@@ -8,17 +8,20 @@ readable rules' own. What is open is always judged by them: there is little of i
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
+from kafka_eos_checks.audit.kernels.coordinators import FoldedIds
+from kafka_eos_checks.audit.kernels.decisions import Decisions, concatenate_decisions
 from kafka_eos_checks.audit.kernels.headers import Ints
 from kafka_eos_checks.audit.kernels.marks import NO_DECISION, NO_EPOCH
 from kafka_eos_checks.audit.kernels.transactions import NOTHING, Paired, Part, Partition, paired
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
+from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
 from kafka_eos_checks.audit.rules.log import Reason
 from kafka_eos_checks.audit.rules.transactions import (
     AMBIGUOUS,
@@ -39,11 +42,60 @@ from kafka_eos_checks.audit.rules.transactions import (
 Flags = NDArray[np.bool_]
 
 
+class Knowledge(Coordinators):
+    """What the coordinators' logs know of some producer ids, as columns; a transactional id is made when asked for.
+
+    Args:
+        logs: those with records, without their transactional ids.
+        known: parts of what each of them says.
+        given: whether there are any, if only empty ones.
+    """
+
+    def __init__(
+        self, logs: Sequence[CoordinatorLog], known: Sequence[tuple[CoordinatorLog, FoldedIds]], *, given: bool
+    ) -> None:
+        super().__init__(logs, given=given)
+        self.decisions = concatenate_decisions([part.decisions for _, part in known])
+        self.granted_producer_id = _joined([part.granted_producer_id for _, part in known])
+        self.granted_epoch = _joined([part.granted_epoch for _, part in known])
+        self._known = known
+        number = {id(log): place for place, log in enumerate(logs)}
+        owned = _joined([part.owned_producer_id for _, part in known])
+        places = np.repeat(np.arange(len(known)), [len(part.owner) for _, part in known])
+        ids, log = _joined([part.owner for _, part in known]), np.array([number[id(log)] for log, _ in known], np.int64)
+        self.producer_ids, first, count = np.unique(owned, return_index=True, return_counts=True)
+        one = count == 1  # of logs of several clusters nothing is certain
+        self.producer_ids, first = self.producer_ids[one], first[one]
+        self._place, self._id = places[first], ids[first]
+        self.log = log[self._place]
+        self._made: dict[int, tuple[CoordinatorLog, TransactionalId]] = {}
+
+    def owner(self, producer_id: int) -> tuple[CoordinatorLog, TransactionalId] | None:
+        """As :meth:`Coordinators.owner`."""
+        row = int(np.searchsorted(self.producer_ids, producer_id))
+        if row == len(self.producer_ids) or self.producer_ids[row] != producer_id:
+            return None
+        if row not in self._made:
+            log, part = self._known[int(self._place[row])]
+            self._made[row] = log, part.transactional_id(int(self._id[row]))
+        return self._made[row]
+
+    def transactions(self, producer_id: int, marker_epoch: int) -> list[Transaction]:
+        """As :meth:`Coordinators.transactions`."""
+        owner = self.owner(producer_id)
+        own = () if owner is None else owner[1].transactions
+        return [each for each in own if (each.producer_id, each.marker_epoch) == (producer_id, marker_epoch)]
+
+
+def _joined(parts: Sequence[NDArray[Any]]) -> Ints:
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
 def judge_steps(
     parts: Iterable[Part],
     partitions: Sequence[Partition],
     chosen: Iterable[int],
-    coordinators: Coordinators,
+    coordinators: Knowledge,
     moments: Moments,
 ) -> Judged:
     """Judge all transactions of some producer ids.
@@ -128,48 +180,11 @@ def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -
     return [by_log[number] for number in sorted(by_log)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Decided:
-    """The coordinators' decisions in order, every column of shape (t,); see ``rules.coordinator.Transaction``."""
-
-    producer_id: Ints
-    marker_epoch: Ints
-    data_epoch: Ints
-    version: Ints
-    decision: Ints
-    decided_ms: Ints
-    replaced: Flags
-    places: Ints  # number of the set of partitions
-    sets: list[frozenset[tuple[str, int]]]
-
-    @classmethod
-    def of(cls, coordinators: Coordinators) -> "_Decided":
-        """All decisions."""
-        own = [each for log in coordinators.logs for known in log.ids.values() for each in known.transactions]
-        sets: dict[frozenset[tuple[str, int]], int] = {}
-
-        def column(name: str) -> Ints:
-            return np.array([getattr(each, name) for each in own], np.int64)
-
-        places = np.array([sets.setdefault(each.partitions, len(sets)) for each in own], np.int64)
-        return cls(
-            producer_id=column("producer_id"),
-            marker_epoch=column("marker_epoch"),
-            data_epoch=column("data_epoch"),
-            version=column("version"),
-            decision=column("decision"),
-            decided_ms=column("decided_ms"),
-            replaced=column("replaced").astype(np.bool_),
-            places=places,
-            sets=list(sets),
-        )
-
-
 class _Columns:
     """The markers of some producer ids, with what the coordinators know of them; all columns of shape (m,)."""
 
     def __init__(
-        self, steps: Paired, partitions: Sequence[Partition], coordinators: Coordinators, moments: Moments
+        self, steps: Paired, partitions: Sequence[Partition], coordinators: Knowledge, moments: Moments
     ) -> None:
         self.partitions, self.coordinators, self.moments = partitions, coordinators, moments
         own = steps.steps[steps.markers]
@@ -187,9 +202,11 @@ class _Columns:
 
     def _owners(self) -> Ints:
         """Number of the coordinator's log that names each distinct producer id, -1 for none."""
-        number = {id(log): place for place, log in enumerate(self.coordinators.logs)}
-        found = map(self.coordinators.owner, self.pids.tolist())
-        return np.array([-1 if owner is None else number[id(owner[0])] for owner in found], np.int64)
+        known = self.coordinators.producer_ids
+        if not len(known):
+            return np.full(len(self.pids), -1, np.int64)
+        place = np.minimum(np.searchsorted(known, self.pids), len(known) - 1)
+        return np.where(known[place] == self.pids, self.coordinators.log[place], -1)
 
     def __len__(self) -> int:
         return len(self.log)
@@ -231,7 +248,7 @@ class _Columns:
         later = self.stamped_ms + SKEW_MS > reach[owner]
         recent_after = self.moments.common_recent_after(logs)
         unowned = (owner < 0) & ~(self.stamped_ms + SKEW_MS > recent_after)
-        decided = _Decided.of(self.coordinators)
+        decided = self.coordinators.decisions
         in_order, ambiguous = self._in_order(decided)
         in_order &= why < 0
         why = np.where((why < 0) & ambiguous, 2, why)
@@ -240,7 +257,7 @@ class _Columns:
         left = np.where((by_epoch & leave) | unowned, why, -1)
         return in_order | by_epoch | unowned, left, reasons
 
-    def _in_order(self, decided: _Decided) -> tuple[Flags, Flags]:
+    def _in_order(self, decided: Decisions) -> tuple[Flags, Flags]:
         """Which markers agree with the order of the transactions with their partition, and which are of too many.
 
         Both hold for all markers of a producer id and epoch on a partition, or for none of them. The first are those
@@ -254,7 +271,7 @@ class _Columns:
         first, last = np.searchsorted(key, known), np.searchsorted(key, known, "right")
         begin = np.flatnonzero(np.diff(group, prepend=-1))
         count, end = (last - first)[begin], np.append(begin[1:], len(order))
-        decisions = decided.decision[transaction]
+        decisions = decided.decision[transaction].astype(np.int64)
         unreplaced = _all_between(~decided.replaced[transaction], first[begin], last[begin])
         partition = self.log[order][begin]
         starts = np.array([each.start or 0 for each in self.partitions], np.int64)[partition]
@@ -298,7 +315,7 @@ class _Columns:
         begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
         return order, np.cumsum(begins) - 1
 
-    def _with_partition(self, decided: _Decided) -> tuple[Ints, Ints]:
+    def _with_partition(self, decided: Decisions) -> tuple[Ints, Ints]:
         """Each transaction with each of its partitions that has a log here: number of the transaction, of the log."""
         numbers = {
             (self.partitions[number].log.topic, self.partitions[number].log.partition): number
@@ -309,12 +326,12 @@ class _Columns:
         if not sizes.sum():
             return np.empty(0, np.int64), np.empty(0, np.int64)
         first = np.cumsum(sizes) - sizes
-        count = sizes[decided.places]
+        count = sizes[decided.partitions]
         transaction = np.repeat(np.arange(len(count)), count)
         inside = np.arange(len(transaction)) - np.repeat(np.cumsum(count) - count, count)
-        return transaction, np.concatenate(logs)[first[decided.places][transaction] + inside]
+        return transaction, np.concatenate(logs)[first[decided.partitions][transaction] + inside]
 
-    def _keys(self, decided: _Decided, transaction: Ints, log: Ints) -> Ints:
+    def _keys(self, decided: Decisions, transaction: Ints, log: Ints) -> Ints:
         """One number for log, producer id and epoch of the markers of transactions; -1 where no marker is here."""
         pids = decided.producer_id[transaction]
         place = np.minimum(np.searchsorted(self.pids, pids), len(self.pids) - 1)
@@ -324,7 +341,7 @@ class _Columns:
     def _own_keys(self) -> Ints:
         return ((self.log * len(self.pids) + self.pid) << 16) + (self.epoch & 0xFFFF)
 
-    def _by_epoch(self, decided: _Decided) -> tuple[Flags, Flags]:
+    def _by_epoch(self, decided: Decisions) -> tuple[Flags, Flags]:
         """Which markers are of the one transaction of their epoch, and for which there is none that would tell."""
         second = np.flatnonzero(decided.version >= TRANSACTION_VERSION_2)
         key = self._keys(decided, second, np.zeros(len(second), np.int64))
@@ -338,7 +355,7 @@ class _Columns:
         one = (last - first == 1) & self.has_data & (self.data_epoch == decided.data_epoch[own])
         one &= ~decided.replaced[own]
         topics = [(partition.log.topic, partition.log.partition) for partition in self.partitions]
-        pairs, pair = np.unique(np.stack([decided.places[own], self.log]), axis=1, return_inverse=True)
+        pairs, pair = np.unique(np.stack([decided.partitions[own], self.log]), axis=1, return_inverse=True)
         inside = np.array([topics[log] in decided.sets[places] for places, log in pairs.T.tolist()], np.bool_)
         agrees = (self.decision == NO_DECISION) | (self.decision == decided.decision[own])
         return one & inside[pair.reshape(-1)] & agrees, ~one
@@ -354,12 +371,10 @@ class _Columns:
 
     def _not_fenced(self) -> Flags:
         """Which markers do not commit data of an epoch below one that InitProducerId had given."""
-        own = np.array(
-            [grant for log in self.coordinators.logs for known in log.ids.values() for grant in known.grants], np.int64
-        ).reshape(-1, 2)
-        place = np.minimum(np.searchsorted(self.pids, own[:, 0]), len(self.pids) - 1)
-        mine = self.pids[place] == own[:, 0]
-        granted = np.sort((place[mine] << 16) + own[mine, 1])
+        pids, epochs = self.coordinators.granted_producer_id, self.coordinators.granted_epoch
+        place = np.minimum(np.searchsorted(self.pids, pids), len(self.pids) - 1)
+        mine = self.pids[place] == pids
+        granted = np.sort((place[mine] << 16) + epochs[mine])
         below = np.searchsorted(granted, (self.pid << 16) + np.maximum(self.data_epoch, -1), "right")
         up_to = np.searchsorted(granted, (self.pid << 16) + np.maximum(self.epoch, -1), "right")
         commits = self.has_data & (self.decision == ControlType.COMMIT)

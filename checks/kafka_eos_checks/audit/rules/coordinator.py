@@ -25,18 +25,23 @@ PREPARE right before it, since the coordinator answers nothing else meanwhile.
 *Unknown*, and no finding: what follows over a hole (compaction keeps the last record of a transactional id only), and
 the first state in a log that does not begin at offset 0.
 
+:func:`follow_coordinator_log` runs these rules record by record. The audit reads logs by
+:func:`kafka_eos_checks.audit.kernels.coordinators.read_coordinator_log`, which finds the same by columns and calls
+these rules where it cannot prove that a step is legal.
+
 KIP:   KIP-98, KIP-360, KIP-890
 Kafka: TransactionMetadata (prepareTransitionTo, completeTransitionTo), TransactionStateManager.appendTransactionToLog
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.record_batch import ControlType
-from kafka_eos.formats.segment import RegionKind
+from kafka_eos.formats.segment import CorruptRegion, read_segment
 from kafka_eos.formats.transaction_log import (
     TRANSACTION_VERSION_2,
     MalformedTransactionRecord,
@@ -47,11 +52,14 @@ from kafka_eos.formats.transaction_log import (
     is_legal,
 )
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.kernels.headers import read_blocks, read_index
-from kafka_eos_checks.audit.kernels.records import decode_block
+from kafka_eos_checks.audit.kernels.decisions import Decisions
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.kernels.states import UNREADABLE_REGIONS
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.log import Violation
+
+if TYPE_CHECKING:
+    from kafka_eos_checks.audit.kernels.coordinators import FoldedIds
 
 ILLEGAL_TRANSITION, DECISION_CHANGED = "illegal coordinator transition", "decision changed"
 COORDINATOR_RULES = (ILLEGAL_TRANSITION, DECISION_CHANGED)
@@ -60,17 +68,17 @@ LAST_EPOCH = 32767
 EXHAUSTED_FROM = LAST_EPOCH - 1  # from here on InitProducerId gives a new producer id
 
 Place = tuple[str, int]  # topic, partition
-_UNREADABLE = {RegionKind.CORRUPT, RegionKind.OLD_FORMAT}  # regions that may hold states
+Values = list[TransactionLogValue | None]  # None: the coordinator does not know the transactional id
 
-_PREPARED = {
+PREPARED = {
     TransactionState.PREPARE_COMMIT: ControlType.COMMIT,
     TransactionState.PREPARE_ABORT: ControlType.ABORT,
 }
-_COMPLETED = {
+COMPLETED = {
     TransactionState.COMPLETE_COMMIT: ControlType.COMMIT,
     TransactionState.COMPLETE_ABORT: ControlType.ABORT,
 }
-_AT_REST = frozenset({TransactionState.EMPTY, *_COMPLETED})
+_AT_REST = frozenset({TransactionState.EMPTY, *COMPLETED})
 
 
 class StateRecord(NamedTuple):
@@ -140,12 +148,17 @@ class TransactionalId:
     name: str
     last: TransactionLogValue | None = None
     last_ms: int = -1
-    current: list[TransactionLogValue | None] = field(default_factory=lambda: [None])
+    current: Values = field(default_factory=lambda: [None])
     certain: bool = True
     holes: int = 0
     transactions: list[Transaction] = field(default_factory=list)
     producer_ids: set[int] = field(default_factory=set)
     grants: list[tuple[int, int]] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, name: str, holes: int, whole: bool) -> "TransactionalId":
+        """A transactional id before its first record, in a log with so many holes, or a whole one."""
+        return cls(name, holes=holes) if whole else cls(name, holes=holes, current=[], certain=False)
 
 
 def wrong_step(before: TransactionLogValue | None, after: TransactionLogValue | None) -> str:
@@ -168,13 +181,13 @@ def _wrong_producer(before: TransactionLogValue, after: TransactionLogValue) -> 
     allowed = {epoch}
     if after.producer_id != before.producer_id:
         return _wrong_rotation(before, after, bumps)
-    if after.transaction_status in _PREPARED and bumps:
+    if after.transaction_status in PREPARED and bumps:
         allowed = {epoch + 1}
     elif after.transaction_status in {TransactionState.EMPTY, TransactionState.PREPARE_ABORT}:
         allowed = {epoch, epoch + 1}
     if after.producer_epoch not in allowed:
         return f"expected epoch {' or '.join(map(str, sorted(allowed)))}"
-    rotates = after.transaction_status in _COMPLETED and bumps and before.next_producer_id >= 0
+    rotates = after.transaction_status in COMPLETED and bumps and before.next_producer_id >= 0
     return f"expected producer {before.next_producer_id}, whose epochs are not used up" if rotates else ""
 
 
@@ -182,13 +195,13 @@ def _wrong_rotation(before: TransactionLogValue, after: TransactionLogValue, bum
     """Why a producer id may not take the place of another, or ""."""
     if after.transaction_status is TransactionState.EMPTY:
         exhausted = before.producer_epoch >= EXHAUSTED_FROM
-    elif after.transaction_status in _COMPLETED and bumps:
+    elif after.transaction_status in COMPLETED and bumps:
         exhausted = before.producer_epoch == LAST_EPOCH
     else:
         return "another producer id in the midst of a transaction"
     if not exhausted:
         return f"another producer id, although {before.producer_id} has epochs left"
-    if before.next_producer_id >= 0 and after.transaction_status in _COMPLETED:
+    if before.next_producer_id >= 0 and after.transaction_status in COMPLETED:
         promised = before.next_producer_id == after.producer_id
     else:
         promised = True  # before Kafka 4.3 the next producer id is not in the log (KAFKA-20310)
@@ -202,7 +215,7 @@ def _wrong_partitions(before: TransactionLogValue, after: TransactionLogValue) -
     was, now = before.partitions(), after.partitions()
     if after.transaction_status is TransactionState.ONGOING:
         return "partitions left the transaction" if not was <= now and before.transaction_status not in _AT_REST else ""
-    expected = was if after.transaction_status in _PREPARED else frozenset()
+    expected = was if after.transaction_status in PREPARED else frozenset()
     return "" if now == expected else "the partitions are not those of the transaction"
 
 
@@ -216,7 +229,7 @@ def follow(known: TransactionalId, after: TransactionLogValue | None, holes: int
     """
     if holes > known.holes:
         known.current, known.certain, known.holes = [], False, holes
-    explained = _explaining(known.current, after)
+    explained, current = precede(known.current, after)
     violation = None
     if not explained and (known.certain or _completes_another(known, after)):
         violation = _violation(known.last, after)
@@ -227,16 +240,20 @@ def follow(known: TransactionalId, after: TransactionLogValue | None, holes: int
             known.grants.append((after.producer_id, after.producer_epoch))
         _follow_transaction(known, predecessors, after)
     known.certain = known.certain or bool(explained) or violation is not None
-    others = [before for before in explained if before is not None]  # a producer id is given once
-    repeated = after is not None and bool(others) and _is_repeated(others[0], after)
-    known.current = [after, *others[repeated:]]
+    known.current = current
     known.last = after
     return violation
 
 
-def _explaining(
-    current: list[TransactionLogValue | None], after: TransactionLogValue | None
-) -> list[TransactionLogValue | None]:
+def precede(current: Values, after: TransactionLogValue | None) -> tuple[Values, Values]:
+    """Those of the current states after which a state may come, and the current states after it."""
+    explained = _explaining(current, after)
+    others = [before for before in explained if before is not None]  # a producer id is given once
+    repeated = after is not None and bool(others) and _is_repeated(others[0], after)
+    return explained, [after, *others[repeated:]]
+
+
+def _explaining(current: Values, after: TransactionLogValue | None) -> Values:
     """Those of the current states after which a state may come.
 
     All of them may precede the first. If that is ONGOING, and ONGOING may come after it, then after all of them: none
@@ -265,7 +282,7 @@ def _is_repeated(before: TransactionLogValue, after: TransactionLogValue) -> boo
 def _completes_another(known: TransactionalId, after: TransactionLogValue | None) -> bool:
     """Whether a COMPLETE comes, without a hole, right after a state from which it does not follow."""
     last = known.current[0] if known.current else None
-    if after is None or last is None or after.transaction_status not in _COMPLETED:
+    if after is None or last is None or after.transaction_status not in COMPLETED:
         return False
     return (
         last.transaction_status is not after.transaction_status
@@ -277,9 +294,9 @@ def _violation(before: TransactionLogValue | None, after: TransactionLogValue | 
     changed = (
         before is not None
         and after is not None
-        and before.transaction_status in _PREPARED
-        and after.transaction_status in _COMPLETED
-        and _PREPARED[before.transaction_status] is not _COMPLETED[after.transaction_status]
+        and before.transaction_status in PREPARED
+        and after.transaction_status in COMPLETED
+        and PREPARED[before.transaction_status] is not COMPLETED[after.transaction_status]
     )
     return Violation(DECISION_CHANGED if changed else ILLEGAL_TRANSITION, evidence)
 
@@ -290,14 +307,12 @@ def _in_words(value: TransactionLogValue | None) -> str:
     return f"{value.transaction_status.name} of producer {value.producer_id} epoch {value.producer_epoch}"
 
 
-def _follow_transaction(
-    known: TransactionalId, predecessors: list[TransactionLogValue | None], after: TransactionLogValue
-) -> None:
+def _follow_transaction(known: TransactionalId, predecessors: Values, after: TransactionLogValue) -> None:
     last = known.transactions[-1] if known.transactions else None
     if last is not None and not last.completed:
-        last.completed = _COMPLETED.get(after.transaction_status) is last.decision
+        last.completed = COMPLETED.get(after.transaction_status) is last.decision
         last.replaced = last.replaced or not last.completed  # only a decision whose append was given up is left so
-    if after.transaction_status not in _PREPARED:
+    if after.transaction_status not in PREPARED:
         return
     before = next((value for value in predecessors if value is not None), None)
     bumps = after.client_transaction_version >= TRANSACTION_VERSION_2
@@ -310,7 +325,7 @@ def _follow_transaction(
             data_epoch=after.producer_epoch - bumps if before is None else before.producer_epoch,
             marker_epoch=after.producer_epoch,
             version=after.client_transaction_version,
-            decision=_PREPARED[after.transaction_status],
+            decision=PREPARED[after.transaction_status],
             partitions=after.partitions(),
             decided_ms=after.transaction_last_update_timestamp_ms,
         )
@@ -333,11 +348,12 @@ class CoordinatorLog:
         holes: how many holes it has.
         damaged: whether a region of it cannot be read, so that states may be missing at its end too.
         stamped_ms: the last time that a coordinator stamped, in milliseconds since the epoch; -1 for none.
+        folded: the same of the transactional ids as columns, where they were folded so.
         known: how many transactional ids it has, where ``ids`` are elsewhere.
     """
 
     log: PartitionLog
-    ids: dict[str, TransactionalId] = field(default_factory=dict)
+    ids: Mapping[str, TransactionalId] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     records: int = 0
     unknown: int = 0
@@ -347,6 +363,7 @@ class CoordinatorLog:
     holes: int = 0
     damaged: bool = False
     stamped_ms: int = -1
+    folded: "FoldedIds | None" = None
     known: int = 0
 
     def stamped_before(self, offset: int) -> float:
@@ -358,53 +375,68 @@ class CoordinatorLog:
         """Whether it has every record that was ever written to it."""
         return not self.holes and not self.unreadable and not self.damaged and self.start in {None, 0}
 
+    @property
+    def decisions(self) -> Decisions:
+        """The decided transactions of all transactional ids as columns, in the order of ``ids``."""
+        if self.folded is not None:
+            return self.folded.decisions
+        return Decisions.of(transaction for known in self.ids.values() for transaction in known.transactions)
+
     def take(self, record: StateRecord) -> None:
         """The log after one more record."""
+        assert isinstance(self.ids, dict), "a log that was folded takes no more records"
         known = self.ids.get(record.transactional_id)
         if known is None:
-            known = self.ids[record.transactional_id] = TransactionalId(record.transactional_id, holes=self.holes)
-            if not self.whole:
-                known.current, known.certain = [], False
+            known = TransactionalId.begin(record.transactional_id, self.holes, self.whole)
+            self.ids[record.transactional_id] = known
         violation = follow(known, record.value, self.holes)
         known.last_ms = record.stamped_ms
         self.unknown += not known.certain
         if violation is not None:
-            self.findings.append(
-                Finding(
-                    rule=violation.rule,
-                    topic=self.log.topic,
-                    partition=self.log.partition,
-                    broker=self.log.broker,
-                    file=record.file,
-                    position=record.position,
-                    offset=record.offset,
-                    producer_id=-1 if record.value is None else record.value.producer_id,
-                    producer_epoch=-1 if record.value is None else record.value.producer_epoch,
-                    evidence=f"{quoted(record.transactional_id)}: {violation.evidence}",
-                )
-            )
+            self.findings.append(finding_of(self.log, record, violation))
 
 
-def read_coordinator_log(log: PartitionLog, check_crc: bool = True) -> CoordinatorLog:
-    """Fold one log of ``__transaction_state``."""
+def finding_of(log: PartitionLog, record: StateRecord, violation: Violation) -> Finding:
+    """A violation with the place where it was found."""
+    return Finding(
+        rule=violation.rule,
+        topic=log.topic,
+        partition=log.partition,
+        broker=log.broker,
+        file=record.file,
+        position=record.position,
+        offset=record.offset,
+        producer_id=-1 if record.value is None else record.value.producer_id,
+        producer_epoch=-1 if record.value is None else record.value.producer_epoch,
+        evidence=f"{quoted(record.transactional_id)}: {violation.evidence}",
+    )
+
+
+def follow_coordinator_log(log: PartitionLog) -> CoordinatorLog:
+    """Fold one log of ``__transaction_state`` record by record, with the readable decoders.
+
+    It is the oracle of :func:`kafka_eos_checks.audit.kernels.coordinators.read_coordinator_log`, which is faster.
+    """
     result = CoordinatorLog(log)
-    for record in _read(log, result, check_crc):
+    for record in _read(log, result):
         result.take(record)
     return result
 
 
-def _read(log: PartitionLog, result: CoordinatorLog, check_crc: bool) -> Iterator[StateRecord]:
+def _read(log: PartitionLog, result: CoordinatorLog) -> Iterator[StateRecord]:
     """The records of a log; offsets, holes and damage are noted in ``result`` before each of them."""
     for name in log.segments:
-        path = Path(log.folder, name)
-        for block in read_blocks(path, index=read_index(path), check_crc=check_crc):
-            headers, records = block.headers, decode_block(block)
-            regions = [*headers.damage, *records.damage]
-            result.damaged |= any(region.kind in _UNREADABLE for region in regions)
-            position = headers.positions[records.batch].tolist()
-            stamps = headers.column("max_timestamp")[records.batch].tolist()
-            columns = (position, records.offset.tolist(), stamps, records.keys(), records.values())
-            for at, offset, stamped_ms, key, value in zip(*columns, strict=True):
+        for stored in read_segment(Path(log.folder, name)):
+            if isinstance(stored, CorruptRegion):
+                result.damaged |= stored.kind in UNREADABLE_REGIONS
+                continue
+            try:
+                records = stored.batch.records()
+            except MalformedBatch:
+                result.damaged = True
+                continue
+            for record in records:
+                offset, stamped_ms = stored.batch.offset(record), stored.batch.max_timestamp
                 if result.start is None:
                     result.start = offset
                 elif offset != result.end:
@@ -413,9 +445,9 @@ def _read(log: PartitionLog, result: CoordinatorLog, check_crc: bool) -> Iterato
                 result.end = offset + 1
                 result.stamped_ms = max(result.stamped_ms, stamped_ms)
                 try:
-                    decoded = decode_key(key or b""), decode_value(value)
+                    key, value = decode_key(record.key or b""), decode_value(record.value)
                 except MalformedTransactionRecord:
                     result.unreadable += 1
                     result.holes += 1
                     continue
-                yield StateRecord(name, at, offset, stamped_ms, decoded[0].transactional_id, decoded[1])
+                yield StateRecord(name, stored.position, offset, stamped_ms, key.transactional_id, value)

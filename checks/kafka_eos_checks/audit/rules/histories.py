@@ -58,6 +58,7 @@ from kafka_eos.histories.history import Event
 from kafka_eos.machines.producer_state import Limits
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.contents import Contents, Figures, Place, Replicas, count, place_of, read_contents
+from kafka_eos_checks.audit.kernels.groups import read_group_log
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, SKEW_MS, Moments
 from kafka_eos_checks.audit.quoting import quoted
@@ -68,7 +69,7 @@ from kafka_eos_checks.audit.rules.applications import (
     judge_inputs,
 )
 from kafka_eos_checks.audit.rules.log import HALF, SEQUENCE_MASK
-from kafka_eos_checks.audit.rules.offsets import longest_logs, read_group_log
+from kafka_eos_checks.audit.rules.offsets import longest_logs
 from kafka_eos_checks.audit.rules.readers import (
     ABORTED_DELIVERED,
     COMMITTED_MISSING,

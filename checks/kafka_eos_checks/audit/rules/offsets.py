@@ -11,24 +11,34 @@ already; one outside of any transaction counts at once. *Unknown*, and left out:
 
 Of a replicated partition the longest of the given replicas is read.
 
+:func:`follow_group_log` runs this record by record. The audit reads logs by
+:func:`kafka_eos_checks.audit.kernels.groups.read_group_log`, which finds the same by columns.
+
 KIP:   KIP-98
 Kafka: OffsetMetadataManager.replay, replayEndTransactionMarker
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.consumer_offsets import MalformedOffsetRecord, OffsetCommitValue, decode_key, decode_value
-from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.record_batch import ControlType, Record
+from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.contents import Figures, Place, count
-from kafka_eos_checks.audit.kernels.headers import CONTROL_MASK, TRANSACTIONAL_MASK, is_set, read_blocks, read_index
-from kafka_eos_checks.audit.kernels.records import decode_block
+from kafka_eos_checks.audit.kernels.marks import decision_of
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.log import Kind
+
+if TYPE_CHECKING:
+    from kafka_eos_checks.audit.kernels.groups import CountedCommits
 
 WENT_BACK = "committed offset went back"
 OFFSET_RULES = (WENT_BACK,)
@@ -72,18 +82,21 @@ class GroupLog:
         holes: how many holes and unreadable records it has.
         whole: whether it begins at offset 0, with no hole and no damage.
         stamped_ms: the last time that the group's coordinator stamped, in milliseconds since the epoch; -1 for none.
+        counted: what counted as columns, where it was folded so.
     """
 
     log: PartitionLog
-    commits: dict[Name, list[Commit]] = field(default_factory=lambda: defaultdict(list))
+    commits: Mapping[Name, list[Commit]] = field(default_factory=lambda: defaultdict(list))
     end: int = 0
     holes: int = 0
     whole: bool = True
     stamped_ms: int = -1
+    counted: "CountedCommits | None" = None
     _pending: dict[int, list[tuple[Name, Commit]]] = field(default_factory=lambda: defaultdict(list))
 
     def take(self, name: Name, commit: Commit) -> None:
         """The log after one more record of an offset."""
+        assert self.counted is None, "a log that was folded takes no more records"
         if commit.transactional:
             self._pending[commit.producer_id].append((name, commit))
         else:
@@ -103,59 +116,60 @@ class GroupLog:
         self._pending.clear()
 
 
-def read_group_log(log: PartitionLog, check_crc: bool = True) -> GroupLog:
-    """Fold one log of ``__consumer_offsets``."""
+def follow_group_log(log: PartitionLog) -> GroupLog:
+    """Fold one log of ``__consumer_offsets`` record by record, with the readable decoders.
+
+    It is the oracle of :func:`kafka_eos_checks.audit.kernels.groups.read_group_log`, which is faster.
+    """
     result = GroupLog(log)
     for name in log.segments:
-        path = Path(log.folder, name)
-        for block in read_blocks(path, index=read_index(path), check_crc=check_crc):
-            headers, records = block.headers, decode_block(block)
-            result.whole = result.whole and not headers.damage and not records.damage
-            result.stamped_ms = max(result.stamped_ms, int(headers.column("max_timestamp").max(initial=-1)))
-            control = is_set(headers, CONTROL_MASK)[records.batch].tolist()
-            transactional = is_set(headers, TRANSACTIONAL_MASK)[records.batch].tolist()
-            producers = headers.column("producer_id")[records.batch].tolist()
-            epochs = headers.column("producer_epoch")[records.batch].tolist()
-            columns = (records.offset.tolist(), headers.positions[records.batch].tolist(), producers, epochs)
-            for offset, position, pid, epoch, in_transaction, is_marker, key, value in zip(
-                *columns, transactional, control, records.keys(), records.values(), strict=True
-            ):
-                if offset != result.end:
-                    result.skip()
-                result.end = offset + 1
-                if is_marker:
-                    result.end_transaction(pid, _decision(key))
-                    continue
-                try:
-                    named, committed = decode_key(key or b""), None
-                    if named is not None:
-                        committed = decode_value(value)
-                except MalformedOffsetRecord:
-                    result.skip()
-                    continue
-                if named is not None:
-                    commit = Commit(
-                        file=name,
-                        position=position,
-                        record=offset,
-                        producer_id=pid,
-                        producer_epoch=epoch,
-                        transactional=in_transaction,
-                        offset=_offset(committed),
-                        holes=result.holes,
-                    )
-                    result.take((named.group, (named.topic, named.partition)), commit)
+        for stored in read_segment(Path(log.folder, name)):
+            if isinstance(stored, CorruptRegion):
+                result.whole = False
+                continue
+            result.stamped_ms = max(result.stamped_ms, stored.batch.max_timestamp)
+            try:
+                records = stored.batch.records()
+            except MalformedBatch:
+                result.whole = False
+                continue
+            for record in records:
+                _follow_record(result, name, stored, record)
     return result
+
+
+def _follow_record(log: GroupLog, file: str, stored: StoredBatch, record: Record) -> None:
+    """The log after one more record of any type."""
+    batch, offset = stored.batch, stored.batch.offset(record)
+    if offset != log.end:
+        log.skip()
+    log.end = offset + 1
+    if batch.is_control:
+        log.end_transaction(batch.producer_id, decision_of(record.key))
+        return
+    try:
+        named, committed = decode_key(record.key or b""), None
+        if named is not None:
+            committed = decode_value(record.value)
+    except MalformedOffsetRecord:
+        log.skip()
+        return
+    if named is not None:
+        commit = Commit(
+            file=file,
+            position=stored.position,
+            record=offset,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            transactional=batch.is_transactional,
+            offset=_offset(committed),
+            holes=log.holes,
+        )
+        log.take((named.group, (named.topic, named.partition)), commit)
 
 
 def _offset(value: OffsetCommitValue | None) -> int | None:
     return None if value is None else value.offset
-
-
-def _decision(key: bytes | None) -> ControlType | None:
-    """The type in a control record's key, after its version."""
-    number = int.from_bytes((key or b"")[2:4], "big") if key and len(key) >= 4 else -1
-    return ControlType(number) if number in (ControlType.ABORT, ControlType.COMMIT) else None
 
 
 def longest_logs(logs: Iterable[GroupLog]) -> list[GroupLog]:
@@ -167,11 +181,21 @@ def longest_logs(logs: Iterable[GroupLog]) -> list[GroupLog]:
     return list(best.values())
 
 
+def _to_judge(log: GroupLog, figures: Figures) -> Iterable[Name]:
+    """The groups and partitions of a log, except those of which the columns show that no offset went back."""
+    if log.counted is None:
+        return log.commits
+    numbers = log.counted.falling()
+    judged = int(np.diff(log.counted.begin)[numbers].sum())
+    figures["checked"] = int(figures.get("checked", 0)) + len(log.counted.commits) - judged
+    return [log.counted.names[number] for number in numbers.tolist()]
+
+
 def went_back(logs: Sequence[GroupLog], figures: Figures) -> Iterator[Finding]:
     """Committed offsets below an earlier one of the same group and partition."""
     for each in logs:
-        for (group, (topic, partition)), commits in each.commits.items():
-            highest: Commit | None = None
+        for group, (topic, partition) in _to_judge(each, figures):
+            commits, highest = each.commits[group, (topic, partition)], None
             for commit in commits:
                 count(figures, "checked")
                 if commit.offset is None:

@@ -14,13 +14,14 @@ from kafka_eos.formats.transaction_log import (
     TransactionLogValue,
     TransactionState,
 )
+from kafka_eos_checks.audit.kernels.coordinators import read_coordinator_log
 from kafka_eos_checks.audit.kernels.splits import find_logs
 from kafka_eos_checks.audit.rules import coordinator
 from kafka_eos_checks.audit.rules.coordinator import (
     DECISION_CHANGED,
     ILLEGAL_TRANSITION,
     CoordinatorLog,
-    read_coordinator_log,
+    follow_coordinator_log,
     wrong_step,
 )
 from kafka_eos_checks.audit.synthetic import write_segment
@@ -64,7 +65,11 @@ def log_of(folder: Path, *values: TransactionLogValue | bytes | None, offsets: I
     path = folder / f"{TOPIC}-3"
     write_segment(path / f"{at[0]:020d}.log", [batch.encode() for batch in batches])
     [log] = find_logs(path)
-    return read_coordinator_log(log)
+    found = follow_coordinator_log(log)
+    by_columns = read_coordinator_log(log)
+    assert dict(by_columns.ids) == found.ids
+    assert replace(by_columns, ids=found.ids, folded=None) == found
+    return found
 
 
 def rules(log: CoordinatorLog) -> list[tuple[str, int | None]]:
@@ -233,7 +238,7 @@ def test_transactional_ids_are_judged_apart(tmp_path: Path) -> None:
     ]
     write_segment(tmp_path / f"{TOPIC}-0" / f"{0:020d}.log", [batch.encode() for batch in batches])
     [log] = find_logs(tmp_path)
-    found = read_coordinator_log(log)
+    found = follow_coordinator_log(log)
     assert rules(found) == [(ILLEGAL_TRANSITION, 3)]
     assert "'b'" in found.findings[0].evidence
 

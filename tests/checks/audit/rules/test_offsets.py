@@ -15,9 +15,10 @@ from kafka_eos.formats.record_batch import (
     build_control_batch,
 )
 from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.kernels.groups import read_group_log
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
 from kafka_eos_checks.audit.rules.log import Kind
-from kafka_eos_checks.audit.rules.offsets import WENT_BACK, GroupLog, longest_logs, read_group_log, went_back
+from kafka_eos_checks.audit.rules.offsets import WENT_BACK, GroupLog, follow_group_log, longest_logs, went_back
 from kafka_eos_checks.audit.synthetic import write_segment
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
@@ -48,6 +49,10 @@ def log_of(folder: Path, *steps: Step, more: Sequence[RecordBatch] = ()) -> Part
     path = folder / f"{TOPIC}-0" / f"{0:020d}.log"
     write_segment(path, [each.encode() for each in [*batches, *more]])
     [log] = find_logs(path.parent)
+    one_by_one, by_columns = follow_group_log(log), read_group_log(log)
+    assert list(by_columns.commits.items()) == list(one_by_one.commits.items())
+    for name in ("end", "holes", "whole", "stamped_ms"):
+        assert getattr(by_columns, name) == getattr(one_by_one, name)
     return log
 
 

@@ -1,0 +1,286 @@
+"""The committed offsets of ``__consumer_offsets``, all records of a block at once, as columns.
+
+Each distinct key is decoded once. Of a value the offset is gathered from its place; whether all the rest of it can be
+read is told by its size, unless it has text that is not ASCII, or tagged fields of an unusual shape: then the readable
+decoder, ``kafka_eos.formats.consumer_offsets``, decides record by record. This decoder must equal it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos.formats.consumer_offsets import (
+    FIRST_FLEXIBLE_VERSION,
+    NEWEST_VERSION,
+    MalformedOffsetRecord,
+    decode_key,
+    decode_value,
+)
+from kafka_eos_checks.audit.kernels.headers import (
+    CONTROL_MASK,
+    TRANSACTIONAL_MASK,
+    Block,
+    Bytes,
+    Ints,
+    Narrow,
+    is_set,
+    read_blocks,
+    read_index,
+)
+from kafka_eos_checks.audit.kernels.marks import decision_of
+from kafka_eos_checks.audit.kernels.records import Records, decode_block
+from kafka_eos_checks.audit.kernels.splits import Split
+from kafka_eos_checks.audit.kernels.strings import are_ascii, intern, strings
+
+Name = tuple[str, tuple[str, int]]  # group, partition
+
+NO_DECISION, NO_MARKER = -1, -2  # of a marker that does not tell, and of what is none
+
+_UNREADABLE, _OTHER = -2, -1  # instead of a name: a key that cannot be read, and one of another type
+_HEAD_BYTES = 16  # version, offset, and the length of the metadata wherever it is
+_TEXT_AT = (12, 12, 12, 16, 15)  # bytes before the metadata, by version
+_BEHIND = (8, 16, 8, 8, 8)  # bytes behind it, before the tagged fields, by version
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """Committed offsets and markers, every column of shape (n,).
+
+    Attributes:
+        split: number of the split in the log.
+        start: first byte of the record's chunk in its segment.
+        row: number of the record in its chunk.
+        holes: how many holes there are before the record in its chunk.
+        position: where the record's batch begins in its segment, in bytes.
+        record: offset of the record in ``__consumer_offsets``.
+        producer_id: of the batch, -1 outside of any transaction.
+        producer_epoch: of the batch.
+        transactional: 1 in a transaction, 0 outside of any.
+        decision: of a marker, the number of its :class:`ControlType`, or -1 if it has none; -2 for a committed offset.
+        name: index into ``names``; -1 for a marker.
+        tombstone: 1 where the offset was forgotten.
+        offset: that was committed; -1 for a tombstone and a marker.
+        names: groups with their partitions.
+    """
+
+    split: Narrow
+    start: Ints
+    row: Narrow
+    holes: Ints
+    position: Ints
+    record: Ints
+    producer_id: Ints
+    producer_epoch: Narrow
+    transactional: Narrow
+    decision: Narrow
+    name: Narrow
+    tombstone: Narrow
+    offset: Ints
+    names: list[Name]
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def take(self, which: NDArray[Any] | slice) -> "Commits":
+        """Some of the records: an index array, a mask or a slice; the names stay."""
+        return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
+
+
+COLUMNS = tuple(each.name for each in fields(Commits) if each.name != "names")
+_WIDE = {each.name for each in fields(Commits) if each.type is Ints}
+
+
+def concatenate_commits(parts: Sequence[Commits]) -> Commits:
+    """Records of several chunks one after the other; equal names become one."""
+    known: dict[Name, int] = {}
+    columns: dict[str, list[NDArray[Any]]] = {
+        name: [np.empty(0, np.int64 if name in _WIDE else np.int32)] for name in COLUMNS
+    }
+    for part in parts:
+        for name in COLUMNS:
+            columns[name].append(getattr(part, name))
+        numbers = [known.setdefault(each, len(known)) for each in part.names]
+        columns["name"][-1] = np.array([*numbers, -1], np.int32)[part.name]  # -1 stays -1
+    merged: dict[str, Any] = {name: np.concatenate(own) for name, own in columns.items()}
+    return Commits(**merged, names=list(known))
+
+
+@dataclass(frozen=True, slots=True)
+class CommitChunk:
+    """The committed offsets in a part of a split, and what is true of that part as a whole.
+
+    Attributes:
+        split: number of the split in its log.
+        start: first byte of the chunk in its segment.
+        segment: the segment's file name.
+        records: how many there are, of all types.
+        first_offset: of the first record; -1 without records.
+        end_offset: one past the last record; -1 without records.
+        holes: jumps of the offsets inside it, and records that cannot be read.
+        damaged: whether a region of it cannot be read.
+        stamped_ms: the last time that the group's coordinator stamped; -1 for none.
+        commits: the committed offsets and markers.
+    """
+
+    split: int
+    start: int
+    segment: str
+    records: int
+    first_offset: int
+    end_offset: int
+    holes: int
+    damaged: bool
+    stamped_ms: int
+    commits: Commits
+
+
+def commit_rows(split: Split, check_crc: bool = True) -> Iterator[CommitChunk]:
+    """Read a split of a log of ``__consumer_offsets``, chunk by chunk.
+
+    Raises:
+        OSError: the segment cannot be read, or it changes meanwhile.
+    """
+    for block in read_blocks(split.path, split.start, split.end, index=read_index(split.path), check_crc=check_crc):
+        yield chunk_of(block, split.number, split.segment)
+
+
+def chunk_of(block: Block, split: int = 0, segment: str = "") -> CommitChunk:
+    """The committed offsets in a block of a log of ``__consumer_offsets``."""
+    records, headers = decode_block(block), block.headers
+    count, batch = len(records), records.batch
+    control = is_set(headers, CONTROL_MASK)[batch]
+    name, offset, names = decode_commits(records, control)
+    holes = np.zeros(count, np.int64)
+    holes[1:] = records.offset[1:] != records.offset[:-1] + 1
+    holes[1:] += name[:-1] == _UNREADABLE
+    np.cumsum(holes, out=holes)
+    decision = np.full(count, NO_MARKER, np.int32)
+    markers = np.flatnonzero(control)
+    keys = records.take(control).keys() if len(markers) else iter(())
+    told = [decision_of(key) for key in keys]
+    decision[markers] = [NO_DECISION if each is None else int(each) for each in told]
+    commits = Commits(
+        split=np.full(count, split, np.int32),
+        start=np.full(count, block.start, np.int64),
+        row=np.arange(count, dtype=np.int32),
+        holes=holes,
+        position=headers.positions[batch],
+        record=records.offset,
+        producer_id=headers.column("producer_id")[batch],
+        producer_epoch=headers.narrow("producer_epoch")[batch],
+        transactional=is_set(headers, TRANSACTIONAL_MASK)[batch].astype(np.int32),
+        decision=decision,
+        name=np.maximum(name, -1),
+        tombstone=((name >= 0) & (records.value_size < 0)).astype(np.int32),
+        offset=offset,
+        names=names,
+    )
+    return CommitChunk(
+        split=split,
+        start=block.start,
+        segment=segment,
+        records=count,
+        first_offset=int(records.offset[0]) if count else -1,
+        end_offset=int(records.offset[-1]) + 1 if count else -1,
+        holes=int(holes[-1]) + int(name[-1] == _UNREADABLE) if count else 0,
+        damaged=bool(headers.damage or records.damage),
+        stamped_ms=int(headers.column("max_timestamp").max(initial=-1)),
+        commits=commits.take((name >= 0) | control),
+    )
+
+
+def decode_commits(records: Records, control: NDArray[np.bool_]) -> tuple[Narrow, Ints, list[Name]]:
+    """The keys and values of records.
+
+    Args:
+        records: of a block.
+        control: which of them are of control batches, shape (n,).
+
+    Returns:
+        Each record's group and partition as an index, -1 for records of other types and control records, -2 where key
+        or value cannot be read, shape (n,); the offset, -1 where there is none, shape (n,); and the names.
+    """
+    count = len(records)
+    name, names = _names(records)
+    name[control] = _OTHER
+    offset = np.full(count, -1, np.int64)
+    rows = np.flatnonzero((name >= 0) & (records.value_size >= 0))
+    regular = _fill(records, rows, offset)
+    for row in rows[~regular].tolist():
+        start = int(records.value_start[row])
+        try:
+            value = decode_value(records.buffer[start : start + int(records.value_size[row])].tobytes())
+        except MalformedOffsetRecord:
+            name[row], offset[row] = _UNREADABLE, -1
+            continue
+        assert value is not None, "it is no tombstone"
+        offset[row] = value.offset
+    return name, offset, names
+
+
+def _names(records: Records) -> tuple[Narrow, list[Name]]:
+    size = np.maximum(records.key_size, 0)
+    codes, first = intern(records.buffer, records.key_start, size)
+    names: dict[Name, int] = {}
+    numbers = []
+    for key in strings(records.buffer, records.key_start[first], size[first]):
+        name = _name(key)
+        numbers.append(name if isinstance(name, int) else names.setdefault(name, len(names)))
+    return np.array(numbers, np.int32)[codes], list(names)
+
+
+@lru_cache(maxsize=1 << 16)
+def _name(key: bytes) -> Name | int:
+    """The group and partition of a key, or why there is none."""
+    try:
+        named = decode_key(key)
+    except MalformedOffsetRecord:
+        return _UNREADABLE
+    return _OTHER if named is None else (named.group, (named.topic, named.partition))
+
+
+def _fill(records: Records, rows: Ints, offset: Ints) -> NDArray[np.bool_]:
+    """Fill in the offsets of some records, shape (m,); which of them are certainly right, shape (m,)."""
+    buffer, start, size = records.buffer, records.value_start[rows], records.value_size[rows]
+    regular = size >= _HEAD_BYTES
+    if not len(rows):
+        return regular
+    head = np.lib.stride_tricks.sliding_window_view(buffer, _HEAD_BYTES)[np.where(regular, start, 0)]
+    version = _integers(head, 0, ">i2")
+    regular &= (version >= 0) & (version <= NEWEST_VERSION)
+    version = np.where(regular, version, 0)
+    text_at, behind = np.array(_TEXT_AT)[version], np.array(_BEHIND)[version]
+    flexible = version >= FIRST_FLEXIBLE_VERSION
+    length = _integers(head, 10, ">i2")
+    late = np.flatnonzero(version == FIRST_FLEXIBLE_VERSION - 1)
+    length[late] = _integers(head[late], 14, ">i2")
+    if flexible.any():
+        length[flexible] = np.where(head[flexible, 14] < 0x80, head[flexible, 14].astype(np.int64) - 1, -1)
+    regular &= length >= 0
+    length = np.where(regular, length, 0)
+    tags = _tags(buffer, start + text_at + length + behind, np.flatnonzero(flexible), len(rows))
+    regular &= size == text_at + length + behind + tags
+    texts = np.flatnonzero(regular & (length > 0))
+    regular[texts] = are_ascii(buffer, (start + text_at)[texts], length[texts])
+    offset[rows] = _integers(head, 2, ">i8")
+    return regular
+
+
+def _tags(buffer: Bytes, at: Ints, flexible: Ints, count: int) -> Ints:
+    """Bytes of the tagged fields of each record, if there is at most one short one; else an impossible number."""
+    size = np.zeros(count, np.int64)
+    if len(flexible):
+        number, tag, length = (buffer.take(at[flexible] + i, mode="clip").astype(np.int64) for i in range(3))
+        single = (number == 1) & (tag < 0x80) & (length < 0x80)
+        size[flexible] = np.where(single, 3 + length, np.where(number == 0, 1, -(1 << 32)))
+    return size
+
+
+def _integers(head: NDArray[np.uint8], at: int, layout: str) -> Ints:
+    """A field of all heads, shape (m,)."""
+    size = np.dtype(layout).itemsize
+    return np.ascontiguousarray(head[:, at : at + size]).view(layout)[:, 0].astype(np.int64)

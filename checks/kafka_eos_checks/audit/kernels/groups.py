@@ -1,0 +1,285 @@
+"""The fold of ``__consumer_offsets`` by columns: which committed offsets count, and which may have gone back.
+
+The records of a log are read chunk by chunk (:func:`commits.commit_rows`) and meet twice, in log order each time: those
+of a producer id with its markers (:func:`end_transactions`), and then those of a group and partition
+(:func:`count_commits`). Where a later record counts is told from the highest one that counted before it; of names for
+which this does not hold, since offsets of the log went back, :class:`kafka_eos_checks.audit.rules.offsets.GroupLog`
+decides.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos_checks.audit.kernels.commits import (
+    NO_MARKER,
+    CommitChunk,
+    Commits,
+    Name,
+    commit_rows,
+    concatenate_commits,
+)
+from kafka_eos_checks.audit.kernels.headers import Ints
+from kafka_eos_checks.audit.kernels.splits import PartitionLog, plan
+from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """What is true of a log of ``__consumer_offsets`` as a whole, from its chunks.
+
+    Attributes:
+        log: the log.
+        end: one past the last offset.
+        holes: how many holes and unreadable records it has.
+        whole: whether it begins at offset 0, with no hole and no damage.
+        stamped_ms: the last time that the group's coordinator stamped; -1 for none.
+        chunks: by split and first byte, how many records and how many holes are before the chunk's first record, and
+            the segment's file name.
+    """
+
+    log: PartitionLog
+    end: int = 0
+    holes: int = 0
+    whole: bool = True
+    stamped_ms: int = -1
+    chunks: Mapping[tuple[int, int], tuple[int, int, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, log: PartitionLog, chunks: Iterable[CommitChunk]) -> "GroupFacts":
+        """The facts of a log, from all its chunks, in any order."""
+        end = holes = records = 0
+        damaged, stamped_ms = False, -1
+        places = {}
+        for chunk in sorted(chunks, key=lambda each: (each.split, each.start)):
+            if chunk.records:
+                holes += chunk.first_offset != end
+                end = chunk.end_offset
+            places[chunk.split, chunk.start] = records, holes, chunk.segment
+            records += chunk.records
+            holes += chunk.holes
+            damaged |= chunk.damaged
+            stamped_ms = max(stamped_ms, chunk.stamped_ms)
+        return cls(log, end, holes, not holes and not damaged, stamped_ms, places)
+
+    def places(self, commits: Commits) -> tuple[Ints, Ints]:
+        """Each record's number in the log, and how many holes the log has before it, shape (n,) each."""
+        count = len(commits)
+        if not count:
+            return commits.holes, commits.holes
+        changes = (commits.split[1:] != commits.split[:-1]) | (commits.start[1:] != commits.start[:-1])
+        begin = np.concatenate(([0], np.flatnonzero(changes) + 1))
+        keys = zip(commits.split[begin].tolist(), commits.start[begin].tolist(), strict=True)
+        before = np.array([self.chunks[key][:2] for key in keys], np.int64)
+        records, holes = np.repeat(before, np.diff(np.append(begin, count)), axis=0).T
+        return records + commits.row, holes + commits.holes
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Committed offsets that a group's coordinator has looked at, in a transaction when it ended.
+
+    Attributes:
+        commits: the records.
+        number: of each record in the log, shape (n,).
+        ended: the number of the record at which it was looked at: the marker, or itself outside of any transaction.
+        holes: how many holes the log has before it, shape (n,).
+        committed: whether it may count: all that are not of a transaction that was aborted, shape (n,).
+    """
+
+    commits: Commits
+    number: Ints
+    ended: Ints
+    holes: Ints
+    committed: Mask
+
+
+def end_transactions(commits: Commits, facts: GroupFacts) -> Ended:
+    """Find the marker of each committed offset. Those without one, or over a hole, are left out.
+
+    Args:
+        commits: all committed offsets and markers of some producer ids, in log order; those outside of any transaction
+            may be among them.
+        facts: of their log.
+    """
+    number, holes = facts.places(commits)
+    is_marker = commits.decision != NO_MARKER
+    ended = np.where((commits.transactional == 0) & ~is_marker, number, -1)
+    committed = ended >= 0
+    rows = np.flatnonzero(~committed)
+    rows = rows[np.argsort(commits.producer_id[rows], kind="stable")]
+    # The next marker at or behind each row, of the same producer, with no hole in between.
+    count = len(rows)
+    marks = np.where(is_marker[rows], np.arange(count), count)
+    following = np.minimum.accumulate(marks[::-1])[::-1]
+    there = (following < count) & ~is_marker[rows]
+    one, marker = rows[there], rows[following[there]]
+    same = (commits.producer_id[one] == commits.producer_id[marker]) & (holes[one] == holes[marker])
+    one, marker = one[same], marker[same]
+    ended[one] = number[marker]
+    committed[one] = commits.decision[marker] == ControlType.COMMIT
+    kept = np.flatnonzero((ended >= 0) & ~is_marker)
+    return Ended(commits.take(kept), number[kept], ended[kept], holes[kept], committed[kept])
+
+
+@dataclass(frozen=True, slots=True)
+class CountedCommits:
+    """The committed offsets that counted, by group and partition, in the order in which they did.
+
+    Attributes:
+        names: groups with their partitions, in the order in which the first offset of each was looked at, shape (i,).
+        begin: where the offsets of each begin, shape (i + 1,).
+        commits: those that counted.
+        holes: how many holes the log had before each.
+        files: by split and first byte of a chunk, the segment's file name.
+        followed: for how many names the readable rule had to decide.
+    """
+
+    names: list[Name]
+    begin: Ints
+    commits: Commits
+    holes: Ints
+    files: Mapping[tuple[int, int], str]
+    followed: int
+
+    def of(self, number: int) -> list[Commit]:
+        """What counted of one group and partition."""
+        own = slice(*self.begin[number : number + 2].tolist())
+        return list(_readable(self.commits.take(own), self.holes[own], self.files))
+
+    def falling(self) -> Ints:
+        """The names with an offset below the one before it, and no tombstone in between."""
+        commits = self.commits
+        falls = np.zeros(len(commits), np.bool_)
+        falls[1:] = (commits.offset[1:] < commits.offset[:-1]) & ~(
+            commits.tombstone[1:] | commits.tombstone[:-1]
+        ).astype(np.bool_)
+        falls[self.begin[:-1][self.begin[:-1] < len(commits)]] = False
+        return np.unique(np.searchsorted(self.begin, np.flatnonzero(falls), "right") - 1)
+
+
+class CommitsByName(Mapping[Name, list[Commit]]):
+    """What counted, by group and partition; made when it is asked for; nothing counted of other names."""
+
+    def __init__(self, counted: CountedCommits) -> None:
+        self._counted = counted
+        self._number = {name: number for number, name in enumerate(counted.names)}
+
+    def __getitem__(self, name: Name) -> list[Commit]:
+        return self._counted.of(self._number[name]) if name in self._number else []
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._number
+
+    def __iter__(self) -> Iterator[Name]:
+        return iter(self._number)
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+
+def count_commits(ended: Ended, facts: GroupFacts) -> CountedCommits:
+    """Which of the committed offsets of some groups and partitions counted, from all that were looked at."""
+    commits = ended.commits
+    count = len(commits)
+    order = np.lexsort((ended.number, ended.ended))
+    first = np.full(len(commits.names), count)
+    first[commits.name[order[::-1]]] = np.arange(count)[::-1]  # the last one that is written stays
+    numbers = np.argsort(first, kind="stable")[: np.count_nonzero(first < count)]
+    rank = np.empty(len(commits.names), np.int64)
+    rank[numbers] = np.arange(len(numbers))
+    names = rank[commits.name[order]]
+    by_name = np.argsort(names, kind="stable")
+    order, names = order[by_name], names[by_name]
+    begin = np.searchsorted(names, np.arange(len(numbers) + 1))
+    committed, alone = ended.committed[order], commits.transactional[order] == 0
+
+    # A record counts if it is behind the last one that counted, which is the highest so far unless offsets go back.
+    places = np.unique(commits.record[order], return_inverse=True)[1] + 1
+    floor = names * (count + 2)
+    highest = np.maximum.accumulate(floor + np.where(committed, places, 0))
+    before = np.concatenate(([0], highest[:-1]))
+    later = floor + places > np.maximum(before, floor)
+    counts = committed & (alone | later)
+    left = np.unique(names[alone & ~later])
+    files = {key: file for key, (_, _, file) in facts.chunks.items()}
+    for name in left.tolist():
+        rows = order[begin[name] : begin[name + 1]]
+        counts[begin[name] : begin[name + 1]] = _follow(ended, rows, facts, files)
+    kept = order[counts]
+    return CountedCommits(
+        names=[commits.names[number] for number in numbers.tolist()],
+        begin=np.searchsorted(names[counts], np.arange(len(numbers) + 1)),
+        commits=commits.take(kept),
+        holes=ended.holes[kept],
+        files=files,
+        followed=len(left),
+    )
+
+
+def _follow(ended: Ended, rows: Ints, facts: GroupFacts, files: Mapping[tuple[int, int], str]) -> Mask:
+    """Which of the records of one group and partition counted, by the readable rule."""
+    log = GroupLog(facts.log)
+    name = "", ("", 0)
+    told = []
+    columns = ended.committed[rows].tolist()
+    for commit, committed in zip(_readable(ended.commits.take(rows), ended.holes[rows], files), columns, strict=True):
+        before = len(log.commits[name])
+        log.take(name, commit)
+        if commit.transactional:
+            log.end_transaction(commit.producer_id, ControlType.COMMIT if committed else ControlType.ABORT)
+        told.append(len(log.commits[name]) > before)
+    return np.array(told, np.bool_)
+
+
+def _readable(commits: Commits, holes: Ints, files: Mapping[tuple[int, int], str]) -> Iterator[Commit]:
+    columns = (
+        commits.split,
+        commits.start,
+        commits.position,
+        commits.record,
+        commits.producer_id,
+        commits.producer_epoch,
+        commits.transactional,
+        commits.tombstone,
+        commits.offset,
+        holes,
+    )
+    for split, start, position, record, pid, epoch, in_transaction, forgotten, offset, before in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
+        yield Commit(
+            file=files[split, start],
+            position=position,
+            record=record,
+            producer_id=pid,
+            producer_epoch=epoch,
+            transactional=bool(in_transaction),
+            offset=None if forgotten else offset,
+            holes=before,
+        )
+
+
+def read_group_log(log: PartitionLog, check_crc: bool = True) -> GroupLog:
+    """Fold one log of ``__consumer_offsets``."""
+    return fold_group_log(log, [chunk for split in plan([log]) for chunk in commit_rows(split, check_crc)])
+
+
+def fold_group_log(log: PartitionLog, chunks: Sequence[CommitChunk]) -> GroupLog:
+    """Fold all chunks of a log of ``__consumer_offsets``, in order."""
+    facts = GroupFacts.of(log, chunks)
+    counted = count_commits(end_transactions(concatenate_commits([chunk.commits for chunk in chunks]), facts), facts)
+    return GroupLog(
+        log,
+        commits=CommitsByName(counted),
+        end=facts.end,
+        holes=facts.holes,
+        whole=facts.whole,
+        stamped_ms=facts.stamped_ms,
+        counted=counted,
+    )

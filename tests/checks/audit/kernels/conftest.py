@@ -1,0 +1,30 @@
+from collections.abc import Sequence
+
+import numpy as np
+
+from kafka_eos_checks.audit.kernels.records import PADDING, Records
+
+Pair = tuple[bytes | None, bytes | None]  # key and value
+
+
+def records_of(pairs: Sequence[Pair]) -> Records:
+    """Records with these keys and values, one after the other in one buffer."""
+    data, columns = b"", []
+    for pair in pairs:
+        for part in pair:
+            columns += [len(data), -1 if part is None else len(part)]
+            data += part or b""
+    count = len(pairs)
+    key_start, key_size, value_start, value_size = np.array(columns, np.int64).reshape(count, 4).T
+    nothing = np.zeros(count, np.int64)
+    return Records(
+        buffer=np.frombuffer(data + PADDING, np.uint8),
+        batch=nothing,
+        offset=np.arange(count),
+        timestamp=nothing,
+        key_start=key_start,
+        key_size=key_size,
+        value_start=value_start,
+        value_size=value_size,
+        header_count=nothing,
+    )

@@ -1,0 +1,192 @@
+"""The fold of ``__transaction_state`` by columns against the readable rule, whatever the cuts are."""
+
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafka_eos.formats.transaction_log import TOPIC, TransactionLogValue
+from kafka_eos_checks.audit import audit
+from kafka_eos_checks.audit.inputs import open_inputs
+from kafka_eos_checks.audit.kernels import coordinators, headers
+from kafka_eos_checks.audit.kernels.coordinators import (
+    LogFacts,
+    fold_coordinator_log,
+    fold_states,
+    read_coordinator_log,
+    transactions,
+)
+from kafka_eos_checks.audit.kernels.decisions import COLUMNS, Decisions, concatenate_decisions
+from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs, plan
+from kafka_eos_checks.audit.kernels.states import StateChunk, concatenate_states, state_rows
+from kafka_eos_checks.audit.random_states import RandomStates, folder_of, some_kind, write_random_log
+from kafka_eos_checks.audit.rules.coordinator import (
+    CoordinatorLog,
+    TransactionalId,
+    follow_coordinator_log,
+    wrong_step,
+)
+
+RANDOMS = st.randoms(use_true_random=False)
+
+
+@contextmanager
+def random_log(rng: random.Random, kind: RandomStates) -> Iterator[PartitionLog]:
+    with tempfile.TemporaryDirectory() as directory:
+        folder = folder_of(Path(directory))
+        write_random_log(folder, rng, kind)
+        [log] = find_logs(folder)
+        yield log
+
+
+def chunks_of(log: PartitionLog, block_bytes: int, split_bytes: int) -> list[StateChunk]:
+    with mock.patch.object(headers, "BLOCK_BYTES", block_bytes):
+        return [chunk for split in plan([log], split_bytes) for chunk in state_rows(split)]
+
+
+def agree(by_columns: CoordinatorLog, expected: CoordinatorLog) -> None:
+    assert list(by_columns.ids) == list(expected.ids)
+    assert dict(by_columns.ids) == expected.ids
+    assert replace(by_columns, ids=expected.ids, folded=None) == expected
+    assert list(transactions(by_columns.decisions)) == [
+        transaction for known in expected.ids.values() for transaction in known.transactions
+    ]
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
+@given(RANDOMS, st.sampled_from([61, 400, 2000, 1 << 20]), st.sampled_from([1, 3000, 1 << 30]))
+def test_any_log_in_any_cuts_is_folded_as_the_readable_rule_does(
+    rng: random.Random, block_bytes: int, split_bytes: int
+) -> None:
+    with random_log(rng, some_kind(rng)) as log:
+        expected = follow_coordinator_log(log)
+        agree(fold_coordinator_log(log, chunks_of(log, block_bytes, split_bytes)), expected)
+
+
+def test_hundreds_of_logs_of_every_kind_agree_and_most_ids_are_proved() -> None:
+    proved = followed = found = decided = 0
+    for seed in range(200):
+        rng = random.Random(seed)
+        with random_log(rng, some_kind(rng)) as log:
+            expected = follow_coordinator_log(log)
+            by_columns = fold_coordinator_log(log, chunks_of(log, rng.choice((61, 500, 1 << 20)), 3000))
+        agree(by_columns, expected)
+        assert by_columns.folded is not None
+        followed += by_columns.folded.followed
+        proved += len(expected.ids) - by_columns.folded.followed
+        found += len(expected.findings)
+        decided += len(by_columns.decisions)
+    assert proved > 200
+    assert followed > 50
+    assert found > 40
+    assert decided > 400
+
+
+@given(RANDOMS)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None, max_examples=30)
+def test_ids_may_be_folded_in_any_groups(rng: random.Random) -> None:
+    with random_log(rng, some_kind(rng)) as log:
+        expected = follow_coordinator_log(log)
+        chunks = chunks_of(log, 400, 1 << 30)
+    facts = LogFacts.of(log, rng.sample(chunks, len(chunks)))
+    states = concatenate_states([chunk.states for chunk in chunks])
+    group = np.array([rng.randrange(3) for _ in states.names], np.int64)
+    folded = [fold_states(states.take(group[states.transactional_id] == number), facts) for number in range(3)]
+    ids: dict[str, TransactionalId] = {}
+    for each in folded:
+        ids |= {name: each.transactional_id(number) for number, name in enumerate(each.names)}
+    assert ids == expected.ids
+    assert sorted((f for each in folded for f in each.findings), key=lambda f: f.offset or 0) == sorted(
+        expected.findings, key=lambda f: f.offset or 0
+    )
+    assert sum(each.unknown for each in folded) == expected.unknown
+
+
+def test_a_clean_log_needs_no_readable_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*given_values: object) -> None:
+        raise AssertionError(f"{given_values} need not be followed")
+
+    kind = RandomStates(records=400, ids=4, fault_rate=0, hole_rate=0, damage_rate=0, exhausted=False)
+    with random_log(random.Random(5), kind) as log:
+        expected = follow_coordinator_log(log)
+        monkeypatch.setattr(coordinators, "follow", refused)
+        judged: list[tuple[TransactionLogValue | None, TransactionLogValue | None]] = []
+
+        def counted(before: TransactionLogValue | None, after: TransactionLogValue | None) -> str:
+            judged.append((before, after))
+            return wrong_step(before, after)
+
+        monkeypatch.setattr(coordinators, "wrong_step", counted)
+        by_columns = read_coordinator_log(log)
+    assert expected.findings == []
+    agree(by_columns, expected)
+    assert len(judged) < expected.records / 2, "steps that are alike are judged once"
+
+
+def test_damage_makes_unknown_what_lies_behind_it_and_nothing_before(tmp_path: Path) -> None:
+    kind = RandomStates(records=60, ids=3, fault_rate=0, hole_rate=0, damage_rate=0)
+    folder = folder_of(tmp_path)
+    write_random_log(folder, random.Random(9), kind)
+    for extra in folder.glob("*.log"):
+        data = extra.read_bytes()
+        extra.write_bytes(data + b"\x01" * 100 + data[-200:])
+    [log] = find_logs(folder)
+    expected = follow_coordinator_log(log)
+    assert expected.damaged
+    assert expected.ids
+    for block_bytes in (61, 700, 1 << 20):
+        agree(fold_coordinator_log(log, chunks_of(log, block_bytes, 1 << 30)), expected)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_step_that_is_proved_is_one_that_the_rule_allows(seed: int) -> None:
+    """Steps that are alike in the features must be alike in the rule: each class has one verdict."""
+    rng = random.Random(seed)
+    kind = RandomStates(records=300, ids=4, fault_rate=0.4, hole_rate=0.1, damage_rate=0)
+    with random_log(rng, kind) as log:
+        chunks = chunks_of(log, 1 << 20, 1 << 30)
+    facts = LogFacts.of(log, chunks)
+    states = concatenate_states([chunk.states for chunk in chunks])
+    holes = facts.holes_before(states)
+    fold = coordinators._Fold(states, facts, holes, facts.whole_before(states, holes))
+    rows = np.flatnonzero(~fold.first)
+    values: Sequence[TransactionLogValue | None] = list(states.take(fold.order).values())
+    expected = [not wrong_step(values[row - 1], values[row]) for row in rows.tolist()]
+    assert fold._legal(rows).tolist() == expected
+    assert 0 < sum(expected) < len(expected)
+
+
+def test_decisions_of_several_logs_keep_their_names_and_partitions() -> None:
+    parts = []
+    for seed in range(3):
+        with random_log(random.Random(seed), RandomStates(records=80)) as log:
+            parts.append(read_coordinator_log(log).decisions)
+    merged = concatenate_decisions(parts)
+    assert list(transactions(merged)) == [each for part in parts for each in transactions(part)]
+    assert len(merged) == sum(map(len, parts)) > 20
+    again = Decisions.of(transactions(merged))
+    assert list(transactions(again)) == list(transactions(merged))
+    for name in COLUMNS:
+        assert getattr(again, name).dtype == getattr(merged, name).dtype
+
+
+RECORDINGS = Path(audit.__file__).parents[2] / "recordings"
+
+
+def test_the_kept_recordings_are_folded_as_the_readable_rule_does() -> None:
+    found = []
+    for recording in sorted(RECORDINGS.glob("*.tar.xz")):
+        with open_inputs([recording], []) as inputs:
+            for log in inputs.logs:
+                if log.topic == TOPIC and log.has_records:
+                    found.append(read_coordinator_log(log))
+                    agree(found[-1], follow_coordinator_log(log))
+    assert sum(len(each.decisions) for each in found) > 100
