@@ -32,8 +32,10 @@ from kafka_eos.formats.transaction_log import (
 from kafka_eos_checks.audit import stages
 from kafka_eos_checks.audit.engines import Engine, LocalEngine
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.kernels.whole import read_whole
 from kafka_eos_checks.audit.moments import Directory, Source
 from kafka_eos_checks.audit.progress import count_progress
+from kafka_eos_checks.audit.rules.beside import Transactions
 from kafka_eos_checks.audit.rules.coordinator import follow_coordinator_log
 from kafka_eos_checks.audit.rules.transactions import (
     TRANSACTION_RULES,
@@ -254,6 +256,16 @@ def readable(logs: list[PartitionLog], source: Source) -> TransactionAudit:
     return audit_transactions(partitions, states, source, coordinators_given=bool(states))
 
 
+def beside_rows(transactions: Transactions, offset: int) -> tuple[object, ...]:
+    """What the rules over indexes and snapshots ask of the transactions of a log, at an offset."""
+    aborts = [
+        (each.offset, each.producer_id, each.ends and each.ends.offset, each.last_stable_offset)
+        for segment in transactions.log.segments
+        for each in transactions.aborts_in(segment.partition(".")[0])
+    ]
+    return aborts, transactions.coordinator_epochs_at(offset), transactions.open_at(offset)
+
+
 def difference(seed: int, engine: Engine | None = None) -> tuple[str, Counter[str]]:
     """How the two audits of a random cluster differ, "" if they do not; how often each rule has something to say."""
     cluster = _Cluster(seed)
@@ -266,8 +278,14 @@ def difference(seed: int, engine: Engine | None = None) -> tuple[str, Counter[st
         running.buckets = cluster.rng.randint(1, 3)
         expected = readable(logs, source)
         found = by_steps(logs, running, source, cluster.rng.choice((100, 1000, 100_000)))
+        at = cluster.rng.randint(0, 40)
+        partitions = [log for log in logs if log.topic != TOPIC]
+        ordered = [beside_rows(read_transactions(log), at) for log in partitions]
+        whole = [beside_rows(read_whole(log), at) for log in partitions]
     kinds = Counter(f"{finding.rule}, {finding.kind}" for finding in expected.findings)
     wanted, got = rows_of(expected), rows_of(found)
+    if ordered != whole:
+        return f"beside the logs: readable {ordered}, by steps {whole}", kinds
     if wanted == got:
         return "", kinds
     return f"only readable: {[*(wanted - got)]}, only by steps: {[*(got - wanted)]}", kinds

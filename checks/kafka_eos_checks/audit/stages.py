@@ -33,18 +33,16 @@ from kafka_eos_checks.audit.kernels.coordinators import FoldedIds, LogFacts, fol
 from kafka_eos_checks.audit.kernels.groups import read_group_log
 from kafka_eos_checks.audit.kernels.logs import LogAudit, fold, summaries_of
 from kafka_eos_checks.audit.kernels.matching import Knowledge, judge_steps
-from kafka_eos_checks.audit.kernels.reading import read_marked
 from kafka_eos_checks.audit.kernels.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 from kafka_eos_checks.audit.kernels.states import StateChunk, States, concatenate_states, no_states, state_rows
-from kafka_eos_checks.audit.kernels.summary import READ_FIRST, Summary
+from kafka_eos_checks.audit.kernels.summary import Summary
 from kafka_eos_checks.audit.kernels.transactions import (
     NO_STEPS,
-    NO_TIME,
     Part,
     Partition,
     scattered,
-    steps_of,
 )
+from kafka_eos_checks.audit.kernels.whole import read_in_order, read_whole
 from kafka_eos_checks.audit.moments import ONE_MOMENT, Moments, Source
 from kafka_eos_checks.audit.rules.beside import Beside, audit_beside
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
@@ -318,42 +316,6 @@ def judge_bucket(
     yield Row(RESULT, bucket, judge_steps(parts, partitions, chosen, own, moments))
 
 
-def read_in_order(
-    log: PartitionLog, number: int, *, check_crc: bool, high_watermark: int
-) -> tuple[Partition, list[Part]]:
-    """A log whose offsets go backwards, as a whole and its steps; what a chunk says alone does not hold of it."""
-    end, holes = None, 0
-    whole = Partition(log=log, segments=log.segments)
-    parts: list[Part] = []
-    markers: list[tuple[int, int]] = []  # number of the part, and its first marker's time
-    for split, name in enumerate(log.segments):
-        for headers, marks in read_marked(Path(log.folder, name), READ_FIRST, check_crc=check_crc):
-            if not len(headers):
-                continue
-            base = headers.column("base_offset")
-            ends = base + headers.column("last_offset_delta") + 1
-            told = steps_of(headers, marks, log.topic, high_watermark=high_watermark, end=end, holes=holes)
-            begins = int(base[0]) if end is None else end
-            for first, last in zip(base.tolist(), ends.tolist(), strict=True):
-                holes += first > begins
-                begins = max(begins, last)
-            whole = replace(
-                whole,
-                start=int(base[0]) if end is None else whole.start,
-                begins_ms=told.begins_ms if end is None else whole.begins_ms,
-                stamped_ms=max(whole.stamped_ms, told.stamped_ms),
-                marked_ms=whole.marked_ms if told.marked_ms == NO_TIME else told.marked_ms,
-            )
-            end = begins
-            markers.append((len(parts), told.first_marker_ms))
-            parts.append(Part(number, split, int(headers.positions[0]), told.steps))
-    next_ms, chunks = NO_TIME, {}
-    for place, first_marker_ms in reversed(markers):
-        chunks[parts[place].split, parts[place].start] = 0, next_ms
-        next_ms = next_ms if first_marker_ms == NO_TIME else first_marker_ms
-    return replace(whole, end=end or 0, holes=holes, chunks=chunks, first_marker_ms=next_ms), parts
-
-
 # --- offsets, and what lies beside a log ------------------------------------------------------------------------------
 
 
@@ -400,4 +362,4 @@ def audit_around(scanned: Scanned, engine: Engine, *, one_moment: bool, check_cr
 
 def look_beside(item: tuple[int, Sequence[PartitionLog]], *, one_moment: bool, check_crc: bool) -> Iterator[Row]:
     """What the rules over indexes, snapshots and replicas find beside the replicas of one partition."""
-    yield Row(RESULT, item[0], audit_beside(item[1], one_moment=one_moment, check_crc=check_crc))
+    yield Row(RESULT, item[0], audit_beside(item[1], one_moment=one_moment, check_crc=check_crc, read=read_whole))

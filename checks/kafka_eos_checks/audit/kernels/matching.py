@@ -273,25 +273,12 @@ class _Columns:
         count, end = (last - first)[begin], np.append(begin[1:], len(order))
         decisions = decided.decision[transaction].astype(np.int64)
         unreplaced = _all_between(~decided.replaced[transaction], first[begin], last[begin])
-        partition = self.log[order][begin]
-        starts = np.array([each.start or 0 for each in self.partitions], np.int64)[partition]
-        begins = np.array([each.begins_ms for each in self.partitions], np.int64)[partition]
+        starts = np.array([each.start or 0 for each in self.partitions], np.int64)[self.log[order][begin]]
+        begins_ms = np.array([each.begins_ms for each in self.partitions], np.int64)
         many = (starts > 0) & (count + 1 > MOST_WAYS)
-        decided_ms = decided.decided_ms[transaction]
-        earlier = (
-            np.where(
-                starts > 0,
-                count,
-                [
-                    int((decided_ms[low:high] < oldest).sum())
-                    for low, high, oldest in zip(
-                        first[begin].tolist(), last[begin].tolist(), begins.tolist(), strict=True
-                    )
-                ],
-            )
-            if len(begin)
-            else count
-        )
+        younger = decided.decided_ms[transaction] < begins_ms[log[by_key]]
+        before = np.concatenate(([0], np.cumsum(younger)))
+        earlier = np.where(starts > 0, count, before[last[begin]] - before[first[begin]])
 
         # Nearly all groups have one marker for each transaction, each behind data.
         due = first + np.arange(len(order)) - begin[group]

@@ -28,6 +28,7 @@ from kafka_eos_checks.audit.kernels.headers import (
     concatenate,
     is_set,
     read_index,
+    stable_order,
 )
 from kafka_eos_checks.audit.kernels.marks import Marks, concatenate_marks
 from kafka_eos_checks.audit.kernels.reading import read_headers, read_marked
@@ -226,7 +227,7 @@ def holes_before(columns: Columns) -> Narrow:
 
 def _boundary_rows(columns: Columns, holes: Narrow) -> NDArray[np.void]:
     """One row per producer. An anchor is a batch after which the last sequence is known from the chunk alone."""
-    by_producer = _stable_order(columns.producer_id)
+    by_producer = stable_order(columns.producer_id)
     by_producer = by_producer[np.count_nonzero(columns.producer_id < 0) :]
     if not len(by_producer):
         return np.empty(0, BOUNDARY)
@@ -283,14 +284,6 @@ def _latest(which: NDArray[np.bool_]) -> Narrow:
         return here
     latest: Narrow = np.maximum.accumulate(np.where(which, here, np.int32(-1)))
     return latest
-
-
-def _stable_order(values: Ints) -> Ints:
-    """``argsort``, stable. Producer ids come in blocks, so they often fit 16 bits, which numpy sorts by radix."""
-    lowest = int(values.min())
-    if int(values.max()) - lowest < 1 << 16:
-        return np.argsort((values - lowest).astype(np.uint16), kind="stable")
-    return np.argsort(values, kind="stable")
 
 
 Reread = Callable[[Summary], Columns]  # the batches of a chunk

@@ -11,6 +11,7 @@ The readable form of the same fold is :func:`kafka_eos_checks.audit.rules.transa
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from kafka_eos_checks.audit.kernels.headers import (
     Ints,
     Narrow,
     is_set,
+    stable_order,
 )
 from kafka_eos_checks.audit.kernels.marks import NO_DECISION, NO_EPOCH, Marks
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
@@ -136,7 +138,7 @@ def steps_of(
 
 def _changes(producer_id: Ints, epoch: Narrow, holes: Ints, is_marker: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which batches are steps, shape (n,): all but data right behind data of the producer, of its epoch, no hole."""
-    order = np.argsort(producer_id, kind="stable")
+    order = stable_order(producer_id)
     same = producer_id[order][1:] == producer_id[order][:-1]
     for column in (epoch, holes, is_marker):
         same &= column[order][1:] == column[order][:-1]
@@ -236,9 +238,16 @@ def paired(parts: Iterable[Part], partitions: Sequence[Partition]) -> Paired:
     whole = [_in_log(part, partitions[part.log]) for part in ordered]
     sizes = [len(part.steps) for part in ordered]
     steps = np.concatenate([NO_STEPS, *whole])
+    pids = np.ascontiguousarray(steps["producer_id"])
     log = np.repeat(np.array([part.log for part in ordered], np.int64), sizes)
     split = np.repeat(np.array([part.split for part in ordered], np.int64), sizes)
-    order = np.lexsort((steps["producer_id"], log))
+    cuts = pairwise(np.searchsorted(log, np.arange(len(partitions) + 1)).tolist())
+    order = np.concatenate(
+        [
+            np.empty(0, np.int64),
+            *(low + stable_order(pids[low:high]) for low, high in cuts if low < high),
+        ]
+    )
     steps, log, split = steps[order], log[order], split[order]
     same = (log[1:] == log[:-1]) & (steps["producer_id"][1:] == steps["producer_id"][:-1])
     is_data = ~steps["is_marker"]

@@ -30,16 +30,16 @@ Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), 
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafka_eos.formats.log_directory import topic_id
-from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import (
     AbortedTransaction,
     MalformedFile,
@@ -51,12 +51,55 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.headers import CONTROL_MASK, TRANSACTIONAL_MASK, Headers, Ints, is_set, read_index
 from kafka_eos_checks.audit.kernels.reading import read_headers
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
-from kafka_eos_checks.audit.rules.transactions import RECENT, Marker, PartitionTransactions, read_transactions
+from kafka_eos_checks.audit.rules.transactions import RECENT, Marker, read_transactions
 
 ABORTED_INDEX, SNAPSHOT, REPLICAS = "aborted index", "producer snapshot", "replicas differ"
 BESIDE_RULES = (ABORTED_INDEX, SNAPSHOT, REPLICAS)
 
 Figures = dict[str, int | float | str]
+
+
+class Transactions(Protocol):
+    """The transactions of a log as :class:`PartitionTransactions` has them."""
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log."""
+        ...
+
+    @property
+    def start(self) -> int | None:
+        """The first offset; None for a log without batches."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """One past the last offset."""
+        ...
+
+    @property
+    def holes(self) -> int:
+        """How many holes the log has."""
+        ...
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has every batch that was ever written to it, as far as its offsets say."""
+        ...
+
+    def aborts_in(self, segment: str) -> Iterator[Marker]:
+        """The ABORT markers that end data, in the segment with this base offset in its name, in log order."""
+        ...
+
+    def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
+        """The coordinator epoch of the last marker of each producer id below an offset; None where it does not tell."""
+        ...
+
+    def open_at(self, offset: int) -> dict[int, int]:
+        """The transactions that were open when the log ended at an offset: producer id -> first offset."""
+        ...
+
+
 _COMPARED = tuple(f.name for f in fields(ProducerSnapshotEntry) if f.name != "producer_id")
 
 
@@ -109,6 +152,7 @@ def audit_beside(
     *,
     one_moment: bool = True,
     check_crc: bool = True,
+    read: Callable[[PartitionLog, bool], Transactions] = read_transactions,
 ) -> Beside:
     """Judge what lies beside some logs.
 
@@ -116,6 +160,7 @@ def audit_beside(
         logs: the logs.
         one_moment: whether logs and indexes are of one moment.
         check_crc: whether to compare each batch with its CRC.
+        read: reads the transactions of a log; the readable rules do, more slowly than :func:`whole.read_whole`.
 
     Raises:
         OSError: a file cannot be read.
@@ -124,7 +169,7 @@ def audit_beside(
     for log in logs:
         indexes, snapshots = _files(log, ".txnindex"), _files(log, ".snapshot")
         if indexes or snapshots:
-            transactions = read_transactions(log, check_crc)
+            transactions = read(log, check_crc)
             judge_indexes(transactions, indexes, result, one_moment=one_moment)
             judge_snapshots(transactions, snapshots, result, one_moment=one_moment)
     for _, replicas in groupby(sorted(logs, key=_place), key=_place):
@@ -146,7 +191,7 @@ def _files(log: PartitionLog, suffix: str) -> list[Path]:
 
 
 def judge_indexes(
-    transactions: PartitionTransactions, indexes: Iterable[Path], result: Beside, *, one_moment: bool = True
+    transactions: Transactions, indexes: Iterable[Path], result: Beside, *, one_moment: bool = True
 ) -> None:
     """Compare each ``.txnindex`` with the ABORT markers of its segment."""
     log = transactions.log
@@ -166,18 +211,13 @@ def judge_indexes(
         inside = [entry for entry in kept if entry.last_offset < transactions.end]
         result.count(ABORTED_INDEX, "unknown" if one_moment else RECENT, len(kept) - len(inside))
         gone = {entry.last_offset for entry in entries} - {entry.last_offset for entry in kept}
-        markers = [marker for marker in transactions.markers if marker.file.partition(".")[0] == path.stem]
-        due = [marker for marker in markers if _is_indexed(marker) and marker.offset not in gone]
+        due = [marker for marker in transactions.aborts_in(path.stem) if marker.offset not in gone]
         if not one_moment and path.stem == log.segments[-1].partition(".")[0]:
             last = max((entry.last_offset for entry in inside), default=-1)
             newer = sum(marker.offset > last for marker in due)
             result.count(ABORTED_INDEX, RECENT, newer)
             due = due[: len(due) - newer]
         _compare_index(log, path.name, inside, due, start, result)
-
-
-def _is_indexed(marker: Marker) -> bool:
-    return marker.decision is ControlType.ABORT and marker.ends is not None
 
 
 def _compare_index(
@@ -219,7 +259,7 @@ def _entry_in_words(marker: Marker) -> str:
 
 
 def judge_snapshots(
-    transactions: PartitionTransactions, snapshots: Sequence[Path], result: Beside, *, one_moment: bool = True
+    transactions: Transactions, snapshots: Sequence[Path], result: Beside, *, one_moment: bool = True
 ) -> None:
     """Compare each ``.snapshot`` with what the batches below its offset make of the producers."""
     log = transactions.log
@@ -267,9 +307,7 @@ def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotE
     return "; ".join(wrong)
 
 
-def _producers_at(
-    offsets: Iterable[int], transactions: PartitionTransactions
-) -> Iterator[dict[int, ProducerSnapshotEntry]]:
+def _producers_at(offsets: Iterable[int], transactions: Transactions) -> Iterator[dict[int, ProducerSnapshotEntry]]:
     """The producers as the batches below each of some offsets, in ascending order, make them; a block at a time."""
     due, producers = deque(offsets), _Producers(transactions)
     for headers in _read(transactions.log):
@@ -285,14 +323,12 @@ def _producers_at(
 
 
 class _Producers:
-    """The last batch, the last batch with data and the last marker of each producer so far."""
+    """The last batch and the last batch with data of each producer so far."""
 
-    def __init__(self, transactions: PartitionTransactions) -> None:
+    def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._last: dict[int, np.void] = {}
         self._data: dict[int, np.void] = {}
-        self._markers: dict[int, Marker] = {}
-        self._due = deque(transactions.markers)
 
     def take(self, headers: Headers, low: int, high: int) -> None:
         """Some more batches."""
@@ -302,12 +338,9 @@ class _Producers:
 
     def at(self, offset: int) -> dict[int, ProducerSnapshotEntry]:
         """What is known of them at an offset: that of the next batch."""
-        while self._due and self._due[0].offset < offset:
-            marker = self._due.popleft()
-            self._markers[marker.producer_id] = marker
-        opened = self._transactions.open_at(offset)
+        epochs, opened = self._transactions.coordinator_epochs_at(offset), self._transactions.open_at(offset)
         return {
-            producer_id: _entry(last, self._data.get(producer_id), self._markers.get(producer_id), opened)
+            producer_id: _entry(last, self._data.get(producer_id), epochs.get(producer_id), opened)
             for producer_id, last in self._last.items()
         }
 
@@ -321,12 +354,11 @@ def _last_of_each(headers: Headers, rows: Ints) -> Iterator[tuple[int, np.void]]
 
 
 def _entry(
-    last: np.void, data: np.void | None, marker: Marker | None, opened: Mapping[int, int]
+    last: np.void, data: np.void | None, coordinator_epoch: int | None, opened: Mapping[int, int]
 ) -> ProducerSnapshotEntry:
     """What is known of a producer after its last batch or marker; a marker of a new epoch forgets its batches."""
     batch = None if data is None or data["producer_epoch"] != last["producer_epoch"] else data
     delta = 0 if batch is None else int(batch["last_offset_delta"])
-    coordinator_epoch = None if marker is None else marker.coordinator_epoch
     return ProducerSnapshotEntry(
         producer_id=int(last["producer_id"]),
         producer_epoch=int(last["producer_epoch"]),

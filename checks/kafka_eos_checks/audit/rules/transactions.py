@@ -242,6 +242,17 @@ class PartitionTransactions:
         """Whether it has every batch that was ever written to it, as far as its offsets say."""
         return self.start == 0 and not self.holes
 
+    def aborts_in(self, segment: str) -> Iterator[Marker]:
+        """The ABORT markers that end data, in the segment with this base offset in its name, in log order."""
+        for marker in self.markers:
+            aborts = marker.decision is ControlType.ABORT and marker.ends is not None
+            if aborts and marker.file.partition(".")[0] == segment:
+                yield marker
+
+    def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
+        """The coordinator epoch of the last marker of each producer id below an offset; None where it does not tell."""
+        return {each.producer_id: each.coordinator_epoch for each in self.markers if each.offset < offset}
+
     def open_at(self, offset: int) -> dict[int, int]:
         """The transactions that were open when the log ended at an offset: producer id -> first offset."""
         ended = (marker.ends for marker in self.markers if marker.ends is not None and marker.offset >= offset)

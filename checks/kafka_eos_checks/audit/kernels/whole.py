@@ -1,0 +1,177 @@
+"""The transactions of one log as a whole, read in order: for what lies beside it, and if its offsets go backwards."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos_checks.audit.kernels.headers import Ints
+from kafka_eos_checks.audit.kernels.marks import NO_DECISION, NO_EPOCH
+from kafka_eos_checks.audit.kernels.reading import read_marked
+from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.kernels.summary import READ_FIRST
+from kafka_eos_checks.audit.kernels.transactions import (
+    NO_TIME,
+    NOTHING,
+    Paired,
+    Part,
+    Partition,
+    paired,
+    steps_of,
+)
+from kafka_eos_checks.audit.rules.transactions import Marker, OpenTransaction, PartitionTransactions, read_transactions
+
+
+def read_in_order(
+    log: PartitionLog, number: int, *, check_crc: bool, high_watermark: int
+) -> tuple[Partition, list[Part]]:
+    """A log whose offsets go backwards, as a whole and its steps; what a chunk says alone does not hold of it."""
+    end, holes = None, 0
+    whole = Partition(log=log, segments=log.segments)
+    parts: list[Part] = []
+    markers: list[tuple[int, int]] = []  # number of the part, and its first marker's time
+    for split, name in enumerate(log.segments):
+        for headers, marks in read_marked(Path(log.folder, name), READ_FIRST, check_crc=check_crc):
+            if not len(headers):
+                continue
+            base = headers.column("base_offset")
+            ends = base + headers.column("last_offset_delta") + 1
+            told = steps_of(headers, marks, log.topic, high_watermark=high_watermark, end=end, holes=holes)
+            begins = int(base[0]) if end is None else end
+            for first, last in zip(base.tolist(), ends.tolist(), strict=True):
+                holes += first > begins
+                begins = max(begins, last)
+            whole = replace(
+                whole,
+                start=int(base[0]) if end is None else whole.start,
+                begins_ms=told.begins_ms if end is None else whole.begins_ms,
+                stamped_ms=max(whole.stamped_ms, told.stamped_ms),
+                marked_ms=whole.marked_ms if told.marked_ms == NO_TIME else told.marked_ms,
+            )
+            end = begins
+            markers.append((len(parts), told.first_marker_ms))
+            parts.append(Part(number, split, int(headers.positions[0]), told.steps))
+    next_ms, chunks = NO_TIME, {}
+    for place, first_marker_ms in reversed(markers):
+        chunks[parts[place].split, parts[place].start] = 0, next_ms
+        next_ms = next_ms if first_marker_ms == NO_TIME else first_marker_ms
+    return replace(whole, end=end or 0, holes=holes, chunks=chunks, first_marker_ms=next_ms), parts
+
+
+@dataclass(frozen=True, slots=True)
+class WholeLog:
+    """The transactions of one log, as the rules over what lies beside it need them.
+
+    Attributes:
+        partition: the log.
+        steps: all its steps.
+        in_order: the markers among ``steps.markers`` in log order, shape (m,).
+        last_stable_offset: behind each marker in this order, shape (m,).
+    """
+
+    partition: Partition
+    steps: Paired
+    in_order: Ints
+    last_stable_offset: Ints
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log."""
+        return self.partition.log
+
+    @property
+    def start(self) -> int | None:
+        """The first offset; None for a log without batches."""
+        return self.partition.start
+
+    @property
+    def end(self) -> int:
+        """One past the last offset."""
+        return self.partition.end
+
+    @property
+    def holes(self) -> int:
+        """How many holes the log has."""
+        return self.partition.holes
+
+    @property
+    def whole(self) -> bool:
+        """As :attr:`PartitionTransactions.whole`."""
+        return self.start == 0 and not self.holes
+
+    def aborts_in(self, segment: str) -> Iterator[Marker]:
+        """As :meth:`PartitionTransactions.aborts_in`."""
+        names = [name.partition(".")[0] == segment for name in self.partition.segments]
+        rows = self.steps.markers[self.in_order]
+        inside = np.array(names, np.bool_)[self.steps.split[rows]] if names else np.zeros(0, np.bool_)
+        inside &= self.steps.steps["decision"][rows] == ControlType.ABORT
+        inside &= self.steps.ends[self.in_order] != NOTHING
+        for place in np.flatnonzero(inside).tolist():
+            yield self._marker(place)
+
+    def _marker(self, place: int) -> Marker:
+        number = int(self.in_order[place])
+        row, ends = int(self.steps.markers[number]), int(self.steps.ends[number])
+        step, data = self.steps.steps[row], self.steps.steps[ends]
+        decision, coordinator_epoch = int(step["decision"]), int(step["coordinator_epoch"])
+        return Marker(
+            file=self.partition.segments[int(self.steps.split[row])],
+            position=int(step["position"]),
+            offset=int(step["offset"]),
+            producer_id=int(step["producer_id"]),
+            epoch=int(step["producer_epoch"]),
+            decision=None if decision == NO_DECISION else ControlType(decision),
+            coordinator_epoch=None if coordinator_epoch == NO_EPOCH else coordinator_epoch,
+            ends=OpenTransaction(
+                file=self.partition.segments[int(self.steps.split[ends])],
+                position=int(data["position"]),
+                offset=int(data["offset"]),
+                producer_id=int(data["producer_id"]),
+                epoch=int(data["producer_epoch"]),
+                holes=int(data["holes"]),
+            ),
+            last_stable_offset=int(self.last_stable_offset[place]),
+            stamped_ms=int(step["timestamp"]),
+        )
+
+    def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
+        """As :meth:`PartitionTransactions.coordinator_epochs_at`."""
+        markers = self.steps.steps[self.steps.markers]
+        before = np.flatnonzero(markers["offset"] < offset)
+        pids, last = np.unique(markers["producer_id"][before][::-1], return_index=True)
+        epochs = markers["coordinator_epoch"][before][::-1][last]
+        pairs = zip(pids.tolist(), epochs.tolist(), strict=True)
+        return {pid: None if epoch == NO_EPOCH else epoch for pid, epoch in pairs}
+
+    def open_at(self, offset: int) -> dict[int, int]:
+        """As :meth:`PartitionTransactions.open_at`."""
+        steps = self.steps.steps
+        has_data = self.steps.ends != NOTHING
+        ended, markers = self.steps.ends[has_data], self.steps.markers[has_data]
+        straddling = ended[(steps["offset"][markers] >= offset) & (steps["offset"][ended] < offset)]
+        opened = np.array(self.steps.open, np.int64)
+        rows = np.concatenate([opened[steps["offset"][opened] < offset], straddling])
+        return dict(zip(steps["producer_id"][rows].tolist(), steps["offset"][rows].tolist(), strict=True))
+
+
+def read_whole(log: PartitionLog, check_crc: bool = True) -> WholeLog | PartitionTransactions:
+    """The transactions of one log.
+
+    Where data of two epochs are open at once, or offsets go backwards, it is the readable fold that tells what the last
+    stable offset was meanwhile.
+    """
+    partition, parts = read_in_order(log, 0, check_crc=check_crc, high_watermark=-1)
+    steps = paired(parts, [partition])
+    markers = steps.steps[steps.markers]
+    place = np.lexsort((markers["position"], steps.split[steps.markers]))
+    offsets = markers["offset"][place]
+    if steps.merged or (offsets[1:] < offsets[:-1]).any():
+        return read_transactions(log, check_crc)
+    nothing = np.iinfo(np.int64).max
+    ends = steps.ends[place]
+    first = np.where(ends != NOTHING, steps.steps["offset"][np.maximum(ends, 0)], nothing) if len(ends) else offsets
+    never = min((int(steps.steps["offset"][row]) for row in steps.open), default=nothing)
+    later = np.minimum.accumulate(np.append(first[1:], never)[::-1])[::-1] if len(ends) else offsets
+    return WholeLog(partition, steps, place, np.minimum(later, offsets + 1))
