@@ -259,7 +259,7 @@ def readable(logs: list[PartitionLog], source: Source) -> TransactionAudit:
 def beside_rows(transactions: Transactions, offset: int) -> tuple[object, ...]:
     """What the rules over indexes and snapshots ask of the transactions of a log, at an offset."""
     aborts = [
-        (each.offset, each.producer_id, each.ends and each.ends.offset, each.last_stable_offset)
+        (each.offset, each.producer_id, each.ends and each.ends.offset, transactions.holes or each.last_stable_offset)
         for segment in transactions.log.segments
         for each in transactions.aborts_in(segment.partition(".")[0])
     ]

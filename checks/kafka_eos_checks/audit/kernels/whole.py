@@ -40,17 +40,18 @@ def read_in_order(
             ends = base + headers.column("last_offset_delta") + 1
             told = steps_of(headers, marks, log.topic, high_watermark=high_watermark, end=end, holes=holes)
             begins = int(base[0]) if end is None else end
-            for first, last in zip(base.tolist(), ends.tolist(), strict=True):
-                holes += first > begins
-                begins = max(begins, last)
+            highest = np.maximum.accumulate(np.concatenate(([begins], ends)))
+            holes += int((base > highest[:-1]).sum())
+            backwards = bool((base < highest[:-1]).any())
             whole = replace(
                 whole,
                 start=int(base[0]) if end is None else whole.start,
                 begins_ms=told.begins_ms if end is None else whole.begins_ms,
                 stamped_ms=max(whole.stamped_ms, told.stamped_ms),
                 marked_ms=whole.marked_ms if told.marked_ms == NO_TIME else told.marked_ms,
+                is_ordered=whole.is_ordered and not backwards,
             )
-            end = begins
+            end = int(highest[-1])
             markers.append((len(parts), told.first_marker_ms))
             parts.append(Part(number, split, int(headers.positions[0]), told.steps))
     next_ms, chunks = NO_TIME, {}
@@ -159,15 +160,15 @@ class WholeLog:
 def read_whole(log: PartitionLog, check_crc: bool = True) -> WholeLog | PartitionTransactions:
     """The transactions of one log.
 
-    Where data of two epochs are open at once, or offsets go backwards, it is the readable fold that tells what the last
-    stable offset was meanwhile.
+    Where data of two epochs are open at once, or offsets go backwards, the readable fold tells the last stable offsets.
+    In a log with holes they are not exact, and indexes are not judged.
     """
     partition, parts = read_in_order(log, 0, check_crc=check_crc, high_watermark=-1)
     steps = paired(parts, [partition])
     markers = steps.steps[steps.markers]
     place = np.lexsort((markers["position"], steps.split[steps.markers]))
     offsets = markers["offset"][place]
-    if steps.merged or (offsets[1:] < offsets[:-1]).any():
+    if steps.merged or not partition.is_ordered:
         return read_transactions(log, check_crc)
     nothing = np.iinfo(np.int64).max
     ends = steps.ends[place]
