@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,14 @@ from kafka_eos_checks.conform.kafka_tests import (
     run_tests,
 )
 from kafka_eos_checks.conform.kafka_tests.clusters import NotServed, served, settings_of
-from kafka_eos_checks.conform.kafka_tests_command import KAFKA, SERVER, compare, harness_faults, known_differences
+from kafka_eos_checks.conform.kafka_tests_command import (
+    KAFKA,
+    SERVER,
+    compare,
+    harness_faults,
+    known_differences,
+    second_try,
+)
 
 PASSED, FAILED = Outcome.PASSED, Outcome.FAILED
 
@@ -61,6 +69,24 @@ def test_a_test_that_neither_passes_is_no_difference() -> None:
 def test_a_test_that_one_of_the_two_was_not_asked_differs() -> None:
     [each] = compare({SERVER: [], KAFKA: [Ended("A.b", PASSED, "")]}, {})
     assert each.fault
+
+
+def test_what_fails_on_kafka_alone_runs_there_a_second_time_and_counts_as_it_ends_then() -> None:
+    rows = ended(PASSED, FAILED)
+    rows[SERVER] += [Ended("A.c", FAILED, "boom"), Ended("C.d", PASSED, "")]
+    rows[KAFKA] += [Ended("A.c", FAILED, "boom"), Ended("C.d", PASSED, "")]
+    for outcome in (PASSED, FAILED):
+        asked: list[str] = []
+
+        def again(classes: Sequence[str], outcome: Outcome = outcome, asked: list[str] = asked) -> list[Ended]:
+            asked += classes
+            return [Ended("A.b", outcome, ""), Ended("A.c", PASSED, "")]
+
+        second = second_try(rows, {}, again)
+        assert asked == ["A"]
+        assert {each.test: each.outcome for each in second} == {"A.b": outcome, "A.c": FAILED, "C.d": PASSED}
+    assert second_try(ended(FAILED, PASSED), {}, lambda _: []) == ended(FAILED, PASSED)[KAFKA]
+    assert second_try(ended(PASSED, FAILED), {"A.b": "because"}, lambda _: []) == ended(PASSED, FAILED)[KAFKA]
 
 
 def test_a_run_that_looks_at_nothing_is_a_fault() -> None:
