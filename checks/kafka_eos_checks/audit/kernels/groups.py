@@ -21,6 +21,7 @@ from kafka_eos_checks.audit.kernels.commits import (
     Name,
     commit_rows,
     concatenate_commits,
+    name_of,
 )
 from kafka_eos_checks.audit.kernels.headers import Ints
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, plan
@@ -188,12 +189,12 @@ def count_commits(ended: Ended, facts: GroupFacts) -> CountedCommits:
     commits = ended.commits
     count = len(commits)
     order = np.lexsort((ended.number, ended.ended))
-    first = np.full(len(commits.names), count)
-    first[commits.name[order[::-1]]] = np.arange(count)[::-1]  # the last one that is written stays
+    first = np.full(len(commits.keys), count)
+    first[commits.key[order[::-1]]] = np.arange(count)[::-1]  # the last one that is written stays
     numbers = np.argsort(first, kind="stable")[: np.count_nonzero(first < count)]
-    rank = np.empty(len(commits.names), np.int64)
+    rank = np.empty(len(commits.keys), np.int64)
     rank[numbers] = np.arange(len(numbers))
-    names = rank[commits.name[order]]
+    names = rank[commits.key[order]]
     by_name = np.argsort(names, kind="stable")
     order, names = order[by_name], names[by_name]
     begin = np.searchsorted(names, np.arange(len(numbers) + 1))
@@ -213,7 +214,7 @@ def count_commits(ended: Ended, facts: GroupFacts) -> CountedCommits:
         counts[begin[name] : begin[name + 1]] = _follow(ended, rows, facts, files)
     kept = order[counts]
     return CountedCommits(
-        names=[commits.names[number] for number in numbers.tolist()],
+        names=[name_of(commits.keys[number]) for number in numbers.tolist()],
         begin=np.searchsorted(names[counts], np.arange(len(numbers) + 1)),
         commits=commits.take(kept),
         holes=ended.holes[kept],

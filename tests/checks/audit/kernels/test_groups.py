@@ -137,7 +137,7 @@ def test_producers_and_then_names_may_be_folded_in_any_groups(rng: random.Random
     commits = concatenate_commits([chunk.commits for chunk in chunks])
     ended = [end_transactions(commits.take(commits.producer_id % 2 == part), facts) for part in (0, 1)]
     found: dict[Name, list[Commit]] = {}
-    for part in range(len(commits.names)):
+    for part in range(len(commits.keys)):
         counted = count_commits(some_of(ended, part), facts)
         found |= {name: counted.of(number) for number, name in enumerate(counted.names)}
     assert found == dict(expected.commits)
@@ -145,7 +145,7 @@ def test_producers_and_then_names_may_be_folded_in_any_groups(rng: random.Random
 
 def some_of(ended: list[Ended], name: int) -> Ended:
     """What all of them have of one name."""
-    rows = [np.flatnonzero(each.commits.name == name) for each in ended]
+    rows = [np.flatnonzero(each.commits.key == name) for each in ended]
     columns = {
         column: np.concatenate([getattr(each, column)[own] for each, own in zip(ended, rows, strict=True)])
         for column in ("number", "ended", "holes", "committed")
