@@ -42,7 +42,7 @@ NO_DECISION, NO_MARKER = -1, -2  # of a marker that does not tell, and of what i
 
 _UNREADABLE, _OTHER = -2, -1  # instead of a name: a key that cannot be read, and one of another type
 _MARKER_KEY_BYTES = 4  # version and type
-_KEY_TYPE = OFFSET_KEY_TYPES[-1]
+_KEY_TYPE = OFFSET_KEY_TYPES[-1]  # what :class:`OffsetCommitKey` writes
 _SMALLEST_KEY = 10  # bytes: its type, the lengths of two names, and a partition
 _HEAD_BYTES = 16  # version, offset, and the length of the metadata wherever it is
 _TEXT_AT = (12, 12, 12, 16, 15)  # bytes before the metadata, by version

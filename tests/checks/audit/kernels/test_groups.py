@@ -16,7 +16,7 @@ from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, b
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.inputs import open_inputs
 from kafka_eos_checks.audit.kernels import headers
-from kafka_eos_checks.audit.kernels.commits import CommitChunk, commit_rows, concatenate_commits
+from kafka_eos_checks.audit.kernels.commits import CommitChunk, commit_rows, concatenate_commits, name_of
 from kafka_eos_checks.audit.kernels.contents import Figures
 from kafka_eos_checks.audit.kernels.groups import (
     Ended,
@@ -139,7 +139,7 @@ def test_producers_and_then_names_may_be_folded_in_any_groups(rng: random.Random
     found: dict[Name, list[Commit]] = {}
     for part in range(len(commits.keys)):
         counted = count_commits(some_of(ended, part), facts)
-        found |= {name: counted.of(number) for number, name in enumerate(counted.names)}
+        found |= {name_of(key): counted.of(number) for number, key in enumerate(counted.keys)}
     assert found == dict(expected.commits)
 
 
