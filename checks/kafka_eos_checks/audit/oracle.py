@@ -5,31 +5,42 @@ whose past it does not know. The oracle decodes each batch with the readable dec
 order. Compared are the findings, row by row, and the regions without a batch. Tables of headers have no second decoder:
 of them it is the fold alone that is done differently.
 
-The rules over transactions, offsets, histories and applications are folds in order themselves; they have no faster
-form to compare.
+A log of ``__transaction_state`` or ``__consumer_offsets`` is also folded record by record, with the readable decoders,
+and all that is known of each transactional id and each committed offset has to be the same.
+
+The rules over transactions, histories and applications are folds in order themselves; they have no faster form to
+compare.
 """
 
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import astuple
 from math import ceil
 from pathlib import Path
 
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment
+from kafka_eos.formats.transaction_log import TOPIC as STATE_TOPIC
 from kafka_eos_checks.audit.header_tables import is_table, read_table
+from kafka_eos_checks.audit.kernels.contents import Figures
+from kafka_eos_checks.audit.kernels.coordinators import read_coordinator_log
+from kafka_eos_checks.audit.kernels.groups import read_group_log
 from kafka_eos_checks.audit.kernels.local import LogAudit
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.kernels.summary import columns_of
 from kafka_eos_checks.audit.progress import byte_progress
+from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, follow_coordinator_log
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, SEQUENCE_MASK, Batch, Log
+from kafka_eos_checks.audit.rules.offsets import GroupLog, follow_group_log, went_back
 from kafka_eos_checks.kit.verdict import Verdict
 
 SHOWN = 20
 EXPECTED = "0 differences"
 # Of a finding: file, position, rule, offset, producer id, producer epoch, base sequence, evidence, kind.
 # Of a region: file, position, kind, end.
-Row = tuple[object, ...]
+Row = Hashable
 
 
 def readable_rows(log: PartitionLog) -> Iterator[Row]:
@@ -94,6 +105,35 @@ def rows_of(audit: LogAudit) -> Iterator[Row]:
         yield file, region.position, region.kind.value, region.end
 
 
+def state_rows(log: CoordinatorLog) -> Iterator[Row]:
+    """What a log of ``__transaction_state`` says: as a whole, its findings, and each transactional id."""
+    yield log.records, log.unknown, log.unreadable, log.start, log.end, log.holes, log.damaged, log.stamped_ms
+    yield from log.findings
+    for known in log.ids.values():
+        decided = tuple(map(astuple, known.transactions))
+        yield known.name, known.last, known.last_ms, tuple(known.current), known.certain, known.holes, decided
+        yield known.name, frozenset(known.producer_ids), tuple(known.grants)
+
+
+def offset_rows(log: GroupLog) -> Iterator[Row]:
+    """What a log of ``__consumer_offsets`` says: as a whole, what counted, and what went back."""
+    yield log.end, log.holes, log.whole, log.stamped_ms
+    for name, commits in log.commits.items():
+        yield name, tuple(commits)
+    figures: Figures = {"checked": 0, "unknown": 0}
+    yield from went_back([log], figures)
+    yield tuple(figures.items())
+
+
+def coordinator_rows(log: PartitionLog) -> tuple[Counter[Row], Counter[Row]]:
+    """What the readable rule and the columns say of a coordinator's log; nothing of other logs."""
+    if log.topic == STATE_TOPIC and log.has_records:
+        return Counter(state_rows(follow_coordinator_log(log))), Counter(state_rows(read_coordinator_log(log)))
+    if log.topic == OFFSETS_TOPIC and log.has_records:
+        return Counter(offset_rows(follow_group_log(log))), Counter(offset_rows(read_group_log(log)))
+    return Counter(), Counter()
+
+
 def chosen(audits: Sequence[LogAudit], share: float, seed: int) -> list[LogAudit]:
     """A share of the logs by chance, at least one; all for 1."""
     count = min(len(audits), max(1, ceil(share * len(audits))))
@@ -112,11 +152,14 @@ def judge(audits: Sequence[LogAudit], share: float = 1.0, seed: int = 0) -> Verd
     started = time.perf_counter()
     own = chosen(audits, share, seed) if audits else []
     differences: list[str] = []
-    rows = 0
+    rows = known = 0
     with byte_progress("oracle", sum(audit.segment_bytes for audit in own)) as advance:
         for audit in own:
             readable, fast = Counter(readable_rows(audit.log)), Counter(rows_of(audit))
             rows += readable.total()
+            followed, by_columns = coordinator_rows(audit.log)
+            known += followed.total()
+            readable, fast = readable + followed, fast + by_columns
             differences += [f"{audit.log}: only the readable rule: {row}" for row in (readable - fast).elements()]
             differences += [f"{audit.log}: only the audit: {row}" for row in (fast - readable).elements()]
             advance(audit.segment_bytes)
@@ -134,6 +177,7 @@ def judge(audits: Sequence[LogAudit], share: float = 1.0, seed: int = 0) -> Verd
             "of": len(audits),
             "batches": sum(a.batches for a in own),
             "rows": rows,
+            "coordinator_rows": known,
             "seed": seed,
         },
         evidence="\n".join(differences[:SHOWN] + ([f"… and {rest} more"] if rest > 0 else [])),
