@@ -88,9 +88,10 @@ soak: setup ## a million steps of every machine under faults, then each mutant a
 	$(KAFKA_EOS) check walks --mutant all --jobs 2 --json $(VERDICTS)/soak-mutants.json
 	$(KAFKA_EOS) ledger report
 
-fuzz: setup ## a million mutated record batches through the codec, random logs through the audit, mutated frames to the server
+fuzz: setup ## a million mutated record batches through the codec, random logs and clusters through the audit, mutated frames to the server
 	$(KAFKA_EOS) lab fuzz --count 1000000 --jobs 2
 	$(KAFKA_EOS) lab fuzz --logs 20000
+	$(KAFKA_EOS) lab fuzz --clusters 5000
 	$(KAFKA_EOS) lab fuzz --frames 200000
 
 schemas: setup $(JARS)/kafka/.copied ## write the message schemas that the server carries anew, out of Kafka's jars, and docs/served.md

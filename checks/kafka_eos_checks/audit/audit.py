@@ -147,7 +147,9 @@ def run(
             result = of_inputs(inputs, engine, check_crc=check_crc, spark=spark, source=source)
             if oracle is None or not result.logs:
                 return result
-            return replace(result, verdicts=(*result.verdicts, judge(result.logs, oracle, seed)))
+            found = (*result.findings, *result.notes)
+            agrees = judge(result.logs, oracle, seed, findings=found, source=source)
+            return replace(result, verdicts=(*result.verdicts, agrees))
 
     for _ in range(TRIES - 1):
         try:

@@ -5,31 +5,50 @@ whose past it does not know. The oracle decodes each batch with the readable dec
 order. Compared are the findings, row by row, and the regions without a batch. Tables of headers have no second decoder:
 of them it is the fold alone that is done differently.
 
-The rules over transactions, offsets, histories and applications are folds in order themselves; they have no faster
-form to compare.
+A log of ``__transaction_state`` or ``__consumer_offsets`` is also folded record by record, with the readable decoders,
+and all that is known of each transactional id and each committed offset has to be the same.
+
+Where all logs are looked at, their transactions are also judged by the readable rules alone, and the findings have to
+be the same. The rules over histories and applications are folds in order themselves, with no faster form to compare.
 """
 
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import astuple, replace
 from math import ceil
 from pathlib import Path
 
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment
+from kafka_eos.formats.transaction_log import TOPIC as STATE_TOPIC
+from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.header_tables import is_table, read_table
+from kafka_eos_checks.audit.kernels.contents import Figures
+from kafka_eos_checks.audit.kernels.coordinators import read_coordinator_log
+from kafka_eos_checks.audit.kernels.groups import read_group_log
 from kafka_eos_checks.audit.kernels.logs import LogAudit
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.kernels.summary import columns_of
+from kafka_eos_checks.audit.moments import ONE_MOMENT, Source
 from kafka_eos_checks.audit.progress import byte_progress
+from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, follow_coordinator_log
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, SEQUENCE_MASK, Batch, Log
+from kafka_eos_checks.audit.rules.offsets import GroupLog, follow_group_log, went_back
+from kafka_eos_checks.audit.rules.transactions import (
+    TRANSACTION_RULES,
+    TransactionAudit,
+    audit_transactions,
+    read_transactions,
+)
 from kafka_eos_checks.kit.verdict import Verdict
 
 SHOWN = 20
 EXPECTED = "0 differences"
 # Of a finding: file, position, rule, offset, producer id, producer epoch, base sequence, evidence, kind.
 # Of a region: file, position, kind, end.
-Row = tuple[object, ...]
+Row = Hashable
 
 
 def readable_rows(log: PartitionLog) -> Iterator[Row]:
@@ -94,13 +113,74 @@ def rows_of(audit: LogAudit) -> Iterator[Row]:
         yield file, region.position, region.kind.value, region.end
 
 
+def state_rows(log: CoordinatorLog) -> Iterator[Row]:
+    """What a log of ``__transaction_state`` says: as a whole, its findings, and each transactional id."""
+    yield log.records, log.unknown, log.unreadable, log.start, log.end, log.holes, log.damaged, log.stamped_ms
+    yield from log.findings
+    for known in log.ids.values():
+        decided = tuple(map(astuple, known.transactions))
+        yield known.name, known.last, known.last_ms, tuple(known.current), known.certain, known.holes, decided
+        yield known.name, frozenset(known.producer_ids), tuple(known.grants)
+
+
+def offset_rows(log: GroupLog) -> Iterator[Row]:
+    """What a log of ``__consumer_offsets`` says: as a whole, what counted, and what went back."""
+    yield log.end, log.holes, log.whole, log.stamped_ms
+    for name, commits in log.commits.items():
+        yield name, tuple(commits)
+    figures: Figures = {"checked": 0, "unknown": 0}
+    yield from went_back([log], figures)
+    yield tuple(figures.items())
+
+
+def coordinator_rows(log: PartitionLog) -> tuple[Counter[Row], Counter[Row]]:
+    """What the readable rule and the columns say of a coordinator's log; nothing of other logs."""
+    if log.topic == STATE_TOPIC and log.has_records:
+        return Counter(state_rows(follow_coordinator_log(log))), Counter(state_rows(read_coordinator_log(log)))
+    if log.topic == OFFSETS_TOPIC and log.has_records:
+        return Counter(offset_rows(follow_group_log(log))), Counter(offset_rows(read_group_log(log)))
+    return Counter(), Counter()
+
+
 def chosen(audits: Sequence[LogAudit], share: float, seed: int) -> list[LogAudit]:
     """A share of the logs by chance, at least one; all for 1."""
     count = min(len(audits), max(1, ceil(share * len(audits))))
     return random.Random(seed).sample(list(audits), count)
 
 
-def judge(audits: Sequence[LogAudit], share: float = 1.0, seed: int = 0) -> Verdict:
+def readable_transactions(logs: Sequence[PartitionLog], source: Source) -> TransactionAudit:
+    """The audit of the transactions of some logs by the readable rules alone."""
+    own = [log for log in logs if log.topic == STATE_TOPIC and log.has_records and any(map(_size, _files(log)))]
+    states = [follow_coordinator_log(log) for log in own]
+    partitions = [read_transactions(log) for log in logs if log.topic != STATE_TOPIC]
+    if not states:
+        partitions = [partition for partition in partitions if partition.batches]
+    given = any(log.topic == STATE_TOPIC for log in logs)
+    return audit_transactions(partitions, states, source, coordinators_given=given)
+
+
+def _files(log: PartitionLog) -> list[Path]:
+    return [Path(log.folder, name) for name in log.segments]
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def transaction_rows(findings: Iterable[Finding]) -> Counter[Row]:
+    """What the rules over transactions have to say, in a form that can be compared."""
+    own = (replace(finding, time_ms=None) for finding in findings if finding.rule in TRANSACTION_RULES)
+    return Counter(astuple(finding) for finding in own)
+
+
+def judge(
+    audits: Sequence[LogAudit],
+    share: float = 1.0,
+    seed: int = 0,
+    *,
+    findings: Iterable[Finding] | None = None,
+    source: Source = ONE_MOMENT,
+) -> Verdict:
     """Whether the readable rule finds what the audit found.
 
     Args:
@@ -108,18 +188,29 @@ def judge(audits: Sequence[LogAudit], share: float = 1.0, seed: int = 0) -> Verd
         share: of the logs to look at, above 0 and up to 1. A fold begins where its log does, so a log is looked at as
             a whole or not at all.
         seed: decides which.
+        findings: of the rules over transactions; None where these were not judged.
+        source: what is known of the moments of the logs.
     """
     started = time.perf_counter()
     own = chosen(audits, share, seed) if audits else []
     differences: list[str] = []
-    rows = 0
+    rows = known = 0
     with byte_progress("oracle", sum(audit.segment_bytes for audit in own)) as advance:
         for audit in own:
             readable, fast = Counter(readable_rows(audit.log)), Counter(rows_of(audit))
             rows += readable.total()
+            followed, by_columns = coordinator_rows(audit.log)
+            known += followed.total()
+            readable, fast = readable + followed, fast + by_columns
             differences += [f"{audit.log}: only the readable rule: {row}" for row in (readable - fast).elements()]
             differences += [f"{audit.log}: only the audit: {row}" for row in (fast - readable).elements()]
             advance(audit.segment_bytes)
+    if findings is not None and len(own) == len(audits):
+        slow = transaction_rows(readable_transactions([audit.log for audit in audits], source).findings)
+        quick = transaction_rows(findings)
+        rows += slow.total()
+        differences += [f"transactions: only the readable rules: {row}" for row in (slow - quick).elements()]
+        differences += [f"transactions: only the audit: {row}" for row in (quick - slow).elements()]
     found = f"{len(differences)} differences"
     rest = len(differences) - SHOWN
     return Verdict(
@@ -134,6 +225,7 @@ def judge(audits: Sequence[LogAudit], share: float = 1.0, seed: int = 0) -> Verd
             "of": len(audits),
             "batches": sum(a.batches for a in own),
             "rows": rows,
+            "coordinator_rows": known,
             "seed": seed,
         },
         evidence="\n".join(differences[:SHOWN] + ([f"… and {rest} more"] if rest > 0 else [])),

@@ -34,13 +34,12 @@ from kafka_eos_checks.audit.engines import Engine, LocalEngine
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
 from kafka_eos_checks.audit.kernels.whole import read_whole
 from kafka_eos_checks.audit.moments import Directory, Source
+from kafka_eos_checks.audit.oracle import readable_transactions
 from kafka_eos_checks.audit.progress import count_progress
 from kafka_eos_checks.audit.rules.beside import Transactions
-from kafka_eos_checks.audit.rules.coordinator import follow_coordinator_log
 from kafka_eos_checks.audit.rules.transactions import (
     TRANSACTION_RULES,
     TransactionAudit,
-    audit_transactions,
     read_transactions,
 )
 from kafka_eos_checks.audit.synthetic import write_segment
@@ -247,15 +246,6 @@ def by_steps(logs: list[PartitionLog], engine: Engine, source: Source, split_byt
     return stages.judge_transactions(scanned, states, known, engine, source)
 
 
-def readable(logs: list[PartitionLog], source: Source) -> TransactionAudit:
-    """The audit by the readable rules alone."""
-    states = [follow_coordinator_log(log) for log in logs if log.topic == TOPIC]
-    partitions = [read_transactions(log) for log in logs if log.topic != TOPIC]
-    if not states:
-        partitions = [partition for partition in partitions if partition.batches]
-    return audit_transactions(partitions, states, source, coordinators_given=bool(states))
-
-
 def beside_rows(transactions: Transactions, offset: int) -> tuple[object, ...]:
     """What the rules over indexes and snapshots ask of the transactions of a log, at an offset."""
     aborts = [
@@ -276,7 +266,7 @@ def difference(seed: int, engine: Engine | None = None) -> tuple[str, Counter[st
         source = cluster.source(logs)
         running = engine or LocalEngine()
         running.buckets = cluster.rng.randint(1, 3)
-        expected = readable(logs, source)
+        expected = readable_transactions(logs, source)
         found = by_steps(logs, running, source, cluster.rng.choice((100, 1000, 100_000)))
         at = cluster.rng.randint(0, 40)
         partitions = [log for log in logs if log.topic != TOPIC]

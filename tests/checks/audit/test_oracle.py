@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import stages
 from kafka_eos_checks.audit.audit import run
-from kafka_eos_checks.audit.kernels import summary
+from kafka_eos_checks.audit.kernels import coordinators, groups, summary
+from kafka_eos_checks.audit.kernels.commits import Commits
 from kafka_eos_checks.audit.kernels.logs import LogAudit
 from kafka_eos_checks.audit.kernels.splits import find_logs
 from kafka_eos_checks.audit.oracle import judge
@@ -92,3 +95,33 @@ def test_the_recording_of_a_real_broker_is_judged_alike() -> None:
     [*_, verdict] = run([CLONE / "checks" / "recordings" / "violations.tar.xz"], oracle=1.0).verdicts
     assert (verdict.name, verdict.found) == ("readable rule agrees", "0 differences")
     assert int(verdict.figures["batches"]) > 50
+
+
+def test_logs_of_coordinators_are_judged_alike() -> None:
+    [*_, verdict] = run([CLONE / "checks" / "recordings" / "transactions.tar.xz"], oracle=1.0).verdicts
+    assert verdict.found == "0 differences"
+    assert int(verdict.figures["coordinator_rows"]) > 50
+
+
+@pytest.mark.parametrize(
+    ("module", "wrong"),
+    [(coordinators, "_COMPLETIONS"), (coordinators, "_DECISIONS")],
+)
+def test_columns_of_a_coordinators_log_that_say_something_else_are_caught(
+    module: ModuleType, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, wrong, np.full_like(getattr(module, wrong), -1))
+    [*_, verdict] = run([CLONE / "checks" / "recordings" / "violations.tar.xz"], oracle=1.0).verdicts
+    assert not verdict.ok
+    assert "only the readable rule" in verdict.evidence
+
+
+def test_columns_of_committed_offsets_that_count_too_much_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_counted(commits: Commits, facts: groups.GroupFacts) -> groups.Ended:
+        ended = ends(commits, facts)
+        return replace(ended, committed=np.ones_like(ended.committed))
+
+    ends = groups.end_transactions
+    monkeypatch.setattr(groups, "end_transactions", all_counted)
+    [*_, verdict] = run([CLONE / "checks" / "recordings" / "transactions.tar.xz"], oracle=1.0).verdicts
+    assert "only the audit" in verdict.evidence

@@ -1,14 +1,18 @@
 """The rules over transactions find the same by steps as by the readable rules, on both engines."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit import random_clusters
+from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.kernels import matching, transactions
 from kafka_eos_checks.audit.random_clusters import difference, judge
 from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
 from kafka_eos_checks.audit.spark import SparkEngine
+from kafka_eos_checks.kit.verdict import read_verdicts
 
 
 def test_random_clusters_are_judged_alike_by_steps_and_by_the_readable_rules() -> None:
@@ -55,6 +59,24 @@ def test_a_proof_that_leaves_something_out_is_noticed(
 ) -> None:
     monkeypatch.setattr(module, name, broken)
     assert any(difference(seed)[0] for seed in range(400))
+
+
+def test_the_command_judges_random_clusters_from_a_first_seed(tmp_path: Path) -> None:
+    assert cli.main(["lab", "fuzz", "--clusters", "5", "--first", "7", "--json", str(tmp_path / "v.json")]) == 0
+    [verdict] = read_verdicts(tmp_path / "v.json")
+    assert (verdict.figures["seed"], verdict.figures["clusters"]) == ("7", 5)
+    assert cli.main(["lab", "fuzz", "--clusters", "0"]) == 2
+
+
+def test_the_oracle_judges_transactions_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = random_clusters._Cluster(0)
+    cluster.run()
+    cluster.write(tmp_path)
+    assert run([tmp_path], oracle=1.0, one_moment=True).verdicts[-1].ok
+    monkeypatch.setattr(matching._Columns, "_in_order", lambda self, _: (self.log >= 0, self.log < 0))
+    oracle = run([tmp_path], oracle=1.0, one_moment=True).verdicts[-1]
+    assert not oracle.ok
+    assert "transactions: only the readable rules" in oracle.evidence
 
 
 @pytest.mark.spark

@@ -7,7 +7,6 @@ decoder, ``kafka_eos.formats.consumer_offsets``, decides record by record. This 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,12 @@ from numpy.typing import NDArray
 from kafka_eos.formats.consumer_offsets import (
     FIRST_FLEXIBLE_VERSION,
     NEWEST_VERSION,
+    OFFSET_KEY_TYPES,
     MalformedOffsetRecord,
     decode_key,
     decode_value,
 )
+from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.kernels.headers import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
@@ -31,7 +32,6 @@ from kafka_eos_checks.audit.kernels.headers import (
     read_blocks,
     read_index,
 )
-from kafka_eos_checks.audit.kernels.marks import decision_of
 from kafka_eos_checks.audit.kernels.records import Records, decode_block
 from kafka_eos_checks.audit.kernels.splits import Split
 from kafka_eos_checks.audit.kernels.strings import are_ascii, intern, strings
@@ -41,6 +41,9 @@ Name = tuple[str, tuple[str, int]]  # group, partition
 NO_DECISION, NO_MARKER = -1, -2  # of a marker that does not tell, and of what is none
 
 _UNREADABLE, _OTHER = -2, -1  # instead of a name: a key that cannot be read, and one of another type
+_MARKER_KEY_BYTES = 4  # version and type
+_KEY_TYPE = OFFSET_KEY_TYPES[-1]  # what :class:`OffsetCommitKey` writes
+_SMALLEST_KEY = 10  # bytes: its type, the lengths of two names, and a partition
 _HEAD_BYTES = 16  # version, offset, and the length of the metadata wherever it is
 _TEXT_AT = (12, 12, 12, 16, 15)  # bytes before the metadata, by version
 _BEHIND = (8, 16, 8, 8, 8)  # bytes behind it, before the tagged fields, by version
@@ -61,10 +64,10 @@ class Commits:
         producer_epoch: of the batch.
         transactional: 1 in a transaction, 0 outside of any.
         decision: of a marker, the number of its :class:`ControlType`, or -1 if it has none; -2 for a committed offset.
-        name: index into ``names``; -1 for a marker.
+        key: index into ``keys``; -1 for a marker.
         tombstone: 1 where the offset was forgotten.
         offset: that was committed; -1 for a tombstone and a marker.
-        names: groups with their partitions.
+        keys: of groups with their partitions, all of the newer type; see :func:`name_of`.
     """
 
     split: Narrow
@@ -77,36 +80,36 @@ class Commits:
     producer_epoch: Narrow
     transactional: Narrow
     decision: Narrow
-    name: Narrow
+    key: Narrow
     tombstone: Narrow
     offset: Ints
-    names: list[Name]
+    keys: list[bytes]
 
     def __len__(self) -> int:
         return len(self.split)
 
     def take(self, which: NDArray[Any] | slice) -> "Commits":
-        """Some of the records: an index array, a mask or a slice; the names stay."""
+        """Some of the records: an index array, a mask or a slice; the keys stay."""
         return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
 
 
-COLUMNS = tuple(each.name for each in fields(Commits) if each.name != "names")
+COLUMNS = tuple(each.name for each in fields(Commits) if each.name != "keys")
 _WIDE = {each.name for each in fields(Commits) if each.type is Ints}
 
 
 def concatenate_commits(parts: Sequence[Commits]) -> Commits:
-    """Records of several chunks one after the other; equal names become one."""
-    known: dict[Name, int] = {}
+    """Records of several chunks one after the other; equal keys become one."""
+    known: dict[bytes, int] = {}
     columns: dict[str, list[NDArray[Any]]] = {
         name: [np.empty(0, np.int64 if name in _WIDE else np.int32)] for name in COLUMNS
     }
     for part in parts:
         for name in COLUMNS:
             columns[name].append(getattr(part, name))
-        numbers = [known.setdefault(each, len(known)) for each in part.names]
-        columns["name"][-1] = np.array([*numbers, -1], np.int32)[part.name]  # -1 stays -1
+        numbers = [known.setdefault(each, len(known)) for each in part.keys]
+        columns["key"][-1] = np.array([*numbers, -1], np.int32)[part.key]  # -1 stays -1
     merged: dict[str, Any] = {name: np.concatenate(own) for name, own in columns.items()}
-    return Commits(**merged, names=list(known))
+    return Commits(**merged, keys=list(known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +156,13 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> CommitChunk:
     records, headers = decode_block(block), block.headers
     count, batch = len(records), records.batch
     control = is_set(headers, CONTROL_MASK)[batch]
-    name, offset, names = decode_commits(records, control)
+    number, offset, keys = decode_commits(records, control)
     holes = np.zeros(count, np.int64)
     holes[1:] = records.offset[1:] != records.offset[:-1] + 1
-    holes[1:] += name[:-1] == _UNREADABLE
+    holes[1:] += number[:-1] == _UNREADABLE
     np.cumsum(holes, out=holes)
     decision = np.full(count, NO_MARKER, np.int32)
-    markers = np.flatnonzero(control)
-    keys = records.take(control).keys() if len(markers) else iter(())
-    told = [decision_of(key) for key in keys]
-    decision[markers] = [NO_DECISION if each is None else int(each) for each in told]
+    decision[control] = _decisions(records, np.flatnonzero(control))
     commits = Commits(
         split=np.full(count, split, np.int32),
         start=np.full(count, block.start, np.int64),
@@ -174,10 +174,10 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> CommitChunk:
         producer_epoch=headers.narrow("producer_epoch")[batch],
         transactional=is_set(headers, TRANSACTIONAL_MASK)[batch].astype(np.int32),
         decision=decision,
-        name=np.maximum(name, -1),
-        tombstone=((name >= 0) & (records.value_size < 0)).astype(np.int32),
+        key=np.maximum(number, -1),
+        tombstone=((number >= 0) & (records.value_size < 0)).astype(np.int32),
         offset=offset,
-        names=names,
+        keys=keys,
     )
     return CommitChunk(
         split=split,
@@ -186,14 +186,26 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> CommitChunk:
         records=count,
         first_offset=int(records.offset[0]) if count else -1,
         end_offset=int(records.offset[-1]) + 1 if count else -1,
-        holes=int(holes[-1]) + int(name[-1] == _UNREADABLE) if count else 0,
+        holes=int(holes[-1]) + int(number[-1] == _UNREADABLE) if count else 0,
         damaged=bool(headers.damage or records.damage),
         stamped_ms=int(headers.column("max_timestamp").max(initial=-1)),
-        commits=commits.take((name >= 0) | control),
+        commits=commits.take((number >= 0) | control),
     )
 
 
-def decode_commits(records: Records, control: NDArray[np.bool_]) -> tuple[Narrow, Ints, list[Name]]:
+def _decisions(records: Records, markers: Ints) -> Narrow:
+    """The decisions of some control records, as :func:`kernels.marks.decision_of` says, shape (m,)."""
+    told = records.key_size[markers] >= _MARKER_KEY_BYTES
+    if not len(markers):
+        return np.empty(0, np.int32)
+    start = np.where(told, records.key_start[markers], 0)
+    heads = np.lib.stride_tricks.sliding_window_view(records.buffer, _MARKER_KEY_BYTES)[start]
+    number = _integers(heads, 2, ">i2")
+    known = told & ((number == ControlType.ABORT) | (number == ControlType.COMMIT))
+    return np.where(known, number, NO_DECISION).astype(np.int32)
+
+
+def decode_commits(records: Records, control: NDArray[np.bool_]) -> tuple[Narrow, Ints, list[bytes]]:
     """The keys and values of records.
 
     Args:
@@ -201,46 +213,72 @@ def decode_commits(records: Records, control: NDArray[np.bool_]) -> tuple[Narrow
         control: which of them are of control batches, shape (n,).
 
     Returns:
-        Each record's group and partition as an index, -1 for records of other types and control records, -2 where key
-        or value cannot be read, shape (n,); the offset, -1 where there is none, shape (n,); and the names.
+        Each record's key as an index into the keys, -1 for records of other types and control records, -2 where key
+        or value cannot be read, shape (n,); the offset, -1 where there is none, shape (n,); and the keys.
     """
     count = len(records)
-    name, names = _names(records)
-    name[control] = _OTHER
+    number, keys = _keys(records)
+    number[control] = _OTHER
     offset = np.full(count, -1, np.int64)
-    rows = np.flatnonzero((name >= 0) & (records.value_size >= 0))
+    rows = np.flatnonzero((number >= 0) & (records.value_size >= 0))
     regular = _fill(records, rows, offset)
     for row in rows[~regular].tolist():
         start = int(records.value_start[row])
         try:
             value = decode_value(records.buffer[start : start + int(records.value_size[row])].tobytes())
         except MalformedOffsetRecord:
-            name[row], offset[row] = _UNREADABLE, -1
+            number[row], offset[row] = _UNREADABLE, -1
             continue
         assert value is not None, "it is no tombstone"
         offset[row] = value.offset
-    return name, offset, names
+    return number, offset, keys
 
 
-def _names(records: Records) -> tuple[Narrow, list[Name]]:
-    size = np.maximum(records.key_size, 0)
-    codes, first = intern(records.buffer, records.key_start, size)
-    names: dict[Name, int] = {}
-    numbers = []
-    for key in strings(records.buffer, records.key_start[first], size[first]):
-        name = _name(key)
-        numbers.append(name if isinstance(name, int) else names.setdefault(name, len(names)))
-    return np.array(numbers, np.int32)[codes], list(names)
+def _keys(records: Records) -> tuple[Narrow, list[bytes]]:
+    """Each record's key as an index, or why there is none, and the keys."""
+    buffer, start, size = records.buffer, records.key_start, np.maximum(records.key_size, 0)
+    codes, first = intern(buffer, start, size)
+    start, size = start[first], size[first]
+    plain = _plain_keys(buffer, start, size)
+    keys = strings(buffer, start[plain], size[plain])
+    numbers = np.full(len(first), _UNREADABLE, np.int32)
+    numbers[plain] = np.arange(len(keys))
+    others = np.flatnonzero(~plain)
+    known = {key: number for number, key in enumerate(keys)} if len(others) else {}
+    for number, key in zip(others.tolist(), strings(buffer, start[others], size[others]), strict=True):
+        try:
+            named = decode_key(key)
+        except MalformedOffsetRecord:
+            continue
+        own = None if named is None else replace(named, key_type=_KEY_TYPE).encode()
+        numbers[number] = _OTHER if own is None else known.setdefault(own, len(known))
+    return numbers[codes], list(known) or keys
 
 
-@lru_cache(maxsize=1 << 16)
-def _name(key: bytes) -> Name | int:
-    """The group and partition of a key, or why there is none."""
-    try:
-        named = decode_key(key)
-    except MalformedOffsetRecord:
-        return _UNREADABLE
-    return _OTHER if named is None else (named.group, (named.topic, named.partition))
+def _plain_keys(buffer: Bytes, start: Ints, size: Ints) -> NDArray[np.bool_]:
+    """Which keys are certainly those of a group and a partition, with ASCII names, and of the newer type."""
+    plain = size >= _SMALLEST_KEY
+    if not plain.any():
+        return plain
+    windows = np.lib.stride_tricks.sliding_window_view(buffer, 4)
+    head = windows[np.where(plain, start, 0)]
+    group = _integers(head, 2, ">i2")
+    plain &= (_integers(head, 0, ">i2") == _KEY_TYPE) & (group >= 0) & (group <= size - _SMALLEST_KEY)
+    group = np.where(plain, group, 0)
+    topic = _integers(windows[np.where(plain, start + 4 + group, 0)], 0, ">i2")
+    plain &= (topic >= 0) & (size == _SMALLEST_KEY + group + topic)
+    begin = start + 4
+    plain[plain] = are_ascii(buffer, begin[plain], group[plain])
+    begin = begin + group + 2
+    plain[plain] = are_ascii(buffer, begin[plain], topic[plain])
+    return plain
+
+
+def name_of(key: bytes) -> Name:
+    """The group and partition of a key of a committed offset."""
+    named = decode_key(key)
+    assert named is not None, "a key of a committed offset"
+    return named.group, (named.topic, named.partition)
 
 
 def _fill(records: Records, rows: Ints, offset: Ints) -> NDArray[np.bool_]:

@@ -5,7 +5,8 @@ an id have to meet, in log order, and different ids never do. :func:`fold_states
 before it of the same transactional id. Steps that are alike in all that
 :func:`kafka_eos_checks.audit.rules.coordinator.wrong_step` looks at are judged once, by that function. If every
 step of an id is legal, or follows over a hole, then its decisions, producer ids and grants are columns of its records.
-All others are folded by the readable rule, record by record. So the findings are the readable rule's own.
+Around a step that is not, the readable rule folds the records one by one, from a record after which nothing before it
+matters to the next such record. So the findings are the readable rule's own.
 
 What is true of the log as a whole, such as the number of holes before a record, comes from its chunks
 (:class:`LogFacts`), and does not depend on how it is cut.
@@ -13,7 +14,7 @@ What is true of the log as a whole, such as the number of holes before a record,
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, Transaction
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.decisions import COLUMNS, Decisions
 from kafka_eos_checks.audit.kernels.headers import Ints, Narrow
+from kafka_eos_checks.audit.kernels.order import by_appearance, stable_order
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, plan
 from kafka_eos_checks.audit.kernels.states import (
     TOMBSTONE,
@@ -156,7 +158,7 @@ class FoldedIds:
         owned_producer_id: shape (p,).
         unknown: records whose state could not be judged.
         findings: violations, in log order.
-        followed: how many ids the readable rule had to fold.
+        followed: how many records the readable rule had to look at.
     """
 
     names: list[str]
@@ -302,15 +304,10 @@ class _Fold:
     def __init__(self, states: States, facts: LogFacts, holes: Ints, whole: Mask) -> None:
         self.states, self.facts = states, facts
         count = len(states)
-        rows = np.arange(count)
-        first = np.full(len(states.names), count)
-        first[states.transactional_id[::-1]] = rows[::-1]  # the last one that is written stays
-        numbers = np.argsort(first, kind="stable")[: np.count_nonzero(first < count)]
+        numbers, place = by_appearance(states.transactional_id, len(states.names))
         self.names = [states.names[number] for number in numbers.tolist()]
-        rank = np.empty(len(states.names), np.int32)
-        rank[numbers] = np.arange(len(numbers))
-        ids = rank[states.transactional_id]
-        self.order = np.argsort(ids.astype(np.uint16) if len(numbers) < 1 << 16 else ids, kind="stable")
+        ids = place[states.transactional_id]
+        self.order = stable_order(ids)
         self.ids: Narrow = ids[self.order]
         self.holes, self.whole = holes[self.order], whole[self.order]
         self.first = np.ones(count, np.bool_)
@@ -331,26 +328,24 @@ class _Fold:
         proved = self.fresh.copy()
         rest = np.flatnonzero(~self.fresh)
         proved[rest] = self._legal(rest)
-        left = np.unique(self.ids[~proved])
+        completes = proved & (_COMPLETIONS[self.status] >= 0) & ~self.first & ~self.fresh
         last = self.begin[1:] - 1
         certain, decided = ~self.fresh[last], np.zeros(len(last), np.bool_)
-        unproved = np.zeros(len(last), np.bool_)
-        unproved[left] = True
-        unknown = int(np.count_nonzero(self.fresh & ~unproved[self.ids]))
-        decisions = self._decisions()
-        tail_begin = self._tails()
-        in_tail = np.arange(len(self.ids)) >= np.repeat(tail_begin, np.diff(self.begin))
-        in_tail &= ~unproved[self.ids]
-        tails = [np.flatnonzero(in_tail)]
+        unknown, followed = int(np.count_nonzero(self.fresh)), 0
+        decision_rows, decisions = self._decisions()
+        current: list[Ints] = []
         findings: list[tuple[int, Finding]] = []
-        columns: dict[str, Any] = {name: getattr(decisions, name) for name in COLUMNS}
-        for number in left.tolist():
-            known, current, judged = self._follow(number, findings)
-            certain[number], decided[number] = known.certain, True
+        for run in self._runs(proved, completes):
+            known, own, judged = self._follow(run, findings)
             unknown += judged
-            tails.append(current)
-            own = slice(*np.searchsorted(decisions.transactional_id, (number, number + 1)).tolist())
-            columns["data_epoch"][own] = [each.data_epoch for each in known.transactions]
+            followed += run.end - run.start
+            first, told, end = np.searchsorted(decision_rows, (run.start, run.first, run.end)).tolist()
+            decisions.data_epoch[told:end] = [each.data_epoch for each in known.transactions[told - first :]]
+            if run.end == self.begin[run.number + 1]:
+                certain[run.number], decided[run.number] = known.certain, True
+                current.append(own)
+        in_tail = np.arange(len(self.ids)) >= np.repeat(self._tails(completes), np.diff(self.begin))
+        tails = [np.flatnonzero(in_tail & ~decided[self.ids]), *current]
         rows = np.concatenate(tails)
         rows = rows[np.argsort(self.ids[rows], kind="stable")]
         numbers = np.arange(len(self.names) + 1)
@@ -372,7 +367,7 @@ class _Fold:
             owned_producer_id=owned,
             unknown=unknown,
             findings=[each for _, each in sorted(findings, key=lambda placed: placed[0])],
-            followed=len(left),
+            followed=followed,
         )
 
     def _legal(self, rows: Ints) -> Mask:
@@ -424,8 +419,8 @@ class _Fold:
         *before, after = values
         return (before[0] if before and not self.first[row] else None), after
 
-    def _decisions(self) -> Decisions:
-        """All decisions. Their data epoch may be another where the readable rule has to tell."""
+    def _decisions(self) -> tuple[Ints, Decisions]:
+        """The records of all decisions, and these. Their data epoch may be another where the readable rule decides."""
         decision = _DECISIONS[self.status]
         completion = _COMPLETIONS[self.status]
         rows = np.flatnonzero(decision >= 0)
@@ -448,7 +443,7 @@ class _Fold:
         bumps = self.client[rows] >= TRANSACTION_VERSION_2
         follows = ~self.fresh[rows] & ~self.first[rows]
         data_epoch = np.where(follows, self.epoch[np.maximum(rows - 1, 0)], self.epoch[rows] - bumps)
-        return Decisions(
+        decisions = Decisions(
             transactional_id=ids,
             number=(before - before[first]).astype(np.int32),
             producer_id=self.producer_id[rows],
@@ -463,18 +458,39 @@ class _Fold:
             names=self.names,
             sets=list(self.sets),
         )
+        return rows, decisions
 
-    def _tails(self) -> Ints:
+    def _tails(self, completes: Mask) -> Ints:
         """For each id a record so that the current states in the end follow from the records from there on.
 
         What may follow a state over a hole has nothing to do with what was before; and COMPLETE follows PREPARE alone,
         after which nothing else may come.
         """
         rows = np.arange(len(self.ids))
-        completes = (_COMPLETIONS[self.status] >= 0) & ~self.first & ~self.fresh
         marks = np.where(self.first | self.fresh, rows, np.where(completes, rows - 1, 0))
         tails: Ints = np.maximum.accumulate(marks)[self.begin[1:] - 1] if len(rows) else rows
         return tails
+
+    def _runs(self, proved: Mask, completes: Mask) -> Iterator["_Run"]:
+        """The records that the readable rule has to look at: between two after which nothing before them matters.
+
+        These are records over a hole, and COMPLETE right after its PREPARE: of all states only that PREPARE may come
+        before it, and before PREPARE there is never another one.
+        """
+        wrong = np.flatnonzero(~proved)
+        known = np.flatnonzero(self.fresh | completes)
+        number = self.ids[wrong]
+        place = np.searchsorted(known, wrong)
+        before = np.where(place > 0, np.append(known, -1)[place - 1], -1)
+        behind = np.append(known, len(self.ids))[place]
+        first = np.maximum(before + 1, self.begin[number])
+        there = before >= self.begin[number]
+        start = np.where(there, before - completes[np.maximum(before, 0)], first)
+        end = np.minimum(behind, self.begin[number + 1])
+        runs, which = np.unique(first, return_index=True)
+        columns = (number[which], start[which], runs, end[which])
+        for row in zip(*(column.tolist() for column in columns), strict=True):
+            yield _Run(*row)
 
     def _owners(self) -> tuple[Narrow, Ints]:
         """The distinct pairs of an id and a producer id, in order."""
@@ -489,28 +505,46 @@ class _Fold:
         distinct[1:] = (ids[1:] != ids[:-1]) | (pids[1:] != pids[:-1])
         return ids[distinct], pids[distinct]
 
-    def _follow(self, number: int, findings: list[tuple[int, Finding]]) -> tuple[TransactionalId, Ints, int]:
-        """Fold an id by the readable rule; what it says, its current states' records, how many are unknown."""
-        begin, end = self.begin[number : number + 2].tolist()
-        rows = self.order[begin:end]
+    def _follow(self, run: "_Run", findings: list[tuple[int, Finding]]) -> tuple[TransactionalId, Ints, int]:
+        """Fold a run by the readable rule: what is known then, its current states' records, how many are unknown."""
+        part = slice(run.start, run.end)
+        rows = self.order[part]
         own = self.states.take(rows)
-        known = TransactionalId.begin(self.names[number], int(self.holes[begin]), bool(self.whole[begin]))
+        whole = run.start == self.begin[run.number] and bool(self.whole[run.start])
+        known = TransactionalId.begin(self.names[run.number], int(self.holes[run.start]), whole)
         place: dict[int, int] = {}
         unknown = 0
-        columns = (self.holes[begin:end], own.split, own.start, own.position, own.offset, own.stamped_ms)
+        columns = (self.holes[part], own.split, own.start, own.position, own.offset, own.stamped_ms)
         values = list(own.values())
         told = zip(*(column.tolist() for column in columns), values, strict=True)
-        for row, (holes, split, start, position, offset, stamped_ms, value) in enumerate(told):
-            place[id(value)] = begin + row
+        for row, (holes, split, start, position, offset, stamped_ms, value) in enumerate(told, run.start):
+            place[id(value)] = row
             violation = follow(known, value, holes)
-            known.last_ms = stamped_ms
+            if row < run.first:
+                continue
             unknown += not known.certain
             if violation is not None:
                 file = self.facts.chunks[split, start][1]
                 record = StateRecord(file, position, offset, stamped_ms, known.name, value)
-                findings.append((int(rows[row]), finding_of(self.facts.log, record, violation)))
+                findings.append((int(self.order[row]), finding_of(self.facts.log, record, violation)))
         current = [place[id(value)] for value in known.current[::-1]]
         return known, np.array(current, np.int64), unknown
+
+
+class _Run(NamedTuple):
+    """Records of one transactional id, as numbers of rows.
+
+    Attributes:
+        number: of the id.
+        start: where its states are known from.
+        first: the first record to judge; those before it are only there to know the states.
+        end: behind the last one.
+    """
+
+    number: int
+    start: int
+    first: int
+    end: int
 
 
 _NOTHING: frozenset[tuple[str, int]] = frozenset()

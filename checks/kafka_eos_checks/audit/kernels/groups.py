@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from kafka_eos.formats.consumer_offsets import OffsetCommitKey
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.kernels.commits import (
     NO_MARKER,
@@ -21,8 +22,10 @@ from kafka_eos_checks.audit.kernels.commits import (
     Name,
     commit_rows,
     concatenate_commits,
+    name_of,
 )
 from kafka_eos_checks.audit.kernels.headers import Ints
+from kafka_eos_checks.audit.kernels.order import by_appearance, stable_order
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, plan
 from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog
 
@@ -112,7 +115,7 @@ def end_transactions(commits: Commits, facts: GroupFacts) -> Ended:
     ended = np.where((commits.transactional == 0) & ~is_marker, number, -1)
     committed = ended >= 0
     rows = np.flatnonzero(~committed)
-    rows = rows[np.argsort(commits.producer_id[rows], kind="stable")]
+    rows = rows[stable_order(commits.producer_id[rows])]
     # The next marker at or behind each row, of the same producer, with no hole in between.
     count = len(rows)
     marks = np.where(is_marker[rows], np.arange(count), count)
@@ -132,7 +135,7 @@ class CountedCommits:
     """The committed offsets that counted, by group and partition, in the order in which they did.
 
     Attributes:
-        names: groups with their partitions, in the order in which the first offset of each was looked at, shape (i,).
+        keys: of groups with their partitions, in the order in which the first offset of each was looked at, shape (i,).
         begin: where the offsets of each begin, shape (i + 1,).
         commits: those that counted.
         holes: how many holes the log had before each.
@@ -140,7 +143,7 @@ class CountedCommits:
         followed: for how many names the readable rule had to decide.
     """
 
-    names: list[Name]
+    keys: list[bytes]
     begin: Ints
     commits: Commits
     holes: Ints
@@ -168,40 +171,46 @@ class CommitsByName(Mapping[Name, list[Commit]]):
 
     def __init__(self, counted: CountedCommits) -> None:
         self._counted = counted
-        self._number = {name: number for number, name in enumerate(counted.names)}
+        self._number = {key: number for number, key in enumerate(counted.keys)}
 
     def __getitem__(self, name: Name) -> list[Commit]:
-        return self._counted.of(self._number[name]) if name in self._number else []
+        number = self._number.get(_key(name))
+        return [] if number is None else self._counted.of(number)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._number
+        return isinstance(name, tuple) and _key(name) in self._number
 
     def __iter__(self) -> Iterator[Name]:
-        return iter(self._number)
+        return map(name_of, self._number)
 
     def __len__(self) -> int:
         return len(self._number)
+
+
+def _key(name: Name) -> bytes:
+    group, (topic, partition) = name
+    return OffsetCommitKey(group=group, topic=topic, partition=partition).encode()
 
 
 def count_commits(ended: Ended, facts: GroupFacts) -> CountedCommits:
     """Which of the committed offsets of some groups and partitions counted, from all that were looked at."""
     commits = ended.commits
     count = len(commits)
-    order = np.lexsort((ended.number, ended.ended))
-    first = np.full(len(commits.names), count)
-    first[commits.name[order[::-1]]] = np.arange(count)[::-1]  # the last one that is written stays
-    numbers = np.argsort(first, kind="stable")[: np.count_nonzero(first < count)]
-    rank = np.empty(len(commits.names), np.int64)
-    rank[numbers] = np.arange(len(numbers))
-    names = rank[commits.name[order]]
-    by_name = np.argsort(names, kind="stable")
+    in_order = bool((ended.number[1:] > ended.number[:-1]).all())
+    order = np.argsort(ended.ended, kind="stable") if in_order else np.lexsort((ended.number, ended.ended))
+    numbers, place = by_appearance(commits.key[order], len(commits.keys))
+    names = place[commits.key[order]]
+    by_name = stable_order(names)
     order, names = order[by_name], names[by_name]
     begin = np.searchsorted(names, np.arange(len(numbers) + 1))
     committed, alone = ended.committed[order], commits.transactional[order] == 0
 
     # A record counts if it is behind the last one that counted, which is the highest so far unless offsets go back.
-    places = np.unique(commits.record[order], return_inverse=True)[1] + 1
-    floor = names * (count + 2)
+    if in_order and (commits.record[1:] > commits.record[:-1]).all():
+        places = order + 1
+    else:
+        places = np.unique(commits.record[order], return_inverse=True)[1] + 1
+    floor = names.astype(np.int64) * (count + 2)
     highest = np.maximum.accumulate(floor + np.where(committed, places, 0))
     before = np.concatenate(([0], highest[:-1]))
     later = floor + places > np.maximum(before, floor)
@@ -213,7 +222,7 @@ def count_commits(ended: Ended, facts: GroupFacts) -> CountedCommits:
         counts[begin[name] : begin[name + 1]] = _follow(ended, rows, facts, files)
     kept = order[counts]
     return CountedCommits(
-        names=[commits.names[number] for number in numbers.tolist()],
+        keys=[commits.keys[number] for number in numbers.tolist()],
         begin=np.searchsorted(names[counts], np.arange(len(numbers) + 1)),
         commits=commits.take(kept),
         holes=ended.holes[kept],

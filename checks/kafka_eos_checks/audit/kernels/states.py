@@ -363,7 +363,7 @@ def _fill(records: Records, columns: dict[str, Any], found: dict[str, Any]) -> I
         regular[rows[~fine]] = False
         rows, head, kinds, version = rows[fine], head[fine], kinds[fine], version[fine]
     for name in _HEAD.names or ():
-        columns[name][rows] = head[name]
+        _put(columns, name, rows, head[name])
     behind = _fill_endings(records, rows, kinds, columns, regular)
     list_start = start[rows] + _HEAD.itemsize
     codes, first = intern(buffer, list_start, behind - list_start, version.astype(np.int64))
@@ -405,7 +405,10 @@ def _fill_endings(
     end = records.value_start[rows] + records.value_size[rows]
     begin = end.copy()
     for name, _ in _TAGGED:
-        columns[name][rows] = _DEFAULTS[name]
+        if len(rows) == len(columns[name]):
+            columns[name].fill(_DEFAULTS[name])
+        else:
+            columns[name][rows] = _DEFAULTS[name]
     for kind, (layout, _, _) in enumerate([_SIMPLE, *_FLEXIBLE]):
         which = np.flatnonzero(kinds == kind)
         if not len(which):
@@ -413,14 +416,23 @@ def _fill_endings(
         begin[which] -= layout.itemsize
         fields_of = _gather(records.buffer, begin[which], layout)
         for name in set(layout.names or ()) & columns.keys():
-            value = fields_of[name].astype(np.int64)
-            columns[name][rows[which]] = value
+            _put(columns, name, rows if len(which) == len(rows) else rows[which], fields_of[name])
             if name not in _TIME_NAMES:
-                regular[rows[which[value == _DEFAULTS[name]]]] = False
+                default = fields_of[name] == _DEFAULTS[name]
+                if default.any():
+                    regular[rows[which[default]]] = False
     return begin
 
 
 _TIME_NAMES = frozenset(name for name, _ in _TIMES)
+
+
+def _put(columns: dict[str, Any], name: str, rows: Ints, values: NDArray[Any]) -> None:
+    """Fill a column in at some rows, in order, or at all."""
+    if len(rows) == len(columns[name]):
+        columns[name] = values.astype(columns[name].dtype)
+    else:
+        columns[name][rows] = values
 
 
 def _gather(buffer: Bytes, positions: Ints, layout: np.dtype[np.void]) -> NDArray[np.void]:

@@ -31,6 +31,7 @@ from kafka_eos.formats.consumer_offsets import MalformedOffsetRecord, OffsetComm
 from kafka_eos.formats.record_batch import ControlType, Record
 from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.commits import name_of
 from kafka_eos_checks.audit.kernels.contents import Figures, Place, count
 from kafka_eos_checks.audit.kernels.marks import decision_of
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
@@ -188,7 +189,7 @@ def _to_judge(log: GroupLog, figures: Figures) -> Iterable[Name]:
     numbers = log.counted.falling()
     judged = int(np.diff(log.counted.begin)[numbers].sum())
     figures["checked"] = int(figures.get("checked", 0)) + len(log.counted.commits) - judged
-    return [log.counted.names[number] for number in numbers.tolist()]
+    return [name_of(log.counted.keys[number]) for number in numbers.tolist()]
 
 
 def went_back(logs: Sequence[GroupLog], figures: Figures) -> Iterator[Finding]:

@@ -42,7 +42,7 @@ from kafka_eos.formats.record_batch import (
     build_batch,
     build_control_batch,
 )
-from kafka_eos_checks.audit import random_logs
+from kafka_eos_checks.audit import random_clusters, random_logs
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
@@ -78,6 +78,7 @@ EPILOG = """examples:
   kafka-eos lab fuzz --count 1000000 --seed 7 --jobs 2
   kafka-eos lab fuzz --seed 7 --first 4321 --count 1
   kafka-eos lab fuzz --hex 0000000000000000...
+  kafka-eos lab fuzz --clusters 1000 --first 5000
   kafka-eos lab fuzz --frames 200000
 """
 
@@ -477,6 +478,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_hex(arguments.hex)
     if arguments.logs is not None:
         return _run_logs(arguments)
+    if arguments.clusters is not None:
+        return _run_clusters(arguments)
     if arguments.frames is not None:
         return _run_frames(arguments)
     if arguments.count < 1 or arguments.jobs < 1 or arguments.first < 0:
@@ -499,6 +502,13 @@ def _run_logs(arguments: argparse.Namespace) -> int:
         print("kafka-eos lab fuzz: --logs is at least 1, --first at least 0", file=sys.stderr)
         return 2
     return _answer(random_logs.judge(arguments.logs, arguments.first), arguments.json)
+
+
+def _run_clusters(arguments: argparse.Namespace) -> int:
+    if arguments.clusters < 1 or arguments.first < 0:
+        print("kafka-eos lab fuzz: --clusters is at least 1, --first at least 0", file=sys.stderr)
+        return 2
+    return _answer(random_clusters.judge(arguments.clusters, arguments.first), arguments.json)
 
 
 def _run_frames(arguments: argparse.Namespace) -> int:
@@ -555,6 +565,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         type=int,
         metavar="N",
         help="instead: N random logs with planted faults and random cuts, audited by chunks and by the readable rule",
+    )
+    parser.add_argument(
+        "--clusters",
+        type=int,
+        metavar="N",
+        help="instead: N random clusters, whose transactions are audited by steps and by the readable rules",
     )
     parser.add_argument(
         "--frames",

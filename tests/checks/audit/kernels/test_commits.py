@@ -16,7 +16,7 @@ from kafka_eos.formats.consumer_offsets import (
     decode_value,
 )
 from kafka_eos_checks.audit.kernels import commits
-from kafka_eos_checks.audit.kernels.commits import Name, decode_commits
+from kafka_eos_checks.audit.kernels.commits import Name, decode_commits, name_of
 
 from .conftest import Pair, records_of
 
@@ -81,11 +81,11 @@ def readable(pair: Pair) -> tuple[Name | int, int]:
 
 
 def rows(given_pairs: Sequence[Pair], control: Sequence[bool] = ()) -> list[tuple[Name | int, int]]:
-    numbers, offset, names = decode_commits(
+    numbers, offset, keys = decode_commits(
         records_of(given_pairs), np.array(control or [False] * len(given_pairs), np.bool_)
     )
-    assert len(set(names)) == len(names)
-    told = [names[number] if number >= 0 else number for number in numbers.tolist()]
+    assert len(set(keys)) == len(keys)
+    told = [name_of(keys[number]) if number >= 0 else number for number in numbers.tolist()]
     return list(zip(told, offset.tolist(), strict=True))
 
 

@@ -16,7 +16,7 @@ from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, b
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.inputs import open_inputs
 from kafka_eos_checks.audit.kernels import headers
-from kafka_eos_checks.audit.kernels.commits import CommitChunk, commit_rows, concatenate_commits
+from kafka_eos_checks.audit.kernels.commits import CommitChunk, commit_rows, concatenate_commits, name_of
 from kafka_eos_checks.audit.kernels.contents import Figures
 from kafka_eos_checks.audit.kernels.groups import (
     Ended,
@@ -137,15 +137,15 @@ def test_producers_and_then_names_may_be_folded_in_any_groups(rng: random.Random
     commits = concatenate_commits([chunk.commits for chunk in chunks])
     ended = [end_transactions(commits.take(commits.producer_id % 2 == part), facts) for part in (0, 1)]
     found: dict[Name, list[Commit]] = {}
-    for part in range(len(commits.names)):
+    for part in range(len(commits.keys)):
         counted = count_commits(some_of(ended, part), facts)
-        found |= {name: counted.of(number) for number, name in enumerate(counted.names)}
+        found |= {name_of(key): counted.of(number) for number, key in enumerate(counted.keys)}
     assert found == dict(expected.commits)
 
 
 def some_of(ended: list[Ended], name: int) -> Ended:
     """What all of them have of one name."""
-    rows = [np.flatnonzero(each.commits.name == name) for each in ended]
+    rows = [np.flatnonzero(each.commits.key == name) for each in ended]
     columns = {
         column: np.concatenate([getattr(each, column)[own] for each, own in zip(ended, rows, strict=True)])
         for column in ("number", "ended", "holes", "committed")

@@ -35,7 +35,7 @@ def test_equal_strings_with_equal_salts_have_equal_numbers_in_order_of_appearanc
 
 @pytest.mark.parametrize("shared", [0, 1 << 63])
 def test_strings_that_share_a_hash_are_told_apart(shared: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strings, "_hash", lambda _, start, *__: np.full(len(start), shared, np.uint64))
+    monkeypatch.setattr(strings, "_hash", lambda _, tag: np.full(len(tag), shared, np.uint64))
     pieces = [b"%d" % (number % 30) for number in range(100)]
     numbers, first = strings.intern(*placed(pieces))
     assert numbers.tolist() == [number % 30 for number in range(100)]
