@@ -85,6 +85,10 @@ class LocalRows:
         self._files: dict[tuple[int, int], IO[bytes]] = {}
         self._size = 0
 
+    def __del__(self) -> None:
+        for file in self._files.values():
+            file.close()
+
     def add(self, row: Row) -> None:
         """Keep one more."""
         self._values[row.kind, row.key].append(row.value)
