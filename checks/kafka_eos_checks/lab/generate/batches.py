@@ -65,6 +65,7 @@ class Batches(Columns):
         coordinator_epoch: of a marker.
         transaction: a number of the transaction on its partition, of its first batch with data and of the first marker
             that ends it; :data:`NO_TRANSACTION` for all others.
+        planted: which violation is here, see :mod:`violations`; 0 for none.
     """
 
     base_offset: Ints
@@ -78,6 +79,7 @@ class Batches(Columns):
     decision: Ints
     coordinator_epoch: Ints
     transaction: Ints
+    planted: Ints
 
     @property
     def last_offset(self) -> Ints:
@@ -112,6 +114,7 @@ DEFAULTS = {
     "decision": NO_DECISION,
     "coordinator_epoch": NO_EPOCH,
     "transaction": NO_TRANSACTION,
+    "planted": 0,
 }
 
 Some = TypeVar("Some", bound=Columns)

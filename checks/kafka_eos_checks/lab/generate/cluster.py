@@ -52,6 +52,7 @@ from kafka_eos_checks.lab.generate.batches import (
 from kafka_eos_checks.lab.generate.log_files import SEGMENT_BYTES, LogFiles
 from kafka_eos_checks.lab.generate.planted_logs import FIRST_PRODUCER
 from kafka_eos_checks.lab.generate.traffic import CommitBatches, StateBatches, Traffic, Workload
+from kafka_eos_checks.lab.generate.violations import Row, Violations, planted_in, spoil_files
 
 TIMEOUT_MS = 60_000  # transaction.timeout.ms
 BROKERS, MANIFEST = "brokers", "manifest.json"
@@ -67,6 +68,7 @@ class Made:
         states: records of ``__transaction_state``.
         commits: of offsets.
         size: bytes of all segments of one broker, or of those that its tables stand for.
+        planted: the violations, with their places.
     """
 
     batches: int
@@ -74,6 +76,7 @@ class Made:
     states: int
     commits: int
     size: int
+    planted: list[Row]
 
     @property
     def all_batches(self) -> int:
@@ -183,6 +186,12 @@ def _number(data: bytes) -> int:
     return int.from_bytes(data, "big")
 
 
+def _place(log: LogFiles) -> tuple[str, int]:
+    """Topic and partition."""
+    topic, _, partition = log.folder.name.rpartition("-")
+    return topic, int(partition)
+
+
 def _kept(batches: StateBatches) -> NDArray[np.bool_]:
     """Which records the cleaner leaves that was at the first half: there the last of each transactional id."""
     kept = np.ones(len(batches), np.bool_)
@@ -248,6 +257,7 @@ class Cluster:
         segment_bytes: after which a new segment begins.
         retained_bytes: of each of the topic's partitions; older segments are deleted. 0 for all.
         compacted: whether the cleaner was at the first records of ``__transaction_state``.
+        faults: violations of each rule.
     """
 
     workload: Workload
@@ -258,6 +268,7 @@ class Cluster:
     segment_bytes: int = SEGMENT_BYTES
     retained_bytes: int = 0
     compacted: bool = False
+    faults: int = 0
 
     @cached_property
     def transactional_ids(self) -> list[str]:
@@ -276,7 +287,12 @@ class Cluster:
             own,
             coordinator_of=np.array([java_hash(name) % own.state_partitions for name in self.transactional_ids]),
             group_on=np.array([java_hash(name) % own.offset_partitions for name in self.groups]),
+            violations=self._violations() if self.faults else None,
         )
+
+    def _violations(self) -> Violations:
+        own = self.workload
+        return Violations(self.faults, own.slices, own.partitions, own.first_client, own.seed)
 
     def write(self, folder: Path, advance: Callable[[int], None] = lambda _: None) -> Made:
         """Write the cluster.
@@ -284,26 +300,23 @@ class Cluster:
         Args:
             folder: an empty one.
             advance: is told how many slices of time are written.
+
+        Raises:
+            ValueError: there is no room for so many violations.
         """
         first = folder / BROKERS / "1"
-        topic, states, commits = self._logs(first)
-        data = markers = committed = 0
-        for part in self.traffic().slices():
-            for log, batches in zip(topic, part.topic, strict=True):
-                log.append(batches)
-                count = int(np.count_nonzero(batches.is_marker))
-                markers += count
-                data += len(batches) - count
-            for log, batches in zip(states, part.states, strict=True):
-                assert isinstance(batches, StateBatches)
-                log.append(batches, _kept(batches) if self.compacted and part.number == 0 else None)
-            for log, batches in zip(commits, part.commits, strict=True):
-                log.append(batches)
-                count = int(np.count_nonzero(batches.is_marker))
-                markers += count
-                committed += len(batches) - count
+        topic, state_logs, commits = self._logs(first)
+        traffic, planted = self.traffic(), list[Row]()
+        for part in traffic.slices():
+            for log, batches in (*zip(topic, part.topic, strict=True), *zip(commits, part.commits, strict=True)):
+                planted += planted_in(log.append(batches), *_place(log))
+            for log, states in zip(state_logs, part.states, strict=True):
+                kept = _kept(states) if self.compacted and part.number == 0 else None
+                planted += planted_in(log.append(states, kept), *_place(log))
             advance(1)
-        logs = [*topic, *states, *commits]
+        if traffic.violations is not None:
+            traffic.violations.demand_all()
+        logs = [*topic, *state_logs, *commits]
         for log in logs:
             log.close()
             self._describe_partition(log)
@@ -311,12 +324,16 @@ class Cluster:
             if self.retained_bytes:
                 log.retain(self.retained_bytes)
         self._describe(folder, logs)
+        if self.faults:
+            second = folder / BROKERS / "2"
+            planted += spoil_files(topic, second if self.brokers > 1 else None, self.faults, self.workload.seed)
         return Made(
-            batches=data,
-            markers=markers,
-            states=sum(log.batches for log in states),
-            commits=committed,
+            batches=sum(log.batches - log.markers for log in topic),
+            markers=sum(log.markers for log in logs),
+            states=sum(log.batches for log in state_logs),
+            commits=sum(log.batches - log.markers for log in commits),
             size=sum(log.size for log in logs),
+            planted=planted,
         )
 
     def _logs(self, broker: Path) -> tuple[list[LogFiles], list[LogFiles], list[LogFiles]]:
@@ -350,8 +367,7 @@ class Cluster:
         return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()[:16]).decode().rstrip("=")
 
     def _describe_partition(self, log: LogFiles) -> None:
-        topic = log.folder.name.rpartition("-")[0]
-        metadata = f"version: 0\ntopic_id: {self._id('topic', topic)}"
+        metadata = f"version: 0\ntopic_id: {self._id('topic', _place(log)[0])}"
         (log.folder / PARTITION_METADATA).write_text(metadata, encoding="ascii")
         (log.folder / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 0\n", encoding="ascii")
 

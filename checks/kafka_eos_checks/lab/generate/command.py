@@ -26,7 +26,9 @@ With --transactions: the log directories of a whole cluster, as brokers leave th
 a recording. Clients of transaction version 1 and 2 take transactions over several partitions; some end without data,
 some markers are written again, half of the clients commit offsets in their transactions. Besides them write idempotent
 producers, and groups commit offsets outside of transactions. __transaction_state, __consumer_offsets, indexes and
-producer snapshots are as the topic's batches make them. --batches is then about as many with data.
+producer snapshots are as the topic's batches make them. --batches is then about as many with data. The whole cluster
+gets as many violations of each rule over logs, transactions, coordinators, offsets, indexes, snapshots and, of several
+brokers, replicas as --faults says.
 
 planted.jsonl names each rule with topic, partition and offset, which is what the audit has to find, and nothing else.
 The same seed gives the same bytes.
@@ -57,7 +59,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="records of a batch (default 1 3)",
     )
     parser.add_argument("--value-bytes", type=int, default=100, metavar="N", help="of a record's value (default 100)")
-    parser.add_argument("--faults", type=int, default=0, metavar="N", help="of each kind in a partition (default 0)")
+    parser.add_argument("--faults", type=int, default=0, metavar="N", help="of each kind; see below (default 0)")
     parser.add_argument("--topic", default="generated", help="default generated")
     parser.add_argument("--headers", action="store_true", help="write tables of headers in the place of segments")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default 0)")
@@ -129,12 +131,20 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--batches {arguments.batches}: give one for each of the {arguments.partitions} partitions")
     if not 1 << 10 <= arguments.segment_bytes < 1 << 31:
         raise ValueError(f"--segment-bytes {arguments.segment_bytes}: give 1024 to 2147483647")
-    if arguments.transactions and arguments.spread > arguments.partitions:
-        raise ValueError(f"--spread {arguments.spread}: there are {arguments.partitions} partitions")
-    if not arguments.transactions and arguments.brokers > 1:
-        raise ValueError(f"--brokers {arguments.brokers}: only with --transactions")
+    _check_cluster(arguments)
     if arguments.folder.exists() and any(arguments.folder.iterdir()):
         raise ValueError(f"{arguments.folder}: not empty; give another folder, or remove what is in it")
+
+
+def _check_cluster(arguments: argparse.Namespace) -> None:
+    if not arguments.transactions:
+        if arguments.brokers > 1:
+            raise ValueError(f"--brokers {arguments.brokers}: only with --transactions")
+        return
+    if arguments.spread > arguments.partitions:
+        raise ValueError(f"--spread {arguments.spread}: there are {arguments.partitions} partitions")
+    if arguments.faults and (arguments.retain_bytes or arguments.compacted):
+        raise ValueError("--faults: not with --retain-bytes or --compacted, which would take some of them away")
 
 
 def _option(name: str) -> str:
@@ -173,15 +183,16 @@ def _write_cluster(arguments: argparse.Namespace) -> Written:
         segment_bytes=own.segment_bytes,
         retained_bytes=own.retain_bytes,
         compacted=own.compacted,
+        faults=own.faults,
     )
     with count_progress("slices of time", workload.slices) as advance:
         made = cluster.write(own.folder, advance)
-    _write_planted(own.folder, [])
+    _write_planted(own.folder, made.planted)
     what = (
         f"{own.transactions:,} transactions: {made.batches:,} batches with data, {made.markers:,} markers, "
         f"{made.states:,} records of __transaction_state, {made.commits:,} commits of offsets"
     )
-    return what, made.all_batches, made.size, Counter()
+    return what, made.all_batches, made.size, Counter(row["rule"] for row in made.planted)
 
 
 def _write_planted(folder: Path, rows: list[dict[str, Any]]) -> None:
