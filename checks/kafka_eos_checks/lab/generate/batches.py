@@ -248,8 +248,8 @@ def _valued(count: int, value_bytes: int) -> tuple[bytes, list[int]]:
 # ---- batches
 
 
-def encode(batches: Batches, contents: Contents, sizes: Ints) -> bytes:
-    """The bytes of batches, one after the other.
+def encode(batches: Batches, contents: Contents, sizes: Ints) -> Bytes:
+    """The bytes of batches, one after the other, shape (bytes of all,).
 
     Args:
         batches: with their offsets.
@@ -273,7 +273,7 @@ def encode(batches: Batches, contents: Contents, sizes: Ints) -> bytes:
         # Windows of one row's size, each of which is written as one wide item: by memcpy.
         windows: NDArray[np.void] = np.ndarray((len(out) - size + 1,), f"V{size}", out, 0, (1,))
         windows[positions[where]] = rows.view(f"V{size}")[:, 0]
-    return out.tobytes()
+    return out
 
 
 def _crcs(rows: Bytes) -> list[int]:

@@ -301,7 +301,7 @@ class _Segment:
         entries["relative_offset"] = batches.base_offset[named] - self._base
         entries["position"] = positions[named]
         with self._path.open("ab") as out:
-            out.write(encode(batches, self._contents, sizes))
+            out.write(encode(batches, self._contents, sizes).data)
         with self._path.with_suffix(".index").open("ab") as out:
             out.write(entries.tobytes())
         self.size += int(sizes.sum())
