@@ -12,11 +12,13 @@ PLANTED = "planted.jsonl"
 EPOCHS, MOST_OF_AN_EPOCH = 4, 500  # of a producer in a small log; batches of an epoch in a large one
 BATCHES, PRODUCERS = 100_000, 50  # of logs without transactions
 CLUSTER_PRODUCERS, RUN = 5, 4  # of a partition beside transactions; batches of a transaction on a partition
+TEXT_BYTES = 16  # of a value that a history names
 EPILOG = """examples:
   kafka-eos lab generate /tmp/made --batches 1000000 --partitions 8
   kafka-eos lab generate /tmp/made --faults 3 --seed 7
   kafka-eos lab generate /tmp/made --records 50 100 --value-bytes 1000
   kafka-eos lab generate /tmp/made --transactions 20000 --partitions 8 --brokers 3
+  kafka-eos lab generate /tmp/made --transactions 500 --value-bytes 16 --history --faults 1
   kafka-eos lab generate /tmp/made --transactions 2000000 --batches 100000000 --partitions 32 --clients 1000 --headers
 
 Without --transactions: batches of idempotent producers. Each partition gets as many duplicates, gaps and batches of a
@@ -29,6 +31,9 @@ producers, and groups commit offsets outside of transactions. __transaction_stat
 producer snapshots are as the topic's batches make them. --batches is then about as many with data. The whole cluster
 gets as many violations of each rule over logs, transactions, coordinators, offsets, indexes, snapshots and, of several
 brokers, replicas as --faults says.
+
+With --history: the clients' history besides, and the inputs that clients with a group copy. Each batch of theirs is the
+output of one input. The violations are then those of the rules over histories.
 
 planted.jsonl names each rule with topic, partition and offset, which is what the audit has to find, and nothing else.
 The same seed gives the same bytes.
@@ -77,6 +82,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     cluster.add_argument("--segment-bytes", type=int, default=1 << 30, metavar="N", help="default 1073741824")
     cluster.add_argument("--retain-bytes", type=int, default=0, metavar="N", help="of a partition of the topic")
+    cluster.add_argument("--history", action="store_true", help="also what clients sent and were given")
     cluster.add_argument("--compacted", action="store_true", help="__transaction_state begins compacted")
     parser.set_defaults(run=run)
 
@@ -143,6 +149,10 @@ def _check_cluster(arguments: argparse.Namespace) -> None:
         return
     if arguments.spread > arguments.partitions:
         raise ValueError(f"--spread {arguments.spread}: there are {arguments.partitions} partitions")
+    if arguments.history and arguments.headers:
+        raise ValueError("--history: not with --headers, which have no records to join it with")
+    if arguments.history and arguments.value_bytes < TEXT_BYTES:
+        raise ValueError(f"--value-bytes {arguments.value_bytes}: with --history give {TEXT_BYTES} or more")
     if arguments.faults and (arguments.retain_bytes or arguments.compacted):
         raise ValueError("--faults: not with --retain-bytes or --compacted, which would take some of them away")
 
@@ -183,6 +193,7 @@ def _write_cluster(arguments: argparse.Namespace) -> Written:
         segment_bytes=own.segment_bytes,
         retained_bytes=own.retain_bytes,
         compacted=own.compacted,
+        history=own.history,
         faults=own.faults,
     )
     with count_progress("slices of time", workload.slices) as advance:
@@ -191,6 +202,7 @@ def _write_cluster(arguments: argparse.Namespace) -> Written:
     what = (
         f"{own.transactions:,} transactions: {made.batches:,} batches with data, {made.markers:,} markers, "
         f"{made.states:,} records of __transaction_state, {made.commits:,} commits of offsets"
+        + (f", {made.events:,} events" if own.history else "")
     )
     return what, made.all_batches, made.size, Counter(row["rule"] for row in made.planted)
 

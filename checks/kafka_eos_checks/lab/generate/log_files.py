@@ -232,7 +232,7 @@ class LogFiles:
 
     def _ended(self, batches: Batches) -> NDArray[np.void]:
         """End transactions by the markers among some batches; the entries of those that are aborted."""
-        named = np.flatnonzero(batches.transaction != NO_TRANSACTION)
+        named = np.flatnonzero(batches.transaction > NO_TRANSACTION)
         is_marker = batches.is_marker[named]
         begun, ending = named[~is_marker], named[is_marker]
         number = np.concatenate((self._open.number, batches.transaction[begun]))

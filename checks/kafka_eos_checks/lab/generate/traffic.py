@@ -271,6 +271,7 @@ class Slice(NamedTuple):
     Attributes:
         number: of the slice.
         transactions: those that begin in it.
+        first_number: of the first transaction on its first partition, see :class:`Batches`; the others follow.
         topic: the batches of each of the topic's partitions.
         states: those of each partition of ``__transaction_state``.
         commits: those of each partition of ``__consumer_offsets``.
@@ -278,6 +279,7 @@ class Slice(NamedTuple):
 
     number: int
     transactions: Transactions
+    first_number: int
     topic: Iterator[Batches]
     states: Iterator[StateBatches]
     commits: Iterator[Batches]
@@ -296,6 +298,7 @@ class _Memory:
     coordinator_epoch: Ints
     plain_offset: Ints
     numbers: int = 0
+    commits: int = 0
     done: int = 0
 
 
@@ -346,6 +349,7 @@ class Traffic:
             yield Slice(
                 number,
                 transactions,
+                self._memory.numbers,
                 self._topic(number, transactions),
                 self._states(number, transactions),
                 self._commits(number, transactions),
@@ -390,7 +394,7 @@ class Traffic:
         data[empty] = 0
 
         consumes = _spread_out(CONSUMING, own.clients, 1)[client] & ~empty
-        read = rng.integers(1, 10, total) * consumes
+        read = data.sum(axis=1) * consumes  # each batch is the output of one input
         counted = read * (decision == ControlType.COMMIT)
         committed_before = memory.offset[client] + _since(np.cumsum(counted) - counted, is_first)
         memory.offset += np.bincount(client, counted, own.clients).astype(np.int64)
@@ -427,11 +431,6 @@ class Traffic:
         rotations, epoch = np.divmod(rises, EPOCHS)
         return self.workload.first_client + client + self.workload.clients * rotations, epoch
 
-    def _numbers(self, count: int) -> Ints:
-        """Numbers for some transactions on partitions."""
-        self._memory.numbers += count
-        return np.arange(self._memory.numbers - count, self._memory.numbers)
-
     # ---- the topic
 
     def _topic(self, number: int, transactions: Transactions) -> Iterator[Batches]:
@@ -460,7 +459,10 @@ class Traffic:
         shape = (len(own), self.workload.spread, 3)
         producer, epoch = self.producer(own.client, own.rises)
         has_data = own.counts > 0
-        numbers = np.where(has_data, self._numbers(has_data.size).reshape(has_data.shape), NO_TRANSACTION)
+        first = self._memory.numbers
+        self._memory.numbers += has_data.size
+        every = np.arange(first, self._memory.numbers).reshape(has_data.shape)
+        numbers = np.where(has_data, every, NO_TRANSACTION)
         marked = np.broadcast_to(~own.empty[:, None], has_data.shape)
         again = marked & own.again[:, :-1]
         delay = (own.completed - own.prepared)[:, None] * 0.5 * self._rng.random(has_data.shape)
@@ -609,7 +611,8 @@ class Traffic:
         """Of each transaction with offsets its commit, its marker, and its marker again if so."""
         own = transactions.take(transactions.group >= 0)
         producer, epoch = self.producer(own.client, own.rises)
-        numbers = self._numbers(len(own))
+        numbers = np.arange(self._memory.commits, self._memory.commits + len(own))
+        self._memory.commits += len(own)
         marker_epoch = epoch + own.version_2
         at = own.prepared + (own.completed - own.prepared) * 0.3 * self._rng.random(len(own))
 
@@ -685,7 +688,8 @@ def _expanded(number: int, runs: Runs, records: Ints, sequence: Ints) -> tuple[I
     step = (runs.end - runs.begin) / np.maximum(runs.count, 1)
     place = np.arange(total) + 0.5
     slots = np.repeat(runs.begin - starts * step, runs.count) + place * np.repeat(step, runs.count)
-    transaction, planted = np.full(total, NO_TRANSACTION), np.zeros(total, np.int8)
+    further = np.where(runs.transaction == NO_TRANSACTION, NO_TRANSACTION, NO_TRANSACTION - 1 - runs.transaction)
+    transaction, planted = np.repeat(further, runs.count), np.zeros(total, np.int8)
     transaction[starts], planted[starts] = runs.transaction, runs.planted
 
     def each(values: Ints) -> Ints:
