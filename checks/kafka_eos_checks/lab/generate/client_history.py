@@ -2,11 +2,11 @@
 
 Idempotent producers and transactional clients tell each record that they send. Clients with a group copy: each batch
 of theirs is the output of one input, its records are numbered, and the offset behind the inputs of a transaction is
-committed in it. After an abort they go back. A reader of committed data follows each of the first half of the
+committed in it. After an abort they go back. A reader of committed data follows each of the first third of the
 partitions; it is given what has become stable at the end of each slice of time.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TextIO
@@ -52,9 +52,16 @@ class _Reader:
 
     waiting: deque[list[int]] = field(default_factory=deque)  # base offset, records, 1 visible, 0 aborted, -1 unknown
     open: dict[int, list[list[int]]] = field(default_factory=lambda: defaultdict(list))
+    end: int = 0
+
+    @property
+    def stable(self) -> int:
+        """The last stable offset of the partition."""
+        return self.waiting[0][0] if self.waiting else self.end
 
     def take(self, batches: Batches) -> Iterator[tuple[int, int]]:
         """Some more batches; those that are given now: base offset and number of records."""
+        self.end = max(self.end, int(batches.last_offset.max(initial=-1)) + 1)
         columns = (
             batches.base_offset,
             batches.record_count,
@@ -106,13 +113,14 @@ class ClientHistory:
     value_bytes: int
     events: int = 0
     _taken: dict[int, Taken] = field(default_factory=dict)
-    _sent: Counter[int] = field(default_factory=Counter)  # batches of a transaction on a partition
+    _sent: dict[int, int] = field(default_factory=dict)  # batches of a transaction on a partition, by its number
+    _before: int = 0  # first transaction of the slice before
     _later: list[tuple[Key, str]] = field(default_factory=list)
     _number: int = 0
     _readers: list[_Reader] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._readers = [_Reader() for _ in range((self.workload.partitions + 1) // 2)]
+        self._readers = [_Reader() for _ in range(max(1, self.workload.partitions // 3))]
 
     # ---- events
 
@@ -157,16 +165,21 @@ class ClientHistory:
         for partition, (reader, batches) in enumerate(zip(self._readers, topic, strict=False)):
             for base, count in reader.take(batches):
                 for offset in range(base, base + count):
-                    self._poll(end, f"reader-{partition}", partition, offset)
+                    self._tell(end, self._polled(f"reader-{partition}", partition, offset))
+            self._tell(end, self._waits(f"reader-{partition}", partition, reader.stable))
 
-    def _poll(self, ms: int, reader: str, partition: int, offset: int, value: str | None = None) -> None:
-        said = self._value(partition, offset) if value is None else value
-        self._tell(ms, self._polled(reader, partition, offset, said))
-
-    def _polled(self, reader: str, partition: int, offset: int, value: str) -> str:
+    def _polled(self, reader: str, partition: int, offset: int) -> str:
+        """A reader of committed data is given a record."""
         return (
             f'"process":"{reader}","action":"Poll","phase":"ok","topic":"{self.topic}","partition":{partition},'
-            f'"offset":{offset},"isolation":"read_committed","detail":{{"value":"{value}"}}'
+            f'"offset":{offset},"isolation":"read_committed","detail":{{"value":"{self._value(partition, offset)}"}}'
+        )
+
+    def _waits(self, reader: str, partition: int, offset: int) -> str:
+        """A reader of committed data is at the end of what is stable."""
+        return (
+            f'"process":"{reader}","action":"EndOfPartition","phase":"ok","topic":"{self.topic}",'
+            f'"partition":{partition},"offset":{offset},"isolation":"read_committed"'
         )
 
     def _send(
@@ -193,6 +206,7 @@ class ClientHistory:
         spread = self.workload.spread
         starts = (np.cumsum(own.counts, axis=1) - own.counts).tolist()
         first_number = part.first_number // spread
+        self._forget(first_number)
         columns = (own.client, own.group, own.committed_before, own.offset, own.decision, own.empty)
         slots = (own.initialised, own.begin, own.prepared, own.completed)
         times = [FIRST_TIMESTAMP + (part.number * SLOTS + each.astype(np.int64)) // SLOTS_IN_MS for each in slots]
@@ -208,6 +222,12 @@ class ClientHistory:
             if group >= 0:
                 self._inputs(begin, prepared, number, client, group, range(before, offset))
             self._end(prepared, completed, number, head, detail, commits)
+
+    def _forget(self, first_number: int) -> None:
+        """Forget transactions of slices before the last one, whose batches have all come; the next one begins here."""
+        before, self._before = self._before, first_number
+        self._taken = {number: taken for number, taken in self._taken.items() if number >= before}
+        self._sent = {run: sent for run, sent in self._sent.items() if run >= before * self.workload.spread}
 
     def _inputs(self, begin: int, prepared: int, number: int, client: int, group: int, inputs: range) -> None:
         partition = client % self.workload.partitions
@@ -248,24 +268,14 @@ class ClientHistory:
                 taken = self._taken[number]
                 process, more = self.names[taken.client], f',"transaction":{number}'
                 if taken.group >= 0:
-                    source = taken.before + taken.firsts[place] + self._sent[run]
+                    copies = self._sent.get(run, 0)
+                    source = taken.before + taken.firsts[place] + copies
                     copied = f',"input":["{self.inputs}",{taken.client % self.workload.partitions},{source}]'
-                    self._sent[run] += 1
+                    self._sent[run] = copies + 1
             for record in range(count):
                 output = f'{copied},"output":{record}' if copied else ""
                 self._send(ms, number, process, self.topic, partition, base + record, more + output)
 
-    def close(self, ends: Sequence[int]) -> None:
-        """Tell what is left, and where readers are in the end.
-
-        Args:
-            ends: one past the last offset of each partition.
-        """
-        last = max((key[0] for key, _ in self._later), default=FIRST_TIMESTAMP)
+    def close(self) -> None:
+        """Tell what is left."""
         self._write(np.inf)
-        for partition, end in enumerate(ends[: len(self._readers)]):
-            text = (
-                f'"process":"reader-{partition}","action":"EndOfPartition","phase":"ok","topic":"{self.topic}",'
-                f'"partition":{partition},"offset":{end},"isolation":"read_committed"'
-            )
-            self._tell(last, text)

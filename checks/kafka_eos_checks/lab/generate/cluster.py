@@ -54,6 +54,7 @@ from kafka_eos_checks.lab.generate.batches import (
     marker_template,
 )
 from kafka_eos_checks.lab.generate.client_history import ClientHistory
+from kafka_eos_checks.lab.generate.history_violations import plant_in_history
 from kafka_eos_checks.lab.generate.log_files import SEGMENT_BYTES, LogFiles
 from kafka_eos_checks.lab.generate.planted_logs import FIRST_PRODUCER, FIRST_TIMESTAMP
 from kafka_eos_checks.lab.generate.traffic import (
@@ -345,7 +346,7 @@ class Cluster:
                     told.take(part, arrived, self._extended(inputs, part))
                 advance(1)
             if told is not None:
-                told.close([log.end for log in topic])
+                told.close()
         if traffic.violations is not None:
             traffic.violations.demand_all()
         logs = [*topic, *state_logs, *commits, *inputs]
@@ -356,7 +357,16 @@ class Cluster:
             if self.retained_bytes:
                 log.retain(self.retained_bytes)
         self._describe(folder, logs)
-        if self.faults and not self.history:
+        if self.faults and self.history:
+            planted += plant_in_history(
+                folder / HISTORIES / f"{self.topic}.jsonl",
+                self.faults,
+                topic=self.topic,
+                inputs=self.inputs,
+                ends=[log.end for log in topic],
+                seed=self.workload.seed,
+            )
+        elif self.faults:
             second = folder / BROKERS / "2"
             planted += spoil_files(topic, second if self.brokers > 1 else None, self.faults, self.workload.seed)
         return Made(

@@ -72,7 +72,7 @@ def planted_in(batches: Batches, topic: str, partition: int) -> Iterator[Row]:
         yield row_of(names[code], topic, partition, offset)
 
 
-def row_of(rule: str, topic: str, partition: int, offset: int) -> Row:
+def row_of(rule: str, topic: str, partition: int, offset: int | None) -> Row:
     """A planted violation, as it is told."""
     return {"rule": rule, "topic": topic, "partition": partition, "offset": offset}
 
