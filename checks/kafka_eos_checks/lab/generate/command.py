@@ -12,6 +12,7 @@ PLANTED = "planted.jsonl"
 EPOCHS, MOST_OF_AN_EPOCH = 4, 500  # of a producer in a small log; batches of an epoch in a large one
 BATCHES, PRODUCERS = 100_000, 50  # of logs without transactions
 CLUSTER_PRODUCERS, RUN = 5, 4  # of a partition beside transactions; batches of a transaction on a partition
+MOST_PARTITIONS, MOST_CLIENTS = 65_535, 500_000  # numbers of 16 bits; names of six digits, of two groups a client
 TEXT_BYTES = 16  # of a value that a history names
 EPILOG = """examples:
   kafka-eos lab generate /tmp/made --batches 1000000 --partitions 8
@@ -112,7 +113,6 @@ def _complete(arguments: argparse.Namespace) -> None:
     own = arguments
     if own.transactions:
         defaults = (RUN * max(own.spread, 0) * own.transactions, 8, CLUSTER_PRODUCERS)
-        own.clients = min(own.clients, own.transactions)
     else:
         defaults = (BATCHES, 1, PRODUCERS)
     for name, value in zip(("batches", "partitions", "producers"), defaults, strict=True):
@@ -147,6 +147,9 @@ def _check_cluster(arguments: argparse.Namespace) -> None:
         if arguments.brokers > 1:
             raise ValueError(f"--brokers {arguments.brokers}: only with --transactions")
         return
+    for name, most in (("partitions", MOST_PARTITIONS), ("clients", MOST_CLIENTS)):
+        if getattr(arguments, name) > most:
+            raise ValueError(f"{_option(name)} {getattr(arguments, name)}: give at most {most}")
     if arguments.spread > arguments.partitions:
         raise ValueError(f"--spread {arguments.spread}: there are {arguments.partitions} partitions")
     if arguments.history and arguments.headers:
@@ -175,7 +178,7 @@ def _write_cluster(arguments: argparse.Namespace) -> Written:
         batches=own.batches,
         partitions=own.partitions,
         spread=own.spread,
-        clients=own.clients,
+        clients=min(own.clients, own.transactions),
         producers=own.producers,
         records=tuple(own.records),
         aborted=own.aborted,

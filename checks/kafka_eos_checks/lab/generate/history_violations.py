@@ -379,8 +379,8 @@ class HistoryViolations:
         found = self._given(STABLE_WENT_BACK, 1)
         if found is None:
             return False
-        partition = found[0]
-        for offset in (self._ends[partition], self._ends[partition] - 1):
+        partition, lower = found[0], self._ends[found[0]] - 1 - number
+        for offset in (self._ends[partition], lower):
             self._extra.append(
                 {
                     "process": f"planted-end-{number}",
@@ -392,7 +392,7 @@ class HistoryViolations:
                     "isolation": "read_committed",
                 }
             )
-        return self._plant(STABLE_WENT_BACK, self._topic, partition, self._ends[partition] - 1)
+        return self._plant(STABLE_WENT_BACK, self._topic, partition, lower)
 
     # ---- producers
 

@@ -298,7 +298,7 @@ class _Segment:
             named.append(row)
             self._indexed = int(positions[row])
         entries = np.empty(len(named), INDEX_ENTRY)
-        entries["relative_offset"] = batches.base_offset[named] - self._base
+        entries["relative_offset"] = batches.last_offset[named] - self._base  # as Kafka has it
         entries["position"] = positions[named]
         with self._path.open("ab") as out:
             out.write(encode(batches, self._contents, sizes).data)
