@@ -26,6 +26,7 @@ from kafka_eos.formats.record_batch import (
 from kafka_eos_checks.audit.kernels.headers import CONTROL_MASK, HEADER, TRANSACTIONAL_MASK, Bytes, Ints
 
 SLICE, SLICE_BYTES = 65_536, 32 << 20  # that are encoded at once, which bounds the memory
+TEXT_BYTES = 16  # of a value that says where it is
 NO_DECISION = NO_TRANSACTION = NO_PRODUCER = NO_EPOCH = NO_SEQUENCE = NO_LEADER_EPOCH = -1
 MARKER = TRANSACTIONAL_MASK | CONTROL_MASK  # attributes of one
 NEXT, BEHIND = -1, -2  # in place of a base offset: the one after the batch before; its last one again, a violation
@@ -64,7 +65,9 @@ class Batches(Columns):
         decision: of a marker, :data:`NO_DECISION` for all others.
         coordinator_epoch: of a marker.
         transaction: a number of the transaction on its partition, of its first batch with data and of the first marker
-            that ends it; :data:`NO_TRANSACTION` for all others.
+            that ends it; ``NO_TRANSACTION - 1 - number`` of its further batches with data, and :data:`NO_TRANSACTION`
+            for all others.
+        planted: which violation is here, see :mod:`violations`; 0 for none.
     """
 
     base_offset: Ints
@@ -78,6 +81,7 @@ class Batches(Columns):
     decision: Ints
     coordinator_epoch: Ints
     transaction: Ints
+    planted: Ints
 
     @property
     def last_offset(self) -> Ints:
@@ -112,6 +116,7 @@ DEFAULTS = {
     "decision": NO_DECISION,
     "coordinator_epoch": NO_EPOCH,
     "transaction": NO_TRANSACTION,
+    "planted": 0,
 }
 
 Some = TypeVar("Some", bound=Columns)
@@ -215,21 +220,49 @@ class Values:
         counts = np.where(batches.is_marker, 0, batches.record_count)
         for count in np.unique(counts).tolist():
             where = np.flatnonzero(counts == count)
-            yield where, self._rows(count, len(where)) if count else marker_payloads(batches.take(where))
+            own = batches.take(where)
+            yield where, self._rows(count, own) if count else marker_payloads(own)
 
-    def _rows(self, count: int, batches: int) -> Bytes:
+    def _rows(self, count: int, batches: Batches) -> Bytes:
         payload, places = _valued(count, self._value_bytes)
-        rows = Template(payload).fill(batches)
-        values = np.frombuffer(self._rng.bytes(batches * count * self._value_bytes), np.uint8)
-        for at, value in zip(places, values.reshape(count, batches, self._value_bytes), strict=True):
+        rows = Template(payload).fill(len(batches))
+        for at, value in zip(places, self._values(count, batches), strict=True):
             rows[:, at : at + self._value_bytes] = value
         return rows
+
+    def _values(self, count: int, batches: Batches) -> Bytes:
+        """The values of batches of ``count`` records, shape (count, number of batches, bytes of one)."""
+        values = np.frombuffer(self._rng.bytes(len(batches) * count * self._value_bytes), np.uint8)
+        return values.reshape(count, len(batches), self._value_bytes)
 
     def payload_sizes(self, batches: Batches) -> Ints:
         """As :class:`Contents` has it."""
         most = int(batches.record_count.max(initial=1))
         sizes = np.array([0, *(len(_valued(count, self._value_bytes)[0]) for count in range(1, most + 1))])
         return np.where(batches.is_marker, len(marker_template().payload), sizes[batches.record_count])
+
+
+class Texts(Values):
+    """Records without key, whose values say where they are: no two of a topic are equal.
+
+    A value has four hexadecimal digits of the partition, twelve of the offset, and points up to its size.
+
+    Args:
+        value_bytes: of each value, at least :data:`TEXT_BYTES`.
+        partition: number of the partition.
+    """
+
+    def __init__(self, value_bytes: int, partition: int) -> None:
+        assert value_bytes >= TEXT_BYTES, "a text has room for partition and offset"
+        super().__init__(value_bytes, 0)
+        self._partition = partition
+
+    def _values(self, count: int, batches: Batches) -> Bytes:
+        offsets = batches.base_offset + np.arange(count)[:, None] + (self._partition << 48)
+        digits = offsets[:, :, None] >> np.arange(60, -4, -4) & 0xF
+        values = np.full((*offsets.shape, self._value_bytes), ord("."), np.uint8)
+        values[:, :, :TEXT_BYTES] = np.frombuffer(b"0123456789abcdef", np.uint8)[digits]
+        return values
 
 
 @lru_cache(maxsize=4096)
@@ -245,8 +278,8 @@ def _valued(count: int, value_bytes: int) -> tuple[bytes, list[int]]:
 # ---- batches
 
 
-def encode(batches: Batches, contents: Contents, sizes: Ints) -> bytes:
-    """The bytes of batches, one after the other.
+def encode(batches: Batches, contents: Contents, sizes: Ints) -> Bytes:
+    """The bytes of batches, one after the other, shape (bytes of all,).
 
     Args:
         batches: with their offsets.
@@ -270,7 +303,7 @@ def encode(batches: Batches, contents: Contents, sizes: Ints) -> bytes:
         # Windows of one row's size, each of which is written as one wide item: by memcpy.
         windows: NDArray[np.void] = np.ndarray((len(out) - size + 1,), f"V{size}", out, 0, (1,))
         windows[positions[where]] = rows.view(f"V{size}")[:, 0]
-    return out.tobytes()
+    return out
 
 
 def _crcs(rows: Bytes) -> list[int]:

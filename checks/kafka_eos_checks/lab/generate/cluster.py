@@ -4,6 +4,7 @@ Layout, that of a recording, so that the audit takes all logs to be of one momen
 
     manifest.json
     planted.jsonl
+    histories/<topic>.jsonl                                  if it was asked for
     brokers/<node>/meta.properties, .kafka_cleanshutdown, replication-offset-checkpoint
     brokers/<node>/<topic>-<partition>/
     brokers/<node>/__transaction_state-<partition>/
@@ -17,6 +18,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -44,17 +46,31 @@ from kafka_eos_checks.lab.generate.batches import (
     Contents,
     Group,
     Template,
+    Texts,
     Values,
     bytes_of,
+    columns_of,
     marker_payloads,
     marker_template,
 )
+from kafka_eos_checks.lab.generate.client_history import ClientHistory
+from kafka_eos_checks.lab.generate.history_violations import plant_in_history
 from kafka_eos_checks.lab.generate.log_files import SEGMENT_BYTES, LogFiles
-from kafka_eos_checks.lab.generate.planted_logs import FIRST_PRODUCER
-from kafka_eos_checks.lab.generate.traffic import CommitBatches, StateBatches, Traffic, Workload
+from kafka_eos_checks.lab.generate.planted_logs import FIRST_PRODUCER, FIRST_TIMESTAMP
+from kafka_eos_checks.lab.generate.traffic import (
+    SLOTS,
+    SLOTS_IN_MS,
+    CommitBatches,
+    Slice,
+    StateBatches,
+    Traffic,
+    Workload,
+)
+from kafka_eos_checks.lab.generate.violations import Row, Violations, planted_in, spoil_files
 
 TIMEOUT_MS = 60_000  # transaction.timeout.ms
-BROKERS, MANIFEST = "brokers", "manifest.json"
+BROKERS, HISTORIES, MANIFEST = "brokers", "histories", "manifest.json"
+INPUTS = 4  # records of a batch that clients copy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +83,8 @@ class Made:
         states: records of ``__transaction_state``.
         commits: of offsets.
         size: bytes of all segments of one broker, or of those that its tables stand for.
+        events: of the history.
+        planted: the violations, with their places.
     """
 
     batches: int
@@ -74,6 +92,8 @@ class Made:
     states: int
     commits: int
     size: int
+    events: int
+    planted: list[Row]
 
     @property
     def all_batches(self) -> int:
@@ -183,6 +203,12 @@ def _number(data: bytes) -> int:
     return int.from_bytes(data, "big")
 
 
+def _place(log: LogFiles) -> tuple[str, int]:
+    """Topic and partition."""
+    topic, _, partition = log.folder.name.rpartition("-")
+    return topic, int(partition)
+
+
 def _kept(batches: StateBatches) -> NDArray[np.bool_]:
     """Which records the cleaner leaves that was at the first half: there the last of each transactional id."""
     kept = np.ones(len(batches), np.bool_)
@@ -248,6 +274,8 @@ class Cluster:
         segment_bytes: after which a new segment begins.
         retained_bytes: of each of the topic's partitions; older segments are deleted. 0 for all.
         compacted: whether the cleaner was at the first records of ``__transaction_state``.
+        history: whether the clients' history is written too, see :mod:`client_history`.
+        faults: violations of each rule; with a history of the rules over histories.
     """
 
     workload: Workload
@@ -258,6 +286,8 @@ class Cluster:
     segment_bytes: int = SEGMENT_BYTES
     retained_bytes: int = 0
     compacted: bool = False
+    history: bool = False
+    faults: int = 0
 
     @cached_property
     def transactional_ids(self) -> list[str]:
@@ -269,6 +299,11 @@ class Cluster:
         """First those of the clients, then those that commit outside of transactions."""
         return [f"{self.topic}-group-{number:06d}" for number in range(2 * self.workload.clients)]
 
+    @property
+    def inputs(self) -> str:
+        """Name of the topic whose offsets the groups commit."""
+        return f"{self.topic}-input"
+
     def traffic(self) -> Traffic:
         """What the clients do."""
         own = self.workload
@@ -276,7 +311,12 @@ class Cluster:
             own,
             coordinator_of=np.array([java_hash(name) % own.state_partitions for name in self.transactional_ids]),
             group_on=np.array([java_hash(name) % own.offset_partitions for name in self.groups]),
+            violations=self._violations() if self.faults and not self.history else None,
         )
+
+    def _violations(self) -> Violations:
+        own = self.workload
+        return Violations(self.faults, own.slices, own.partitions, own.first_client, own.seed)
 
     def write(self, folder: Path, advance: Callable[[int], None] = lambda _: None) -> Made:
         """Write the cluster.
@@ -284,26 +324,32 @@ class Cluster:
         Args:
             folder: an empty one.
             advance: is told how many slices of time are written.
+
+        Raises:
+            ValueError: there is no room for so many violations.
         """
         first = folder / BROKERS / "1"
-        topic, states, commits = self._logs(first)
-        data = markers = committed = 0
-        for part in self.traffic().slices():
-            for log, batches in zip(topic, part.topic, strict=True):
-                log.append(batches)
-                count = int(np.count_nonzero(batches.is_marker))
-                markers += count
-                data += len(batches) - count
-            for log, batches in zip(states, part.states, strict=True):
-                assert isinstance(batches, StateBatches)
-                log.append(batches, _kept(batches) if self.compacted and part.number == 0 else None)
-            for log, batches in zip(commits, part.commits, strict=True):
-                log.append(batches)
-                count = int(np.count_nonzero(batches.is_marker))
-                markers += count
-                committed += len(batches) - count
-            advance(1)
-        logs = [*topic, *states, *commits]
+        topic, state_logs, commits = self._logs(first)
+        inputs = self._input_logs(first)
+        traffic, planted = self.traffic(), list[Row]()
+        with self._told(folder) as told:
+            for part in traffic.slices():
+                arrived = [log.append(batches) for log, batches in zip(topic, part.topic, strict=True)]
+                for log, batches in zip(topic, arrived, strict=True):
+                    planted += planted_in(batches, *_place(log))
+                for log, batches in zip(commits, part.commits, strict=True):
+                    planted += planted_in(log.append(batches), *_place(log))
+                for log, states in zip(state_logs, part.states, strict=True):
+                    kept = _kept(states) if self.compacted and part.number == 0 else None
+                    planted += planted_in(log.append(states, kept), *_place(log))
+                if told is not None:
+                    told.take(part, arrived, self._extended(inputs, part))
+                advance(1)
+            if told is not None:
+                told.close()
+        if traffic.violations is not None:
+            traffic.violations.demand_all()
+        logs = [*topic, *state_logs, *commits, *inputs]
         for log in logs:
             log.close()
             self._describe_partition(log)
@@ -311,20 +357,91 @@ class Cluster:
             if self.retained_bytes:
                 log.retain(self.retained_bytes)
         self._describe(folder, logs)
+        if self.faults and self.history:
+            planted += plant_in_history(
+                folder / HISTORIES / f"{self.topic}.jsonl",
+                self.faults,
+                topic=self.topic,
+                inputs=self.inputs,
+                ends=[log.end for log in topic],
+                seed=self.workload.seed,
+            )
+        elif self.faults:
+            second = folder / BROKERS / "2"
+            planted += spoil_files(topic, second if self.brokers > 1 else None, self.faults, self.workload.seed)
         return Made(
-            batches=data,
-            markers=markers,
-            states=sum(log.batches for log in states),
-            commits=committed,
+            batches=sum(log.batches - log.markers for log in (*topic, *inputs)),
+            markers=sum(log.markers for log in logs),
+            states=sum(log.batches for log in state_logs),
+            commits=sum(log.batches - log.markers for log in commits),
             size=sum(log.size for log in logs),
+            events=0 if told is None else told.events,
+            planted=planted,
         )
+
+    @contextmanager
+    def _told(self, folder: Path) -> Iterator[ClientHistory | None]:
+        """The history, while it is written; None without one."""
+        if not self.history:
+            yield None
+            return
+        path = folder / HISTORIES / f"{self.topic}.jsonl"
+        path.parent.mkdir(parents=True)
+        with path.open("w", encoding="utf-8") as out:
+            yield ClientHistory(
+                out=out,
+                workload=self.workload,
+                topic=self.topic,
+                inputs=self.inputs,
+                names=self.transactional_ids,
+                groups=self.groups,
+                value_bytes=self.value_bytes,
+            )
+
+    def _input_logs(self, broker: Path) -> list[LogFiles]:
+        """The logs of the inputs that clients copy; none without a history."""
+        first = FIRST_PRODUCER + self.workload.producer_ids
+        return [
+            LogFiles(
+                broker / f"{self.inputs}-{number}",
+                Texts(self.value_bytes, number),
+                first_id=first + number,
+                producers=1,
+                segment_bytes=self.segment_bytes,
+            )
+            for number in range(self.workload.partitions if self.history else 0)
+        ]
+
+    def _extended(self, inputs: Sequence[LogFiles], part: Slice) -> Iterator[tuple[int, Batches]]:
+        """Append as many inputs as are read in a slice; what was appended, by partition."""
+        own = part.transactions.take(part.transactions.group >= 0)
+        for partition, log in enumerate(inputs):
+            needed = int(own.offset[own.client % len(inputs) == partition].max(initial=0)) - log.end
+            if needed <= 0:
+                continue
+            starts = np.arange(log.end, log.end + needed, INPUTS)
+            batches = columns_of(
+                Batches,
+                len(starts),
+                record_count=np.minimum(log.end + needed - starts, INPUTS),
+                producer_id=FIRST_PRODUCER + self.workload.producer_ids + partition,
+                producer_epoch=0,
+                base_sequence=starts,
+                timestamp=FIRST_TIMESTAMP + part.number * SLOTS // SLOTS_IN_MS,
+            )
+            yield partition, log.append(batches)
+
+    def _values(self, partition: int) -> Values:
+        if self.history:
+            return Texts(self.value_bytes, partition)
+        return Values(self.value_bytes, self.workload.seed + partition)
 
     def _logs(self, broker: Path) -> tuple[list[LogFiles], list[LogFiles], list[LogFiles]]:
         own = self.workload
         kinds: list[tuple[str, int, Callable[[int], Contents], bool]] = [
-            (self.topic, own.partitions, lambda number: Values(self.value_bytes, own.seed + number), self.as_tables),
+            (self.topic, own.partitions, self._values, self.as_tables),
             (STATE_TOPIC, own.state_partitions, lambda _: States(self.transactional_ids, self.topic), False),
-            (OFFSETS_TOPIC, own.offset_partitions, lambda _: Commits(self.groups, f"{self.topic}-input"), False),
+            (OFFSETS_TOPIC, own.offset_partitions, lambda _: Commits(self.groups, self.inputs), False),
         ]
         topic, states, commits = (
             [
@@ -350,8 +467,7 @@ class Cluster:
         return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()[:16]).decode().rstrip("=")
 
     def _describe_partition(self, log: LogFiles) -> None:
-        topic = log.folder.name.rpartition("-")[0]
-        metadata = f"version: 0\ntopic_id: {self._id('topic', topic)}"
+        metadata = f"version: 0\ntopic_id: {self._id('topic', _place(log)[0])}"
         (log.folder / PARTITION_METADATA).write_text(metadata, encoding="ascii")
         (log.folder / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 0\n", encoding="ascii")
 

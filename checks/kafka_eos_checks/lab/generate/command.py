@@ -12,11 +12,14 @@ PLANTED = "planted.jsonl"
 EPOCHS, MOST_OF_AN_EPOCH = 4, 500  # of a producer in a small log; batches of an epoch in a large one
 BATCHES, PRODUCERS = 100_000, 50  # of logs without transactions
 CLUSTER_PRODUCERS, RUN = 5, 4  # of a partition beside transactions; batches of a transaction on a partition
+MOST_PARTITIONS, MOST_CLIENTS = 65_535, 500_000  # numbers of 16 bits; names of six digits, of two groups a client
+TEXT_BYTES = 16  # of a value that a history names
 EPILOG = """examples:
   kafka-eos lab generate /tmp/made --batches 1000000 --partitions 8
   kafka-eos lab generate /tmp/made --faults 3 --seed 7
   kafka-eos lab generate /tmp/made --records 50 100 --value-bytes 1000
   kafka-eos lab generate /tmp/made --transactions 20000 --partitions 8 --brokers 3
+  kafka-eos lab generate /tmp/made --transactions 500 --value-bytes 16 --history --faults 1
   kafka-eos lab generate /tmp/made --transactions 2000000 --batches 100000000 --partitions 32 --clients 1000 --headers
 
 Without --transactions: batches of idempotent producers. Each partition gets as many duplicates, gaps and batches of a
@@ -26,7 +29,12 @@ With --transactions: the log directories of a whole cluster, as brokers leave th
 a recording. Clients of transaction version 1 and 2 take transactions over several partitions; some end without data,
 some markers are written again, half of the clients commit offsets in their transactions. Besides them write idempotent
 producers, and groups commit offsets outside of transactions. __transaction_state, __consumer_offsets, indexes and
-producer snapshots are as the topic's batches make them. --batches is then about as many with data.
+producer snapshots are as the topic's batches make them. --batches is then about as many with data. The whole cluster
+gets as many violations of each rule over logs, transactions, coordinators, offsets, indexes, snapshots and, of several
+brokers, replicas as --faults says.
+
+With --history: the clients' history besides, and the inputs that clients with a group copy. Each batch of theirs is the
+output of one input. The violations are then those of the rules over histories.
 
 planted.jsonl names each rule with topic, partition and offset, which is what the audit has to find, and nothing else.
 The same seed gives the same bytes.
@@ -57,7 +65,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="records of a batch (default 1 3)",
     )
     parser.add_argument("--value-bytes", type=int, default=100, metavar="N", help="of a record's value (default 100)")
-    parser.add_argument("--faults", type=int, default=0, metavar="N", help="of each kind in a partition (default 0)")
+    parser.add_argument("--faults", type=int, default=0, metavar="N", help="of each kind; see below (default 0)")
     parser.add_argument("--topic", default="generated", help="default generated")
     parser.add_argument("--headers", action="store_true", help="write tables of headers in the place of segments")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default 0)")
@@ -75,6 +83,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     cluster.add_argument("--segment-bytes", type=int, default=1 << 30, metavar="N", help="default 1073741824")
     cluster.add_argument("--retain-bytes", type=int, default=0, metavar="N", help="of a partition of the topic")
+    cluster.add_argument("--history", action="store_true", help="also what clients sent and were given")
     cluster.add_argument("--compacted", action="store_true", help="__transaction_state begins compacted")
     parser.set_defaults(run=run)
 
@@ -104,7 +113,6 @@ def _complete(arguments: argparse.Namespace) -> None:
     own = arguments
     if own.transactions:
         defaults = (RUN * max(own.spread, 0) * own.transactions, 8, CLUSTER_PRODUCERS)
-        own.clients = min(own.clients, own.transactions)
     else:
         defaults = (BATCHES, 1, PRODUCERS)
     for name, value in zip(("batches", "partitions", "producers"), defaults, strict=True):
@@ -129,12 +137,27 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--batches {arguments.batches}: give one for each of the {arguments.partitions} partitions")
     if not 1 << 10 <= arguments.segment_bytes < 1 << 31:
         raise ValueError(f"--segment-bytes {arguments.segment_bytes}: give 1024 to 2147483647")
-    if arguments.transactions and arguments.spread > arguments.partitions:
-        raise ValueError(f"--spread {arguments.spread}: there are {arguments.partitions} partitions")
-    if not arguments.transactions and arguments.brokers > 1:
-        raise ValueError(f"--brokers {arguments.brokers}: only with --transactions")
+    _check_cluster(arguments)
     if arguments.folder.exists() and any(arguments.folder.iterdir()):
         raise ValueError(f"{arguments.folder}: not empty; give another folder, or remove what is in it")
+
+
+def _check_cluster(arguments: argparse.Namespace) -> None:
+    if not arguments.transactions:
+        if arguments.brokers > 1:
+            raise ValueError(f"--brokers {arguments.brokers}: only with --transactions")
+        return
+    for name, most in (("partitions", MOST_PARTITIONS), ("clients", MOST_CLIENTS)):
+        if getattr(arguments, name) > most:
+            raise ValueError(f"{_option(name)} {getattr(arguments, name)}: give at most {most}")
+    if arguments.spread > arguments.partitions:
+        raise ValueError(f"--spread {arguments.spread}: there are {arguments.partitions} partitions")
+    if arguments.history and arguments.headers:
+        raise ValueError("--history: not with --headers, which have no records to join it with")
+    if arguments.history and arguments.value_bytes < TEXT_BYTES:
+        raise ValueError(f"--value-bytes {arguments.value_bytes}: with --history give {TEXT_BYTES} or more")
+    if arguments.faults and (arguments.retain_bytes or arguments.compacted):
+        raise ValueError("--faults: not with --retain-bytes or --compacted, which would take some of them away")
 
 
 def _option(name: str) -> str:
@@ -155,7 +178,7 @@ def _write_cluster(arguments: argparse.Namespace) -> Written:
         batches=own.batches,
         partitions=own.partitions,
         spread=own.spread,
-        clients=own.clients,
+        clients=min(own.clients, own.transactions),
         producers=own.producers,
         records=tuple(own.records),
         aborted=own.aborted,
@@ -173,15 +196,18 @@ def _write_cluster(arguments: argparse.Namespace) -> Written:
         segment_bytes=own.segment_bytes,
         retained_bytes=own.retain_bytes,
         compacted=own.compacted,
+        history=own.history,
+        faults=own.faults,
     )
     with count_progress("slices of time", workload.slices) as advance:
         made = cluster.write(own.folder, advance)
-    _write_planted(own.folder, [])
+    _write_planted(own.folder, made.planted)
     what = (
         f"{own.transactions:,} transactions: {made.batches:,} batches with data, {made.markers:,} markers, "
         f"{made.states:,} records of __transaction_state, {made.commits:,} commits of offsets"
+        + (f", {made.events:,} events" if own.history else "")
     )
-    return what, made.all_batches, made.size, Counter()
+    return what, made.all_batches, made.size, Counter(row["rule"] for row in made.planted)
 
 
 def _write_planted(folder: Path, rows: list[dict[str, Any]]) -> None:

@@ -129,6 +129,7 @@ class LogFiles:
     Attributes:
         end: one past the last offset.
         batches: how many there are.
+        markers: how many of them are markers.
         size: bytes of all segments, or of the segments that the tables stand for.
         segments: base offset and bytes of each segment that is complete.
     """
@@ -145,7 +146,7 @@ class LogFiles:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.end = self.batches = self.size = 0
+        self.end = self.batches = self.markers = self.size = 0
         self.segments: list[tuple[int, int]] = []
         self._contents = contents
         self._producers = Producers(first_id, producers) if producers else None
@@ -153,7 +154,7 @@ class LogFiles:
         self._segment_bytes = segment_bytes
         self._make: Callable[[Path, Contents], _Segment | _Table] = _Table if as_tables else _Segment
         self._active: _Segment | _Table | None = None
-        self._base = 0
+        self._base = self._written = 0
 
     @property
     def path(self) -> Path:
@@ -187,6 +188,7 @@ class LogFiles:
         assert not len(base) or (base >= 0).all() or (base <= NEXT).all(), "all have their offsets, or none"
         self.end = max(self.end, int(found.last_offset.max(initial=-1)) + 1)
         self.batches += len(batches)
+        self.markers += int(np.count_nonzero(batches.is_marker))
         return found
 
     def _write(self, batches: Batches, sizes: Ints) -> None:
@@ -195,7 +197,7 @@ class LogFiles:
         start = 0
         while start < len(batches):
             if self._active is None:
-                self._base = int(batches.base_offset[start]) if self.segments else 0
+                self._base = max(int(batches.base_offset[start]), self._written) if self.segments else 0
                 self._active = self._make(self.folder / f"{self._base:020d}.log", self._contents)
             before = int(totals[start] - sizes[start])
             room = max(self._segment_bytes - self._active.size, 0 if self._active.size else int(sizes[start]))
@@ -204,9 +206,10 @@ class LogFiles:
             if stop > start:
                 part = batches.take(slice(start, stop))
                 self._active.write(part, sizes[start:stop])
+                self._written = int(part.last_offset.max()) + 1
                 self._note(part)
             if stop < len(batches) and self._active.size + int(sizes[stop]) > self._segment_bytes:
-                self._roll(int(batches.base_offset[stop]))
+                self._roll(max(int(batches.base_offset[stop]), self._written))
             start = stop
 
     def _roll(self, end: int) -> None:
@@ -230,7 +233,7 @@ class LogFiles:
 
     def _ended(self, batches: Batches) -> NDArray[np.void]:
         """End transactions by the markers among some batches; the entries of those that are aborted."""
-        named = np.flatnonzero(batches.transaction != NO_TRANSACTION)
+        named = np.flatnonzero(batches.transaction > NO_TRANSACTION)
         is_marker = batches.is_marker[named]
         begun, ending = named[~is_marker], named[is_marker]
         number = np.concatenate((self._open.number, batches.transaction[begun]))
@@ -296,10 +299,10 @@ class _Segment:
             named.append(row)
             self._indexed = int(positions[row])
         entries = np.empty(len(named), INDEX_ENTRY)
-        entries["relative_offset"] = batches.base_offset[named] - self._base
+        entries["relative_offset"] = batches.last_offset[named] - self._base  # as Kafka has it
         entries["position"] = positions[named]
         with self._path.open("ab") as out:
-            out.write(encode(batches, self._contents, sizes))
+            out.write(encode(batches, self._contents, sizes).data)
         with self._path.with_suffix(".index").open("ab") as out:
             out.write(entries.tobytes())
         self.size += int(sizes.sum())

@@ -13,10 +13,10 @@ from kafka_eos_checks.audit.kernels.headers import Ints
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, STALE_EPOCH
 from kafka_eos_checks.lab.generate.batches import NO_LEADER_EPOCH, Batches, Values, columns_of
 from kafka_eos_checks.lab.generate.log_files import SEGMENT_BYTES, LogFiles
+from kafka_eos_checks.lab.generate.violations import candidates, planted_in, with_wrong_sequences
 
 FIRST_TIMESTAMP = 1_700_000_000_000  # ms since the epoch, of every batch
 FIRST_PRODUCER = 1000
-SPACING = 8  # batches of a producer; one in so many may be faulty, so that no fault hides another
 
 
 def clean_batches(
@@ -72,36 +72,14 @@ def plant(batches: Batches, seed: int, faults: int) -> tuple[Batches, list[Plant
     Raises:
         ValueError: the log is too short for so many.
     """
-    rng = np.random.default_rng(seed)
-    order = np.argsort(batches.producer_id, kind="stable")
-    pid, epoch = batches.producer_id[order], batches.producer_epoch[order]
-    same = (pid[1:] == pid[:-1]) & (epoch[1:] == epoch[:-1])
-    inner = np.zeros(len(batches), np.bool_)
-    inner[1:-1] = same[1:] & same[:-1]
-    spaced = np.arange(len(batches)) % SPACING == SPACING // 2
-    candidates = order[inner & spaced & (epoch >= 1)]
-    if len(candidates) < 3 * faults:
-        raise ValueError(
-            f"{len(batches)} batches have room for {len(candidates) // 3} faults of each kind, not {faults}"
-        )
-    gaps, duplicates, stale = np.split(rng.permutation(candidates)[: 3 * faults], 3)
-    times = np.ones(len(batches), np.int64)
-    times[gaps] = 0
-    times[duplicates] = times[stale] = 2
-    place = np.repeat(np.arange(len(batches)), times)
-    second = np.concatenate(([False], place[1:] == place[:-1]))
-    found = batches.take(place)
-    is_stale = second & np.isin(place, stale)
-    made = replace(found, base_offset=_offsets(found.record_count), producer_epoch=found.producer_epoch - is_stale)
-    following = np.empty(len(batches), np.int64)  # the next batch of the same producer
-    following[order[:-1]] = order[1:]
-    shown = {
-        DUPLICATE: second & np.isin(place, duplicates),
-        GAP: ~second & np.isin(place, following[gaps]),
-        STALE_EPOCH: is_stale,
-    }
-    planted = [(rule, offset) for rule, where in shown.items() for offset in made.base_offset[where].tolist()]
-    return made, sorted(planted, key=lambda found: found[1])
+    rows, following = candidates(batches, batches.producer_id >= 0)
+    if len(rows) < 3 * faults:
+        raise ValueError(f"{len(batches)} batches have room for {len(rows) // 3} faults of each kind, not {faults}")
+    chosen = np.random.default_rng(seed).permutation(rows)
+    parts = np.split(chosen[: 3 * faults], 3)
+    made = with_wrong_sequences(batches, dict(zip((GAP, DUPLICATE, STALE_EPOCH), parts, strict=True)), following)
+    made = replace(made, base_offset=_offsets(made.record_count))
+    return made, [(row["rule"], row["offset"]) for row in planted_in(made, "", 0)]
 
 
 def write(

@@ -34,6 +34,7 @@ from kafka_eos_checks.lab.generate.batches import (
     columns_of,
 )
 from kafka_eos_checks.lab.generate.planted_logs import FIRST_PRODUCER, FIRST_TIMESTAMP
+from kafka_eos_checks.lab.generate.violations import Violations
 
 SLOTS = 1 << 16  # of a slice: what orders batches fits 16 bits, which sort fastest
 SLOTS_IN_MS = 4
@@ -45,7 +46,7 @@ PHASE = 0.1  # of a slice, by which clients are late at most
 
 # How often. Each is a share of what it names.
 ABORTED, GROWING, WITHOUT_DATA, EMPTY, WRITTEN_AGAIN = 0.1, 0.3, 0.03, 0.01, 0.005  # of transactions
-BEGUN_ANEW = 0.01  # of transactions: InitProducerId comes before it
+BEGUN_ANEW = 0.02  # of transactions: InitProducerId comes before it
 CONSUMING = 0.5  # of clients: they commit offsets in each transaction
 RAISED = 0.1  # of idempotent producers in a slice
 COMMITS = 0.1  # of transactions: as many offsets are committed outside of any
@@ -175,7 +176,8 @@ class Runs(Columns):
         decision: of a marker, which is a run of its own.
         coordinator_epoch: of a marker.
         attributes: of the batches.
-        transaction: see :class:`Batches`.
+        transaction: see :class:`Batches`; of the first batch.
+        planted: as above.
     """
 
     partition: Ints
@@ -189,6 +191,7 @@ class Runs(Columns):
     coordinator_epoch: Ints
     attributes: Ints
     transaction: Ints
+    planted: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +210,15 @@ class Transactions(Columns):
         counts: batches with data on each, shape (n, spread).
         group: that commits offsets in it, -1 for none.
         offset: that the group commits.
+        committed_before: the offset that counted when it began.
         again: on which partitions its marker is written twice, shape (n, spread + 1), the last for the group's.
         coordinator_epoch: of its coordinator.
         initialised: slot of InitProducerId.
         begin: slot of its begin.
         prepared: slot of its decision.
         completed: slot of its end.
+        planted: which violation is planted in it, see :mod:`violations`; 0 for none.
+        spoilt: on which of its partitions, by place.
     """
 
     client: Ints
@@ -226,12 +232,15 @@ class Transactions(Columns):
     counts: Ints
     group: Ints
     offset: Ints
+    committed_before: Ints
     again: NDArray[np.bool_]
     coordinator_epoch: Ints
     initialised: NDArray[np.float64]
     begin: NDArray[np.float64]
     prepared: NDArray[np.float64]
     completed: NDArray[np.float64]
+    planted: Ints
+    spoilt: Ints
 
 
 @dataclass(slots=True)
@@ -262,6 +271,7 @@ class Slice(NamedTuple):
     Attributes:
         number: of the slice.
         transactions: those that begin in it.
+        first_number: of the first transaction on its first partition, see :class:`Batches`; the others follow.
         topic: the batches of each of the topic's partitions.
         states: those of each partition of ``__transaction_state``.
         commits: those of each partition of ``__consumer_offsets``.
@@ -269,8 +279,9 @@ class Slice(NamedTuple):
 
     number: int
     transactions: Transactions
+    first_number: int
     topic: Iterator[Batches]
-    states: Iterator[Batches]
+    states: Iterator[StateBatches]
     commits: Iterator[Batches]
 
 
@@ -287,6 +298,7 @@ class _Memory:
     coordinator_epoch: Ints
     plain_offset: Ints
     numbers: int = 0
+    commits: int = 0
     done: int = 0
 
 
@@ -299,11 +311,13 @@ class Traffic:
         coordinator_of: partition of ``__transaction_state`` of each client, shape (clients,).
         group_on: partition of ``__consumer_offsets`` of each group, shape (2 * clients,): first those of the clients,
             which commit in transactions, then as many others.
+        violations: to be planted.
     """
 
     workload: Workload
     coordinator_of: Ints
     group_on: Ints
+    violations: Violations | None = None
     _rng: np.random.Generator = field(init=False)
     _memory: _Memory = field(init=False)
     _phase: NDArray[np.float64] = field(init=False)
@@ -319,7 +333,7 @@ class Traffic:
             offset=np.zeros(own.clients, np.int64),
             key=np.full((own.partitions, writers), -1),
             sequence=np.zeros((own.partitions, writers), np.int64),
-            epoch=np.zeros((own.partitions, own.producers), np.int64),
+            epoch=np.ones((own.partitions, own.producers), np.int64),  # so that there is one before the first
             coordinator_epoch=np.ones(own.state_partitions, np.int64),
             plain_offset=np.zeros(own.clients, np.int64),
         )
@@ -335,6 +349,7 @@ class Traffic:
             yield Slice(
                 number,
                 transactions,
+                self._memory.numbers,
                 self._topic(number, transactions),
                 self._states(number, transactions),
                 self._commits(number, transactions),
@@ -379,15 +394,15 @@ class Traffic:
         data[empty] = 0
 
         consumes = _spread_out(CONSUMING, own.clients, 1)[client] & ~empty
-        read = rng.integers(1, 10, total) * consumes
+        read = data.sum(axis=1) * consumes  # each batch is the output of one input
         counted = read * (decision == ControlType.COMMIT)
-        offset = memory.offset[client] + _since(np.cumsum(counted) - counted, is_first) + read
+        committed_before = memory.offset[client] + _since(np.cumsum(counted) - counted, is_first)
         memory.offset += np.bincount(client, counted, own.clients).astype(np.int64)
 
         memory.coordinator_epoch += rng.random(own.state_partitions) < REPLACED
         width = SLOTS / np.maximum(counts, 1)[client]
         start = self._phase[client] + width * place
-        return Transactions(
+        found = Transactions(
             client=client,
             rises=rises,
             version_2=is_version_2,
@@ -398,24 +413,23 @@ class Traffic:
             partitions=partitions,
             counts=data,
             group=np.where(consumes, client, -1),
-            offset=offset,
+            offset=committed_before + read,
+            committed_before=committed_before,
             again=rng.random((total, own.spread + 1)) < WRITTEN_AGAIN,
             coordinator_epoch=memory.coordinator_epoch[self.coordinator_of[client]],
             initialised=start,
             begin=start + width * (0.02 + 0.13 * rng.random(total)),
             prepared=start + width * (0.6 + 0.3 * rng.random(total)),
             completed=start + width * 0.97,
+            planted=np.zeros(total, np.int64),
+            spoilt=np.zeros(total, np.int64),
         )
+        return found if self.violations is None else self.violations.choose(number, found)
 
     def producer(self, client: Ints, rises: Ints) -> tuple[Ints, Ints]:
         """Producer id and epoch of a client whose epoch has risen so often."""
         rotations, epoch = np.divmod(rises, EPOCHS)
         return self.workload.first_client + client + self.workload.clients * rotations, epoch
-
-    def _numbers(self, count: int) -> Ints:
-        """Numbers for some transactions on partitions."""
-        self._memory.numbers += count
-        return np.arange(self._memory.numbers - count, self._memory.numbers)
 
     # ---- the topic
 
@@ -436,7 +450,8 @@ class Traffic:
         for partition, stream in enumerate(self._streams["topic"]):
             own = slice(first_runs[partition], first_runs[partition + 1])
             rows = slice(first_rows[partition], first_rows[partition + 1])
-            yield stream.due(*_expanded(number, runs.take(own), records[rows], sequence[rows]))
+            due = stream.due(*_expanded(number, runs.take(own), records[rows], sequence[rows]))
+            yield due if self.violations is None else self.violations.in_batches(due, number, partition)
 
     def _runs(self, transactions: Transactions) -> Runs:
         """Of each transaction on each partition three runs: data, its marker, and its marker again."""
@@ -444,7 +459,10 @@ class Traffic:
         shape = (len(own), self.workload.spread, 3)
         producer, epoch = self.producer(own.client, own.rises)
         has_data = own.counts > 0
-        numbers = np.where(has_data, self._numbers(has_data.size).reshape(has_data.shape), NO_TRANSACTION)
+        first = self._memory.numbers
+        self._memory.numbers += has_data.size
+        every = np.arange(first, self._memory.numbers).reshape(has_data.shape)
+        numbers = np.where(has_data, every, NO_TRANSACTION)
         marked = np.broadcast_to(~own.empty[:, None], has_data.shape)
         again = marked & own.again[:, :-1]
         delay = (own.completed - own.prepared)[:, None] * 0.5 * self._rng.random(has_data.shape)
@@ -463,7 +481,7 @@ class Traffic:
             return np.broadcast_to(wide, shape).reshape(-1)
 
         nothing = np.full(1, NO_DECISION)
-        return Runs(  # data, marker, marker again
+        found = Runs(
             partition=same(own.partitions),
             writer=same(own.client),
             producer_id=same(producer),
@@ -475,7 +493,9 @@ class Traffic:
             coordinator_epoch=flat(nothing, own.coordinator_epoch, own.coordinator_epoch),
             attributes=flat(np.full(1, TRANSACTIONAL_MASK), np.full(1, MARKER), np.full(1, MARKER)),
             transaction=flat(numbers, numbers, np.full(1, NO_TRANSACTION)),
+            planted=np.zeros(3 * has_data.size, np.int64),
         )
+        return found if self.violations is None else self.violations.in_runs(found, own)
 
     def _plain_runs(self, number: int) -> Runs:
         """Of each idempotent producer one run in a slice."""
@@ -520,12 +540,14 @@ class Traffic:
 
     # ---- the coordinators' logs
 
-    def _states(self, number: int, transactions: Transactions) -> Iterator[Batches]:
+    def _states(self, number: int, transactions: Transactions) -> Iterator[StateBatches]:
         slots, batches = self._state_batches(number, transactions)
         where = self.coordinator_of[batches.client]
         for partition, stream in enumerate(self._streams["states"]):
             own = np.flatnonzero(where == partition)
-            yield stream.due(slots[own], batches.take(own))
+            due = stream.due(slots[own], batches.take(own))
+            assert isinstance(due, StateBatches), "a stream has one kind"
+            yield due
 
     def _state_batches(self, number: int, transactions: Transactions) -> tuple[Ints, StateBatches]:
         """Of each transaction the records EMPTY, ONGOING, ONGOING, PREPARE and COMPLETE, as far as it has them."""
@@ -569,6 +591,9 @@ class Traffic:
             partitions=np.repeat(own.partitions, 5, axis=0),
             started_ms=rows(np.full(1, NO_TIMESTAMP), started, started, started, started),
         )
+        if self.violations is not None:
+            batches, left = self.violations.in_states(batches, own)
+            chosen = np.flatnonzero(there & left)
         return slots[chosen].astype(np.int64), batches.take(chosen)
 
     # ---- the groups' logs
@@ -586,7 +611,8 @@ class Traffic:
         """Of each transaction with offsets its commit, its marker, and its marker again if so."""
         own = transactions.take(transactions.group >= 0)
         producer, epoch = self.producer(own.client, own.rises)
-        numbers = self._numbers(len(own))
+        numbers = np.arange(self._memory.commits, self._memory.commits + len(own))
+        self._memory.commits += len(own)
         marker_epoch = epoch + own.version_2
         at = own.prepared + (own.completed - own.prepared) * 0.3 * self._rng.random(len(own))
 
@@ -609,6 +635,8 @@ class Traffic:
             source=np.repeat(own.client % self.workload.partitions, 3),
             committed=np.repeat(own.offset, 3),
         )
+        if self.violations is not None:
+            batches = self.violations.in_commits(batches, own)
         chosen = np.flatnonzero(rows(True, True, own.again[:, -1]))
         return slots[chosen].astype(np.int64), batches.take(chosen)
 
@@ -660,8 +688,9 @@ def _expanded(number: int, runs: Runs, records: Ints, sequence: Ints) -> tuple[I
     step = (runs.end - runs.begin) / np.maximum(runs.count, 1)
     place = np.arange(total) + 0.5
     slots = np.repeat(runs.begin - starts * step, runs.count) + place * np.repeat(step, runs.count)
-    transaction = np.full(total, NO_TRANSACTION)
-    transaction[starts] = runs.transaction
+    further = np.where(runs.transaction == NO_TRANSACTION, NO_TRANSACTION, NO_TRANSACTION - 1 - runs.transaction)
+    transaction, planted = np.repeat(further, runs.count), np.zeros(total, np.int8)
+    transaction[starts], planted[starts] = runs.transaction, runs.planted
 
     def each(values: Ints) -> Ints:
         return np.repeat(values, runs.count)
@@ -678,5 +707,6 @@ def _expanded(number: int, runs: Runs, records: Ints, sequence: Ints) -> tuple[I
         decision=each(runs.decision),
         coordinator_epoch=each(runs.coordinator_epoch),
         transaction=transaction,
+        planted=planted,
     )
     return slots.astype(np.int64), batches

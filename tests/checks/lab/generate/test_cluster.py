@@ -1,5 +1,7 @@
 """Generated clusters: what the audit says of them, and that they have what their description promises."""
 
+import re
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from kafka_eos_checks.audit.kernels.records import decode_block
 from kafka_eos_checks.audit.kernels.splits import find_logs
 from kafka_eos_checks.audit.rules.coordinator import read_coordinator_log
 from kafka_eos_checks.audit.rules.transactions import read_transactions
+from kafka_eos_checks.brokers.brokers import java_command
+from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.lab.generate import traffic
 from kafka_eos_checks.lab.generate.cluster import BROKERS, Cluster
@@ -158,6 +162,26 @@ def test_a_cluster_has_all_that_is_promised_of_it(tmp_path: Path) -> None:
     assert len(overlapping) > len(markers) / 2, "transactions overlap"
 
 
+@pytest.mark.java
+def test_kafkas_own_tool_reads_every_file_of_a_cluster(tmp_path: Path) -> None:
+    if not have_jars():
+        pytest.skip("Kafka's jars are not there; `make test-all` fetches them")
+    workload = Workload(transactions=300, batches=3000, clients=10, seed=5)
+    made = Cluster(workload=workload, segment_bytes=20_000).write(tmp_path)
+    files = [path for kind in ("log", "index", "txnindex", "snapshot") for path in sorted(tmp_path.rglob(f"0*.{kind}"))]
+    tool = ("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(str(path) for path in files))
+    dumped = subprocess.run(java_command(*tool), capture_output=True, text=True, timeout=120, check=False)
+    assert dumped.returncode == 0, dumped.stderr
+    assert dumped.stdout.count("Dumping ") == len(files)
+    assert dumped.stdout.count("isvalid: true") == made.all_batches
+    assert not re.findall(r"isvalid: false|Exception|ismatch|Index offset: ", dumped.stdout + dumped.stderr)
+    figures = {verdict.name: verdict.figures for verdict in judged(tmp_path).verdicts}
+    aborted = len(re.findall(r"^version: 0 producerId: ", dumped.stdout, re.MULTILINE))
+    remembered = len(re.findall(r"^producerId: ", dumped.stdout, re.MULTILINE))
+    assert aborted == figures["aborted index"]["entries"] > 0
+    assert remembered == figures["producer snapshot"]["entries"] > 0
+
+
 def test_retention_and_the_cleaner_leave_logs_that_begin_later(tmp_path: Path) -> None:
     workload = Workload(transactions=300, batches=4000, clients=20, seed=3)
     cluster = Cluster(workload=workload, value_bytes=20, segment_bytes=5000, retained_bytes=20_000, compacted=True)
@@ -189,6 +213,10 @@ def test_the_command_writes_a_cluster_that_the_audit_takes_as_of_one_moment(
         (["--transactions", "5", "--spread", "9"], "--spread 9: there are 8 partitions"),
         (["--transactions", "5", "--aborted", "2"], "--aborted 2.0: give a share from 0 to 1"),
         (["--brokers", "2"], "--brokers 2: only with --transactions"),
+        (
+            ["--transactions", "5", "--partitions", "70000", "--batches", "80000"],
+            "--partitions 70000: give at most 65535",
+        ),
         (["--segment-bytes", "5"], "--segment-bytes 5: give 1024 to 2147483647"),
     ],
 )

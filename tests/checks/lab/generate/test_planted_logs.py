@@ -31,7 +31,7 @@ def rows(batches: Batches) -> list[Batch]:
 def encoded(batches: Batches, value_bytes: int, seed: int) -> list[bytes]:
     contents = Values(value_bytes, seed)
     sizes = contents.payload_sizes(batches) + HEADER_BYTES
-    data = encode(batches, contents, sizes)
+    data = encode(batches, contents, sizes).tobytes()
     ends = np.cumsum(sizes).tolist()
     return [data[end - size : end] for end, size in zip(ends, sizes.tolist(), strict=True)]
 

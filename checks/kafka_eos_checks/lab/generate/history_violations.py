@@ -1,0 +1,504 @@
+"""Violations of the rules over histories, planted in the history of a generated cluster at known places.
+
+The logs stay as they are: what is planted is what clients were told, or did, that does not fit them. Each gives exactly
+one finding of its rule.
+
+============================================ ========================================================================
+rule                                         what is planted
+============================================ ========================================================================
+acknowledged but lost                        an acknowledgement beyond the end of a log
+duplicate value                              a value sent once and given at two offsets, of a topic without logs
+refused without cause                        INVALID_PRODUCER_EPOCH for a producer that nobody fenced
+transaction committed without its ...        no CommitTransaction of a transaction that is committed
+committed record missing                     an answer to CommitTransaction, of a transaction that is aborted
+aborted record delivered                     a reader that is given a record of an aborted transaction
+precommitted read                            a reader that is given a record before CommitTransaction
+poll skip, non-monotonic poll                a reader that leaves out a record, one that goes back
+inconsistent offsets                         a reader that is given another value
+last stable offset went back                 an end of a partition below the one before
+input processed twice                        two records as the same output of an input
+input skipped                                outputs in an aborted transaction only, the offset in the next one
+output without its offset                    the offset in another transaction than the outputs
+offset without its output                    the only output of an input is refused
+input not processed                          a declared input without output and offset
+output of no input                           a declared output of no input
+fenced generation committed                  a commit of a member of the generation before
+============================================ ========================================================================
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos_checks.audit.rules.applications import (
+    FENCED_GENERATION,
+    NOT_PROCESSED,
+    OFFSET_ALONE,
+    OUTPUT_ALONE,
+    OUTPUT_OF_NOTHING,
+    SKIPPED,
+    TWICE,
+)
+from kafka_eos_checks.audit.rules.histories import DUPLICATE_VALUE, LOST, REFUSED, UNASKED
+from kafka_eos_checks.audit.rules.readers import (
+    ABORTED_DELIVERED,
+    COMMITTED_MISSING,
+    INCONSISTENT,
+    NON_MONOTONIC,
+    POLL_SKIP,
+    PRECOMMITTED,
+    STABLE_WENT_BACK,
+)
+from kafka_eos_checks.lab.generate.violations import Row, row_of
+
+ELSEWHERE = "elsewhere"  # a topic without logs
+NEVER = 1 << 40  # is added to the number of a transaction for one that there is not
+FIRST_REFUSED = 1_000_000_000  # a producer id that no other producer has
+DECLARED = "planted-declared"  # a group
+TRIES = 100  # to choose records that no violation of the rule is at yet
+
+Entry = dict[str, Any]  # an event, as its line of JSON has it
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """A transaction in the history; events by their number.
+
+    Attributes:
+        process: of its client.
+        sends: numbers of the events in which records were sent; the answer to each comes right after it.
+        offsets: in which its offsets were sent.
+        ends: in which its end was asked for and answered.
+        commits: whether it is committed.
+        follows_commit: whether the client's one before is committed, or there is none.
+        before: the client's transaction before.
+    """
+
+    process: str
+    sends: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    commits: bool = False
+    follows_commit: bool = True
+    before: int | None = None
+
+
+class HistoryViolations:
+    """Violations to be planted in a history.
+
+    Args:
+        events: of the history, in order.
+        topic: that clients write.
+        inputs: topic that they copy from.
+        ends: one past the last offset of each partition of the topic.
+        seed: decides which events are spoilt.
+
+    Attributes:
+        planted: the violations, with their places.
+    """
+
+    def __init__(self, events: list[Entry], *, topic: str, inputs: str, ends: list[int], seed: int) -> None:
+        self.planted: list[Row] = []
+        self._events, self._topic, self._inputs, self._ends = events, topic, inputs, ends
+        self._rng = np.random.default_rng([seed, 3])
+        self._dropped: set[int] = set()
+        self._earlier: dict[int, Entry] = {}  # by the number of the event that comes right after
+        self._extra: list[Entry] = []
+        self._transactions: dict[int, _Transaction] = {}
+        self._read: dict[int, list[int]] = defaultdict(list)  # by partition, the events in which a reader was given it
+        self._used: set[int] = set()
+        self._gather()
+
+    def _gather(self) -> None:
+        latest: dict[str, int] = {}
+        for number, event in enumerate(self._events):
+            action, name = event["action"], event.get("detail", {}).get("transaction")
+            if action == "Poll" and event["process"].startswith("reader-"):
+                self._read[event["partition"]].append(number)
+            if name is None:
+                continue
+            if action == "BeginTransaction":
+                before = latest.get(event["process"])
+                follows_commit = before is None or self._transactions[before].commits
+                self._transactions[name] = _Transaction(event["process"], follows_commit=follows_commit, before=before)
+                latest[event["process"]] = name
+            own = self._transactions[name]
+            if action == "Send" and event["phase"] == "invoke":
+                own.sends.append(number)
+            elif action == "SendOffsetsToTransaction":
+                own.offsets.append(number)
+            elif action in {"CommitTransaction", "AbortTransaction"}:
+                own.ends.append(number)
+                own.commits = action == "CommitTransaction"
+
+    def plant(self, faults: int) -> None:
+        """Plant ``faults`` violations of each rule.
+
+        Raises:
+            ValueError: there is no room for so many.
+        """
+        rules: dict[str, Callable[[int], bool]] = {
+            SKIPPED: self._skip_input,  # those with the fewest candidates first
+            UNASKED: self._forget_commit,
+            OFFSET_ALONE: self._refuse_output,
+            OUTPUT_ALONE: self._move_offset,
+            TWICE: self._repeat_output,
+            COMMITTED_MISSING: self._claim_commit,
+            ABORTED_DELIVERED: self._deliver_aborted,
+            PRECOMMITTED: self._deliver_early,
+            POLL_SKIP: self._skip_record,
+            NON_MONOTONIC: self._go_back,
+            INCONSISTENT: self._give_other_value,
+            STABLE_WENT_BACK: self._lower_end,
+            LOST: self._acknowledge,
+            DUPLICATE_VALUE: self._give_twice,
+            REFUSED: self._refuse,
+            NOT_PROCESSED: self._declare_input,
+            OUTPUT_OF_NOTHING: self._declare_output,
+            FENCED_GENERATION: self._commit_late,
+        }
+        self._extra += self._declaration()
+        for rule, plant in rules.items():
+            done = sum(plant(number) for number in range(faults))
+            if done < faults:
+                raise ValueError(f"room for {done} of {rule}, not for {faults}; give more --transactions")
+
+    def events(self) -> Iterator[Entry]:
+        """The events with what is planted, in order."""
+        order = 0
+        for number, event in enumerate(self._events):
+            if number in self._earlier:
+                yield {"run": event["run"], "order": order, "time_us": event["time_us"], **self._earlier[number]}
+                order += 1
+            if number not in self._dropped:
+                yield {**event, "order": order}
+                order += 1
+        last = self._events[-1]
+        for event in self._extra:
+            yield {"run": last["run"], "order": order, "time_us": last["time_us"], **event}
+            order += 1
+
+    # ---- choosing
+
+    def _choose(self, fits: Callable[[_Transaction], bool]) -> _Transaction | None:
+        """A transaction that is not spoilt yet; None without one."""
+        names = [name for name, own in self._transactions.items() if name not in self._used and fits(own)]
+        if not names:
+            return None
+        name = names[int(self._rng.integers(len(names)))]
+        self._used.add(name)
+        return self._transactions[name]
+
+    def _place(self, send: int) -> tuple[int, int]:
+        """Partition and offset of a record that was sent."""
+        answer = self._events[send + 1]
+        return answer["partition"], answer["offset"]
+
+    def _input(self, send: int) -> tuple[int, int]:
+        """Partition and offset of the input that an output is of."""
+        _, partition, offset = self._events[send]["detail"]["input"]
+        return partition, offset
+
+    def _plant(self, rule: str, topic: str, partition: int, offset: int | None) -> bool:
+        self.planted.append(row_of(rule, topic, partition, offset))
+        return True
+
+    def _given(self, rule: str, least: int, place: int = 0) -> tuple[int, list[Entry]] | None:
+        """A partition and consecutive records that its reader was given; None without any.
+
+        Args:
+            rule: that is to be violated.
+            least: how many records.
+            place: which of them the finding is to name; no other violation of the rule names it.
+        """
+        taken = {(row["partition"], row["offset"]) for row in self.planted if row["rule"] == rule}
+        own = [partition for partition, numbers in self._read.items() if len(numbers) >= least]
+        for _ in range(TRIES if own else 0):
+            partition = own[int(self._rng.integers(len(own)))]
+            first = int(self._rng.integers(len(self._read[partition]) - least + 1))
+            found = [self._events[number] for number in self._read[partition][first : first + least]]
+            if (partition, found[place]["offset"]) not in taken:
+                return partition, found
+        return None
+
+    @staticmethod
+    def _reader(event: Entry, process: str) -> Entry:
+        """Another reader is given the same."""
+        names = ("action", "phase", "topic", "partition", "offset", "isolation", "detail")
+        return {"process": process, **{name: event[name] for name in names}}
+
+    # ---- applications
+
+    def _skip_input(self, _: int) -> bool:
+        def fits(own: _Transaction) -> bool:
+            before = None if own.before is None else self._transactions[own.before]
+            if before is None or own.before in self._used or not own.commits or before.commits:
+                return False
+            if not (before.follows_commit and own.sends and before.sends and own.offsets):
+                return False
+            firsts = [min(self._input(send)[1] for send in each.sends) for each in (own, before)]
+            ends = [list(self._events[each.offsets[0]]["detail"]["offsets"].values()) for each in (own, before)]
+            return firsts[0] == firsts[1] and ends[0] != ends[1]
+
+        own = self._choose(fits)
+        if own is None:
+            return False
+        assert own.before is not None, "that is what was asked for"
+        self._used.add(own.before)
+        skipped = min(self._input(send) for send in own.sends)
+        for send in own.sends:
+            if self._input(send) == skipped:
+                self._dropped |= {send, send + 1}
+        return self._plant(SKIPPED, self._inputs, *skipped)
+
+    def _move_offset(self, _: int) -> bool:
+        own = self._choose(lambda each: each.commits and each.follows_commit and bool(each.sends and each.offsets))
+        if own is None:
+            return False
+        for number in own.offsets:
+            self._events[number]["detail"]["transaction"] += NEVER
+        first = min(own.sends, key=lambda send: (self._input(send), self._place(send)))
+        return self._plant(OUTPUT_ALONE, self._topic, *self._place(first))
+
+    def _refuse_output(self, number: int) -> bool:
+        def single(own: _Transaction) -> list[int]:
+            inputs = [self._input(send) for send in own.sends]
+            return [send for send, each in zip(own.sends, inputs, strict=True) if inputs.count(each) == 1]
+
+        own = self._choose(
+            lambda each: each.commits and each.follows_commit and bool(each.offsets and each.sends and single(each))
+        )
+        if own is None:
+            return False
+        send = single(own)[0]
+        for event in self._events[send : send + 2]:
+            event["detail"]["value"] = f"refused-{number}"
+        self._events[send + 1]["phase"] = "fail"
+        del self._events[send + 1]["offset"]
+        return self._plant(OFFSET_ALONE, self._inputs, *self._input(send))
+
+    def _repeat_output(self, _: int) -> bool:
+        def seconds(own: _Transaction) -> list[int]:
+            return [send for send in own.sends if self._events[send]["detail"]["output"] == 1]
+
+        own = self._choose(lambda each: each.commits and bool(each.offsets and seconds(each)))
+        if own is None:
+            return False
+        send = seconds(own)[0]
+        for event in self._events[send : send + 2]:
+            event["detail"]["output"] = 0
+        return self._plant(TWICE, self._topic, *self._place(send))
+
+    # ---- transactions
+
+    def _forget_commit(self, _: int) -> bool:
+        own = self._choose(
+            lambda each: (
+                each.commits
+                and not each.offsets
+                and bool(each.sends)
+                and not any(self._events[send]["partition"] in self._read for send in each.sends)
+            )
+        )
+        if own is None:
+            return False
+        self._dropped.update(own.ends)
+        return self._plant(UNASKED, self._topic, *min(map(self._place, own.sends)))
+
+    def _claim_commit(self, _: int) -> bool:
+        own = self._choose(lambda each: not each.commits and not each.offsets and bool(each.sends))
+        if own is None:
+            return False
+        for number in own.ends:
+            self._events[number]["action"] = "CommitTransaction"
+        return self._plant(COMMITTED_MISSING, self._topic, *self._place(own.sends[0]))
+
+    # ---- readers
+
+    def _deliver_aborted(self, number: int) -> bool:
+        own = self._choose(lambda each: not each.commits and bool(each.sends))
+        if own is None:
+            return False
+        self._extra.append(self._poll(own.sends[0], f"planted-aborted-{number}"))
+        return self._plant(ABORTED_DELIVERED, self._topic, *self._place(own.sends[0]))
+
+    def _deliver_early(self, number: int) -> bool:
+        own = self._choose(lambda each: each.commits and bool(each.sends))
+        if own is None:
+            return False
+        self._earlier[own.ends[0]] = self._poll(own.sends[0], f"planted-early-{number}")
+        return self._plant(PRECOMMITTED, self._topic, *self._place(own.sends[0]))
+
+    def _poll(self, send: int, process: str) -> Entry:
+        """A reader of committed data is given a record that was sent."""
+        partition, offset = self._place(send)
+        return {
+            "process": process,
+            "action": "Poll",
+            "phase": "ok",
+            "topic": self._topic,
+            "partition": partition,
+            "offset": offset,
+            "isolation": "read_committed",
+            "detail": {"value": self._events[send]["detail"]["value"]},
+        }
+
+    def _skip_record(self, number: int) -> bool:
+        found = self._given(POLL_SKIP, 3, 1)
+        if found is None:
+            return False
+        partition, (before, left_out, after) = found
+        self._extra += [self._reader(event, f"planted-skip-{number}") for event in (before, after)]
+        return self._plant(POLL_SKIP, self._topic, partition, left_out["offset"])
+
+    def _go_back(self, number: int) -> bool:
+        found = self._given(NON_MONOTONIC, 2)
+        if found is None:
+            return False
+        partition, (first, second) = found
+        self._extra += [self._reader(event, f"planted-back-{number}") for event in (second, first)]
+        return self._plant(NON_MONOTONIC, self._topic, partition, first["offset"])
+
+    def _give_other_value(self, number: int) -> bool:
+        found = self._given(INCONSISTENT, 1)
+        if found is None:
+            return False
+        partition, [event] = found
+        given = self._reader(event, f"planted-other-{number}") | {"detail": {"value": f"other-{number}"}}
+        del given["isolation"]
+        self._extra.append(given)
+        return self._plant(INCONSISTENT, self._topic, partition, event["offset"])
+
+    def _lower_end(self, number: int) -> bool:
+        found = self._given(STABLE_WENT_BACK, 1)
+        if found is None:
+            return False
+        partition, lower = found[0], self._ends[found[0]] - 1 - number
+        for offset in (self._ends[partition], lower):
+            self._extra.append(
+                {
+                    "process": f"planted-end-{number}",
+                    "action": "EndOfPartition",
+                    "phase": "ok",
+                    "topic": self._topic,
+                    "partition": partition,
+                    "offset": offset,
+                    "isolation": "read_committed",
+                }
+            )
+        return self._plant(STABLE_WENT_BACK, self._topic, partition, lower)
+
+    # ---- producers
+
+    def _acknowledge(self, number: int) -> bool:
+        partition = number % len(self._ends)
+        offset = self._ends[partition] + number
+        where = {"process": "planted-lost", "action": "Send", "topic": self._topic, "partition": partition}
+        detail = {"detail": {"value": f"lost-{number}"}}
+        self._extra += [{**where, "phase": "invoke", **detail}, {**where, "phase": "ok", "offset": offset, **detail}]
+        return self._plant(LOST, self._topic, partition, offset)
+
+    def _give_twice(self, number: int) -> bool:
+        where = {"process": "planted-twice", "topic": ELSEWHERE, "partition": number}
+        detail = {"detail": {"value": f"twice-{number}"}}
+        self._extra.append({**where, "action": "Send", "phase": "invoke", **detail})
+        self._extra += [{**where, "action": "Poll", "phase": "ok", "offset": offset, **detail} for offset in range(2)]
+        return self._plant(DUPLICATE_VALUE, ELSEWHERE, number, 1)
+
+    def _refuse(self, number: int) -> bool:
+        who = {"process": "planted-refused", "transactional_id": f"planted-refused-{number}"}
+        producer = {"producer_id": FIRST_REFUSED + number, "producer_epoch": 0}
+        partition = number % len(self._ends)
+        where = {"topic": self._topic, "partition": partition}
+        code = {"error": int(ErrorCode.INVALID_PRODUCER_EPOCH)}
+        batch = {"base_sequence": 0, "record_count": 1}
+        self._extra += [
+            {**who, "action": "InitProducerId", "phase": "invoke"},
+            {**who, "action": "InitProducerId", "phase": "ok", **producer},
+            {**who, "action": "Produce", "phase": "fail", **where, **producer, **batch, **code},
+        ]
+        return self._plant(REFUSED, self._topic, partition, None)
+
+    # ---- groups
+
+    def _declaration(self) -> Iterable[Entry]:
+        about = {"process": "planted-test", "phase": "ok", "group": DECLARED}
+        yield {**about, "action": "DeclareApplication", "detail": {"everything": True}}
+        for topic, role in ((self._inputs, "input"), (self._topic, "output")):
+            yield {**about, "action": "DeclareTopic", "topic": topic, "detail": {"role": role}}
+
+    def _declared(self, rule: str, topic: str, partition: int, offset: int, identity: str) -> bool:
+        self._extra.append(
+            {
+                "process": "planted-test",
+                "action": "DeclareRecord",
+                "phase": "ok",
+                "topic": topic,
+                "partition": partition,
+                "offset": offset,
+                "group": DECLARED,
+                "detail": {"identity": identity},
+            }
+        )
+        return self._plant(rule, topic, partition, offset)
+
+    def _declare_input(self, number: int) -> bool:
+        sends = (event for event in self._events if event["action"] == "Send" and event["phase"] == "ok")
+        own = [event for event in sends if event["topic"] == self._inputs]
+        if number >= len(own):
+            return False
+        event = own[number]
+        return self._declared(
+            NOT_PROCESSED, self._inputs, event["partition"], event["offset"], f"not-processed-{number}"
+        )
+
+    def _declare_output(self, number: int) -> bool:
+        found = self._given(OUTPUT_OF_NOTHING, 1)
+        if found is None:
+            return False
+        partition, [event] = found
+        return self._declared(OUTPUT_OF_NOTHING, self._topic, partition, event["offset"], f"nothing-{number}")
+
+    def _commit_late(self, number: int) -> bool:
+        member = {"process": "planted-member", "group": f"planted-generations-{number}"}
+        partition = number % len(self._ends)
+        where = {"topic": self._inputs, "partition": partition}
+        commit = {**member, **where, "action": "OffsetCommit", "generation": 1, "detail": {"request": number}}
+        self._extra += [
+            *({**member, "action": "JoinGroup", "phase": "ok", "generation": each} for each in (1, 2)),
+            *({**commit, "phase": phase} for phase in ("invoke", "ok")),
+        ]
+        return self._plant(FENCED_GENERATION, self._inputs, partition, None)
+
+
+def plant_in_history(path: Path, faults: int, *, topic: str, inputs: str, ends: list[int], seed: int) -> list[Row]:
+    """Plant violations in a history that is held in memory meanwhile, as the audit will hold it.
+
+    Args:
+        path: the file, which is written anew.
+        faults: of each rule.
+        topic: that clients write.
+        inputs: topic that they copy from.
+        ends: one past the last offset of each partition of the topic.
+        seed: decides which events are spoilt.
+
+    Returns:
+        The violations, with their places; the offset is None where a finding has none.
+
+    Raises:
+        ValueError: there is no room for so many.
+    """
+    with path.open(encoding="utf-8") as lines:
+        violations = HistoryViolations(
+            [json.loads(line) for line in lines], topic=topic, inputs=inputs, ends=ends, seed=seed
+        )
+    violations.plant(faults)
+    with path.open("w", encoding="utf-8") as out:
+        out.writelines(json.dumps(event, separators=(",", ":")) + "\n" for event in violations.events())
+    return violations.planted

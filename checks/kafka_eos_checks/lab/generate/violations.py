@@ -1,0 +1,408 @@
+"""Violations of the audit's rules, planted in the traffic of a cluster at known places.
+
+Each is what one fault of a broker, a coordinator or a client leaves behind, and gives exactly one finding of its rule.
+Nothing else in the logs changes, except for what follows from it: indexes and snapshots are made of the logs as they
+are. No two are in transactions next to each other.
+
+==================================== ================================================================================
+rule                                 what is planted
+==================================== ================================================================================
+duplicate, gap, stale epoch          a batch of an idempotent producer twice, left out, or again with the epoch before
+order                                a batch with the offset of the one before it
+torn transaction                     ABORT on one partition of a transaction that is committed
+hanging transaction                  no marker on one partition of a client's last transaction
+marker without transaction           COMMIT on a partition that did not join
+fenced producer committed            data of the epoch before InitProducerId in the transaction after it
+marker of an old coordinator         a marker again, of the coordinator's epoch before
+illegal coordinator transition       PREPARE_COMMIT without ONGOING
+decision changed                     COMPLETE_ABORT after PREPARE_COMMIT
+committed offset went back           an offset below the one of the transaction before
+aborted index                        a last stable offset in an index that is too high
+producer snapshot                    a timestamp in a snapshot that is too high
+replicas differ                      another value, with its CRC, on the second broker
+==================================== ================================================================================
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from google_crc32c import value as crc32c
+from numpy.typing import NDArray
+
+from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, ControlType
+from kafka_eos.formats.transaction_log import TransactionState
+from kafka_eos_checks.audit import header_tables
+from kafka_eos_checks.audit.kernels.headers import Headers, Ints
+from kafka_eos_checks.audit.kernels.marks import Marks
+from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, SNAPSHOT
+from kafka_eos_checks.audit.rules.coordinator import DECISION_CHANGED, ILLEGAL_TRANSITION
+from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, ORDER, STALE_EPOCH
+from kafka_eos_checks.audit.rules.offsets import WENT_BACK
+from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, OLD_COORDINATOR, TORN
+from kafka_eos_checks.audit.rules.transactions import NO_TRANSACTION as WITHOUT
+from kafka_eos_checks.lab.generate.batches import BEHIND, NO_EPOCH, NO_PRODUCER, NO_SEQUENCE, NO_TRANSACTION, Batches
+from kafka_eos_checks.lab.generate.log_files import ABORTED, PRODUCER, LogFiles
+
+if TYPE_CHECKING:
+    from kafka_eos_checks.lab.generate.traffic import CommitBatches, Runs, StateBatches, Transactions
+
+IN_BATCHES = (DUPLICATE, GAP, STALE_EPOCH, ORDER)
+IN_TRANSACTIONS = (
+    *(FENCED, HANGING, TORN, WITHOUT, OLD_COORDINATOR),  # those with the fewest candidates first
+    *(DECISION_CHANGED, ILLEGAL_TRANSITION, WENT_BACK),
+)
+IN_FILES = (ABORTED_INDEX, SNAPSHOT, REPLICAS)
+CODES = {rule: number for number, rule in enumerate((*IN_BATCHES, *IN_TRANSACTIONS), 1)}
+NOTHING = 0  # in place of a code
+SPACING = 4  # batches of a producer; one in so many may be faulty, so that no fault hides another
+
+Row = dict[str, Any]  # rule, topic, partition, offset
+
+
+def planted_in(batches: Batches, topic: str, partition: int) -> Iterator[Row]:
+    """What is planted in some batches that have their offsets."""
+    names = {code: rule for rule, code in CODES.items()}
+    rows = np.flatnonzero(batches.planted != NOTHING)
+    for code, offset in zip(batches.planted[rows].tolist(), batches.base_offset[rows].tolist(), strict=True):
+        yield row_of(names[code], topic, partition, offset)
+
+
+def row_of(rule: str, topic: str, partition: int, offset: int | None) -> Row:
+    """A planted violation, as it is told."""
+    return {"rule": rule, "topic": topic, "partition": partition, "offset": offset}
+
+
+# ---- of idempotent producers
+
+
+def candidates(batches: Batches, eligible: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Batches that can be left out, doubled or stale without a second finding.
+
+    Args:
+        batches: consecutive ones of a log.
+        eligible: those of idempotent producers, shape (n,).
+
+    Returns:
+        Rows of the candidates, and for every row the next one of its producer.
+    """
+    own = np.flatnonzero(eligible)
+    order = own[np.argsort(batches.producer_id[own], kind="stable")]
+    pid, epoch = batches.producer_id[order], batches.producer_epoch[order]
+    is_same = (pid[1:] == pid[:-1]) & (epoch[1:] == epoch[:-1])
+    inner = np.zeros(len(order), np.bool_)
+    inner[1:-1] = is_same[1:] & is_same[:-1]
+    number = np.arange(len(order)) - np.searchsorted(pid, pid)
+    following = np.full(len(batches), -1)
+    following[order[:-1]] = order[1:]
+    return order[inner & (number % SPACING == SPACING // 2) & (epoch >= 1)], following
+
+
+def with_wrong_sequences(batches: Batches, faults: dict[str, Ints], following: Ints) -> Batches:
+    """The batches with some duplicates, gaps and stale ones, and where they are.
+
+    Args:
+        batches: consecutive ones of a log.
+        faults: rows to be doubled, left out, and doubled with the epoch before, by rule.
+        following: for each row the next one of its producer.
+    """
+    times = np.ones(len(batches), np.int64)
+    times[faults[GAP]] = 0
+    times[faults[DUPLICATE]] = times[faults[STALE_EPOCH]] = 2
+    place = np.repeat(np.arange(len(batches)), times)
+    is_second = np.concatenate(([False], place[1:] == place[:-1]))[: len(place)]
+    found = batches.take(place)
+    is_stale = is_second & np.isin(place, faults[STALE_EPOCH])
+    planted = found.planted.copy()
+    planted[is_second & np.isin(place, faults[DUPLICATE])] = CODES[DUPLICATE]
+    planted[~is_second & np.isin(place, following[faults[GAP]])] = CODES[GAP]
+    planted[is_stale] = CODES[STALE_EPOCH]
+    return replace(found, producer_epoch=found.producer_epoch - is_stale, planted=planted)
+
+
+def with_wrong_order(batches: Batches, after: Ints) -> Batches:
+    """The batches, and behind some of them one without producer that has the last offset once more."""
+    place = np.sort(np.concatenate((np.arange(len(batches)), after)))
+    is_second = np.concatenate(([False], place[1:] == place[:-1]))[: len(place)]
+    found = batches.take(place)
+    values = {
+        "base_offset": BEHIND,
+        "record_count": 1,
+        "producer_id": NO_PRODUCER,
+        "producer_epoch": NO_EPOCH,
+        "base_sequence": NO_SEQUENCE,
+        "attributes": 0,
+        "transaction": NO_TRANSACTION,
+        "planted": CODES[ORDER],
+    }
+    return replace(found, **{name: np.where(is_second, value, getattr(found, name)) for name, value in values.items()})
+
+
+# ---- in the traffic
+
+
+@dataclass(slots=True)
+class Violations:
+    """Violations to be planted in the traffic of a cluster.
+
+    Args:
+        faults: of each rule.
+        slices: over how many slices of time they are spread.
+        partitions: of the topic.
+        first_client: the lowest producer id of a transactional client.
+        seed: decides which transactions and batches are spoilt.
+    """
+
+    faults: int
+    slices: int
+    partitions: int
+    first_client: int
+    seed: int
+
+    _rng: np.random.Generator = field(init=False)
+    _done: Counter[str] = field(init=False, default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng([self.seed, 1])
+
+    def _due(self, rule: str, number: int, share: float = 1.0) -> int:
+        """How many are due in a slice, or in a part of it."""
+        due = self.faults * min(number + share, self.slices) / self.slices
+        return int(np.floor(due + 1e-9)) - self._done[rule]
+
+    def demand_all(self) -> None:
+        """Check that all are planted.
+
+        Raises:
+            ValueError: the cluster was too small for them.
+        """
+        short = [f"{self._done[rule]} of {rule}" for rule in CODES if self._done[rule] < self.faults]
+        if short:
+            raise ValueError(f"room for {', '.join(short)}, not for {self.faults}; give more --transactions")
+
+    def choose(self, number: int, transactions: "Transactions") -> "Transactions":
+        """Choose which transactions of a slice are spoilt, how, and on which of their partitions."""
+        own = transactions
+        planted, spoilt = own.planted.copy(), own.spoilt.copy()
+        free = np.ones(len(own), np.bool_)
+        for rule in IN_TRANSACTIONS:
+            due = self._due(rule, number) if rule != HANGING else self.faults * (number == self.slices - 1)
+            if due <= 0 or not len(own):
+                continue
+            fits = self._fitting(rule, own) & free[:, None]
+            places = self._rng.permutation(np.flatnonzero(fits.any(axis=1)))
+            for row in places.tolist():
+                if due and free[row]:
+                    planted[row] = CODES[rule]
+                    spoilt[row] = self._rng.choice(np.flatnonzero(fits[row]))
+                    free[max(0, row - 2) : row + 3] = False
+                    self._done[rule] += 1
+                    due -= 1
+        return replace(own, planted=planted, spoilt=spoilt)
+
+    def _fitting(self, rule: str, own: "Transactions") -> NDArray[np.bool_]:
+        """Which transactions, and which of their partitions, a rule can be violated in, shape (n, spread)."""
+        is_last = np.append(own.client[1:] != own.client[:-1], True)
+        commits = own.decision == ControlType.COMMIT
+        has_data = own.counts > 0
+        once = ~own.again[:, :-1]
+        named = own.version_2 & commits  # by their epoch, so that no other transaction is meant
+        spread = has_data.shape[1]
+        following_commits = np.append(commits[1:], False) & ~is_last
+        which: dict[str, NDArray[np.bool_]] = {
+            FENCED: (~own.version_2 & commits & own.begun_anew & own.was_known & (own.rises > 0))[:, None] & has_data,
+            HANGING: (own.version_2 & is_last)[:, None] & has_data & once,
+            TORN: (named & (spread > 1))[:, None] & has_data & once,
+            WITHOUT: (named & (spread < self.partitions))[:, None] & once,
+            OLD_COORDINATOR: named[:, None] & once,
+            DECISION_CHANGED: (named & following_commits)[:, None] & once,
+            ILLEGAL_TRANSITION: named[:, None] & once,
+            WENT_BACK: (commits & (own.group >= 0) & (own.committed_before > 0))[:, None] & once,
+        }
+        return which[rule]
+
+    def in_runs(self, runs: "Runs", transactions: "Transactions") -> "Runs":
+        """Spoil the runs of transactions: of each on each partition data, marker, and marker again."""
+        own, shape = transactions, (*transactions.partitions.shape, 3)
+        names = ("partition", "producer_epoch", "count", "decision", "coordinator_epoch", "planted")
+        changed = {name: getattr(runs, name).reshape(shape).copy() for name in names}
+        data, marker, again = 0, 1, 2
+
+        def at(rule: str) -> tuple[Ints, Ints]:
+            rows = np.flatnonzero(own.planted == CODES[rule])
+            return rows, own.spoilt[rows]
+
+        row, place = at(FENCED)
+        changed["producer_epoch"][row, place, data] -= 1
+        changed["planted"][row, place, data] = CODES[FENCED]
+        row, place = at(HANGING)
+        changed["count"][row, place, marker:] = 0
+        changed["planted"][row, place, data] = CODES[HANGING]
+        row, place = at(TORN)
+        changed["decision"][row, place, marker] = ControlType.ABORT
+        changed["planted"][row, place, marker] = CODES[TORN]
+        row, place = at(WITHOUT)
+        changed["count"][row, place, again] = 1
+        changed["partition"][row, place, again] = self._others(own.partitions[row])
+        changed["planted"][row, place, again] = CODES[WITHOUT]
+        row, place = at(OLD_COORDINATOR)
+        changed["count"][row, place, again] = 1
+        changed["coordinator_epoch"][row, place, again] -= 1
+        changed["planted"][row, place, again] = CODES[OLD_COORDINATOR]
+        return replace(runs, **{name: values.reshape(-1) for name, values in changed.items()})
+
+    def _others(self, partitions: Ints) -> Ints:
+        """A partition for each transaction that it did not join."""
+        others = [np.setdiff1d(np.arange(self.partitions), joined) for joined in partitions]
+        return np.array([self._rng.choice(each) for each in others], np.int64)
+
+    @staticmethod
+    def in_states(batches: "StateBatches", transactions: "Transactions") -> tuple["StateBatches", NDArray[np.bool_]]:
+        """Spoil the records of transactions, each with five; also which of the records there are."""
+        shape = (len(transactions), 5)
+        status = batches.status.reshape(shape).copy()
+        planted = np.zeros(shape, np.int64)
+        there = np.ones(shape, np.bool_)
+        prepare, complete = 3, 4
+        rows = np.flatnonzero(transactions.planted == CODES[ILLEGAL_TRANSITION])
+        there[rows, 1:prepare] = False
+        planted[rows, prepare] = CODES[ILLEGAL_TRANSITION]
+        rows = np.flatnonzero(transactions.planted == CODES[DECISION_CHANGED])
+        status[rows, complete] = TransactionState.COMPLETE_ABORT
+        planted[rows, complete] = CODES[DECISION_CHANGED]
+        return replace(batches, status=status.reshape(-1), planted=planted.reshape(-1)), there.reshape(-1)
+
+    @staticmethod
+    def in_commits(batches: "CommitBatches", transactions: "Transactions") -> "CommitBatches":
+        """Spoil the offsets of transactions, each with three batches, of which the first is the commit."""
+        committed, planted = batches.committed.reshape(-1, 3).copy(), np.zeros((len(transactions), 3), np.int64)
+        rows = np.flatnonzero(transactions.planted == CODES[WENT_BACK])
+        committed[rows, 0] = transactions.committed_before[rows] - 1
+        planted[rows, 0] = CODES[WENT_BACK]
+        return replace(batches, committed=committed.reshape(-1), planted=planted.reshape(-1))
+
+    def in_batches(self, batches: Batches, number: int, partition: int) -> Batches:
+        """Spoil the batches of idempotent producers on a partition in a slice."""
+        share = (partition + 1) / self.partitions
+        due = {rule: max(0, self._due(rule, number, share)) for rule in IN_BATCHES}
+        if not any(due.values()):
+            return batches
+        is_plain = (batches.producer_id >= 0) & (batches.producer_id < self.first_client)
+        rows, following = candidates(batches, is_plain)
+        chosen = self._rng.permutation(rows)
+        faults = {}
+        for rule in (DUPLICATE, GAP, STALE_EPOCH):
+            faults[rule], chosen = chosen[: due[rule]], chosen[due[rule] :]
+            self._done[rule] += len(faults[rule])
+        batches = with_wrong_sequences(batches, faults, following)
+        long = self._rng.permutation(np.flatnonzero((batches.record_count > 1) & (batches.planted == NOTHING)))
+        after = long[: due[ORDER]]
+        self._done[ORDER] += len(after)
+        return with_wrong_order(batches, after)
+
+
+# ---- in files
+
+
+def spoil_files(logs: Sequence[LogFiles], replica: Path | None, faults: int, seed: int) -> Iterator[Row]:
+    """Spoil indexes and snapshots of a topic's partitions, and logs on another broker.
+
+    Args:
+        logs: of the partitions, complete.
+        replica: the folder of the other broker's logs; None without one.
+        faults: of each rule, each in a file of its own.
+        seed: decides which.
+
+    Raises:
+        ValueError: there are too few files.
+    """
+    rng = np.random.default_rng([seed, 2])
+    spoilers: dict[str, tuple[list[Path], Callable[[Path, np.random.Generator], int]]] = {
+        ABORTED_INDEX: (_files(logs, "txnindex"), _spoil_index),
+        SNAPSHOT: (_files(logs, "snapshot"), _spoil_snapshot),
+    }
+    if replica is not None:
+        copies = [path for log in logs for path in sorted((replica / log.folder.name).iterdir())]
+        segments = [path for path in copies if path.suffix in {".log", ".parquet"}]
+        spoilers[REPLICAS] = (segments, _spoil_replica)
+    for rule, (files, spoil) in spoilers.items():
+        if len(files) < faults:
+            raise ValueError(f"room for {len(files)} of {rule}, not for {faults}; give more --partitions")
+        for number in rng.permutation(len(files))[:faults].tolist():
+            path = files[number]
+            topic, _, partition = path.parent.name.rpartition("-")
+            yield row_of(rule, topic, int(partition), spoil(path, rng))
+
+
+def _files(logs: Sequence[LogFiles], suffix: str) -> list[Path]:
+    """The files of a kind beside logs, with something in them."""
+    smallest = {"txnindex": 1, "snapshot": 11}[suffix]
+    found = [path for log in logs for path in sorted(log.folder.glob(f"*.{suffix}"))]
+    return [path for path in found if path.stat().st_size >= smallest]
+
+
+def _spoil_index(path: Path, rng: np.random.Generator) -> int:
+    entries = np.fromfile(path, ABORTED)
+    number = int(rng.integers(len(entries)))
+    entries["last_stable_offset"][number] += 1
+    path.write_bytes(entries.tobytes())
+    return int(entries["last"][number])
+
+
+def _spoil_snapshot(path: Path, rng: np.random.Generator) -> int:
+    data = path.read_bytes()
+    entries = np.frombuffer(data[10:], PRODUCER).copy()
+    entries["timestamp"][int(rng.integers(len(entries)))] += 1
+    checked = data[6:10] + entries.tobytes()
+    path.write_bytes(data[:2] + crc32c(checked).to_bytes(4, "big") + checked)
+    return int(path.stem)
+
+
+def _spoil_replica(path: Path, rng: np.random.Generator) -> int:
+    if header_tables.is_table(path):
+        return _spoil_table(path, rng)
+    with path.open("r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        at, chosen = 0, int(rng.integers(size))
+        while True:  # to the first batch with records from a random place on; the last one if there is none
+            file.seek(at)
+            header = file.read(HEADER_BYTES)
+            length = LOG_OVERHEAD_BYTES + int.from_bytes(header[8:12], "big")
+            if at + length >= min(chosen, size) and not header[22] & 0x20:
+                break
+            at = at + length if at + length < size else 0
+            chosen = 0 if at == 0 else chosen
+        file.seek(at)
+        batch = bytearray(file.read(length))
+        batch[-2] ^= 1  # the last byte of the last value; the number of headers is behind it
+        batch[17:21] = crc32c(bytes(batch[CHECKED_FROM:])).to_bytes(4, "big")
+        file.seek(at)
+        file.write(batch)
+    return int.from_bytes(batch[:8], "big")
+
+
+def _spoil_table(path: Path, rng: np.random.Generator) -> int:
+    """Write a table anew with another CRC of a batch."""
+    groups = header_tables.read_marked_table(path, header_tables.FIELDS)
+    changed: list[int] = []
+
+    def spoilt() -> Iterator[tuple[Headers, Marks]]:
+        for headers, marks in groups:
+            if changed or not len(headers):
+                yield headers, marks
+                continue
+            row = int(rng.integers(len(headers)))
+            changed.append(int(headers.raw["base_offset"][row]))
+            crcs = headers.column("crc").copy()
+            crcs[row] ^= 1
+            fields = {name: headers.raw[name] for name in header_tables.FIELDS} | {"crc": crcs}
+            yield replace(headers, raw=fields), marks
+
+    size = header_tables.segment_bytes(path)
+    assert size is not None, "the table was written just now"
+    header_tables.write_row_groups(path, spoilt(), size)
+    return changed[0]
