@@ -1,5 +1,6 @@
 """The plan of an audit: the same on both engines, and on Spark no rule over logs runs on the driver."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
