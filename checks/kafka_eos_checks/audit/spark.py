@@ -192,7 +192,7 @@ def audit_logs(
     try:
         with session(spark) as active:
             rows = result_frame(active, logs, splits, check_crc=check_crc, task_bytes=split_bytes)
-            with task_progress(active), _quiet_about_pandas():
+            with task_progress(active), quiet_about_pandas():
                 found = rows.toArrow().to_pylist()
     except failure as error:
         words = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -215,7 +215,7 @@ def result_frame(
         by_log[number[split.log]].append(split)
     plan_of = [[(number[split.log], split) for split in task] for task in tasks(splits, task_bytes)]
     numbers = spark.range(0, len(plan_of), 1, len(plan_of))
-    with _quiet_about_pandas():
+    with quiet_about_pandas():
         summaries = numbers.mapInArrow(read_tasks(plan_of, check_crc), ddl(SUMMARY_COLUMNS))
         return summaries.groupBy("log").applyInArrow(combine_logs(logs, by_log, check_crc), ddl(RESULT_COLUMNS))
 
@@ -246,7 +246,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         return
     if _CLUSTERS & os.environ.keys():
         try:
-            with _quiet_about_pandas():
+            with quiet_about_pandas():
                 made = sql.SparkSession.builder.appName("kafka-eos").getOrCreate()
         except Exception as error:  # of Spark, of Java, of gRPC, or of a package that is missing
             asked = ", ".join(f"{name}={os.environ[name]}" for name in sorted(_CLUSTERS & os.environ.keys()))
@@ -271,7 +271,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         "spark.sql.session.timeZone": "UTC",
     }.items():
         builder = builder.config(name, value)
-    with _quiet_about_pandas():
+    with quiet_about_pandas():
         made = builder.getOrCreate()
     try:
         yield made
@@ -280,7 +280,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
 
 
 @contextmanager
-def _quiet_about_pandas() -> Iterator[None]:
+def quiet_about_pandas() -> Iterator[None]:
     """Pyspark 4.3 warns of pandas 3, which Arrow functions import and never use."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*pandas.*", category=FutureWarning)

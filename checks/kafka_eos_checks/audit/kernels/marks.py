@@ -8,6 +8,7 @@ from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.kernels.headers import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
+    Block,
     Headers,
     is_set,
     read_blocks,
@@ -42,9 +43,15 @@ def read_marked_segment(segment: Path, *, check_crc: bool = True) -> Iterator[tu
         if not len(headers):
             yield headers, {}
             continue
-        markers = decode_block(block, is_set(headers, TRANSACTIONAL_MASK) & is_set(headers, CONTROL_MASK))
-        said = zip(markers.batch.tolist(), markers.keys(), markers.values(), strict=True)
-        yield headers, {row: Mark(decision_of(key), _coordinator_epoch(value)) for row, key, value in said}
+        yield headers, marks_of(block)
+
+
+def marks_of(block: Block) -> Marks:
+    """What the markers of a block say."""
+    headers = block.headers
+    markers = decode_block(block, is_set(headers, TRANSACTIONAL_MASK) & is_set(headers, CONTROL_MASK))
+    said = zip(markers.batch.tolist(), markers.keys(), markers.values(), strict=True)
+    return {row: Mark(decision_of(key), _coordinator_epoch(value)) for row, key, value in said}
 
 
 def decision_of(key: bytes | None) -> ControlType | None:
