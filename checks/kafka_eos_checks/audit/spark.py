@@ -8,6 +8,7 @@ be importable there (``--py-files``, ``spark.addArtifacts``).
 """
 
 import os
+import pickle
 import sys
 import threading
 import warnings
@@ -23,6 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kafka_eos.formats.segment import CorruptRegion, RegionKind
 from kafka_eos_checks.audit.findings import COLUMNS, from_rows
 from kafka_eos_checks.audit.inputs import UnusableInput
+from kafka_eos_checks.audit.jepsen.by_key import EachFile
 from kafka_eos_checks.audit.kernels.local import LogAudit, fold, summaries_of
 from kafka_eos_checks.audit.kernels.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 from kafka_eos_checks.audit.kernels.summary import BOUNDARY, Summary
@@ -218,6 +220,43 @@ def result_frame(
     with quiet_about_pandas():
         summaries = numbers.mapInArrow(read_tasks(plan_of, check_crc), ddl(SUMMARY_COLUMNS))
         return summaries.groupBy("log").applyInArrow(combine_logs(logs, by_log, check_crc), ddl(RESULT_COLUMNS))
+
+
+@contextmanager
+def each_file(given: "SparkSession | None" = None) -> Iterator[EachFile]:
+    """Asks a function of files, a task of Spark's for each, which every worker can read; answers come in any order.
+
+    Args:
+        given: the session to use; without one a local session is started, and stopped in the end.
+    """
+    failure = need("pyspark.errors", "spark").PySparkException
+    with session(given) as active, quiet_about_pandas():
+
+        def each(ask: Callable[[Path], Any], files: Sequence[Path]) -> Iterator[Any]:
+            numbers = active.range(0, len(files), 1, len(files))
+            try:
+                answers = numbers.mapInArrow(_asking(ask, list(files)), "answer binary")
+                with task_progress(active):
+                    found = answers.toArrow()
+            except failure as error:
+                words = [line.strip() for line in str(error).splitlines() if line.strip()]
+                raise UnusableInput(f"Spark failed: {words[0]} … {words[-1]}" if words else "Spark failed") from error
+            return (pickle.loads(answer) for answer in found["answer"].to_pylist())  # noqa: S301 - of our own workers
+
+        yield each
+
+
+def _asking(ask: Callable[[Path], Any], files: Sequence[Path]) -> Callable[[Tables], Tables]:
+    def answer(batches: Tables) -> Tables:
+        import pyarrow as pa  # noqa: PLC0415
+
+        keep_modules()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                found = pickle.dumps(ask(files[number]), pickle.HIGHEST_PROTOCOL)
+                yield pa.RecordBatch.from_arrays([pa.array([found], pa.binary())], ["answer"])
+
+    return answer
 
 
 _CLUSTERS = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}  # spark-submit sets the one, a user of Spark Connect the other

@@ -330,7 +330,7 @@ def _partition_constants(trace: Trace) -> PartitionLogConstants:
 
 
 def by_trace(batches: Rows, rules: Rules) -> "Iterator[pa.RecordBatch]":
-    """Rows sorted by :data:`BY_TRACE` -> verdicts, with the columns of :data:`kafka_eos_checks.traces.scan.VERDICTS`."""
+    """Rows sorted by :data:`BY_TRACE` -> verdicts (:data:`kafka_eos_checks.traces.scan.VERDICTS`)."""
     judge = _judge_of(rules)
     verdicts: list[dict[str, Any]] = []
     for (source, name), slices in runs(batches, BY_TRACE[:2]):
@@ -459,7 +459,7 @@ def write_table(path: Path, table: "pa.Table") -> None:
 
 
 def in_process(pieces: Sequence[Piece], rules: Rules) -> "pa.Table":
-    """The verdicts on all traces in some pieces, sorted, with the columns of :data:`kafka_eos_checks.traces.scan.VERDICTS`; all rows in memory.
+    """The verdicts (:data:`kafka_eos_checks.traces.scan.VERDICTS`) on all traces in some pieces; all rows in memory.
 
     Raises:
         MissingExtra: without pyarrow.
