@@ -1,14 +1,17 @@
-"""The small spec that the tests of the tools for specs share, and its machine; and the wheel of this clone."""
+"""The small spec that the tests of the tools for specs share, and its machine; the wheel of this clone, and Spark."""
 
 import importlib.util
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from kafka_eos_checks.audit.spark import session
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.models import registry as models
 from kafka_eos_checks.models.registry import Registry
@@ -44,3 +47,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, "-m", "pip", *build, str(CLONE)], check=True, timeout=300)
     [made] = folder.glob("kafka_eos-*.whl")
     return made
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One local session for all tests."""
+    pytest.importorskip("pyspark.sql")
+    with session() as made:
+        yield made

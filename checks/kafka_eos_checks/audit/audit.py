@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,10 @@ from kafka_eos_checks.audit.engines import Engine, open_engine
 from kafka_eos_checks.audit.findings import Finding, dated
 from kafka_eos_checks.audit.history_files import read_events
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
-from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES, allowed, anomalies
+from kafka_eos_checks.audit.jepsen import by_key
+from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.jepsen.export import write_operations
-from kafka_eos_checks.audit.jepsen.operations import read_operations
+from kafka_eos_checks.audit.jepsen.operations import each_operation
 from kafka_eos_checks.audit.kernels.contents import Figures
 from kafka_eos_checks.audit.kernels.logs import LogAudit
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
@@ -182,7 +184,7 @@ def of_inputs(
     if inputs.histories:
         judged.add(*history_verdicts(inputs, known, check_crc=check_crc))
     if inputs.operations:
-        judged.add(*jepsen_verdicts(inputs))
+        judged.add(*jepsen_verdicts(inputs, engine, spark))
     said = sorted(judged.findings, key=Finding.sort_key)
     findings = tuple(finding for finding in said if finding.is_violation)
     notes = tuple(finding for finding in said if not finding.is_violation)
@@ -408,33 +410,34 @@ def history_verdicts(
     return verdicts, result.findings
 
 
-def jepsen_verdicts(inputs: Inputs) -> tuple[list[Verdict], list[Finding]]:
+def jepsen_verdicts(
+    inputs: Inputs, engine: str = "local", spark: "SparkSession | None" = None
+) -> tuple[list[Verdict], list[Finding]]:
     """A verdict for each anomaly of Jepsen's, and all that are violations; what Jepsen allows is told as evidence.
 
     Raises:
         UnusableInput: a history without an operation of the workload.
     """
     started = time.perf_counter()
-    findings: list[Finding] = []
-    noted: list[Finding] = []
-    figures: Figures = {}
+    judged = by_key.Judged()
     for path in inputs.operations:
-        operations = read_operations(path)
-        found, own = anomalies(operations, str(path))
-        if not own["sent"] and not own["given"]:
+        size = path.stat().st_size
+        with open_engine(engine, spark) as running, by_key.spilled(each_operation(path), str(path), size) as spill:
+            own = by_key.judge(spill, partial(stages.ask_files, running))
+        if not own.figures["sent"] and not own.figures["given"]:
             raise UnusableInput(f"{path}: no :send, :poll or :txn of Jepsen's workload for Kafka with anything in it")
-        figures = {name: int(figures.get(name, 0)) + int(count) for name, count in own.items()}
-        fine = allowed(operations)
-        noted += [finding for finding in found if finding.rule in fine]
-        findings += [finding for finding in found if finding.rule not in fine]
+        judged.join(own)
+    judged.finish()
     seconds = time.perf_counter() - started
     verdicts: list[Verdict] = []
     for rule in ANOMALIES:
-        own_noted = [f"allowed: {finding.in_words()}" for finding in noted if finding.rule == rule]
-        verdict = _verdict(rule, findings, {**figures, "allowed": len(own_noted)}, 0.0 if verdicts else seconds)
-        evidence = "\n".join(filter(None, [verdict.evidence, *_shortened(own_noted)]))
+        noted = [f"allowed: {finding.in_words()}" for finding in judged.shown if finding.rule == rule]
+        noted += [""] * (judged.allowed[rule] - len(noted))  # so many more
+        figures: Figures = {**judged.figures, "allowed": judged.allowed[rule]}
+        verdict = _verdict(rule, judged.findings, figures, 0.0 if verdicts else seconds)
+        evidence = "\n".join(filter(None, [verdict.evidence, *_shortened(noted)]))
         verdicts.append(replace(verdict, evidence=evidence))
-    return verdicts, findings
+    return verdicts, judged.findings
 
 
 def _verdict(

@@ -66,7 +66,7 @@ class SparkEngine:
         if not items:
             return self.spark.createDataFrame([], ddl(ROW_COLUMNS))
         numbers = self.spark.range(0, len(items), 1, len(items))
-        with _quiet_about_pandas():
+        with quiet_about_pandas():
             return self._kept_rows(numbers.mapInArrow(_mapped(function, items), ddl(ROW_COLUMNS)))
 
     def regroup(
@@ -77,7 +77,7 @@ class SparkEngine:
         for more in rows[1:]:
             whole = whole.union(more)
         own = whole.where(whole["kind"].isin(list(kinds)))
-        with _quiet_about_pandas():
+        with quiet_about_pandas():
             return self._kept_rows(own.groupBy("key").applyInArrow(_regrouped(function), ddl(ROW_COLUMNS)))
 
     def collect(self, kind: int, rows: "DataFrame") -> list[tuple[int, Any]]:
@@ -88,7 +88,7 @@ class SparkEngine:
         """
         failure = need("pyspark.errors", "spark").PySparkException
         try:
-            with task_progress(self.spark), _quiet_about_pandas():
+            with task_progress(self.spark), quiet_about_pandas():
                 found = rows.where(rows["kind"] == kind).select("key", "value").toArrow()
         except failure as error:
             words = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -179,7 +179,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         return
     if _CLUSTERS & os.environ.keys():
         try:
-            with _quiet_about_pandas():
+            with quiet_about_pandas():
                 made = sql.SparkSession.builder.appName("kafka-eos").getOrCreate()
         except Exception as error:  # of Spark, of Java, of gRPC, or of a package that is missing
             asked = ", ".join(f"{name}={os.environ[name]}" for name in sorted(_CLUSTERS & os.environ.keys()))
@@ -204,7 +204,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         "spark.sql.session.timeZone": "UTC",
     }.items():
         builder = builder.config(name, value)
-    with _quiet_about_pandas():
+    with quiet_about_pandas():
         made = builder.getOrCreate()
     try:
         yield made
@@ -213,7 +213,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
 
 
 @contextmanager
-def _quiet_about_pandas() -> Iterator[None]:
+def quiet_about_pandas() -> Iterator[None]:
     """Pyspark 4.3 warns of pandas 3, which Arrow functions import and never use."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*pandas.*", category=FutureWarning)

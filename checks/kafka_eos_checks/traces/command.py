@@ -5,6 +5,9 @@ the run shows it, the repaired rules must reject it. With paths it is these runs
 of log directories every transition of the coordinators, every marker and every transactional batch, of histories every
 answer to an idempotent batch outside of transactions. A trace of more than 5,000 steps is judged by the reference
 alone, and its verdict says so.
+
+Logs and histories of any size are replayed with --spark: workers read them piece by piece and run the reference's
+machines, one trace at a time. --alone does the same in this process. Neither asks TLC.
 """
 
 import argparse
@@ -25,6 +28,7 @@ from kafka_eos.machines.idempotent_producer import IdempotentProducer
 from kafka_eos.machines.machine import instances
 from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
+from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import need_clone
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
@@ -80,6 +84,8 @@ EPILOG = """examples:
   kafka-eos check traces --only recorded --json build/traces.json
   kafka-eos check traces --only transactions         two recorded clusters' coordinators and markers
   kafka-eos check traces build/served build/served.jsonl    what `kafka-eos serve --data --record` has written
+  kafka-eos check traces /copies/broker-1 --spark --table build/verdicts.parquet
+  kafka-eos check traces /copies/broker-1 --alone
 """
 
 
@@ -304,15 +310,53 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "paths", nargs="*", type=Path, metavar="PATH", help="a log directory, or a .jsonl history of wire events"
     )
     parser.add_argument("--only", choices=tuple(PARTS), help="one kind of the kept traces")
+    parser.add_argument(
+        "--spark", action="store_true", help="replay the PATHs on Spark (a local one, or the active session)"
+    )
+    parser.add_argument("--alone", action="store_true", help="replay the PATHs in this process, without TLC")
+    parser.add_argument(
+        "--table", type=Path, metavar="FILE", help="write the verdict on each trace of a replay, as .jsonl or .parquet"
+    )
     add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
+
+
+def replayed(arguments: argparse.Namespace, registry: Registry) -> list[Verdict]:
+    """The verdicts of a replay of the paths, on Spark or in this process.
+
+    Raises:
+        TraceUnusable: there is nothing to judge in one of them.
+        NotALogDirectory, UnusableInput, OSError: it cannot be read.
+    """
+    from kafka_eos_checks.traces import replays, scan  # noqa: PLC0415 - only a replay needs Arrow
+
+    rules = replays.Rules(tuple(registry.get("CoordinatorOfTraces").overrides.items()))
+    pieces = scan.pieces_of(arguments.paths)
+    if arguments.spark:
+        from kafka_eos_checks.traces.spark import on_spark  # noqa: PLC0415 - the light install has no Spark
+
+        table = on_spark(pieces, rules)
+    else:
+        table = replays.in_process(pieces, rules)
+    if arguments.table:
+        replays.write_table(arguments.table, table)
+    return replays.verdicts_of(table, arguments.paths)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run ``traces``."""
+    replays = arguments.spark or arguments.alone
+    if replays and not arguments.paths:
+        arguments.parser.error("--spark and --alone replay recorded logs and histories; give their PATHs")
+    if arguments.table and not replays:
+        arguments.parser.error("--table has the verdicts of a replay; add --spark or --alone")
+    if arguments.table and arguments.table.suffix not in {".jsonl", ".parquet"}:
+        arguments.parser.error(f"--table {arguments.table}: write to a file named *.jsonl or *.parquet")
     try:
         registry = Registry()
-        if arguments.paths:
+        if replays:
+            verdicts = replayed(arguments, registry)
+        elif arguments.paths:
             verdicts = list(given(registry, arguments.paths))
         else:
             if arguments.only not in {"simulated", "told"}:
@@ -326,6 +370,7 @@ def run(arguments: argparse.Namespace) -> int:
         UnexplainedOffsets,
         UnreadableLog,
         TraceUnusable,
+        UnusableInput,
     ) as error:
         print(f"kafka-eos check traces: {error}", file=sys.stderr)
         return 2

@@ -22,9 +22,10 @@ the reign with its coordinator epoch; one that no transaction explains is a step
 Kafka: TransactionLogValue, TransactionStateManager, EndTransactionMarker
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -34,7 +35,6 @@ from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import CorruptRegion, RegionKind, StoredBatch, read_segment
 from kafka_eos.formats.transaction_log import (
     TOPIC,
-    TRANSACTION_VERSION_2,
     MalformedTransactionRecord,
     TransactionLogValue,
     TransactionState,
@@ -42,10 +42,11 @@ from kafka_eos.formats.transaction_log import (
     decode_value,
 )
 from kafka_eos.machines.spec_mapping import SpecValue
-from kafka_eos.machines.transaction_coordinator import NO_EPOCH, NO_PRODUCER_ID
+from kafka_eos.machines.transaction_coordinator import NO_EPOCH, NO_PRODUCER_ID, Constants
 from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
 from kafka_eos_checks.models.registry import Model
 from kafka_eos_checks.tla.values import format_value
+from kafka_eos_checks.traces.transitions import Transition, is_late, name_of, open_ms, transition_of
 from kafka_eos_checks.traces.validation import NOTHING, Candidate, Trace, TraceStep
 
 MAX_EPOCH = 32767
@@ -56,6 +57,9 @@ _DECISION = {
     TransactionState.PREPARE_COMMIT: ControlType.COMMIT,
     TransactionState.PREPARE_ABORT: ControlType.ABORT,
 }
+FAULTS = frozenset({"failover", "timeout", "expiry"})
+_FAULTS = {"Failover", "TimeOut", "ExpireTransactionalId"}  # the actions of which a model bounds the number
+PREPARED = frozenset(_DECISION)
 _COMPLETED = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
 
@@ -69,6 +73,14 @@ class StateRecord(NamedTuple):
     leader_epoch: int
     offset: int
     value: TransactionLogValue | None
+
+
+class ToldRecord(NamedTuple):
+    """As :class:`StateRecord`, with what a trace needs of its value."""
+
+    leader_epoch: int
+    offset: int
+    told: Transition | None
 
 
 class WrittenMarker(NamedTuple):
@@ -89,6 +101,8 @@ class WrittenBatch(NamedTuple):
     kind: str
     offset: int
 
+
+Observed = tuple[tuple[str, SpecValue], ...]  # places and the values seen there
 
 Entries = Mapping[str, list[WrittenBatch | WrittenMarker]]
 
@@ -202,17 +216,40 @@ def expired(recorded: Recorded) -> Iterator[Age]:
                 yield Age(open_ms(value), value.transaction_timeout_ms, transactional_id)
 
 
-def open_ms(value: TransactionLogValue) -> int:
-    """How long the transaction has been open, in milliseconds on the coordinator's clock."""
-    return value.transaction_last_update_timestamp_ms - value.transaction_start_timestamp_ms
-
-
-def is_late(value: TransactionLogValue) -> bool:
-    """Whether the transaction has been open for its own timeout."""
-    return value.transaction_start_timestamp_ms >= 0 and open_ms(value) >= value.transaction_timeout_ms
-
-
 # --- records and markers as steps --------------------------------------------------------------------------------
+
+
+class MarkersOf:
+    """The markers of a transactional id's producers that no step has used yet.
+
+    Each is found by what its transaction says of it, and is taken out once, the first in the partition's log first.
+    """
+
+    def __init__(self, markers: Iterable[tuple[str, WrittenMarker]]) -> None:
+        """Take markers with their partitions, those of each partition in log order."""
+        self._by_transaction: dict[tuple[str, int, int, ControlType], dict[int, deque[WrittenMarker]]] = {}
+        for name, marker in markers:
+            own = self._by_transaction.setdefault((name, *marker[:3]), {})
+            own.setdefault(marker.coordinator_epoch, deque()).append(marker)
+
+    def reigns(self, name: str, prepared: Transition, since: int, until: int | None) -> list[int]:
+        """The coordinator epochs of a partition's markers of a decision, from one to another (None: the last)."""
+        own = self._of(name, prepared)
+        return [reign for reign, left in own.items() if left and since <= reign and (until is None or reign <= until)]
+
+    def take(self, name: str, prepared: Transition, reign: int) -> WrittenMarker | None:
+        """The first marker of a decision that a partition has of a coordinator, if there is one left."""
+        left = self._of(name, prepared).get(reign)
+        return left.popleft() if left else None
+
+    def left(self) -> list[tuple[str, WrittenMarker]]:
+        """The markers that are left, by partition and in log order."""
+        rows = [(key[0], m) for key, own in self._by_transaction.items() for left in own.values() for m in left]
+        return sorted(rows, key=lambda row: (row[0], row[1].offset))
+
+    def _of(self, name: str, prepared: Transition) -> dict[int, deque[WrittenMarker]]:
+        decision = _DECISION[prepared.state]
+        return self._by_transaction.get((name, prepared.producer_id, prepared.epoch, decision), {})
 
 
 @dataclass(slots=True)
@@ -220,17 +257,22 @@ class _Steps:
     """The trace of one transactional id while it is built.
 
     Attributes:
-        markers: the markers of its producers that no step has used yet, by partition.
-        steps: the steps so far.
-        last: the value of the record before.
+        markers: the markers of its producers that no step has used yet.
+        names: partition -> what its steps call it; None if they call it by its name. With names that begin anew with
+            each transaction, transactions of the same shape have the same steps.
+        steps: the steps of the latest record.
+        begun: whether there was any step.
+        last: what the record before says.
         since: the leader epoch of that record: no older coordinator writes markers for it.
         reign: the leader epoch of the log's partition.
         ids: the producer ids in the order in which they were handed out; the spec calls them 0, 1, 2 …
     """
 
-    markers: dict[str, list[WrittenMarker]]
+    markers: MarkersOf
+    names: dict[str, str] | None = None
     steps: list[TraceStep] = field(default_factory=list)
-    last: TransactionLogValue | None = None
+    begun: bool = False
+    last: Transition | None = None
     since: int = -1
     reign: int = -1
     ids: list[int] = field(default_factory=list)
@@ -243,131 +285,207 @@ class _Steps:
             self.ids.append(producer_id)
         return self.ids.index(producer_id)
 
-    def take(self, *candidates: Candidate, observed: Mapping[str, SpecValue] | None = None, text: str = "") -> None:
-        """One step more."""
-        self.steps.append(TraceStep(candidates, observed or {}, text))
+    def name(self, partition: str) -> str:
+        """What the steps call a partition."""
+        if self.names is None:
+            return partition
+        return self.names.setdefault(partition, f"p{len(self.names)}")
 
-    def follow(self, record: StateRecord) -> None:
+    def take(self, candidates: tuple[Candidate, ...], observed: Observed = (), text: str = "") -> None:
+        """One step more."""
+        self.steps.append(_step(candidates, observed) if self.names is not None else named(candidates, observed, text))
+        self.begun = True
+
+    def follow(self, record: ToldRecord) -> None:
         """The steps of one record more."""
-        value = record.value
-        if value is not None and value.transaction_status in _COMPLETED and self.last is not None:
+        told = record.told
+        if told is not None and told.state in _COMPLETED and self.last is not None:
             self.mark(self.last, record.leader_epoch)
         self.move(record.leader_epoch)
-        text = f"offset {record.offset}: {'a tombstone' if value is None else value.transaction_status.name}"
-        if value is None:
-            self.take(Candidate("ExpireTransactionalId"), text=text)
-            self.take(REPLICATED, observed={"durable.state": "DEAD"}, text=text)
+        text = "" if self.names is not None else f"offset {record.offset}: {told.state.name if told else 'a tombstone'}"
+        if told is None:
+            self.take((Candidate("ExpireTransactionalId"),), text=text)
+            self.take((REPLICATED,), (("durable.state", "DEAD"),), text)
         else:
-            self.begin(value, text)
-            self.take(REPLICATED, observed=self.observed(value), text=text)
-        self.last, self.since = value, record.leader_epoch
+            self.begin(told, text)
+            self.take((REPLICATED,), self.observed(told), text)
+        if self.names and (told is None or not told.partitions):
+            self.names.clear()
+        self.last, self.since = told, record.leader_epoch
 
     def move(self, leader_epoch: int) -> None:
         """Another coordinator, if the log's leader epoch has risen."""
-        if 0 <= self.reign < leader_epoch and self.steps:
-            self.take(Candidate("Failover", (0,)), text=f"leader epoch {leader_epoch}")
+        if 0 <= self.reign < leader_epoch and self.begun:
+            self.take((Candidate("Failover", (0,)),), text=f"leader epoch {leader_epoch}")
         self.reign = max(self.reign, leader_epoch)
 
-    def begin(self, value: TransactionLogValue, text: str) -> None:
+    def begin(self, told: Transition, text: str) -> None:
         """The steps that lead to an append of this record."""
-        state, version = value.transaction_status, version_of(value)
-        asked = (
-            (self.number(self.last.producer_id), self.last.producer_epoch)
-            if self.last is not None
-            else (self.number(value.producer_id), NO_EPOCH)
-        )
-        again = Candidate("HandleInitProducerId", asked)
+        state, version, last = told.state, told.version, self.last
+        producer_id, epoch = (told.producer_id, NO_EPOCH) if last is None else (last.producer_id, last.epoch)
+        asked = self.number(producer_id), epoch
         if state is TransactionState.EMPTY:
-            self.take(*([NOBODY] if self.last is None else [NOBODY, again]), text=text)
+            self.take(_initialises(asked, known=last is not None), text=text)
         elif state is TransactionState.ONGOING:
-            ongoing = self.last is not None and self.last.transaction_status is TransactionState.ONGOING
-            known = self.last.partitions() if self.last is not None and ongoing else frozenset()
-            added = sorted(name_of(place) for place in value.partitions() - known) or [""]
+            known = last.partitions if last is not None and last.state is TransactionState.ONGOING else frozenset()
+            added = sorted(told.partitions - known)
             for place, partition in enumerate(added):
                 if place:
-                    self.take(REPLICATED, text=text)
-                self.take(Candidate("HandleAddPartition", (*asked, partition, version)), text=text)
+                    self.take((REPLICATED,), text=text)
+                self.take(_adds((*asked, self.name(partition), version)), text=text)
+            if not added:
+                self.take(_adds((*asked, "", version)), text=text)
         elif state is TransactionState.PREPARE_COMMIT:
-            self.take(Candidate("HandleEndTxn", (*asked, True, version)), text=text)
+            self.take(_commits((*asked, True, version)), text=text)
         elif state is TransactionState.PREPARE_ABORT:
-            ends = Candidate("HandleEndTxn", (*asked, False, version))
-            late = [Candidate("TimeOut")] if is_late(value) else []
-            self.take(ends, NOBODY, again, *late, text=text)
-            self.take(Candidate("AbortFenced"), Candidate(NOTHING), text=text)
+            self.take(_aborts((*asked, False, version), late=told.late), text=text)
+            self.take((Candidate("AbortFenced"), Candidate(NOTHING)), text=text)
         else:
-            self.take(Candidate("CompleteTransaction"), text=text)
+            self.take((Candidate("CompleteTransaction"),), text=text)
 
-    def observed(self, value: TransactionLogValue) -> dict[str, SpecValue]:
+    def observed(self, told: Transition) -> Observed:
         """What the durable record has to be. Before Kafka 4.3 the next producer id is not in the log (KAFKA-20310)."""
-        seen: dict[str, SpecValue] = {
-            "durable.state": value.transaction_status.name,
-            "durable.producerId": self.number(value.producer_id),
-            "durable.epoch": value.producer_epoch,
-            "durable.partitions": frozenset(name_of(place) for place in value.partitions()),
-        }
-        if value.next_producer_id != NO_PRODUCER_ID:
-            seen["durable.nextProducerId"] = self.number(value.next_producer_id)
-        return seen
+        seen: Observed = (
+            ("durable.state", told.state.name),
+            ("durable.producerId", self.number(told.producer_id)),
+            ("durable.epoch", told.epoch),
+            ("durable.partitions", frozenset(map(self.name, told.partitions))),
+        )
+        if told.next_producer_id == NO_PRODUCER_ID:
+            return seen
+        return (*seen, ("durable.nextProducerId", self.number(told.next_producer_id)))
 
-    def mark(self, prepared: TransactionLogValue, until: int | None) -> None:
+    def mark(self, prepared: Transition, until: int | None) -> None:
         """The markers of a decision, up to a leader epoch (None: all), those of each reign by its coordinator."""
-        decision = _DECISION.get(prepared.transaction_status)
-        mine = {
-            name: [
-                marker
-                for marker in self.markers.get(name, [])
-                if (marker.producer_id, marker.epoch, marker.decision)
-                == (prepared.producer_id, prepared.producer_epoch, decision)
-                and self.since <= marker.coordinator_epoch
-                and (until is None or marker.coordinator_epoch <= until)
-            ]
-            for name in sorted(map(name_of, prepared.partitions()))
-        }
-        for reign in sorted({marker.coordinator_epoch for found in mine.values() for marker in found}):
+        if prepared.state not in _DECISION:
+            return
+        partitions = sorted(prepared.partitions)
+        reigns = {reign for name in partitions for reign in self.markers.reigns(name, prepared, self.since, until)}
+        for reign in sorted(reigns):
             self.move(reign)
-            for name, found in mine.items():
-                first = next((marker for marker in found if marker.coordinator_epoch == reign), None)
+            for name in partitions:
+                first = self.markers.take(name, prepared, reign)
                 if first is not None:
-                    self.markers[name].remove(first)
-                    self.take(Candidate("WriteMarker", (name,)), text=_marker_text(name, first))
+                    text = "" if self.names is not None else _marker_text(name, first)
+                    self.take(_marks(self.name(name)), text=text)
 
     def finish(self) -> None:
         """The markers of a transaction that is still being completed, and those that nothing explains."""
-        if self.last is not None and self.last.transaction_status in _DECISION:
+        if self.last is not None:
             self.mark(self.last, None)
-        for name, found in sorted(self.markers.items()):
-            for marker in found:
-                if marker.producer_id in self.ids:
-                    self.take(
-                        Candidate("WriteMarker", (name,)), text=f"{_marker_text(name, marker)}, of no transaction"
-                    )
+        for name, marker in self.markers.left():
+            if marker.producer_id in self.ids:
+                self.take(_marks(self.name(name)), text=f"{_marker_text(name, marker)}, of no transaction")
 
 
-def version_of(value: TransactionLogValue) -> int:
-    """The transaction version of the client, as the spec counts: 0 differs from 1 in the format of the records only."""
-    return 2 if value.client_transaction_version >= TRANSACTION_VERSION_2 else 1
+# The same few steps explain nearly all records: each is made once.
 
 
-def name_of(place: tuple[str, int]) -> str:
-    """A partition as its directory is called."""
-    return f"{place[0]}-{place[1]}"
+@lru_cache(maxsize=1 << 14)
+def _step(candidates: tuple[Candidate, ...], observed: Observed) -> TraceStep:
+    return named(candidates, observed, "")
+
+
+def named(candidates: tuple[Candidate, ...], observed: Observed, text: str) -> TraceStep:
+    """A step with the words for its event."""
+    return TraceStep(candidates, dict(observed), text)
+
+
+@lru_cache(maxsize=1 << 12)
+def _initialises(asked: tuple[int, int], *, known: bool) -> tuple[Candidate, ...]:
+    return (NOBODY, Candidate("HandleInitProducerId", asked)) if known else (NOBODY,)
+
+
+@lru_cache(maxsize=1 << 12)
+def _adds(arguments: tuple[int, int, str, int]) -> tuple[Candidate, ...]:
+    return (Candidate("HandleAddPartition", arguments),)
+
+
+@lru_cache(maxsize=1 << 12)
+def _commits(arguments: tuple[int, int, bool, int]) -> tuple[Candidate, ...]:
+    return (Candidate("HandleEndTxn", arguments),)
+
+
+@lru_cache(maxsize=1 << 12)
+def _aborts(arguments: tuple[int, int, bool, int], *, late: bool) -> tuple[Candidate, ...]:
+    again = Candidate("HandleInitProducerId", arguments[:2])
+    times_out = (Candidate("TimeOut"),) if late else ()
+    return (Candidate("HandleEndTxn", arguments), NOBODY, again, *times_out)
+
+
+@lru_cache(maxsize=1 << 12)
+def _marks(partition: str) -> tuple[Candidate, ...]:
+    return (Candidate("WriteMarker", (partition,)),)
 
 
 def _marker_text(name: str, marker: WrittenMarker) -> str:
     return f"{marker.decision.name} marker of epoch {marker.epoch} at {name} offset {marker.offset}"
 
 
+def steps_of(
+    records: Iterable[ToldRecord], markers: Iterable[tuple[str, WrittenMarker]], *, rename: bool = False
+) -> Iterator[TraceStep]:
+    """The trace of one transactional id.
+
+    Args:
+        records: its records, in log order.
+        markers: the markers of its producers with their partitions, those of each partition in log order.
+        rename: call partitions by their number in their transaction, and leave out the words. The coordinator treats
+            all partitions alike, so the trace is accepted, or rejected at the same step; and a judge that remembers
+            steps meets the same ones again.
+    """
+    built = _Steps(MarkersOf(markers), {} if rename else None)
+    for record in records:
+        built.follow(record)
+        yield from built.steps
+        built.steps.clear()
+    built.finish()
+    yield from built.steps
+
+
+def told(record: StateRecord) -> ToldRecord:
+    """A record with what a trace needs of its value."""
+    value = record.value
+    return ToldRecord(record.leader_epoch, record.offset, None if value is None else transition_of(value))
+
+
 def coordinator_traces(recorded: Recorded) -> list[Trace]:
     """One trace for each transactional id."""
-    traces, markers = [], recorded.markers
+    traces = []
+    of_producer: dict[int, list[tuple[str, WrittenMarker]]] = defaultdict(list)
+    for name, found in sorted(recorded.markers.items()):
+        for marker in found:
+            of_producer[marker.producer_id].append((name, marker))
     for transactional_id, records in sorted(recorded.records.items()):
         mine = {row.value.producer_id for row in records if row.value is not None}
-        steps = _Steps({n: [marker for marker in found if marker.producer_id in mine] for n, found in markers.items()})
-        for record in records:
-            steps.follow(record)
-        steps.finish()
-        traces.append(Trace(transactional_id, tuple(steps.steps)))
+        markers = (row for producer_id in sorted(mine) for row in of_producer.get(producer_id, ()))
+        traces.append(Trace(transactional_id, tuple(steps_of(map(told, records), markers))))
     return traces
+
+
+UNCOUNTED = 2**63  # faults: more than any trace has
+
+
+def coordinator_constants(versions: frozenset[int], trace: Trace | None = None) -> Constants:
+    """The constants by which the reference alone judges one trace; without one, all traces.
+
+    Args:
+        versions: the transaction versions that the cluster knows.
+        trace: the trace; its faults bound what an explanation has to look through.
+    """
+    return Constants(
+        producer_ids=frozenset(),
+        max_epoch=MAX_EPOCH,
+        partitions=frozenset(),
+        versions=versions,
+        faults=FAULTS,
+        max_faults=UNCOUNTED if trace is None else faults_of(trace) + 1,
+    )
+
+
+def faults_of(trace: Trace) -> int:
+    """How many faults a trace may have had."""
+    return sum(candidate.action in _FAULTS for step in trace.steps for candidate in step.candidates)
 
 
 def coordinator_model(model: Model, traces: Iterable[Trace], *, versions: frozenset[int]) -> Model:
@@ -384,15 +502,13 @@ def coordinator_model(model: Model, traces: Iterable[Trace], *, versions: frozen
     ids |= {v for s in steps for place, v in s.observed.items() if place.lower().endswith("producerid")}
     partitions = {c.arguments[2] for c in candidates if c.action == "HandleAddPartition"}
     partitions |= {c.arguments[0] for c in candidates if c.action == "WriteMarker"}
-    faults = max(
-        (sum(c.action in {"Failover", "TimeOut"} for s in t.steps for c in s.candidates) for t in traces), default=0
-    )
+    faults = max(map(faults_of, traces), default=0)
     constants = {
         "ProducerIds": format_value(frozenset(i for i in ids if i != NO_PRODUCER_ID) or frozenset({0})),
         "MaxEpoch": str(MAX_EPOCH),
         "Partitions": format_value(frozenset(partitions) or frozenset({"none"})),
         "Versions": format_value(versions),
-        "Faults": format_value(frozenset({"failover", "timeout", "expiry"})),
+        "Faults": format_value(FAULTS),
         "MaxFaults": str(faults + 1),
     }
     return replace(model, name=f"{model.name}Recorded", constants=constants, bounds="", probes=(), graph="")

@@ -10,13 +10,47 @@ Kafka: ProducerAppendInfo (appendDataBatch, appendEndTxnMarker)
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from kafka_eos.formats.record_batch import ControlType
-from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
+from kafka_eos.machines.consumer import Constants, Consumer
+from kafka_eos.machines.transactional_partition import (
+    PLAIN,
+    TRANSACTIONAL,
+    LeaderLog,
+    LogEntry,
+    PartitionRules,
+    UnstableTransaction,
+)
 from kafka_eos_checks.models.registry import Model
 from kafka_eos_checks.tla.values import format_value
-from kafka_eos_checks.traces.coordinators import MAX_EPOCH, Recorded, WrittenBatch, WrittenMarker, version_of
+from kafka_eos_checks.traces.coordinators import MAX_EPOCH, PREPARED, Recorded, WrittenBatch, WrittenMarker
+from kafka_eos_checks.traces.transitions import version_of
 from kafka_eos_checks.traces.validation import Candidate, Trace, TraceStep
+
+
+class LeaderOfTraces(Consumer):
+    """The partition of a trace, which keeps of its log only what the checks of an entry look at: the producer.
+
+    The log's entries, its index and the transactions that wait for replication play no part in them. Kept, they would
+    make each step slower than the one before; without them the same few states come again and again.
+    """
+
+    __slots__ = ()
+
+    def with_entry(self, before: LeaderLog, entry: LogEntry) -> LeaderLog:
+        """The log's producers after an entry."""
+        return replace(PartitionRules.with_entry(self, before, entry), entries=before.entries)
+
+    def is_indexed(self, marker: LogEntry) -> bool:  # noqa: ARG002 - the same for each marker
+        """No transaction is in the index."""
+        return False
+
+    def with_completed(self, before: LeaderLog, marker: LogEntry, first_offset: int) -> LeaderLog:
+        """The log without the transaction that has ended, as if the marker were replicated."""
+        ended = UnstableTransaction(producer_id=marker.producer_id, first_offset=first_offset)
+        return replace(before, transactions=before.transactions - {ended})
+
 
 PRODUCER = 0  # what the spec calls the one producer of a trace
 
@@ -28,7 +62,7 @@ def versions(recorded: Recorded) -> dict[int, int]:
     found: dict[int, int] = {}
     for records in recorded.records.values():
         for row in records:
-            if row.value is not None and row.value.transaction_status.name.startswith("PREPARE"):
+            if row.value is not None and row.value.transaction_status in PREPARED:
                 version = version_of(row.value)
                 found[row.value.producer_id] = min(version, found.get(row.value.producer_id, version))
     return found
@@ -36,14 +70,25 @@ def versions(recorded: Recorded) -> dict[int, int]:
 
 def leader_step(entry: Entry) -> TraceStep:
     """One entry of a producer as a step."""
+    step = wordless_step(entry._replace(offset=-1, producer_id=PRODUCER))
+    if isinstance(entry, WrittenBatch):
+        return replace(step, text=f"{entry.kind} batch of epoch {entry.epoch} at offset {entry.offset}")
+    return replace(step, text=f"{entry.decision.name} marker of epoch {entry.epoch} at offset {entry.offset}")
+
+
+@lru_cache(maxsize=1 << 14)
+def wordless_step(entry: Entry) -> TraceStep:
+    """As :func:`leader_step`, without the words for it; the same step for equal entries."""
     observed = {f"log.producers[{PRODUCER}].epoch": entry.epoch}
     if isinstance(entry, WrittenBatch):
-        text = f"{entry.kind} batch of epoch {entry.epoch} at offset {entry.offset}"
-        return TraceStep((Candidate("AppendBatch", (PRODUCER, entry.epoch, entry.kind)),), observed, text)
+        return TraceStep((Candidate("AppendBatch", (PRODUCER, entry.epoch, entry.kind)),), observed)
     commit = entry.decision is ControlType.COMMIT
-    text = f"{entry.decision.name} marker of epoch {entry.epoch} at offset {entry.offset}"
-    arguments = (PRODUCER, entry.epoch, commit, entry.coordinator_epoch)
-    return TraceStep((Candidate("AppendMarker", arguments),), observed, text)
+    return TraceStep((Candidate("AppendMarker", (PRODUCER, entry.epoch, commit, entry.coordinator_epoch)),), observed)
+
+
+def leader_trace(name: str, producer_id: int, entries: Iterable[Entry]) -> Trace:
+    """The trace of one producer in one partition."""
+    return Trace(f"{name}, producer {producer_id}", tuple(map(leader_step, entries)))
 
 
 def leader_traces(recorded: Recorded) -> dict[int, list[Trace]]:
@@ -52,8 +97,8 @@ def leader_traces(recorded: Recorded) -> dict[int, list[Trace]]:
     traces: dict[int, list[Trace]] = {}
     for name, entries in recorded.entries.items():
         for producer_id in sorted({entry.producer_id for entry in entries} & of_producer.keys()):
-            steps = tuple(leader_step(entry) for entry in entries if entry.producer_id == producer_id)
-            traces.setdefault(of_producer[producer_id], []).append(Trace(f"{name}, producer {producer_id}", steps))
+            own = (entry for entry in entries if entry.producer_id == producer_id)
+            traces.setdefault(of_producer[producer_id], []).append(leader_trace(name, producer_id, own))
     return traces
 
 
@@ -76,6 +121,29 @@ def spoiled(traces: Sequence[Trace]) -> dict[str, tuple[Trace, int]]:
                 steps = (*trace.steps[:place], leader_step(entry), *trace.steps[place:])
                 found.setdefault(what, (Trace(trace.name, steps), place + 1))
     return found
+
+
+def leader_constants(version: int) -> Constants:
+    """The constants by which the reference alone judges any trace, with a machine that keeps no entries.
+
+    Args:
+        version: the transaction version whose rule of markers holds.
+    """
+    return Constants(
+        producer_ids=frozenset({PRODUCER}),
+        epochs=frozenset(),
+        max_epoch=MAX_EPOCH,
+        coordinator_epochs=frozenset(),
+        batch_kinds=frozenset({TRANSACTIONAL, PLAIN}),
+        offsets=frozenset({0, 1}),
+        transaction_version=version,
+        max_leader_epoch=0,
+        index_failures=False,
+        expiration=False,
+        cleaning=False,
+        readers=frozenset(),
+        fetch_sizes=frozenset({1}),
+    )
 
 
 def leader_model(model: Model, traces: Iterable[Trace], version: int) -> Model:

@@ -19,12 +19,14 @@ from itertools import product
 from time import monotonic
 from typing import Any
 
+from pyrsistent import PVector
+
 from kafka_eos.errors import ErrorCode, NotEnabled, Rejected
 from kafka_eos.histories.history import Event
 from kafka_eos.machines import machine as machines
 from kafka_eos.machines.explorer import attempt
 from kafka_eos.machines.machine import Instance
-from kafka_eos.machines.spec_mapping import SpecValue, snake_case, to_spec
+from kafka_eos.machines.spec_mapping import SpecValue, record_fields, snake_case, to_spec
 from kafka_eos_checks.graphs.state_graph import frame_text, instance_text
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.models.registry import Configuration, Model, write_model
@@ -34,6 +36,7 @@ from kafka_eos_checks.tla.values import canonical, format_value, parse_value
 NOTHING = ""  # the action of a candidate that changes nothing: the event may have had no effect
 
 TLC_STEPS = 5_000  # the longest trace that TLC is asked of
+REMEMBERED_STEPS = 50_000  # of a judge that remembers; some 120 MB
 _BATCH_EVENTS = 50_000  # events judged by one run of TLC
 _SHOWN = 12  # instances and states listed in an explanation
 _MOST_INSTANCES = 20_000  # beyond, what would have been possible instead is not searched for
@@ -162,19 +165,34 @@ def _place(text: str) -> tuple[bool, str, tuple[SpecValue, ...]]:
 def evaluate(place: str, state: machines.Machine) -> SpecValue:
     """The value at a place of a state.
 
+    Only the value itself is turned into one of TLA+: the log that it stands in may be long.
+
     Raises:
         TraceUnusable: when the state has no such place.
     """
     length, variable, keys = _place(place)
     if variable not in state.VARIABLES:
         raise TraceUnusable(f"{place}: {state.MODULE} has no variable {variable}; it has {', '.join(state.VARIABLES)}")
-    value = to_spec(getattr(state, snake_case(variable)))
+    value = getattr(state, snake_case(variable))
     for key in keys:
         try:
-            value = value[key - 1] if isinstance(value, tuple) else value[key]
+            value = _inside(value, key)
         except (KeyError, IndexError, TypeError):
-            raise TraceUnusable(f"{place}: no {format_value(key)} in {format_value(value)}; observe less") from None
-    return len(value) if length else canonical(value)
+            found = format_value(to_spec(value))
+            raise TraceUnusable(f"{place}: no {format_value(key)} in {found}; observe less") from None
+    if length and isinstance(value, (tuple, PVector)):
+        return len(value)
+    return len(to_spec(value)) if length else canonical(to_spec(value))
+
+
+def _inside(value: Any, key: SpecValue) -> Any:
+    """What a record, function or sequence of the reference has for a key of TLA+."""
+    if isinstance(value, (tuple, PVector)):
+        return value[key - 1]
+    if isinstance(value, Mapping):
+        return value[key] if key in value else {to_spec(outer): inner for outer, inner in value.items()}[key]
+    record: type = type(value)
+    return getattr(value, record_fields(record)[key])
 
 
 # --- the reference as a judge ------------------------------------------------------------------------------------
@@ -203,6 +221,8 @@ class _Reference:
             )
         if len(action.domains) != len(candidate.arguments):
             raise TraceUnusable(f"{action.name} takes {len(action.domains)} arguments, found {candidate.arguments!r}")
+        if None not in candidate.arguments:
+            return iter((Instance(action, candidate.arguments),))
         choices = (
             self.domain(domain) if argument is None else (argument,)
             for domain, argument in zip(action.domains, candidate.arguments, strict=True)
@@ -255,15 +275,19 @@ class _Reference:
         ahead = max((hidden.look_ahead for hidden in self.hidden), default=0)
         for place, step in enumerate(trace.steps):
             before = self.hide(belief, trace.steps[place : place + ahead])
-            belief = _distinct(
-                after
-                for state in before
-                for _, _, after in self.effects(state, step)
-                if not isinstance(after, (NotEnabled, Rejected)) and not _mismatches(after, step)
-            )
+            belief = self.after(before, step)
             if not belief:
                 return place + 1, before
         return None, belief
+
+    def after(self, before: Iterable[Any], step: TraceStep) -> list[Any]:
+        """The states that are possible after a step; none if nothing explains it."""
+        return _distinct(
+            after
+            for state in before
+            for _, _, after in self.effects(state, step)
+            if not isinstance(after, (NotEnabled, Rejected)) and not _mismatches(after, step)
+        )
 
     def explain(self, trace: Trace, index: int, before: Sequence[Any]) -> str:
         """Why no state explains the event: guards, effects, and what was possible instead."""
@@ -302,6 +326,59 @@ class _Reference:
         ]
         more = f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else ""
         return (", ".join(labels[:_SHOWN]) or "nothing") + more
+
+
+class _Possible:
+    """The states that are possible at a place of a trace, and where the steps that were tried there have led.
+
+    Steps are told apart by their identity, so each is kept with what it has led to.
+    """
+
+    __slots__ = ("following", "states")
+
+    def __init__(self, states: list[Any]) -> None:
+        self.states = states
+        self.following: dict[int, tuple[TraceStep, _Possible]] = {}
+
+
+class RememberingJudge:
+    """The reference as a judge of many traces: from the same possible states it takes the same step only once.
+
+    Traces of many transactional ids go the same ways, as far as the machine can tell them apart. What a step leads to
+    is found by running the machine; only then it is remembered. Verdicts are those of :func:`replay`.
+    """
+
+    def __init__(self, machine: type[Any], constants: Any, most: int = REMEMBERED_STEPS) -> None:
+        """Judge by a machine with these constants, and remember up to ``most`` steps: the first ones that are met."""
+        self._reference = _Reference(machine, constants, (), 0)
+        self._most = most
+        self._remembered = 0
+        self._known: dict[Any, _Possible] = {}
+        self._first = _Possible([machine.initial(constants)])
+
+    def first_rejected(self, steps: Iterable[TraceStep]) -> tuple[int | None, int]:
+        """The first step, from 1, that nothing explains (None when all are explained), and the number of steps."""
+        possible, taken = self._first, 0
+        following = iter(steps)
+        for step in following:
+            taken += 1
+            known = possible.following.get(id(step))
+            possible = self._after(possible, step) if known is None else known[1]
+            if not possible.states:
+                return taken, taken + sum(1 for _ in following)
+        return None, taken
+
+    def _after(self, before: _Possible, step: TraceStep) -> _Possible:
+        states = self._reference.after(before.states, step)
+        key = states[0] if len(states) == 1 else frozenset(states)
+        after = self._known.get(key)
+        if after is None:
+            after = _Possible(states)
+        if self._remembered < self._most:
+            self._remembered += 1
+            self._known[key] = after
+            before.following[id(step)] = step, after
+        return after
 
 
 def _distinct(states: Iterable[Any]) -> list[Any]:
@@ -499,12 +576,24 @@ def replay(
     Raises:
         TraceUnusable: when the trace names what the machine does not have.
     """
-    reference = _Reference(machine, model.machine_constants(machine), hidden, max_hidden if hidden else 0)
-    index, before = reference.judge(trace)
-    explanation = reference.explain(trace, index, before) if index is not None else ""
+    constants = model.machine_constants(machine)
+    index, explanation = replayed(machine, constants, trace, hidden=hidden, max_hidden=max_hidden)
     return Judgement(
         trace=trace.name, events=len(trace.steps), reference_index=index, tlc_index=index, explanation=explanation
     )
+
+
+def replayed(
+    machine: type[Any], constants: Any, trace: Trace, *, hidden: Sequence[Hidden] = (), max_hidden: int = 2
+) -> tuple[int | None, str]:
+    """The first event, from 1, that the reference cannot explain, with the reason; None and "" when it accepts.
+
+    Raises:
+        TraceUnusable: when the trace names what the machine does not have.
+    """
+    reference = _Reference(machine, constants, hidden, max_hidden if hidden else 0)
+    index, before = reference.judge(trace)
+    return index, reference.explain(trace, index, before) if index is not None else ""
 
 
 def validate(

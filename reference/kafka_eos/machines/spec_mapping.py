@@ -52,6 +52,12 @@ def _fields(record: type) -> tuple[tuple[str, str, Any], ...]:
 
 
 @cache
+def record_fields(record: type) -> dict[str, str]:
+    """The fields of a dataclass that is a record of the spec, by their names in TLA+; none of any other type."""
+    return {name: field for field, name, _ in _fields(record)} if is_dataclass(record) else {}
+
+
+@cache
 def _constant_fields(record: type) -> tuple[tuple[str, Any], ...]:
     """(field, type) of what follows from the constants and is no part of the record's identity."""
     hints = get_type_hints(record)

@@ -1,17 +1,6 @@
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from kafka_eos.histories.history import Event
-from kafka_eos_checks.audit.spark import session
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    pytest.importorskip("pyspark.sql")
-    with session() as made:
-        yield made
 
 
 def event(action: str, phase: str, process: str = "p", offset: int | None = None, **detail: Any) -> Event:

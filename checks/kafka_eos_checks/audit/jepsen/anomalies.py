@@ -47,10 +47,10 @@ Source: jepsen.tests.kafka, version 0.3; elle.core for the order of processes an
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
-from typing import Self
+from typing import NamedTuple, Self
 
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen.cycles import cycles
@@ -96,13 +96,20 @@ ANOMALIES = (
 )
 _ALLOWED = frozenset({INNER_SEND_SKIP, WRITE_CYCLE, ORDER_CYCLE})
 _ALLOWED_WITH_SUBSCRIBE = frozenset({POLL_SKIP, BACKWARD_POLL})
+Step = tuple[int, int]  # from one operation to another, each by the place of its completion
+
+NO_PROOFS: Mapping[int, str] = {}
 _SHOWN = 3  # of values that were skipped
 
 
-def allowed(operations: Iterable[Operation]) -> frozenset[str]:
-    """The anomalies that Jepsen does not take for errors in a history."""
-    subscribes = any(operation.kind == SUBSCRIBE for operation in operations)
+def allowed(subscribes: bool) -> frozenset[str]:
+    """The anomalies that Jepsen does not take for errors in a history, by whether it has a ``:subscribe``."""
     return _ALLOWED | _ALLOWED_WITH_SUBSCRIBE if subscribes else _ALLOWED
+
+
+def subscribes(operations: Iterable[Operation]) -> bool:
+    """Whether a history has a ``:subscribe``."""
+    return any(operation.kind == SUBSCRIBE for operation in operations)
 
 
 def anomalies(operations: Sequence[Operation], run: str) -> tuple[list[Finding], dict[str, int | float | str]]:
@@ -112,27 +119,9 @@ def anomalies(operations: Sequence[Operation], run: str) -> tuple[list[Finding],
         operations: those that are over, in their order.
         run: names the history.
     """
-    analysis = _Analysis.of(operations, run)
-    rules: tuple[Callable[[], Iterator[Finding]], ...] = (
-        analysis.aborted_reads,
-        analysis.lost_writes,
-        analysis.unseen,
-        analysis.duplicates_and_conflicts,
-        analysis.precommitted_reads,
-        analysis.polls,
-        analysis.inner_polls,
-        analysis.sends,
-        analysis.inner_sends,
-        analysis.cycles,
-    )
-    findings = [finding for rule in rules for finding in rule()]
-    given = {(key, value) for operation in operations for key, value in _each(operation.polls)}
-    figures: dict[str, int | float | str] = {
-        "operations": len(operations),
-        "sent": sum(map(len, analysis.writer.values())),
-        "given": len(given),
-        "unknown": sum(value not in analysis.writer.get(key, {}) for key, value in given),
-    }
+    analysis = Analysis.of(operations, run)
+    findings = [*analysis.of_keys(), *analysis.cycles()]
+    figures: dict[str, int | float | str] = {"operations": len(operations), **analysis.figures()}
     return findings, figures
 
 
@@ -197,8 +186,24 @@ class _Order:
 _NOTHING = _Order([], [], {}, {}, {}, {})
 
 
+class Why(NamedTuple):
+    """Why an operation comes after another one: it was given what that one sent, or wrote right behind it.
+
+    Attributes:
+        by_order: whether it only wrote right behind it.
+        place: of the key in the operation, and of the value among those of the key, from 0.
+        key: the key.
+        words: the reason in words.
+    """
+
+    by_order: bool
+    place: tuple[int, int]
+    key: Key
+    words: str
+
+
 @dataclass(frozen=True, slots=True)
-class _Analysis:
+class Analysis:
     """What the rules need of a history.
 
     Attributes:
@@ -207,6 +212,7 @@ class _Analysis:
         writer: by key and value, who sent it.
         reader: by key and value, the first ``ok`` operation that was given it.
         orders: by key.
+        proofs: why an operation of unknown outcome happened, by the place of its completion; in words.
     """
 
     operations: Sequence[Operation]
@@ -214,10 +220,17 @@ class _Analysis:
     writer: dict[Key, dict[Value, Operation]]
     reader: dict[Key, dict[Value, Operation]]
     orders: dict[Key, _Order]
+    proofs: Mapping[int, str]
 
     @classmethod
-    def of(cls, operations: Sequence[Operation], run: str) -> Self:
-        """Two passes: who sent and was given what, then the orders."""
+    def of(cls, operations: Sequence[Operation], run: str, known: Mapping[int, str] = NO_PROOFS) -> Self:
+        """Two passes: who sent and was given what, then the orders.
+
+        Args:
+            operations: those that are over, in their order.
+            run: names the history.
+            known: proofs that operations of unknown outcome happened, besides those that the operations give.
+        """
         writer: dict[Key, dict[Value, Operation]] = defaultdict(dict)
         reader: dict[Key, dict[Value, Operation]] = defaultdict(dict)
         for operation in operations:
@@ -226,17 +239,45 @@ class _Analysis:
             if operation.outcome == OK:
                 for key, value in _each(operation.polls):
                     reader[key].setdefault(value, operation)
+        proofs = dict(known)
+        for operation in operations:
+            if operation.ended not in proofs and (found := _proof(operation, reader)) is not None:
+                proofs[operation.ended] = found
         told: dict[Key, dict[int, Value]] = defaultdict(dict)
         conflicts: dict[Key, dict[int, dict[Value, None]]] = defaultdict(dict)
         for operation in operations:
-            for pairs in _tells(operation, reader):
+            for pairs in _tells(operation, proofs):
                 for key, own in pairs.items():
                     log = told[key]
                     for offset, value in own:
                         if offset is not None and (before := log.setdefault(offset, value)) != value:
                             conflicts[key].setdefault(offset, {before: None})[value] = None
         orders = {key: _Order.of(log, conflicts[key]) for key, log in told.items()}
-        return cls(operations, run, dict(writer), dict(reader), orders)
+        return cls(operations, run, dict(writer), dict(reader), orders, proofs)
+
+    def of_keys(self) -> Iterator[Finding]:
+        """All anomalies but cycles: each rule looks at one key at a time."""
+        rules: tuple[Callable[[], Iterator[Finding]], ...] = (
+            self.aborted_reads,
+            self.lost_writes,
+            self.unseen,
+            self.duplicates_and_conflicts,
+            self.precommitted_reads,
+            self.polls,
+            self.inner_polls,
+            self.sends,
+            self.inner_sends,
+        )
+        return (finding for rule in rules for finding in rule())
+
+    def figures(self) -> dict[str, int]:
+        """How many values were sent and given, and how many of these nobody sent."""
+        given = {(key, value) for operation in self.operations for key, value in _each(operation.polls)}
+        return {
+            "sent": sum(map(len, self.writer.values())),
+            "given": len(given),
+            "unknown": sum(value not in self.writer.get(key, {}) for key, value in given),
+        }
 
     def _finding(self, rule: str, key: Key, evidence: str, offset: int | None = None) -> Finding:
         return Finding(rule=rule, topic=f"key {key}", partition=-1, offset=offset, run=self.run, evidence=evidence)
@@ -280,7 +321,7 @@ class _Analysis:
 
     def _must_have_happened(self, writer: Operation) -> str | None:
         """Why a send must have happened, "" if it was acknowledged; None if nobody knows."""
-        return "" if writer.outcome == OK else _proof(writer, self.reader)
+        return "" if writer.outcome == OK else self.proofs.get(writer.ended)
 
     def unseen(self) -> Iterator[Finding]:
         """``:unseen``."""
@@ -320,7 +361,7 @@ class _Analysis:
         """Who was the first to tell of a value at an offset."""
         found: dict[tuple[Key, int, Value], str] = {}
         for operation in self.operations if places else ():
-            for pairs in _tells(operation, self.reader):
+            for pairs in _tells(operation, self.proofs):
                 verb = "sent by" if pairs is operation.sends else "given to"
                 for key, own in pairs.items():
                     for offset, value in own:
@@ -412,49 +453,127 @@ class _Analysis:
 
     def cycles(self) -> Iterator[Finding]:
         """``:G1c`` and ``:G0``, with what makes them larger."""
-        number = {operation.ended: node for node, operation in enumerate(self.operations)}
-        given = self._given(number)
-        in_process, in_time = self._in_process(), self._in_time()
-        if any(True for _ in cycles(_joined(given, _joined(in_process, in_time)), self._is_moment)):
-            in_process, timed = _joined(given, in_process), _joined(given, in_time)
-            for rule, edges in ((READ_CYCLE, given), (PROCESS_CYCLE, in_process), (TIME_CYCLE, timed)):
-                for found in cycles(edges, self._is_moment):
-                    cycle = [node for node in found if not self._is_moment(node)]
-                    if rule == READ_CYCLE or not _all_in(_steps(cycle), given):
-                        yield self._of_cycle(rule, cycle, by_order=False)
-        behind = self._behind(number)
-        for rule, edges in ((WRITE_CYCLE, behind), (ORDER_CYCLE, _joined(given, behind))):
-            for cycle in cycles(edges):
-                steps = _steps(cycle)
-                if rule == WRITE_CYCLE or not (_all_in(steps, given) or _all_in(steps, behind)):
-                    yield self._of_cycle(rule, cycle, by_order=True)
+        found = cycles_of(self.operations, self.given(), self.behind())
+        reasons = first_reasons(self.reasons({step for _, cycle in found for step in steps_of(cycle)}))
+        return (cycle_finding(rule, cycle, reasons, self.run) for rule, cycle in found)
 
-    def _is_moment(self, node: int) -> bool:
-        return node >= len(self.operations)
-
-    def _given(self, number: dict[int, int]) -> list[list[int]]:
+    def given(self) -> set[Step]:
         """From who sent a value to who was given it."""
-        edges: list[list[int]] = [[] for _ in self.operations]
-        for node, operation in enumerate(self.operations):
-            senders = {
-                number[writer.ended]
-                for key, value in _each(operation.polls)
-                if (writer := self.writer.get(key, {}).get(value)) is not None
-            }
-            for sender in senders - {node}:
-                edges[sender].append(node)
-        return edges
+        return {
+            (writer.ended, operation.ended)
+            for operation in self.operations
+            for key, value in _each(operation.polls)
+            if (writer := self.writer.get(key, {}).get(value)) is not None and writer is not operation
+        }
 
-    def _behind(self, number: dict[int, int]) -> list[list[int]]:
+    def behind(self) -> set[Step]:
         """From who sent a value to who sent the next one to its key."""
-        edges: list[list[int]] = [[] for _ in self.operations]
+        steps = set()
         for key, order in self.orders.items():
             writer = self.writer.get(key, {})
             for index, (earlier, later) in enumerate(pairwise(order.values), start=1):
                 if order.index[later] == index and earlier in writer and later in writer:
-                    one, other = number[writer[earlier].ended], number[writer[later].ended]
-                    if one != other:
-                        edges[one].append(other)
+                    one, other = writer[earlier], writer[later]
+                    if one is not other:
+                        steps.add((one.ended, other.ended))
+        return steps
+
+    def reasons(self, among: Container[Step]) -> Iterator[tuple[Step, Why]]:
+        """Why operations come after others, of some steps."""
+        for operation in self.operations:
+            for place, (key, own) in enumerate(operation.polls.items()):
+                for number, (_, value) in enumerate(own):
+                    one = self.writer.get(key, {}).get(value)
+                    if one is not None and (step := (one.ended, operation.ended)) in among:
+                        words = f"{operation} was given {quoted(value)} of key {key}, sent by {one}"
+                        yield step, Why(False, (place, number), key, words)
+            for place, (key, own) in enumerate(operation.sends.items()):
+                order = self._order(key)
+                for number, (_, value) in enumerate(own):
+                    index = order.index.get(value, 0)
+                    one = self.writer[key].get(order.values[index - 1]) if index else None
+                    if one is not None and (step := (one.ended, operation.ended)) in among:
+                        before = quoted(order.values[index - 1])
+                        words = f"{operation} sent {quoted(value)} to key {key} right behind {before} of {one}"
+                        yield step, Why(True, (place, number), key, words)
+
+
+def first_reasons(reasons: Iterable[tuple[Step, Why]]) -> dict[tuple[Step, bool], Why]:
+    """By step, and whether only by order, the reason that comes first in the later operation."""
+    first: dict[tuple[Step, bool], Why] = {}
+    for step, why in reasons:
+        known = first.get((step, why.by_order))
+        if known is None or why.place < known.place:
+            first[step, why.by_order] = why
+    return first
+
+
+def steps_of(cycle: Sequence[Operation]) -> list[Step]:
+    """The steps of a cycle, each by the places of the completion of its two operations."""
+    return [(one.ended, other.ended) for one, other in pairwise([*cycle, cycle[0]])]
+
+
+def cycle_finding(rule: str, cycle: Sequence[Operation], reasons: Mapping[tuple[Step, bool], Why], run: str) -> Finding:
+    """A cycle as a finding, at the key of its first step that has one."""
+    words: list[str] = []
+    keys: list[Key] = []
+    for one, other in pairwise([*cycle, cycle[0]]):
+        why = reasons.get(((one.ended, other.ended), False))
+        if why is None and rule in {WRITE_CYCLE, ORDER_CYCLE}:
+            why = reasons.get(((one.ended, other.ended), True))
+        if why is not None:
+            words.append(why.words)
+            keys.append(why.key)
+        else:
+            same = one.process == other.process
+            words.append(f"{other} came after {one}" if same else f"{other} began when {one} was over")
+    return Finding(rule=rule, topic=f"key {keys[0]}", partition=-1, run=run, evidence="; ".join(words))
+
+
+def cycles_of(
+    operations: Sequence[Operation], given: Iterable[Step], behind: Iterable[Step]
+) -> list[tuple[str, list[Operation]]]:
+    """The cycles among the operations of a stretch of a history, each with its rule.
+
+    Args:
+        operations: all of the stretch, in their order.
+        given: from who sent a value to who was given it.
+        behind: from who sent a value to who sent the next one to its key.
+    """
+    return list(_Graph(operations).cycles(given, behind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    """Operations as nodes, by their order; behind them the moments at which one that is ok was over."""
+
+    operations: Sequence[Operation]
+
+    def cycles(self, given: Iterable[Step], behind: Iterable[Step]) -> Iterator[tuple[str, list[Operation]]]:
+        reads, in_process, in_time = self._edges(given), self._in_process(), self._in_time()
+        if any(True for _ in cycles(_joined(reads, _joined(in_process, in_time)), self._is_moment)):
+            in_process, timed = _joined(reads, in_process), _joined(reads, in_time)
+            for rule, edges in ((READ_CYCLE, reads), (PROCESS_CYCLE, in_process), (TIME_CYCLE, timed)):
+                for found in cycles(edges, self._is_moment):
+                    cycle = [node for node in found if not self._is_moment(node)]
+                    if rule == READ_CYCLE or not _all_in(_steps(cycle), reads):
+                        yield rule, [self.operations[node] for node in cycle]
+        writes = self._edges(behind)
+        for rule, edges in ((WRITE_CYCLE, writes), (ORDER_CYCLE, _joined(reads, writes))):
+            for cycle in cycles(edges):
+                steps = _steps(cycle)
+                if rule == WRITE_CYCLE or not (_all_in(steps, reads) or _all_in(steps, writes)):
+                    yield rule, [self.operations[node] for node in cycle]
+
+    def _is_moment(self, node: int) -> bool:
+        return node >= len(self.operations)
+
+    def _edges(self, steps: Iterable[Step]) -> list[list[int]]:
+        """Steps by node, those of each in order."""
+        number = {operation.ended: node for node, operation in enumerate(self.operations)}
+        edges: list[list[int]] = [[] for _ in self.operations]
+        for one, other in sorted((number[one], number[other]) for one, other in steps):
+            edges[one].append(other)
         return edges
 
     def _in_process(self) -> list[list[int]]:
@@ -484,31 +603,10 @@ class _Analysis:
                 edges[len(self.operations) + before - 1].append(node)
         return edges
 
-    def _of_cycle(self, rule: str, cycle: Sequence[int], *, by_order: bool) -> Finding:
-        pairs = ((self.operations[node], self.operations[after]) for node, after in _steps(cycle))
-        steps = [self._why(one, other, by_order) for one, other in pairs]
-        key = next(key for key, _ in steps if key is not None)
-        return self._finding(rule, key[0], "; ".join(words for _, words in steps))
 
-    def _why(self, one: Operation, other: Operation, by_order: bool) -> tuple[tuple[Key] | None, str]:
-        """Why an operation comes after another one: the key, if there is one, and in words."""
-        for key, value in _each(other.polls):
-            if self.writer.get(key, {}).get(value) is one:
-                return (key,), f"{other} was given {quoted(value)} of key {key}, sent by {one}"
-        for key, value in _each(other.sends) if by_order else ():
-            order = self._order(key)
-            index = order.index.get(value, 0)
-            if index and self.writer[key].get(order.values[index - 1]) is one:
-                before = quoted(order.values[index - 1])
-                return (key,), f"{other} sent {quoted(value)} to key {key} right behind {before} of {one}"
-        if one.process == other.process:
-            return None, f"{other} came after {one}"
-        return None, f"{other} began when {one} was over"
-
-
-def _tells(operation: Operation, reader: dict[Key, dict[Value, Operation]]) -> Iterator[Pairs]:
+def _tells(operation: Operation, proofs: Mapping[int, str]) -> Iterator[Pairs]:
     """What an operation tells of the order: what it sent, if it must have happened, and what it was given."""
-    if operation.outcome == OK or _proof(operation, reader) is not None:
+    if operation.outcome == OK or operation.ended in proofs:
         yield operation.sends
     yield operation.polls
 

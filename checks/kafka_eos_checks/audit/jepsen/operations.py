@@ -17,7 +17,7 @@ An operation that is never over may yet happen: it is one of unknown outcome.
 Source: jepsen.tests.kafka, version 0.3
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ _INVOKE = ":invoke"
 SUBSCRIBE = ":subscribe"
 ASSIGNMENTS = {":assign", SUBSCRIBE}
 _TRANSACTIONS = {":send", ":poll", ":txn"}
+
+PIECE = 1 << 22  # characters of a history that are read at once
 
 Key = Hashable
 Value = Hashable
@@ -80,71 +82,111 @@ def read_operations(path: Path) -> list[Operation]:
     """The operations of a history that are over, in the order in which they were.
 
     Raises:
+        MalformedHistory: a line that is no operation of this workload, or a value that is sent to a key again.
+        OSError: the file cannot be read.
+    """
+    operations = []
+    sent: set[tuple[Key, Value]] = set()
+    for line, operation in _numbered(path):
+        for key, pairs in operation.sends.items():
+            for _, value in pairs:
+                if (key, value) in sent:
+                    raise MalformedHistory(str(path), line, sent_again(key, value))
+                sent.add((key, value))
+        operations.append(operation)
+    return operations
+
+
+def each_operation(path: Path) -> Iterator[Operation]:
+    """As :func:`read_operations`, one after the other; nobody looks whether a value is sent to a key again.
+
+    Raises:
         MalformedHistory: a line that is no operation of this workload.
         OSError: the file cannot be read.
     """
-    text = path.read_text(encoding="utf-8", errors="replace")
-    collected = _Collected()
-    position = 0
+    return (operation for _, operation in _numbered(path))
+
+
+def sent_again(key: Key, value: Value) -> str:
+    """Why a history cannot be judged in which a value is sent to a key a second time."""
+    again = f"{_short(value)} is sent to key {_short(key)} a second time"
+    return f"{again}; the anomalies are those of values that are sent once"
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, Operation]]:
+    """The operations with the lines at which their completions begin, from 1; without one, with the last line."""
+    pending: dict[Hashable, tuple[int, dict[str, Any]]] = {}
+    line = number = 0
     try:
-        for number, (begins, form) in enumerate(read_forms(text)):
-            position = begins
-            collected.take(number, form)
-        collected.end()
-    except (_Wrong, MalformedEdn) as error:
-        place = error.position if isinstance(error, MalformedEdn) else position
-        reason = f"no EDN: {error.reason}" if isinstance(error, MalformedEdn) else str(error)
-        raise MalformedHistory(str(path), text.count("\n", 0, place) + 1, reason) from None
-    return collected.operations
+        for line, form in _forms(path):
+            made = _take(pending, number, form)
+            if made is not None:
+                yield line, made
+            number += 1
+        for invoked, form in pending.values():  # what is never over may yet happen
+            made = _operation({**form, ":type": INFO}, invoked, invoked)
+            if made is not None:
+                yield line, made
+    except _Wrong as error:
+        raise MalformedHistory(str(path), line, str(error)) from None
+
+
+def _forms(path: Path) -> Iterator[tuple[int, Any]]:
+    """The values of a text with their lines, read piece by piece.
+
+    A piece ends where a line ends and the next one begins with a map, as every operation does in a history of Jepsen's.
+    If that map was inside of something, the piece is no EDN, and more of the text is read.
+
+    Raises:
+        MalformedHistory: what is no EDN.
+    """
+    with path.open(encoding="utf-8", errors="replace") as file:
+        lines, text, size = 1, "", PIECE
+        while True:
+            more = file.read(size)
+            text += more
+            cut = text.rfind("\n{") + 1 if more else len(text)
+            try:
+                forms = list(read_forms(text[:cut]))
+            except MalformedEdn as error:
+                if more:
+                    size *= 2
+                    continue
+                place = lines + text.count("\n", 0, error.position)
+                raise MalformedHistory(str(path), place, f"no EDN: {error.reason}") from None
+            at = 0
+            for position, form in forms:
+                lines += text.count("\n", at, position)
+                at = position
+                yield lines, form
+            lines += text.count("\n", at, cut)
+            text = text[cut:]
+            if not more:
+                return
 
 
 class _Wrong(ValueError):  # noqa: N818 - never leaves this module
     """An operation that is none of this workload's; says why."""
 
 
-@dataclass(slots=True)
-class _Collected:
-    """What was read so far.
+def _take(pending: dict[Hashable, tuple[int, dict[str, Any]]], number: int, form: Any) -> Operation | None:
+    """Take in one form of a history: the operation that is over, if one is.
 
-    Attributes:
-        operations: those that are over.
+    Args:
         pending: by process, the place and the form of the operation that it has begun.
-        sent: keys and values of everything that was sent.
+        number: the place of the form.
+        form: the form.
     """
-
-    operations: list[Operation] = field(default_factory=list)
-    pending: dict[Hashable, tuple[int, dict[str, Any]]] = field(default_factory=dict)
-    sent: set[tuple[Key, Value]] = field(default_factory=set)
-
-    def take(self, number: int, form: Any) -> None:
-        """Take in one form of the history."""
-        if not _is_of_a_client(form):
-            return
-        process = hashable(form[":process"])
-        if form[":type"] != _INVOKE:
-            invoked, _ = self.pending.pop(process, (-1, form))
-            self._add(form, number, invoked)
-        elif process in self.pending:
-            raise _Wrong(f"process {process} begins a second operation")
-        else:
-            self.pending[process] = number, form
-
-    def end(self) -> None:
-        """The history is over, and what is pending may yet happen."""
-        for invoked, form in self.pending.values():
-            self._add({**form, ":type": INFO}, invoked, invoked)
-
-    def _add(self, form: dict[str, Any], number: int, invoked: int) -> None:
-        made = _operation(form, number, invoked)
-        if made is None:
-            return
-        for key, pairs in made.sends.items():
-            for _, value in pairs:
-                if (key, value) in self.sent:
-                    again = f"{_short(value)} is sent to key {_short(key)} a second time"
-                    raise _Wrong(f"{again}; the anomalies are those of values that are sent once")
-                self.sent.add((key, value))
-        self.operations.append(made)
+    if not _is_of_a_client(form):
+        return None
+    process = hashable(form[":process"])
+    if form[":type"] != _INVOKE:
+        invoked, _ = pending.pop(process, (-1, form))
+        return _operation(form, number, invoked)
+    if process in pending:
+        raise _Wrong(f"process {process} begins a second operation")
+    pending[process] = number, form
+    return None
 
 
 def _is_of_a_client(form: Any) -> bool:
@@ -169,7 +211,7 @@ def _operation(form: dict[str, Any], number: int, invoked: int) -> Operation | N
     polls: Pairs = {}
     if kind in _TRANSACTIONS:
         for micro in value or ():
-            _take(micro, sends, polls)
+            _take_micro(micro, sends, polls)
     log = form.get(":rebalance-log")
     events = [event for event in log if isinstance(event, dict)] if isinstance(log, tuple) else []
     index = form.get(":index")
@@ -188,7 +230,7 @@ def _operation(form: dict[str, Any], number: int, invoked: int) -> Operation | N
     )
 
 
-def _take(micro: Any, sends: Pairs, polls: Pairs) -> None:
+def _take_micro(micro: Any, sends: Pairs, polls: Pairs) -> None:
     """Take in one part of a transaction."""
     match micro:
         case (":send", key, value):

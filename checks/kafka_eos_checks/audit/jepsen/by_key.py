@@ -1,0 +1,502 @@
+"""The anomalies of a history of any size: keys are judged one by one, by the rules of ``anomalies``.
+
+The operations are read one after the other and written down by key, in a few files (:class:`Spill`). A key's part of an
+operation is an operation itself, so each rule that looks at one key at a time is asked of a history of that key alone
+(:class:`KeyHistory`). Three things span keys:
+
+- An ``:assign`` or ``:subscribe`` lets a process forget keys. While they are read each part is told how often its
+  process had forgotten its key, and the key's history gets an ``:assign`` wherever that number rises.
+- An operation of unknown outcome happened if any of its values was read, whatever key that was sent to. So the keys are
+  asked for such proofs first (:func:`proofs_in`).
+- A cycle leads from key to key. Steps by process and by time lead to operations that ended later, so every cycle has a
+  step back, from an operation to one that ended before it. All operations of a cycle ended within the intervals of
+  such steps, where these overlap. There are few, among operations that were concurrent. The graph has the operations
+  of these stretches alone, and the cycles of the whole history.
+
+In memory are the keys of one file, the operations of the stretches, and for each process the keys that it is assigned.
+"""
+
+import pickle
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from heapq import nsmallest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, NamedTuple
+from zlib import crc32
+
+from kafka_eos.histories.history import MalformedHistory
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.jepsen.anomalies import (
+    NO_PROOFS,
+    Analysis,
+    Step,
+    Why,
+    allowed,
+    cycle_finding,
+    cycles_of,
+    first_reasons,
+    steps_of,
+)
+from kafka_eos_checks.audit.jepsen.operations import (
+    ASSIGNMENTS,
+    FAIL,
+    INFO,
+    OK,
+    SUBSCRIBE,
+    Key,
+    Operation,
+    Pairs,
+    sent_again,
+)
+
+FILE_BYTES = 16 << 20  # of a history for each file of keys
+MOST_FILES = 256
+ROWS_AT_ONCE = 500  # that a file gets in one piece
+SHOWN_ALLOWED = 20  # findings of an anomaly that is allowed
+
+
+class Part(NamedTuple):
+    """What an operation has to do with one key.
+
+    Attributes:
+        key: the key.
+        operation: the operation with its sends to the key and polls of it alone.
+        forgot: how often its process had forgotten the key for its polls, and for its sends.
+        place: the key's place among the keys that the operation sends to, and among those that it was given.
+        several: whether it sends to several keys.
+    """
+
+    key: Key
+    operation: Operation
+    forgot: tuple[int, int]
+    place: tuple[int, int]
+    several: bool
+
+
+@dataclass(slots=True)
+class _Forgets:
+    """How often a process has forgotten each key.
+
+    Attributes:
+        times: that it was assigned keys.
+        since: by assigned key, the number of the last assignment without it.
+    """
+
+    times: int = 0
+    since: dict[Key, int] = field(default_factory=dict)
+
+    def assign(self, kept: Iterable[Key]) -> None:
+        self.since = {key: self.since.get(key, self.times) for key in kept}
+        self.times += 1
+
+    def of(self, key: Key) -> int:
+        return self.since.get(key, self.times)
+
+
+@dataclass(slots=True)
+class _Process:
+    """How often a process has forgotten keys, for its polls and for its sends."""
+
+    polls: _Forgets = field(default_factory=_Forgets)
+    sends: _Forgets = field(default_factory=_Forgets)
+
+
+def parts_of(operations: Iterable[Operation]) -> Iterator[tuple[Operation, list[Part]]]:
+    """Each operation with its parts, one for each key that it sends to or was given something of."""
+    processes: dict[Hashable, _Process] = defaultdict(_Process)
+    for operation in operations:
+        process = processes[operation.process]
+        if operation.kind in ASSIGNMENTS:
+            if operation.outcome != FAIL:
+                process.polls.assign(() if operation.from_start else operation.keys)
+                process.sends.assign(operation.keys)
+            yield operation, []
+            continue
+        sends = {key: place for place, key in enumerate(operation.sends)}
+        polls = {key: place for place, key in enumerate(operation.polls)}
+        parts = []
+        for key in {**sends, **polls}:
+            own = replace(
+                operation,
+                sends=_only(operation.sends, key),
+                polls=_only(operation.polls, key),
+                rebalanced=operation.rebalanced & {key},
+            )
+            forgot = process.polls.of(key), process.sends.of(key)
+            parts.append(Part(key, own, forgot, (sends.get(key, -1), polls.get(key, -1)), len(sends) > 1))
+        yield operation, parts
+
+
+def _only(pairs: Pairs, key: Key) -> Pairs:
+    return {key: pairs[key]} if key in pairs else {}
+
+
+# --- on disk -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """The parts of a history's operations, each key in one of several files, and the operations themselves in another.
+
+    Attributes:
+        run: names the history.
+        files: of parts.
+        operations: the file of all operations, without what they sent and were given.
+        count: of operations.
+        unknown: whether an operation of unknown outcome sends to several keys.
+        fine: anomalies that Jepsen does not take for errors in this history.
+    """
+
+    run: str
+    files: tuple[Path, ...]
+    operations: Path
+    count: int
+    unknown: bool
+    fine: frozenset[str]
+
+
+@contextmanager
+def spilled(operations: Iterable[Operation], run: str, size: int, folder: Path | None = None) -> Iterator[Spill]:
+    """Write a history down by key, for as long as the block lasts.
+
+    Args:
+        operations: those that are over, in their order; read once.
+        run: names the history.
+        size: of the history, in bytes.
+        folder: where to write, that every worker can read; a temporary folder of the machine if not given.
+    """
+    number = min(max(1, -(-size // FILE_BYTES)), MOST_FILES)
+    count, unknown, subscribes = 0, False, False
+    with TemporaryDirectory(prefix="kafka-eos-jepsen-", dir=folder) as place:
+        paths = [Path(place, f"keys-{file}") for file in range(number)]
+        whole = Path(place, "operations")
+        with ExitStack() as stack:
+            files = [_Rows(stack.enter_context(path.open("wb"))) for path in (*paths, whole)]
+            for operation, parts in parts_of(operations):
+                count += 1
+                subscribes |= operation.kind == SUBSCRIBE
+                unknown |= operation.outcome == INFO and len(operation.sends) > 1
+                files[-1].put(replace(operation, sends={}, polls={}, rebalanced=frozenset(), keys=frozenset()))
+                for part in parts:
+                    files[crc32(repr(part.key).encode("utf-8", "replace")) % number].put(part)
+            for rows in files:
+                rows.flush()
+        yield Spill(run, tuple(paths), whole, count, unknown, allowed(subscribes))
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows on their way into a file."""
+
+    file: BinaryIO
+    rows: list[Any] = field(default_factory=list)
+
+    def put(self, row: Any) -> None:
+        self.rows.append(row)
+        if len(self.rows) >= ROWS_AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.rows:
+            pickle.dump(self.rows, self.file, pickle.HIGHEST_PROTOCOL)
+            self.rows = []
+
+
+def _rows(path: Path) -> Iterator[Any]:
+    with path.open("rb") as file:
+        while True:
+            try:
+                yield from pickle.load(file)  # noqa: S301 - written by this process, in a folder of its own
+            except EOFError:
+                return
+
+
+@dataclass(slots=True)
+class KeyHistory:
+    """The history of one key.
+
+    Attributes:
+        operations: the parts, as operations.
+        places: by the place of an operation's completion, see :attr:`Part.place`.
+        several: the operations that send to other keys, too, by the place of their completion.
+        forgot: by process, how often it had forgotten the key at its last operation.
+    """
+
+    operations: list[Operation] = field(default_factory=list)
+    places: dict[int, tuple[int, int]] = field(default_factory=dict)
+    several: set[int] = field(default_factory=set)
+    forgot: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, part: Part) -> None:
+        """One part more, behind an ``:assign`` if the process has forgotten the key meanwhile."""
+        operation = part.operation
+        before = self.forgot.get(operation.process, part.forgot)
+        if before != part.forgot:
+            keys = frozenset({part.key}) if before[1] == part.forgot[1] else frozenset()
+            self.operations.append(
+                Operation(
+                    index=-1,
+                    ended=-1,
+                    invoked=-1,
+                    process=operation.process,
+                    outcome=OK,
+                    kind=":assign",
+                    keys=keys,
+                    from_start=True,
+                )
+            )
+        self.forgot[operation.process] = part.forgot
+        self.operations.append(operation)
+        self.places[operation.ended] = part.place
+        if part.several:
+            self.several.add(operation.ended)
+
+
+def histories_in(path: Path) -> list[KeyHistory]:
+    """The histories of all keys in a file of parts."""
+    found: dict[Key, KeyHistory] = defaultdict(KeyHistory)
+    for part in _rows(path):
+        found[part.key].add(part)
+    return list(found.values())
+
+
+# --- what is asked of each file --------------------------------------------------------------------------------------
+
+Proof = tuple[int, int, str]  # the place of an operation's completion, the place of a key in it, and the proof in words
+
+
+def proofs_in(path: Path) -> list[Proof]:
+    """Proofs that operations of unknown outcome happened which send to several keys."""
+    return [
+        (ended, history.places[ended][0], words)
+        for history in histories_in(path)
+        if any(each.outcome == INFO and each.ended in history.several for each in history.operations)
+        for ended, words in Analysis.of(history.operations, "").proofs.items()
+        if ended in history.several
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a file of keys is judged by: what has to be known of the whole history.
+
+    Attributes:
+        run: names the history.
+        fine: anomalies that are allowed.
+        proofs: why operations of unknown outcome happened that send to several keys.
+    """
+
+    run: str
+    fine: frozenset[str]
+    proofs: Mapping[int, str] = field(default_factory=lambda: NO_PROOFS)
+
+    def analyses(self, path: Path) -> Iterator[tuple[KeyHistory, Analysis]]:
+        """The history of each key in a file, with what the rules need of it."""
+        for history in histories_in(path):
+            yield history, Analysis.of(history.operations, self.run, self.proofs)
+
+
+@dataclass(slots=True)
+class Judged:
+    """The anomalies of some keys, or of all.
+
+    Attributes:
+        findings: those that are errors.
+        allowed: of each anomaly that is allowed, how many there are.
+        shown: some of these, the first ones by key and offset.
+        figures: what was looked at.
+        back: steps to an operation that ended before the one that they come from.
+        twice: the place of the first operation that sends a value a second time, and the value in words.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    allowed: Counter[str] = field(default_factory=Counter)
+    shown: list[Finding] = field(default_factory=list)
+    figures: Counter[str] = field(default_factory=Counter)
+    back: list[Step] = field(default_factory=list)
+    twice: tuple[int, str] | None = None
+
+    def add(self, found: Iterable[Finding], fine: frozenset[str]) -> None:
+        """Some more findings."""
+        for finding in found:
+            if finding.rule in fine:
+                self.allowed[finding.rule] += 1
+                self.shown.append(finding)
+                if len(self.shown) > 100 * SHOWN_ALLOWED:
+                    self._keep_few()
+            else:
+                self.findings.append(finding)
+
+    def join(self, other: "Judged") -> None:
+        """What was found in another file."""
+        self.findings += other.findings
+        self.allowed += other.allowed
+        self.figures.update(other.figures)  # zeros, too
+        self.back += other.back
+        self.shown += other.shown
+        self._keep_few()
+        if other.twice is not None:
+            self.twice = min(filter(None, (self.twice, other.twice)))
+
+    def finish(self) -> None:
+        """Put what was found in order."""
+        self._keep_few()
+        self.findings.sort(key=in_order)
+
+    def _keep_few(self) -> None:
+        of_rule: dict[str, list[Finding]] = defaultdict(list)
+        for finding in self.shown:
+            of_rule[finding.rule].append(finding)
+        self.shown = [each for own in of_rule.values() for each in nsmallest(SHOWN_ALLOWED, own, key=in_order)]
+
+
+def in_order(finding: Finding) -> tuple[Any, ...]:
+    """The order of findings: by key and offset, then by anomaly and words."""
+    return (*finding.sort_key(), finding.evidence)
+
+
+def judged_in(path: Path, question: Question) -> Judged:
+    """The anomalies of the keys in a file, but for cycles."""
+    judged = Judged()
+    for history, analysis in question.analyses(path):
+        judged.add(analysis.of_keys(), question.fine)
+        judged.figures.update(analysis.figures())
+        judged.back += [step for step in analysis.given() | analysis.behind() if step[1] < step[0]]
+        sent: set[Any] = set()
+        for operation in history.operations:
+            for key, pairs in operation.sends.items():
+                for _, value in pairs:
+                    if value in sent:
+                        again = operation.ended, sent_again(key, value)
+                        judged.twice = min(filter(None, (judged.twice, again)))
+                    sent.add(value)
+    return judged
+
+
+def steps_in(path: Path, question: Question, stretches: Sequence[Step]) -> tuple[set[Step], set[Step]]:
+    """The steps in some stretches, to who was given a value, and to who wrote right behind."""
+    within = _Stretches(stretches)
+    given: set[Step] = set()
+    behind: set[Step] = set()
+    for _, analysis in question.analyses(path):
+        given.update(step for step in analysis.given() if within.one_of(*step))
+        behind.update(step for step in analysis.behind() if within.one_of(*step))
+    return given, behind
+
+
+def reasons_in(path: Path, question: Question, steps: frozenset[Step]) -> list[tuple[Step, Why]]:
+    """Why there are these steps."""
+    found = []
+    for history, analysis in question.analyses(path):
+        for step, why in analysis.reasons(steps):
+            place = history.places[step[1]][0 if why.by_order else 1]
+            found.append((step, why._replace(place=(place, why.place[1]))))
+    return found
+
+
+class _Stretches:
+    """Intervals of a history that do not overlap, in order."""
+
+    def __init__(self, stretches: Sequence[Step]) -> None:
+        self._begins = [begin for begin, _ in stretches]
+        self._ends = [end for _, end in stretches]
+
+    def number(self, place: int) -> int:
+        """Which stretch a place is in, -1 for none."""
+        number = bisect_right(self._begins, place) - 1
+        return number if number >= 0 and place <= self._ends[number] else -1
+
+    def one_of(self, one: int, other: int) -> bool:
+        """Whether two places are in one stretch."""
+        number = self.number(one)
+        return number >= 0 and number == self.number(other)
+
+
+def stretches_of(back: Iterable[Step]) -> list[Step]:
+    """The intervals of steps back, joined where they overlap."""
+    found: list[Step] = []
+    for begin, end in sorted((other, one) for one, other in back):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((begin, end))
+    return found
+
+
+# --- all together ----------------------------------------------------------------------------------------------------
+
+
+EachFile = Callable[[Callable[[Path], Any], Sequence[Path]], Iterable[Any]]
+"""Asks a function of each file, wherever it is read; the answers come in any order."""
+
+
+def here(ask: Callable[[Path], Any], files: Sequence[Path]) -> Iterable[Any]:
+    """Ask a function of each file, in this process."""
+    return map(ask, files)
+
+
+def judge(spill: Spill, each: EachFile = here) -> Judged:
+    """All anomalies of a history; those of :func:`kafka_eos_checks.audit.jepsen.anomalies.anomalies`.
+
+    Args:
+        spill: the history.
+        each: who asks the files.
+
+    Raises:
+        MalformedHistory: a value is sent to a key a second time.
+    """
+    question = Question(spill.run, spill.fine)
+    if spill.unknown:
+        first: dict[int, tuple[int, str]] = {}
+        for proofs in each(proofs_in, spill.files):
+            for ended, place, words in proofs:
+                first[ended] = min(first.get(ended, (place, words)), (place, words))
+        question = replace(question, proofs={ended: words for ended, (_, words) in first.items()})
+    judged = Judged()
+    for some in each(partial(judged_in, question=question), spill.files):
+        judged.join(some)
+    if judged.twice is not None:
+        ended, reason = judged.twice
+        raise MalformedHistory(spill.run, ended + 1, reason)  # each form has a line of its own
+    judged.figures["operations"] = spill.count
+    stretches = stretches_of(judged.back)
+    if stretches:
+        given: set[Step] = set()
+        behind: set[Step] = set()
+        for steps in each(partial(steps_in, question=question, stretches=stretches), spill.files):
+            given |= steps[0]
+            behind |= steps[1]
+        found = _cycles(spill, stretches, given, behind)
+        wanted = frozenset(step for _, cycle in found for step in steps_of(cycle))
+        ask = partial(reasons_in, question=question, steps=wanted)
+        reasons = first_reasons(why for some in (each(ask, spill.files) if found else ()) for why in some)
+        judged.add((cycle_finding(rule, cycle, reasons, spill.run) for rule, cycle in found), spill.fine)
+    judged.finish()
+    return judged
+
+
+def _cycles(
+    spill: Spill, stretches: Sequence[Step], given: Iterable[Step], behind: Iterable[Step]
+) -> list[tuple[str, list[Operation]]]:
+    """The cycles of all stretches."""
+    within = _Stretches(stretches)
+    operations: list[list[Operation]] = [[] for _ in stretches]
+    for operation in _rows(spill.operations):
+        number = within.number(operation.ended)
+        if number >= 0:
+            operations[number].append(operation)
+    reads: list[list[Step]] = [[] for _ in stretches]
+    writes: list[list[Step]] = [[] for _ in stretches]
+    for kind, steps in ((reads, given), (writes, behind)):
+        for step in steps:
+            kind[within.number(step[0])].append(step)
+    return [
+        found
+        for own, reading, writing in zip(operations, reads, writes, strict=True)
+        for found in cycles_of(own, reading, writing)
+    ]

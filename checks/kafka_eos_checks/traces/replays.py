@@ -1,0 +1,493 @@
+"""Recorded logs and histories through the reference's machines, trace by trace, in process and on Spark.
+
+A replay is three functions from batches of rows to batches of rows, with a shuffle before the second and the third::
+
+    rows_of         a piece of a segment or history -> its rows                                  (scan)
+    by_producer     rows sorted by producer id -> verdicts on its partitions and on clients;     (:data:`BY_PRODUCER`)
+                    markers, each with the transactional id whose it is
+    by_trace        rows sorted by transactional id -> verdicts on coordinators                  (:data:`BY_TRACE`)
+
+:func:`in_process` sorts tables of this process, :mod:`kafka_eos_checks.traces.spark` lets Spark shuffle. A worker holds
+the rows of one trace at a time, and none of the events goes through Spark's driver. What cannot be judged is a verdict,
+too.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kafka_eos.histories.history import Event, event_from_json
+from kafka_eos.machines.partition_log import Constants as PartitionLogConstants
+from kafka_eos.machines.partition_log import PartitionLog
+from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
+from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
+from kafka_eos_checks.audit.memory import keep_modules
+from kafka_eos_checks.kit.missing import need
+from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.lab.record.trace import UnexplainedOffsets, wire_trace
+from kafka_eos_checks.mutants.rules import mutated
+from kafka_eos_checks.traces.coordinators import (
+    ToldRecord,
+    WrittenBatch,
+    WrittenMarker,
+    coordinator_constants,
+    steps_of,
+)
+from kafka_eos_checks.traces.leaders import PRODUCER, LeaderOfTraces, leader_constants, leader_trace, wordless_step
+from kafka_eos_checks.traces.scan import (
+    CLIENT,
+    COORDINATOR,
+    ENTRY,
+    EVENT,
+    JUDGED,
+    LEADER,
+    LOG,
+    MARKERS,
+    PIECE_BYTES,
+    STATE,
+    TRANSACTIONAL_BATCH,
+    Piece,
+    judged,
+    rows_of,
+    rows_schema,
+    tasks_of,
+)
+from kafka_eos_checks.traces.transitions import read_transition
+from kafka_eos_checks.traces.validation import (
+    RememberingJudge,
+    Trace,
+    TraceUnusable,
+    partition_log_trace,
+    replayed,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BY_PRODUCER = ("source", "producer_id", "kind", "log", "offset")
+BY_TRACE = ("source", "name", "kind", "log", "offset")
+OUT_ROWS = 1 << 15  # of a batch that a function makes
+REASON_LENGTH = 600  # characters of an explanation that a verdict carries
+SHOWN = 20  # traces in a verdict's evidence
+BUCKETS = 64  # shares over which the partitions of a history are spread
+
+Rows = Iterable["pa.RecordBatch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the machines are to be.
+
+    Attributes:
+        overrides: operators of the coordinator that others take the place of, as (operator, the other one).
+        versions: the transaction versions that the cluster knows.
+    """
+
+    overrides: tuple[tuple[str, str], ...]
+    versions: frozenset[int] = frozenset({1, 2})
+
+
+@dataclass(frozen=True)
+class _CoordinatorJudge:
+    """The coordinator's machine of some rules, which remembers its steps from trace to trace."""
+
+    rules: Rules
+
+    @cached_property
+    def machine(self) -> type[Any]:
+        return mutated(TransactionCoordinator, dict(self.rules.overrides))
+
+    @cached_property
+    def remembering(self) -> RememberingJudge:
+        return RememberingJudge(self.machine, coordinator_constants(self.rules.versions))
+
+    def verdict(self, name: str, records: Sequence[ToldRecord], markers: "_Markers") -> dict[str, Any]:
+        position, steps = self.remembering.first_rejected(steps_of(records, markers, rename=True))
+        if position is None:
+            return _verdict(COORDINATOR, name, steps, None, "")
+        trace = Trace(name, tuple(steps_of(records, markers)))
+        index, explanation = replayed(self.machine, coordinator_constants(self.rules.versions, trace), trace)
+        assert index == position, f"{name}: rejected at {index} and, by a judge that remembers, at {position}"
+        return _verdict(COORDINATOR, name, steps, position, explanation)
+
+
+_judge_of = lru_cache(maxsize=4)(_CoordinatorJudge)  # a worker keeps it from task to task
+
+_Markers = list[tuple[str, WrittenMarker]]
+
+
+def _verdict(subject: str, trace: str, steps: int, position: int | None, explanation: str) -> dict[str, Any]:
+    accepted = position is None
+    reason = "" if accepted else _shortened(explanation.removeprefix(f"{trace}, "))
+    return {
+        "subject": subject,
+        "trace": trace,
+        "steps": steps,
+        "accepted": accepted,
+        "position": position,
+        "reason": reason,
+    }
+
+
+def _shortened(explanation: str) -> str:
+    """An explanation without the states and what was possible instead."""
+    lines = [line.strip() for line in explanation.splitlines() if not line.lstrip().startswith(("in ", "enabled inst"))]
+    words = "; ".join(dict.fromkeys(lines))
+    return words if len(words) <= REASON_LENGTH else f"{words[:REASON_LENGTH]}…"
+
+
+# --- runs of rows with the same key ------------------------------------------------------------------------------
+
+
+def runs(batches: Rows, keys: Sequence[str]) -> "Iterator[tuple[tuple[Any, ...], list[pa.RecordBatch]]]":
+    """The rows of each key, as slices of the batches that they come in.
+
+    Args:
+        batches: rows in which equal keys stand together.
+        keys: columns without nulls.
+
+    Raises:
+        AssertionError: a key comes a second time, right after another one: the rows are not sorted.
+    """
+    import pyarrow.compute as pc  # noqa: PLC0415 - the light install has no pyarrow
+
+    key: tuple[Any, ...] | None = None
+    slices: list[pa.RecordBatch] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        columns = [batch[name] for name in keys]
+        changes = np.zeros(max(batch.num_rows - 1, 0), bool)
+        for column in columns:
+            changes |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+        begins = [0, *(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]
+        for start, end in pairwise(begins):
+            own = tuple(column[start].as_py() for column in columns)
+            if own != key:
+                if key is not None:
+                    assert own > key, f"rows are not sorted by {', '.join(keys)}: {own} after {key}"
+                    yield key, slices
+                key, slices = own, []
+            slices.append(batch.slice(start, end - start))
+    if key is not None:
+        yield key, slices
+
+
+def _lists(slices: "Sequence[pa.RecordBatch]", *names: str) -> Iterator[tuple[Any, ...]]:
+    """Some columns of slices, row by row."""
+    for each in slices:
+        yield from zip(*(each[name].to_pylist() for name in names), strict=True)
+
+
+@dataclass(slots=True)
+class _Out:
+    """Rows on their way out, in batches that are not too small."""
+
+    slices: "list[pa.RecordBatch]"
+    count: int = 0
+
+    def put(self, batch: "pa.RecordBatch") -> None:
+        if batch.num_rows:
+            self.slices.append(batch)
+            self.count += batch.num_rows
+
+    def full(self, *, at_end: bool = False) -> "Iterator[pa.RecordBatch]":
+        """What is there, once it is enough."""
+        import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+
+        if self.count >= OUT_ROWS or (at_end and self.count):
+            yield from pa.Table.from_batches(self.slices).combine_chunks().to_batches()
+            self.slices, self.count = [], 0
+
+
+# --- by producer: the leaders of partitions, and clients -----------------------------------------------------------
+
+
+def by_producer(batches: Rows) -> "Iterator[pa.RecordBatch]":
+    """Rows sorted by :data:`BY_PRODUCER` -> state records, markers of transactional ids, and verdicts.
+
+    The state records of a producer come first. They say which transactional ids it has, and by which rule of markers
+    its partitions are judged; a producer that has none is no producer of transactions.
+    """
+    owners: dict[str, int] = {}  # transactional id -> the lowest version that ended a transaction, or 0 for none
+    restarts: list[Event] = []
+    producer: tuple[int, int] | None = None
+    out = _Out([])
+    for (source, producer_id, kind, log), slices in runs(batches, BY_PRODUCER[:4]):
+        if producer != (source, producer_id):
+            producer, owners, restarts = (source, producer_id), {}, []
+        if kind == STATE:
+            _note_owners(owners, producer_id, slices)
+        if kind in {STATE, JUDGED}:
+            for each in slices:
+                out.put(each)
+        elif kind == ENTRY and owners:
+            for each in slices:
+                for name in owners:
+                    out.put(_markers_of(each, name))
+            version = min(filter(None, owners.values()), default=0)
+            if version:
+                out.put(judged([{"source": source, **_leader_verdict(log, producer_id, slices, version)}]))
+        elif kind == EVENT and not log:
+            restarts = _events_of(slices)
+        elif kind == EVENT:
+            out.put(judged([{"source": source, **_client_verdict(log, _events_of(slices), restarts)}]))
+        yield from out.full()
+    yield from out.full(at_end=True)
+
+
+def _note_owners(owners: dict[str, int], producer_id: int, slices: "Sequence[pa.RecordBatch]") -> None:
+    if producer_id < 0:
+        return  # tombstones
+    for name, version in set(_lists(slices, "name", "version")):
+        known = owners.get(name, 0)
+        owners[name] = min(filter(None, (known, version)), default=0)
+
+
+def _markers_of(batch: "pa.RecordBatch", name: str) -> "pa.RecordBatch":
+    """The markers among entries, as those of a transactional id."""
+    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    markers = batch.filter(pc.is_in(batch["code"], pa.array(sorted(MARKERS), pa.int64())))
+    place = markers.schema.get_field_index("name")
+    return markers.set_column(place, rows_schema().field("name"), pa.array([name] * markers.num_rows, pa.string()))
+
+
+def _leader_verdict(log: str, producer_id: int, slices: "Sequence[pa.RecordBatch]", version: int) -> dict[str, Any]:
+    name = f"{log}, producer {producer_id}"
+    position, steps = _leader_of(version).first_rejected(map(wordless_step, _entries(slices)))
+    if position is None:
+        return _verdict(LEADER, name, steps, None, "")
+    trace = leader_trace(log, producer_id, _entries(slices, with_offsets=True))
+    index, explanation = replayed(LeaderOfTraces, leader_constants(version), trace)
+    assert index == position, f"{name}: rejected at {index} and, by a judge that remembers, at {position}"
+    return _verdict(LEADER, name, steps, position, explanation)
+
+
+@lru_cache(maxsize=2)
+def _leader_of(version: int) -> RememberingJudge:
+    return RememberingJudge(LeaderOfTraces, leader_constants(version))
+
+
+def _entries(
+    slices: "Sequence[pa.RecordBatch]", *, with_offsets: bool = False
+) -> Iterator[WrittenBatch | WrittenMarker]:
+    """The entries of a producer in a partition; equal ones are equal unless they have their offsets."""
+    for offset, epoch, reign, code in _lists(slices, "offset", "epoch", "leader_epoch", "code"):
+        at = offset if with_offsets else -1
+        if code in MARKERS:
+            yield WrittenMarker(PRODUCER, epoch, MARKERS[code], reign, at)
+        else:
+            yield WrittenBatch(PRODUCER, epoch, TRANSACTIONAL if code == TRANSACTIONAL_BATCH else PLAIN, at)
+
+
+def _events_of(slices: "Sequence[pa.RecordBatch]") -> list[Event]:
+    return [event_from_json(line.decode("utf-8", "replace")) for (line,) in _lists(slices, "value")]
+
+
+def _client_verdict(log: str, events: Sequence[Event], restarts: Sequence[Event]) -> dict[str, Any]:
+    """The verdict on a partition of a history, to which only idempotent producers wrote outside of transactions."""
+    if any(event.transactional_id is not None or event.producer_id in {None, -1} for event in events):
+        reason = "a batch of a transaction, or of no idempotent producer: left out"
+        return {"subject": CLIENT, "trace": log, "steps": 0, "accepted": None, "reason": reason}
+    if any(event.order is None for event in (*events, *restarts)):
+        reason = "an event without its order; give a history that is totally ordered"
+        return {"subject": CLIENT, "trace": log, "steps": 0, "accepted": False, "reason": reason}
+    topic, _, partition = log.rpartition("-")
+    try:
+        together = sorted((*events, *restarts), key=lambda event: event.order or 0)
+        trace = partition_log_trace(log, wire_trace(together, topic, int(partition)))
+        constants = _partition_constants(trace)
+        index, explanation = replayed(PartitionLog, constants, trace)
+    except (TraceUnusable, UnexplainedOffsets) as error:
+        return {"subject": CLIENT, "trace": log, "steps": 0, "accepted": False, "reason": str(error)}
+    return _verdict(CLIENT, log, len(trace.steps), index, explanation)
+
+
+def _partition_constants(trace: Trace) -> PartitionLogConstants:
+    """The constants by which the reference alone judges a partition's leader; no sequence is too large for it."""
+    arguments = [candidate.arguments for step in trace.steps for candidate in step.candidates if candidate.arguments]
+    ids, epochs, sequences, counts = (frozenset(column) for column in zip(*arguments, strict=True))
+    return PartitionLogConstants(
+        max_sequence=2**31 - 1,
+        cached_batches=5,
+        producer_ids=ids,
+        epochs=epochs,
+        sequences=sequences,
+        batch_counts=counts,
+        expiration=False,
+    )
+
+
+# --- by transactional id: coordinators -------------------------------------------------------------------------------
+
+
+def by_trace(batches: Rows, rules: Rules) -> "Iterator[pa.RecordBatch]":
+    """Rows sorted by :data:`BY_TRACE` -> verdicts (:data:`kafka_eos_checks.traces.scan.VERDICTS`)."""
+    judge = _judge_of(rules)
+    verdicts: list[dict[str, Any]] = []
+    for (source, name), slices in runs(batches, BY_TRACE[:2]):
+        records: list[ToldRecord] = []
+        markers: _Markers = []
+        for _, own in runs(slices, ("kind",)):
+            kind = own[0]["kind"][0].as_py()
+            if kind == JUDGED:
+                verdicts += [verdict for (verdict,) in _lists(own, "verdict")]
+            elif kind == STATE:
+                rows = _lists(own, "leader_epoch", "offset", "value")
+                records += [ToldRecord(reign, offset, read_transition(value)) for reign, offset, value in rows]
+            else:
+                rows = _lists(own, "log", "producer_id", "epoch", "code", "leader_epoch", "offset")
+                markers += [(row[0], WrittenMarker(row[1], row[2], MARKERS[row[3]], *row[4:])) for row in rows]
+        if records:
+            verdicts.append({"source": source, **judge.verdict(name, records, markers)})
+        if len(verdicts) >= OUT_ROWS:
+            yield verdict_batch(verdicts)
+            verdicts = []
+    if verdicts:
+        yield verdict_batch(verdicts)
+
+
+def verdict_batch(verdicts: Sequence[Mapping[str, Any]]) -> "pa.RecordBatch":
+    """Verdicts as a batch with the columns of :data:`kafka_eos_checks.traces.scan.VERDICTS`."""
+    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+
+    schema = pa.schema(list(rows_schema().field("verdict").type))
+    return pa.RecordBatch.from_pylist([dict(verdict) for verdict in verdicts], schema=schema)
+
+
+# --- what comes of it ------------------------------------------------------------------------------------------------
+
+_NAMES = {COORDINATOR: "coordinators", LEADER: "leaders", CLIENT: "clients"}
+
+
+def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
+    """One verdict for each path and each subject that there is, and one for the logs that are no traces.
+
+    Args:
+        table: the verdicts on all traces, see :data:`kafka_eos_checks.traces.scan.VERDICTS`.
+        paths: those that the sources are numbers of.
+
+    Raises:
+        TraceUnusable: there is nothing to judge in one of the paths.
+    """
+    import pyarrow.compute as pc  # noqa: PLC0415 - the light install has no pyarrow
+
+    verdicts = []
+    for source, path in enumerate(paths):
+        own = table.filter(pc.equal(table["source"], source))
+        subjects = {name: own.filter(pc.equal(own["subject"], name)) for name in (*_NAMES, LOG)}
+        if not any(each.num_rows - each["accepted"].null_count for each in subjects.values()):
+            raise TraceUnusable(
+                f"{path}: nothing to replay; give a directory with transactions, or a history with idempotent batches "
+                "outside of transactions"
+            )
+        for subject, name in _NAMES.items():
+            if subjects[subject].num_rows:
+                verdicts.append(_verdict_on(f"{name} of {path.name}", subjects[subject]))
+        unread = subjects[LOG]
+        if unread.num_rows:
+            verdicts.append(
+                Verdict(
+                    check="trace",
+                    name=f"logs of {path.name}",
+                    expected="all whole",
+                    found=f"{len(set(unread['trace'].to_pylist()))} not whole, which traces may rest on",
+                    ok=False,
+                    evidence=_evidence(unread),
+                )
+            )
+    return verdicts
+
+
+def _verdict_on(name: str, own: "pa.Table") -> Verdict:
+    """The verdict on all traces of one kind; the reference alone has judged them."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - the light install has no pyarrow
+
+    rejected = own.filter(pc.invert(own["accepted"]))
+    left_out = own["accepted"].null_count
+    traces = own.num_rows - left_out
+    found = "all accepted" if traces else "no traces"
+    if rejected.num_rows:
+        first = rejected.slice(0, 1).to_pylist()[0]
+        where = "not judged" if first["position"] is None else f"rejected at event {first['position']}"
+        found = f"{traces - rejected.num_rows} of {traces} accepted; {first['trace']}: {where}"
+    return Verdict(
+        check="trace",
+        name=name,
+        expected="all accepted",
+        found=f"{found}; judged by the reference alone",
+        ok=not rejected.num_rows,
+        figures={"traces": traces, "events": pc.sum(own["steps"]).as_py() or 0},
+        evidence=_evidence(rejected),
+        unjudged=f"{left_out} partitions with other batches are left out" if left_out else "",
+        unknown=left_out,
+    )
+
+
+def _evidence(rows: "pa.Table") -> str:
+    shown = [f"{row['trace']}: {row['reason']}" for row in rows.slice(0, SHOWN).to_pylist()]
+    more = rows.num_rows - len(shown)
+    return "\n".join([*shown, f"… and {more} more"] if more else shown)
+
+
+def write_table(path: Path, table: "pa.Table") -> None:
+    """Write the verdicts on all traces as ``.jsonl`` or ``.parquet``, by the file's suffix.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq  # noqa: PLC0415 - the light install has no pyarrow
+
+        pq.write_table(table, path)
+        return
+    with path.open("w", encoding="utf-8") as out:
+        for batch in table.to_batches():
+            out.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in batch.to_pylist())
+
+
+# --- in this process -------------------------------------------------------------------------------------------------
+
+
+def in_process(pieces: Sequence[Piece], rules: Rules) -> "pa.Table":
+    """The verdicts (:data:`kafka_eos_checks.traces.scan.VERDICTS`) on all traces in some pieces; all rows in memory.
+
+    Raises:
+        MissingExtra: without pyarrow.
+    """
+    pa = need("pyarrow", "spark")
+    keep_modules()
+    scanned = (batch for task in tasks_of(pieces, PIECE_BYTES) for batch in rows_of(task, BUCKETS))
+    tagged = by_producer(_sorted(scanned, BY_PRODUCER))
+    found = list(by_trace(_sorted(tagged, BY_TRACE), rules))
+    return in_order(pa.Table.from_batches(found, schema=verdict_batch([]).schema))
+
+
+def _sorted(batches: Rows, keys: Sequence[str]) -> "list[pa.RecordBatch]":
+    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+
+    table = pa.Table.from_batches(batches, schema=rows_schema())
+    return table.sort_by([(key, "ascending") for key in keys]).combine_chunks().to_batches()  # type: ignore[no-any-return]
+
+
+def in_order(verdicts: "pa.Table") -> "pa.Table":
+    """Verdicts by source, subject and trace.
+
+    Raises:
+        AssertionError: a trace has two verdicts: its rows were in two places.
+    """
+    keys = ("source", "subject", "trace")
+    ordered = verdicts.sort_by([(key, "ascending") for key in (*keys, "reason")])
+    places = ordered.select(keys).to_pylist()
+    for before, after in pairwise(places):
+        assert before != after or before["subject"] == LOG, f"two verdicts on {after}"
+    return ordered

@@ -1,0 +1,393 @@
+"""The events of recorded logs and histories as rows of Arrow, read piece by piece, wherever a piece is read.
+
+A piece is a byte range of a segment or of a history. It is read by whoever is told to: a worker of Spark, or this
+process. What cannot be read is a row, too: a verdict on the log.
+
+Every row has the columns of :data:`ROWS`:
+
+=========  =============================  ==============================  ======================
+``kind``   :data:`STATE`                  :data:`ENTRY`                   :data:`EVENT`
+=========  =============================  ==============================  ======================
+is         a record of                    a batch or marker of a          an event of a history
+           ``__transaction_state``        producer in a partition
+name       transactional id                                               file of the history
+log        partition, as its folder       partition                       topic-partition
+offset     of the record                  of the batch                    ``order`` of the event
+code                                      :data:`MARKERS`, batches        1, 0 for a restart
+version    of a client that ends a
+           transaction
+epochs     the log's leader epoch         a marker's coordinator epoch
+value      of the record                                                  the event's line
+=========  =============================  ==============================  ======================
+
+A row whose ``verdict`` is set has nothing else to tell, see :data:`VERDICTS`.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.segment import RegionKind
+from kafka_eos.formats.transaction_log import TOPIC, MalformedTransactionRecord, decode_key
+from kafka_eos.histories.history import MalformedHistory, event_from_json
+from kafka_eos_checks.audit.kernels.headers import (
+    CONTROL_MASK,
+    TRANSACTIONAL_MASK,
+    Block,
+    is_set,
+    read_blocks,
+    read_index,
+)
+from kafka_eos_checks.audit.kernels.marks import NO_DECISION, NO_EPOCH, marks_of
+from kafka_eos_checks.audit.kernels.records import decode_block
+from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs, plan
+from kafka_eos_checks.traces.coordinators import PREPARED
+from kafka_eos_checks.traces.transitions import read_transition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STATE, ENTRY, EVENT, JUDGED = range(4)  # kinds of rows
+PLAIN_BATCH, TRANSACTIONAL_BATCH, ABORT_MARKER, COMMIT_MARKER = range(4)  # codes of entries
+MARKERS = {ABORT_MARKER: ControlType.ABORT, COMMIT_MARKER: ControlType.COMMIT}
+
+COORDINATOR, LEADER, CLIENT, LOG = "coordinator", "leader", "client", "log"  # what a verdict is on
+# One row a trace: `accepted` is null where it was not judged, `position` the first step that nothing explains, from 1.
+VERDICTS = {
+    "source": "bigint",
+    "subject": "string",
+    "trace": "string",
+    "steps": "bigint",
+    "accepted": "boolean",
+    "position": "bigint",
+    "reason": "string",
+}
+ROWS = {
+    "source": "bigint",
+    "kind": "bigint",
+    "name": "string",
+    "log": "string",
+    "offset": "bigint",
+    "producer_id": "bigint",
+    "epoch": "bigint",
+    "leader_epoch": "bigint",
+    "code": "bigint",
+    "version": "bigint",
+    "value": "binary",
+    "verdict": f"struct<{', '.join(f'{name}: {kind}' for name, kind in VERDICTS.items())}>",
+}
+PIECE_BYTES = 32 << 20  # a worker takes seconds over the steps of so many bytes
+LINE_BYTES = 1 << 20  # read at a time from a history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A byte range of a file of events.
+
+    Attributes:
+        source: which of the given paths it is of.
+        log: partition, as its folder is called; "" of a history.
+        path: the segment or history.
+        start: where a batch begins; in a history any byte, the line that begins there or next is the first one.
+        end: where the last batch ends, or the byte before which the last line begins.
+        first: the offset at which the piece has to begin, -1 if only the piece before tells.
+        following: the offset at which the next segment begins, -1 behind the last one.
+    """
+
+    source: int
+    log: str
+    path: str
+    start: int
+    end: int
+    first: int = -1
+    following: int = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.end - self.start
+
+
+def pieces_of(paths: Sequence[Path], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
+    """The pieces of log directories and histories; of each partition its longest replica.
+
+    Raises:
+        NotALogDirectory: a folder without partitions.
+        OSError: a path that cannot be read.
+    """
+    found = []
+    for source, path in enumerate(paths):
+        if path.suffix == ".jsonl":
+            size = path.stat().st_size
+            found += [
+                Piece(source=source, log="", path=str(path), start=start, end=min(start + piece_bytes, size))
+                for start in range(0, size, piece_bytes)
+            ]
+            continue
+        replicas: dict[tuple[str, int], PartitionLog] = {}
+        for log in find_logs(path):
+            place = log.topic, log.partition
+            if log.has_records and (place not in replicas or _size(log) > _size(replicas[place])):
+                replicas[place] = log
+        for split in plan(replicas.values(), piece_bytes):
+            later = [name for name in split.log.segments if name > split.segment]
+            begins = 0 if split.segment == split.log.segments[0] else _base_offset(split.segment)
+            found.append(
+                Piece(
+                    source=source,
+                    log=f"{split.log.topic}-{split.log.partition}",
+                    path=str(split.path),
+                    start=split.start,
+                    end=split.end,
+                    first=begins if split.start == 0 else -1,
+                    following=_base_offset(later[0]) if later else -1,
+                )
+            )
+    return found
+
+
+def _size(log: PartitionLog) -> int:
+    return sum(Path(log.folder, name).stat().st_size for name in log.segments)
+
+
+def _base_offset(segment: str) -> int:
+    return int(segment.partition(".")[0])
+
+
+def tasks_of(pieces: Sequence[Piece], task_bytes: int = PIECE_BYTES) -> list[str]:
+    """The pieces in tasks of about as many bytes, each as JSON."""
+    grouped: list[list[Piece]] = []
+    room = 0
+    for piece in pieces:
+        if not grouped or room < piece.size:
+            grouped.append([])
+            room = task_bytes
+        grouped[-1].append(piece)
+        room -= piece.size
+    return [json.dumps([asdict(piece) for piece in task]) for task in grouped]
+
+
+def rows_of(task: str, buckets: int) -> "Iterator[pa.RecordBatch]":
+    """All rows of a task of :func:`tasks_of`.
+
+    Args:
+        task: the task.
+        buckets: over how many shares the partitions of histories are spread, see :func:`event_rows`.
+    """
+    for row in json.loads(task):
+        piece = Piece(**row)
+        yield from event_rows(piece, buckets) if not piece.log else log_rows(piece)
+
+
+def batch_of(columns: dict[str, Any], count: int) -> "pa.RecordBatch":
+    """A batch of rows, with null for the columns that are not given."""
+    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+
+    schema = rows_schema()
+    arrays = [
+        pa.nulls(count, field.type) if field.name not in columns else pa.array(columns[field.name], field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@lru_cache
+def rows_schema() -> "pa.Schema":
+    """:data:`ROWS` for Arrow."""
+    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+
+    types = {"bigint": pa.int64(), "string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_()}
+    verdict = pa.struct([(name, types[kind]) for name, kind in VERDICTS.items()])
+    return pa.schema([(name, types.get(kind, verdict)) for name, kind in ROWS.items()])
+
+
+def judged(verdicts: Sequence[dict[str, Any]]) -> "pa.RecordBatch":
+    """Verdicts as rows; each has the columns of :data:`VERDICTS`, without those that are null."""
+    full = [{**dict.fromkeys(VERDICTS), **verdict} for verdict in verdicts]
+    columns = {
+        "source": [verdict["source"] for verdict in full],
+        "kind": [JUDGED] * len(full),
+        "name": [verdict["trace"] for verdict in full],
+        "log": [""] * len(full),
+        "producer_id": [crc32(str(verdict["trace"]).encode()) for verdict in full],  # so that no worker gets them all
+        "verdict": full,
+    }
+    return batch_of(columns, len(full))
+
+
+def unreadable(piece: Piece, reason: str) -> "pa.RecordBatch":
+    """The verdict on a log that is no trace."""
+    trace = piece.log or piece.path
+    found = {"source": piece.source, "subject": LOG, "trace": trace, "steps": 0, "accepted": False, "reason": reason}
+    return judged([found])
+
+
+# --- logs --------------------------------------------------------------------------------------------------------
+
+
+def log_rows(piece: Piece) -> "Iterator[pa.RecordBatch]":
+    """The rows of a piece of a segment: its state records, or its batches and markers, and what is wrong with it."""
+    path = Path(piece.path)
+    is_state = piece.log.rpartition("-")[0] == TOPIC
+    expected = piece.first
+    for block in read_blocks(path, piece.start, piece.end, index=read_index(path)):
+        headers = block.headers
+        for region in headers.damage:
+            unfinished = region.kind in {RegionKind.TORN_TAIL, RegionKind.ZEROES} and piece.following < 0
+            if not unfinished:  # not the end of a log that was cut off in a write
+                yield unreadable(piece, f"{path.name} at byte {region.position}: {region.reason}")
+        if not len(headers):
+            continue
+        base = headers.column("base_offset")
+        ends = base + headers.column("last_offset_delta") + 1
+        starts_at = np.concatenate(([expected if expected >= 0 else base[0]], ends[:-1]))
+        for at in np.flatnonzero(base != starts_at)[:1].tolist():
+            yield unreadable(piece, _missing(path, int(starts_at[at]), int(base[at])))
+        expected = int(ends[-1])
+        yield from _state_rows(piece, block) if is_state else _entry_rows(piece, block)
+    following = _following(piece)
+    if expected >= 0 and following not in {-1, expected}:
+        yield unreadable(piece, _missing(path, expected, following))
+
+
+def _missing(path: Path, expected: int, found: int) -> str:
+    return f"{path.name}: offset {found} follows where {expected} has to; a trace needs every batch from the first on"
+
+
+def _following(piece: Piece) -> int:
+    """The offset of what follows behind a piece, -1 for nothing."""
+    with Path(piece.path).open("rb", buffering=0) as file:
+        file.seek(piece.end)
+        head = file.read(8)
+    return int.from_bytes(head, "big", signed=True) if len(head) == 8 else piece.following
+
+
+_key = lru_cache(maxsize=1 << 16)(decode_key)
+
+
+def _state_rows(piece: Piece, block: Block) -> "Iterator[pa.RecordBatch]":
+    headers = block.headers
+    records = decode_block(block)
+    counts = headers.column("last_offset_delta") + 1
+    for at in np.flatnonzero(headers.column("record_count") != counts)[:1].tolist():
+        offset = int(headers.column("base_offset")[at])
+        yield unreadable(piece, f"the batch at offset {offset} has lost records; a trace needs all of them")
+    for region in records.damage:
+        yield unreadable(piece, f"{Path(piece.path).name} at byte {region.position}: {region.reason}")
+    names, producers, epochs, versions, kept, values = [], [], [], [], [], []
+    for number, (key, value) in enumerate(zip(records.keys(), records.values(), strict=True)):
+        try:
+            name, told = _key(key or b"").transactional_id, read_transition(value)
+        except MalformedTransactionRecord as error:
+            yield unreadable(piece, f"{TOPIC} offset {int(records.offset[number])}: {error}")
+            continue
+        kept.append(number)
+        names.append(name)
+        producers.append(-1 if told is None else told.producer_id)
+        epochs.append(-1 if told is None else told.epoch)
+        versions.append(told.version if told is not None and told.state in PREPARED else None)
+        values.append(value)
+    columns = {
+        "source": np.full(len(kept), piece.source),
+        "kind": np.full(len(kept), STATE),
+        "name": names,
+        "log": [piece.log] * len(kept),
+        "offset": records.offset[kept],
+        "producer_id": producers,
+        "epoch": epochs,
+        "leader_epoch": headers.column("leader_epoch")[records.batch[kept]],
+        "version": versions,
+        "value": values,
+    }
+    yield batch_of(columns, len(kept))
+
+
+def _entry_rows(piece: Piece, block: Block) -> "Iterator[pa.RecordBatch]":
+    headers = block.headers
+    control = is_set(headers, CONTROL_MASK)
+    transactional = is_set(headers, TRANSACTIONAL_MASK)
+    code = np.where(transactional, TRANSACTIONAL_BATCH, PLAIN_BATCH)
+    coordinator = np.full(len(headers), -1)
+    mine = (headers.column("producer_id") >= 0) & ~control
+    marks = marks_of(block)
+    told = (marks.decision != NO_DECISION) & (marks.coordinator_epoch != NO_EPOCH)  # or the cleaner has emptied it
+    rows = marks.row[told]
+    mine[rows] = True
+    code[rows] = np.where(marks.decision[told] == ControlType.COMMIT, COMMIT_MARKER, ABORT_MARKER)
+    coordinator[rows] = marks.coordinator_epoch[told]
+    count = int(mine.sum())
+    columns = {
+        "source": np.full(count, piece.source),
+        "kind": np.full(count, ENTRY),
+        "log": [piece.log] * count,
+        "offset": headers.column("base_offset")[mine],
+        "producer_id": headers.column("producer_id")[mine],
+        "epoch": headers.column("producer_epoch")[mine],
+        "leader_epoch": coordinator[mine],
+        "code": code[mine],
+    }
+    if count:
+        yield batch_of(columns, count)
+
+
+# --- histories ---------------------------------------------------------------------------------------------------
+
+
+def event_rows(piece: Piece, buckets: int) -> "Iterator[pa.RecordBatch]":
+    """The Produce events of a piece of a history, each in its partition's bucket, and the restarts, in each bucket.
+
+    The bucket stands in for the producer id by which rows of logs are spread.
+    """
+    rows: list[tuple[str, int, int, int, bytes]] = []  # log, order, bucket, code, line
+    try:
+        for line in _lines(piece):
+            event = event_from_json(line.decode("utf-8", "replace"), piece.path)
+            order = -1 if event.order is None else event.order
+            if event.action == "Restart":
+                rows += [("", order, bucket, 0, line) for bucket in range(buckets)]
+            elif event.action == "Produce" and event.topic is not None and event.partition is not None:
+                log = f"{event.topic}-{event.partition}"
+                rows.append((log, order, crc32(f"{piece.source} {log}".encode()) % buckets, 1, line))
+            if len(rows) >= 1 << 14:
+                yield _events(piece, rows)
+                rows = []
+    except MalformedHistory as error:
+        yield unreadable(piece, f"between bytes {piece.start} and {piece.end}: {error.reason}")
+    if rows:
+        yield _events(piece, rows)
+
+
+def _events(piece: Piece, rows: Iterable[tuple[str, int, int, int, bytes]]) -> "pa.RecordBatch":
+    logs, orders, numbers, codes, lines = zip(*rows, strict=True)
+    columns = {
+        "source": np.full(len(logs), piece.source),
+        "kind": np.full(len(logs), EVENT),
+        "name": [piece.path] * len(logs),
+        "log": logs,
+        "offset": orders,
+        "producer_id": numbers,
+        "code": codes,
+        "value": lines,
+    }
+    return batch_of(columns, len(logs))
+
+
+def _lines(piece: Piece) -> Iterator[bytes]:
+    """The lines that begin inside a piece."""
+    with Path(piece.path).open("rb", buffering=LINE_BYTES) as file:
+        if piece.start:
+            file.seek(piece.start - 1)
+            file.readline()
+        while file.tell() < piece.end:
+            line = file.readline()
+            if not line:
+                return
+            if line.strip():
+                yield line

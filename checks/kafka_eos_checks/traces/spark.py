@@ -1,0 +1,98 @@
+"""The replay on Spark: workers read the pieces, Spark shuffles the rows, and only verdicts reach the driver.
+
+The plan is a table of tasks. ``mapInArrow`` runs the functions of :mod:`kafka_eos_checks.traces.replays` over it, after
+each shuffle over rows that Spark has sorted, so that a worker holds the rows of one trace at a time. Log directories
+and histories must be at the same path on every worker, and this package must be importable there, as for
+:mod:`kafka_eos_checks.audit.spark`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kafka_eos_checks.audit.inputs import UnusableInput
+from kafka_eos_checks.audit.memory import keep_modules
+from kafka_eos_checks.audit.schemas import ddl
+from kafka_eos_checks.audit.spark import quiet_about_pandas, session, task_progress
+from kafka_eos_checks.kit.missing import need
+from kafka_eos_checks.traces.replays import (
+    BUCKETS,
+    BY_PRODUCER,
+    BY_TRACE,
+    Rows,
+    Rules,
+    by_producer,
+    by_trace,
+    in_order,
+    verdict_batch,
+)
+from kafka_eos_checks.traces.scan import PIECE_BYTES, ROWS, VERDICTS, Piece, rows_of, tasks_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def on_spark(
+    pieces: Sequence[Piece], rules: Rules, *, spark: "SparkSession | None" = None, task_bytes: int = PIECE_BYTES
+) -> "pa.Table":
+    """The verdicts on all traces in some pieces, those of :func:`kafka_eos_checks.traces.replays.in_process`.
+
+    Args:
+        pieces: of files at paths that every worker can read.
+        rules: what the machines are to be.
+        spark: the session to use; without one a local session is started, and stopped in the end.
+        task_bytes: of a task that reads.
+
+    Raises:
+        UnusableInput: Spark cannot start, or fails on the input.
+        MissingExtra: without pyspark or pyarrow.
+    """
+    failure = need("pyspark.errors", "spark").PySparkException
+    if not pieces:
+        return need("pyarrow", "spark").Table.from_batches([verdict_batch([])])
+    try:
+        with session(spark) as active, quiet_about_pandas():
+            frame = verdict_frame(active, pieces, rules, task_bytes)
+            with task_progress(active):
+                found = frame.toArrow()
+    except failure as error:
+        words = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise UnusableInput(f"Spark failed: {words[0]} … {words[-1]}" if words else "Spark failed") from error
+    return in_order(found.cast(verdict_batch([]).schema))
+
+
+def verdict_frame(
+    spark: "SparkSession", pieces: Sequence[Piece], rules: Rules, task_bytes: int = PIECE_BYTES
+) -> "DataFrame":
+    """The verdicts as a DataFrame with the columns of :data:`VERDICTS`, nothing run yet."""
+    tasks = tasks_of(pieces, task_bytes)
+    shares = max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), sum(p.size for p in pieces) // task_bytes)
+    plan = spark.createDataFrame([(task,) for task in tasks], "task string").repartition(len(tasks))
+    rows = plan.mapInArrow(_read, ddl(ROWS))
+    tagged = _sorted(rows, BY_PRODUCER, shares).mapInArrow(_by_producer, ddl(ROWS))
+    return _sorted(tagged, BY_TRACE, shares).mapInArrow(_judging(rules), ddl(VERDICTS))
+
+
+def _sorted(frame: "DataFrame", keys: Sequence[str], shares: int) -> "DataFrame":
+    """Rows with the same two first keys on one worker, sorted by all keys."""
+    return frame.repartition(shares, *keys[:2]).sortWithinPartitions(*keys)
+
+
+def _read(batches: Rows) -> "Iterator[pa.RecordBatch]":
+    keep_modules()
+    for batch in batches:
+        for task in batch["task"].to_pylist():
+            yield from rows_of(task, BUCKETS)
+
+
+def _by_producer(batches: Rows) -> "Iterator[pa.RecordBatch]":
+    keep_modules()
+    yield from by_producer(batches)
+
+
+def _judging(rules: Rules) -> "Callable[[Rows], Iterator[pa.RecordBatch]]":
+    def judge(batches: Rows) -> "Iterator[pa.RecordBatch]":
+        keep_modules()
+        yield from by_trace(batches, rules)
+
+    return judge

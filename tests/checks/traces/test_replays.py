@@ -1,0 +1,468 @@
+"""Recordings replayed piece by piece, in this process and on Spark, against the readable way; and spoiled ones."""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google_crc32c import value as crc32c
+from hypothesis import given
+from hypothesis import strategies as some
+
+from kafka_eos.formats.record_batch import CHECKED_FROM, ControlType
+from kafka_eos.formats.segment import StoredBatch, read_segment
+from kafka_eos.formats.transaction_log import (
+    MalformedTransactionRecord,
+    TopicPartitions,
+    TransactionLogValue,
+    TransactionState,
+    decode_value,
+)
+from kafka_eos.machines.consumer import Consumer
+from kafka_eos.machines.partition_log import PartitionLog
+from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
+from kafka_eos_checks import cli
+from kafka_eos_checks.kit.recording import kept_recording, unpack
+from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.mutants.rules import mutated
+from kafka_eos_checks.traces import command, coordinators, leaders, replays
+from kafka_eos_checks.traces.coordinators import Recorded, StateRecord, coordinator_constants, steps_of, told
+from kafka_eos_checks.traces.replays import Rules, in_process
+from kafka_eos_checks.traces.scan import LOG, pieces_of
+from kafka_eos_checks.traces.transitions import read_transition, transition_of
+from kafka_eos_checks.traces.validation import RememberingJudge, Trace, replay, replayed
+
+pytest.importorskip("pyarrow")
+
+OVERRIDES = Registry().get("CoordinatorOfTraces").overrides
+RULES = Rules(tuple(OVERRIDES.items()))
+MACHINE = mutated(TransactionCoordinator, OVERRIDES)
+SMALL = 30_000  # bytes of a piece: many of each log
+
+Verdicts = dict[tuple[str, str], tuple[int, int | None]]  # (subject, trace) -> steps, and the position or None
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("transactions")
+    unpack(kept_recording("transactions-3.9"), folder)
+    return folder / "brokers"
+
+
+@pytest.fixture(scope="module")
+def histories(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("one-broker")
+    unpack(kept_recording("one-broker"), folder)
+    return sorted((folder / "histories").glob("*.jsonl"))
+
+
+def in_the_readable_way(folder: Path) -> Verdicts:
+    """The verdicts on a folder's traces, out of whole decoded logs and machines that keep all."""
+    logs = coordinators.read_recorded(folder)
+    registry = Registry()
+    found: Verdicts = {}
+    traces = coordinators.coordinator_traces(logs)
+    model = coordinators.coordinator_model(registry.get("CoordinatorOfTraces"), traces, versions=frozenset({1, 2}))
+    for trace in traces:
+        found["coordinator", trace.name] = len(trace.steps), replay(model, MACHINE, trace).reference_index
+    for version, entries in leaders.leader_traces(logs).items():
+        model = leaders.leader_model(registry.get("MarkersVersion2"), entries, version)
+        for trace in entries:
+            found["leader", trace.name] = len(trace.steps), replay(model, Consumer, trace).reference_index
+    return found
+
+
+def rows_of(table: Any) -> list[dict[str, Any]]:
+    return table.to_pylist()  # type: ignore[no-any-return]
+
+
+def said(table: Any) -> Verdicts:
+    return {(row["subject"], row["trace"]): (row["steps"], row["position"]) for row in rows_of(table)}
+
+
+# --- spoiled on disk -----------------------------------------------------------------------------------------------
+
+
+def patched(segment: Path, batch: StoredBatch, at: int, value: bytes) -> None:
+    """Write other bytes into a batch, and its CRC."""
+    data = bytearray(segment.read_bytes())
+    data[at : at + len(value)] = value
+    end = batch.position + len(batch.batch.encode())
+    checked = crc32c(bytes(data[batch.position + CHECKED_FROM : end]))
+    data[batch.position + CHECKED_FROM - 4 : batch.position + CHECKED_FROM] = checked.to_bytes(4, "big")
+    segment.write_bytes(bytes(data))
+
+
+def batches(folder: Path, pattern: str, wanted: Callable[[Any], bool]) -> list[tuple[Path, StoredBatch]]:
+    """The batches of the replicas that are read."""
+    read = {Path(piece.path) for piece in pieces_of([folder])}
+    return [
+        (segment, stored)
+        for segment in sorted(read.intersection(folder.glob(pattern)))
+        for stored in read_segment(segment)
+        if isinstance(stored, StoredBatch) and wanted(stored.batch)
+    ]
+
+
+def middle(found: list[Any]) -> Any:
+    return found[len(found) // 2]
+
+
+def another_decision(folder: Path) -> None:
+    """A commit is completed as an abort."""
+
+    def completes(batch: Any) -> bool:
+        value = decode_value(batch.records()[0].value)
+        return value is not None and value.transaction_status is TransactionState.COMPLETE_COMMIT
+
+    segment, stored = middle(batches(folder, "*/__transaction_state-*/*.log", completes))
+    value = stored.batch.records()[0].value
+    at = segment.read_bytes().index(value, stored.position) + 16
+    patched(segment, stored, at, bytes([TransactionState.COMPLETE_ABORT]))
+
+
+def another_marker(folder: Path) -> None:
+    """A marker says abort where the coordinator says commit."""
+
+    def commits(batch: Any) -> bool:
+        control = batch.control_record()
+        return control is not None and control.control_type is ControlType.COMMIT
+
+    segment, stored = middle(batches(folder, "*/[a-z]*/*.log", commits))
+    key = stored.batch.records()[0].key
+    patched(segment, stored, segment.read_bytes().index(key, stored.position + CHECKED_FROM) + 2, b"\0\0")
+
+
+def an_older_epoch(folder: Path) -> None:
+    """A batch of a transaction has an older epoch than the producer's last one."""
+    found = batches(folder, "*/[a-z]*/*.log", lambda batch: batch.is_transactional and batch.producer_epoch > 0)
+    again = [
+        later
+        for before, later in pairwise(found)
+        if not later[1].batch.is_control and (before[0], *written_by(before[1])) == (later[0], *written_by(later[1]))
+    ]
+    segment, stored = middle(again)
+    patched(segment, stored, stored.position + 51, bytes(2))
+
+
+def written_by(stored: StoredBatch) -> tuple[int, int]:
+    return stored.batch.producer_id, stored.batch.producer_epoch
+
+
+SPOILED = (another_decision, another_marker, an_older_epoch)
+
+
+@pytest.fixture(scope="module")
+def spoiled(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recording with each of the three done to it, so that some traces of each kind are wrong."""
+    folder = tmp_path_factory.mktemp("spoiled")
+    unpack(kept_recording("transactions-3.9"), folder)
+    for spoil in SPOILED:
+        spoil(folder / "brokers")
+    return folder / "brokers"
+
+
+def test_a_recording_has_the_same_verdicts_as_in_the_readable_way(recording: Path) -> None:
+    expected = in_the_readable_way(recording)
+    assert {subject for subject, _ in expected} == {"coordinator", "leader"}
+    assert all(position is None for _, position in expected.values())
+    whole = in_process(pieces_of([recording]), RULES)
+    assert said(whole) == expected
+    pieces = pieces_of([recording], SMALL)
+    assert len(pieces) > len(pieces_of([recording]))
+    assert in_process(pieces, RULES).equals(whole)
+
+
+def test_spoiled_logs_are_rejected_at_the_same_event_as_in_the_readable_way(spoiled: Path) -> None:
+    expected = in_the_readable_way(spoiled)
+    rejected = {key for key, (_, position) in expected.items() if position is not None}
+    assert {subject for subject, _ in rejected} == {"coordinator", "leader"}
+    table = in_process(pieces_of([spoiled], SMALL), RULES)
+    assert said(table) == expected
+    assert {(row["subject"], row["trace"]) for row in rows_of(table) if row["reason"]} == rejected
+    assert any("is not enabled" in row["reason"] for row in rows_of(table))
+    assert not any("possible states before it: 0" in row["reason"] for row in rows_of(table))
+
+
+def test_histories_have_the_verdicts_of_their_traces_one_by_one(histories: list[Path]) -> None:
+    expected: dict[tuple[int, str], tuple[int, int | None]] = {}
+    for source, path in enumerate(histories):
+        for trace in _traces(path):
+            model = command.partition_log_model(Registry().get("PartitionLog"), [trace])
+            index = replay(model, PartitionLog, trace).reference_index
+            expected[source, trace.name] = len(trace.steps), index
+    assert len({index is None for _, index in expected.values()}) == 2
+    for piece_bytes in (SMALL, 1 << 25):
+        rows = rows_of(in_process(pieces_of(histories, piece_bytes), RULES))
+        judged = {(row["source"], row["trace"]): (row["steps"], row["position"]) for row in rows if row["steps"]}
+        assert judged == expected
+        assert {row["reason"] for row in rows if row["accepted"] is None} == {
+            "a batch of a transaction, or of no idempotent producer: left out"
+        }
+
+
+def _traces(path: Path) -> list[Trace]:
+    try:
+        return command._partitions(path)
+    except command.TraceUnusable:
+        return []
+
+
+@pytest.mark.spark
+def test_spark_has_the_same_verdicts_row_by_row(
+    recording: Path, spoiled: Path, histories: list[Path], spark: Any
+) -> None:
+    from kafka_eos_checks.traces.spark import on_spark  # noqa: PLC0415
+
+    pieces = pieces_of([recording, spoiled, *histories], SMALL)
+    expected = in_process(pieces, RULES)
+    assert {row["accepted"] for row in rows_of(expected)} == {True, False, None}
+    found = on_spark(pieces, RULES, spark=spark, task_bytes=200_000)
+    assert rows_of(found) == rows_of(expected)
+    assert found.equals(expected)
+
+
+# --- logs that are no traces ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    unpack(kept_recording("transactions-3.9"), tmp_path / "copy")
+    return tmp_path / "copy" / "brokers"
+
+
+def of_logs(folder: Path) -> dict[str, str]:
+    """What is said of the logs that are no traces, by log."""
+    found: dict[str, str] = {}
+    for row in rows_of(in_process(pieces_of([folder]), RULES)):
+        if row["subject"] == LOG:
+            found[row["trace"]] = f"{found.get(row['trace'], '')}{row['reason']}\n"
+    return found
+
+
+def largest(folder: Path, pattern: str) -> Path:
+    return max(folder.glob(pattern), key=lambda path: path.stat().st_size)
+
+
+def only_replica(segment: Path) -> None:
+    """Remove the other replicas of a partition."""
+    for other in segment.parents[2].glob(f"*/{segment.parent.name}/*.log"):
+        if other != segment:
+            other.unlink()
+
+
+@pytest.mark.parametrize("pattern", ["*/__transaction_state-*/*.log", "*/[a-z]*/*.log"])
+def test_a_batch_that_is_not_there_is_missed(copy: Path, pattern: str) -> None:
+    segment = largest(copy, pattern)
+    only_replica(segment)
+    _, gone = middle(batches(copy, str(segment.relative_to(copy)), lambda _: True))
+    data = segment.read_bytes()
+    segment.write_bytes(data[: gone.position] + data[gone.position + len(gone.batch.encode()) :])
+    (reason,) = of_logs(copy).values()
+    assert f"follows where {gone.batch.base_offset} has to" in reason
+
+
+def test_damage_and_a_log_without_its_beginning_are_said_and_a_torn_tail_is_none(copy: Path) -> None:
+    assert of_logs(copy) == {}
+    segment = largest(copy, "*/__transaction_state-*/*.log")
+    only_replica(segment)
+    data = segment.read_bytes()
+    segment.write_bytes(data[:-10])
+    assert of_logs(copy) == {}
+    segment.write_bytes(data[:500] + bytes([data[500] ^ 0xFF]) + data[501:])
+    assert "at byte" in of_logs(copy)[segment.parent.name]
+    segment.write_bytes(data)
+    _, second = batches(copy, str(segment.relative_to(copy)), lambda batch: batch.base_offset > 0)[0]
+    segment.unlink()
+    begun = segment.with_name(f"{second.batch.base_offset:020d}.log")
+    begun.write_bytes(data[second.position :])
+    assert "follows where 0 has to" in of_logs(copy)[segment.parent.name]
+
+
+def test_a_segment_that_is_missing_in_the_middle_is_missed(copy: Path) -> None:
+    segment = largest(copy, "*/__transaction_state-*/*.log")
+    only_replica(segment)
+    data = segment.read_bytes()
+    found = batches(copy, str(segment.relative_to(copy)), lambda _: True)
+    first, second = found[len(found) // 3][1], found[2 * len(found) // 3][1]
+    segment.write_bytes(data[: first.position])
+    later = segment.with_name(f"{second.batch.base_offset:020d}.log")
+    later.write_bytes(data[second.position :])
+    (reason,) = of_logs(copy).values()
+    assert f"offset {second.batch.base_offset} follows where {first.batch.base_offset} has to" in reason
+
+
+def test_a_history_that_is_none_is_a_verdict(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_text('{"run": "r"}\n')
+    (row,) = rows_of(in_process(pieces_of([path]), RULES))
+    assert (row["subject"], row["accepted"]) == (LOG, False)
+    assert "missing column(s) process" in row["reason"]
+
+
+# --- what makes it fast ----------------------------------------------------------------------------------------------
+
+_VALUES = some.builds(
+    TransactionLogValue,
+    version=some.sampled_from([0, 1]),
+    producer_id=some.integers(-1, 2**63 - 1),
+    producer_epoch=some.integers(-1, 2**15 - 1),
+    transaction_timeout_ms=some.integers(0, 100),
+    transaction_status=some.sampled_from(list(TransactionState)),
+    transaction_partitions=some.none()
+    | some.lists(
+        some.builds(
+            TopicPartitions,
+            topic=some.sampled_from(["a", "orders", "t" * 126, "t" * 127, "t" * 200]),
+            partition_ids=some.lists(some.integers(0, 99), max_size=130).map(tuple),
+        ),
+        max_size=3,
+    ).map(tuple),
+    transaction_last_update_timestamp_ms=some.integers(0, 200),
+    transaction_start_timestamp_ms=some.integers(-1, 200),
+)
+_TAGGED = some.fixed_dictionaries(
+    {
+        "next_producer_id": some.sampled_from([-1, 5]),
+        "previous_producer_id": some.sampled_from([-1, 4]),
+        "client_transaction_version": some.integers(0, 3),
+    }
+)
+
+
+@given(
+    _VALUES, _TAGGED, some.lists(some.tuples(some.integers(0, 2**16), some.integers(0, 255)), max_size=2), some.data()
+)
+def test_a_transition_is_read_out_of_bytes_as_the_codec_reads_it(
+    value: TransactionLogValue, tagged: dict[str, int], changes: list[tuple[int, int]], data: some.DataObject
+) -> None:
+    encoded = bytearray((replace(value, **tagged) if value.version else value).encode())  # type: ignore[arg-type]
+    for place, byte in changes:
+        encoded[place % len(encoded)] = byte
+    whole = bytes(encoded[: data.draw(some.sampled_from([len(encoded), len(encoded), len(encoded) // 2]))])
+    assert outcome(read_transition, whole) == outcome(by_the_codec, whole)
+
+
+def by_the_codec(data: bytes) -> Any:
+    value = decode_value(data)
+    assert value is not None
+    return transition_of(value)
+
+
+def outcome(read: Callable[[bytes], Any], data: bytes) -> Any:
+    try:
+        return read(data)
+    except MalformedTransactionRecord as error:
+        return str(error)
+
+
+def spoiled_at_random(logs: Recorded, seed: int) -> Recorded:
+    """The logs with a few records and entries deleted, swapped, doubled, or of a later coordinator."""
+    random_number = random.Random(seed)
+
+    def change(rows: list[Any]) -> Iterator[Any]:
+        rows = list(rows)
+        for _ in range(random_number.choice([0, 1, 2]) if len(rows) > 3 else 0):
+            at = random_number.randrange(len(rows) - 1)
+            match random_number.randrange(4):
+                case 0:
+                    del rows[at]
+                case 1:
+                    rows[at], rows[at + 1] = rows[at + 1], rows[at]
+                case 2:
+                    rows.insert(at, rows[at])
+                case _:
+                    if isinstance(rows[at], StateRecord):
+                        rows[at] = rows[at]._replace(leader_epoch=rows[at].leader_epoch + 1)
+        return iter(rows)
+
+    return Recorded(
+        {name: list(change(rows)) for name, rows in logs.records.items()},
+        {name: list(change(rows)) for name, rows in logs.entries.items()},
+    )
+
+
+@pytest.mark.parametrize("most", [0, 300, 50_000])
+def test_a_judge_that_remembers_gives_the_verdicts_of_one_that_does_not(recording: Path, most: int) -> None:
+    logs = coordinators.read_recorded(recording)
+    constants = coordinator_constants(frozenset({1, 2}))
+    judge = RememberingJudge(MACHINE, constants, most)
+    rejected = 0
+    for seed in range(4):
+        changed = spoiled_at_random(logs, seed)
+        markers = [(name, marker) for name, found in sorted(changed.markers.items()) for marker in found]
+        for trace in coordinators.coordinator_traces(changed):
+            records = list(map(told, changed.records[trace.name]))
+            ids = {record.told.producer_id for record in records if record.told is not None}
+            mine = [row for row in markers if row[1].producer_id in ids]
+            expected, _ = replayed(MACHINE, coordinator_constants(frozenset({1, 2}), trace), trace)
+            assert judge.first_rejected(steps_of(records, mine, rename=True)) == (expected, len(trace.steps))
+            rejected += expected is not None
+    assert rejected > 10
+
+
+def test_a_transactional_id_may_expire_often() -> None:
+    value = TransactionLogValue(
+        producer_id=7,
+        producer_epoch=0,
+        transaction_timeout_ms=1000,
+        transaction_status=TransactionState.EMPTY,
+        transaction_partitions=None,
+        transaction_last_update_timestamp_ms=0,
+        transaction_start_timestamp_ms=-1,
+    )
+    values = [item for number in range(4) for item in (replace(value, producer_id=number), None)]
+    logs = Recorded({"id": [StateRecord(0, offset, each) for offset, each in enumerate(values)]}, {})
+    (trace,) = coordinators.coordinator_traces(logs)
+    model = coordinators.coordinator_model(Registry().get("CoordinatorOfTraces"), [trace], versions=frozenset({1, 2}))
+    assert replay(model, MACHINE, trace).found == "accepted"
+
+
+# --- the command ---------------------------------------------------------------------------------------------------
+
+
+def test_the_command_tells_of_each_kind_and_writes_the_table(
+    recording: Path, spoiled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "verdicts.jsonl"
+    assert cli.main(["check", "traces", str(recording), "--alone", "--table", str(table)]) == 0
+    rows = [json.loads(line) for line in table.read_text().splitlines()]
+    assert rows == rows_of(in_process(pieces_of([recording]), RULES))
+    assert "judged by the reference alone" in " ".join(capsys.readouterr().out.split())
+    assert cli.main(["check", "traces", str(spoiled), "--alone"]) == 1
+    assert "rejected at event" in " ".join(capsys.readouterr().out.split())
+
+
+def test_nothing_to_replay_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_text("")
+    assert cli.main(["check", "traces", str(path), "--alone"]) == 2
+    assert "nothing to replay" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--spark"], "give their PATHs"),
+        (["logs", "--table", "v.jsonl"], "add --spark or --alone"),
+        (["logs", "--alone", "--table", "v.txt"], "*.jsonl or *.parquet"),
+    ],
+)
+def test_options_of_a_replay_need_each_other(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["check", "traces", *arguments])
+    assert words in capsys.readouterr().err
+
+
+def test_rows_that_are_not_sorted_are_an_error() -> None:
+    import pyarrow as pa  # noqa: PLC0415
+
+    rows = pa.RecordBatch.from_pydict({"key": [1, 1, 2, 1]})
+    with pytest.raises(AssertionError, match="not sorted by key"):
+        list(replays.runs([rows], ["key"]))
