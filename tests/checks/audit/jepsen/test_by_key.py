@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kafka_eos_checks.audit.jepsen import operations as reading
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES, allowed, anomalies, subscribes
 from kafka_eos_checks.audit.jepsen.by_key import in_order, judge, spilled, stretches_of
 from kafka_eos_checks.audit.jepsen.operations import FAIL, INFO, OK, Operation, Pairs, each_operation, read_operations
+from kafka_eos_checks.audit.stages import ask_files
 
 
 def by_files(operations: Iterable[Operation], files: int, each: Any = by_key.here) -> by_key.Judged:
@@ -164,12 +166,12 @@ def test_of_what_is_allowed_all_are_counted_and_the_first_are_kept() -> None:
 
 @pytest.mark.spark
 def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
-    from kafka_eos_checks.audit.spark import each_file  # noqa: PLC0415
+    from kafka_eos_checks.audit.spark import SparkEngine  # noqa: PLC0415
 
     operations = random_history(3, 400)
     expected = by_files(operations, 3)
     assert expected.findings
     assert expected.allowed
-    with each_file(spark) as each:
-        found = by_files(operations, 3, each)
+    with SparkEngine(spark) as engine:
+        found = by_files(operations, 3, partial(ask_files, engine))
     assert (found.findings, found.allowed, found.figures) == (expected.findings, expected.allowed, expected.figures)
