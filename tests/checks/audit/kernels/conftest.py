@@ -1,8 +1,10 @@
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from kafka_eos_checks.audit.kernels.records import PADDING, Records
+from kafka_eos_checks.audit.kernels.states import COLUMNS, States, decode_states
 
 Pair = tuple[bytes | None, bytes | None]  # key and value
 
@@ -28,3 +30,13 @@ def records_of(pairs: Sequence[Pair]) -> Records:
         value_size=value_size,
         header_count=nothing,
     )
+
+
+def states_of(given_pairs: Sequence[Pair]) -> States:
+    """The records of a coordinator's log with these keys and values that can be read."""
+    columns, readable, found = decode_states(records_of(given_pairs))
+    count = len(given_pairs)
+    placed: dict[str, Any] = {
+        name: np.arange(count, dtype=np.int64) for name in COLUMNS[: COLUMNS.index("transactional_id")]
+    }
+    return States(**placed, **columns, **found).take(readable)
