@@ -11,23 +11,21 @@ Pair = tuple[bytes | None, bytes | None]  # key and value
 
 def records_of(pairs: Sequence[Pair]) -> Records:
     """Records with these keys and values, one after the other in one buffer."""
-    data, columns = b"", []
-    for pair in pairs:
-        for part in pair:
-            columns += [len(data), -1 if part is None else len(part)]
-            data += part or b""
+    parts = [part for pair in pairs for part in pair]
+    size = np.array([-1 if part is None else len(part) for part in parts], np.int64)
+    start = np.cumsum(np.maximum(size, 0)) - np.maximum(size, 0)
     count = len(pairs)
-    key_start, key_size, value_start, value_size = np.array(columns, np.int64).reshape(count, 4).T
+    data = b"".join(part or b"" for part in parts)
     nothing = np.zeros(count, np.int64)
     return Records(
         buffer=np.frombuffer(data + PADDING, np.uint8),
         batch=nothing,
         offset=np.arange(count),
         timestamp=nothing,
-        key_start=key_start,
-        key_size=key_size,
-        value_start=value_start,
-        value_size=value_size,
+        key_start=start[::2],
+        key_size=size[::2],
+        value_start=start[1::2],
+        value_size=size[1::2],
         header_count=nothing,
     )
 

@@ -192,7 +192,7 @@ def test_steps_between_any_two_states_are_told_as_the_rule_does() -> None:
             client_transaction_version=rng.choice((-1, 0, 1, 2, 2, 3)),
         )
 
-    steps = [(some_state(), some_state()) for _ in range(30_000)]
+    steps = [(some_state(), some_state()) for _ in range(20_000)]
     pairs = [
         (TransactionLogKey(transactional_id=str(number)).encode(), None if value is None else value.encode())
         for number, step in enumerate(steps)
