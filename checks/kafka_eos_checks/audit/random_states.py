@@ -27,7 +27,7 @@ PREPARE_COMMIT, PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionStat
 COMPLETE_COMMIT, COMPLETE_ABORT = TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
 
 _NEXT_PRODUCER_ID = 100  # the new producer id of n is n + 100
-_LISTS = (
+LISTS = (
     (),
     (TopicPartitions(topic="orders", partition_ids=(0,)),),
     (TopicPartitions(topic="orders", partition_ids=(0, 1)),),
@@ -152,7 +152,7 @@ def _faulty(rng: random.Random, value: TransactionLogValue | None, number: int) 
         case 2:
             return replace(value, transaction_status=rng.choice(list(TransactionState)))
         case 3:
-            return replace(value, transaction_partitions=rng.choice((None, *_LISTS)))
+            return replace(value, transaction_partitions=rng.choice((None, *LISTS)))
         case 4 if value.version:
             return replace(value, unknown_tagged_fields=((9, b"new"),))
         case _ if value.version:
@@ -182,7 +182,7 @@ def _following(
         case TransactionState.ONGOING:
             if rng.random() < 0.3:
                 had = before.partitions()
-                larger = [each for each in _LISTS if had <= _set(each)]
+                larger = [each for each in LISTS if had <= _set(each)]
                 return replace(value, transaction_partitions=rng.choice([before.transaction_partitions, *larger]))
             return _prepared(value, rng.choice((PREPARE_COMMIT, PREPARE_ABORT)), rng)
         case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT as prepared:
@@ -207,7 +207,7 @@ def _from_rest(rng: random.Random, kind: RandomStates, value: TransactionLogValu
         raised = min(value.producer_epoch + rng.choice((0, 1)), LAST_EPOCH)
         return replace(empty, producer_epoch=LAST_EPOCH - 2 if kind.exhausted and rng.random() < 0.3 else raised)
     client = rng.choice((0, TRANSACTION_VERSION_2)) if value.version else 0
-    value = replace(value, transaction_partitions=rng.choice(_LISTS), client_transaction_version=client)
+    value = replace(value, transaction_partitions=rng.choice(LISTS), client_transaction_version=client)
     if roll < 0.25 and client and value.producer_epoch < LAST_EPOCH:
         return _prepared(replace(value, transaction_partitions=()), PREPARE_ABORT, rng)
     return replace(value, transaction_status=ONGOING)

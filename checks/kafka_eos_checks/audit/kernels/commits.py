@@ -140,6 +140,10 @@ class CommitChunk:
     stamped_ms: int
     commits: Commits
 
+    def bare(self) -> "CommitChunk":
+        """The same without its records."""
+        return replace(self, commits=concatenate_commits([]))
+
 
 def commit_rows(split: Split, check_crc: bool = True) -> Iterator[CommitChunk]:
     """Read a split of a log of ``__consumer_offsets``, chunk by chunk.

@@ -30,7 +30,7 @@ from kafka_eos_checks.audit.kernels.states import (
     StateChunk,
     States,
     concatenate_states,
-    decode_partitions,
+    places_of,
     state_rows,
 )
 from kafka_eos_checks.audit.rules.coordinator import (
@@ -84,7 +84,7 @@ class LogFacts:
 
     @classmethod
     def of(cls, log: PartitionLog, chunks: Iterable[StateChunk]) -> "LogFacts":
-        """The facts of a log, from all its chunks, in any order."""
+        """The facts of a log, from all its chunks, in any order; their records are not needed."""
         records = unreadable = holes = end = 0
         start: int | None = None
         stamped_ms = -1
@@ -553,9 +553,5 @@ _NOTHING: frozenset[tuple[str, int]] = frozenset()
 def _sets(states: States) -> tuple[dict[frozenset[tuple[str, int]], int], Narrow]:
     """The sets of partitions with their numbers, and the number of each list; the last one is a tombstone's, -1."""
     sets = {_NOTHING: 0}
-    numbers = []
-    for each in states.lists:
-        topics = decode_partitions(*each) or ()
-        own = frozenset((topic.topic, number) for topic in topics for number in topic.partition_ids)
-        numbers.append(sets.setdefault(own, len(sets)))
+    numbers = [sets.setdefault(places_of(*each), len(sets)) for each in states.lists]
     return sets, np.array([*numbers, -1], np.int32)

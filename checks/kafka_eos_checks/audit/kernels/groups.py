@@ -55,7 +55,7 @@ class GroupFacts:
 
     @classmethod
     def of(cls, log: PartitionLog, chunks: Iterable[CommitChunk]) -> "GroupFacts":
-        """The facts of a log, from all its chunks, in any order."""
+        """The facts of a log, from all its chunks, in any order; their records are not needed."""
         end = holes = records = 0
         damaged, stamped_ms = False, -1
         places = {}

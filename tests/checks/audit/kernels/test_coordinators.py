@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafka_eos.formats.transaction_log import TOPIC, TransactionLogValue
-from kafka_eos_checks.audit import audit
+from kafka_eos.formats.transaction_log import TOPIC, WRITTEN_STATES, TransactionLogKey, TransactionLogValue
+from kafka_eos_checks.audit import audit, random_states
 from kafka_eos_checks.audit.inputs import open_inputs
 from kafka_eos_checks.audit.kernels import coordinators, headers
 from kafka_eos_checks.audit.kernels.coordinators import (
@@ -29,12 +29,17 @@ from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs, plan
 from kafka_eos_checks.audit.kernels.states import StateChunk, concatenate_states, state_rows
 from kafka_eos_checks.audit.random_states import RandomStates, folder_of, some_kind, write_random_log
 from kafka_eos_checks.audit.rules.coordinator import (
+    EXHAUSTED_FROM,
+    LAST_EPOCH,
     CoordinatorLog,
     TransactionalId,
     follow_coordinator_log,
     wrong_step,
 )
 
+from .conftest import states_of
+
+LOG = PartitionLog("", TOPIC, 0, "", ())
 RANDOMS = st.randoms(use_true_random=False)
 
 
@@ -96,7 +101,7 @@ def test_ids_may_be_folded_in_any_groups(rng: random.Random) -> None:
     with random_log(rng, some_kind(rng)) as log:
         expected = follow_coordinator_log(log)
         chunks = chunks_of(log, 400, 1 << 30)
-    facts = LogFacts.of(log, rng.sample(chunks, len(chunks)))
+    facts = LogFacts.of(log, [chunk.bare() for chunk in rng.sample(chunks, len(chunks))])
     states = concatenate_states([chunk.states for chunk in chunks])
     group = np.array([rng.randrange(3) for _ in states.names], np.int64)
     folded = [fold_states(states.take(group[states.transactional_id] == number), facts) for number in range(3)]
@@ -132,18 +137,22 @@ def test_a_clean_log_needs_no_readable_rule(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_damage_makes_unknown_what_lies_behind_it_and_nothing_before(tmp_path: Path) -> None:
-    kind = RandomStates(records=60, ids=3, fault_rate=0, hole_rate=0, damage_rate=0)
+    kind = RandomStates(records=60, ids=4, fault_rate=0, hole_rate=0, damage_rate=0, exhausted=False)
     folder = folder_of(tmp_path)
-    write_random_log(folder, random.Random(9), kind)
-    for extra in folder.glob("*.log"):
-        data = extra.read_bytes()
-        extra.write_bytes(data + b"\x01" * 100 + data[-200:])
-    [log] = find_logs(folder)
-    expected = follow_coordinator_log(log)
-    assert expected.damaged
-    assert expected.ids
-    for block_bytes in (61, 700, 1 << 20):
-        agree(fold_coordinator_log(log, chunks_of(log, block_bytes, 1 << 30)), expected)
+    folder.mkdir()
+    unknown = 0
+    for number in range(4):  # no offset is missing: all that tells is the damage itself
+        batches = [batch for batch in random_states._batches(random.Random(number + 20), kind) if batch[0] < 8]
+        cut = 1 + number
+        before, behind = (b"".join(each for _, each in some) for some in (batches[:cut], batches[cut:]))
+        (folder / f"{0:020d}.log").write_bytes(before + b"\x01" * 100 + behind)
+        [log] = find_logs(folder)
+        expected = follow_coordinator_log(log)
+        assert (expected.damaged, expected.holes) == (True, 0)
+        for block_bytes in (61, 700, 1 << 20):
+            agree(fold_coordinator_log(log, chunks_of(log, block_bytes, 1 << 30)), expected)
+        unknown += expected.unknown
+    assert unknown > 0
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -162,6 +171,46 @@ def test_every_step_that_is_proved_is_one_that_the_rule_allows(seed: int) -> Non
     expected = [not wrong_step(values[row - 1], values[row]) for row in rows.tolist()]
     assert fold._legal(rows).tolist() == expected
     assert 0 < sum(expected) < len(expected)
+
+
+def test_steps_between_any_two_states_are_told_as_the_rule_does() -> None:
+    rng = random.Random(7)
+
+    def some_state() -> TransactionLogValue | None:
+        if rng.random() < 0.05:
+            return None
+        status = rng.choice(sorted(WRITTEN_STATES))
+        return TransactionLogValue(
+            producer_id=rng.choice((7, 8)),
+            producer_epoch=rng.choice((0, 0, 1, 2, EXHAUSTED_FROM - 1, EXHAUSTED_FROM, LAST_EPOCH, LAST_EPOCH)),
+            transaction_timeout_ms=0,
+            transaction_status=status,
+            transaction_partitions=rng.choice((None, *random_states.LISTS)),
+            transaction_last_update_timestamp_ms=0,
+            transaction_start_timestamp_ms=0,
+            next_producer_id=rng.choice((-1, -1, 7, 8, 9)),
+            client_transaction_version=rng.choice((-1, 0, 1, 2, 2, 3)),
+        )
+
+    steps = [(some_state(), some_state()) for _ in range(20_000)]
+    pairs = [
+        (TransactionLogKey(transactional_id=str(number)).encode(), None if value is None else value.encode())
+        for number, step in enumerate(steps)
+        for value in step
+    ]
+    states = states_of(pairs)
+    count = len(states)
+    fold = coordinators._Fold(states, LogFacts(LOG), np.zeros(count, np.int64), np.ones(count, np.bool_))
+    told = fold._legal(np.flatnonzero(~fold.first)).tolist()
+    expected = [not wrong_step(before, after) for before, after in steps]
+    wrong = [step for step, one, other in zip(steps, told, expected, strict=True) if one != other]
+    assert wrong == []
+    rotated = [step for step, legal in zip(steps, expected, strict=True) if legal and is_rotation(*step)]
+    assert len(rotated) > 3
+
+
+def is_rotation(before: TransactionLogValue | None, after: TransactionLogValue | None) -> bool:
+    return before is not None and after is not None and before.producer_id != after.producer_id
 
 
 def test_decisions_of_several_logs_keep_their_names_and_partitions() -> None:

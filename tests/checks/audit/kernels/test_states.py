@@ -1,9 +1,9 @@
 """The columns of ``__transaction_state`` against the readable decoder, on made and on broken bytes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -18,9 +18,14 @@ from kafka_eos.formats.transaction_log import (
     decode_value,
 )
 from kafka_eos_checks.audit.kernels import states
-from kafka_eos_checks.audit.kernels.states import COLUMNS, States, concatenate_states, decode_states
+from kafka_eos_checks.audit.kernels.states import (
+    States,
+    concatenate_states,
+    decode_partitions,
+    places_of,
+)
 
-from .conftest import Pair, records_of
+from .conftest import Pair, states_of
 
 INT64, INT32, INT16 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (64, 32, 16))
 NAMES = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -82,15 +87,6 @@ def pairs(draw: st.DrawFn) -> Pair:
     return draw(st.sampled_from([key, key, key, None])), draw(st.sampled_from([value, value, value, None]))
 
 
-def states_of(given_pairs: Sequence[Pair]) -> States:
-    columns, readable, found = decode_states(records_of(given_pairs))
-    count = len(given_pairs)
-    placed: dict[str, Any] = {
-        name: np.arange(count, dtype=np.int64) for name in COLUMNS[: COLUMNS.index("transactional_id")]
-    }
-    return States(**placed, **columns, **found).take(readable)
-
-
 def readable(given_pairs: Sequence[Pair]) -> list[tuple[int, str, TransactionLogValue | None]]:
     found = []
     for row, (key, value) in enumerate(given_pairs):
@@ -128,6 +124,25 @@ SWALLOWED = PLAIN.encode()[:-1] + bytes.fromhex("01 05 12") + b"\0" * 17 + b"\0"
 @example([(KEY, LOOKS_TAGGED), (KEY, SWALLOWED), (KEY, SWALLOWED + b"\0"), (b"\0\1\0\1t", PLAIN.encode())])
 def test_columns_are_what_the_readable_decoder_says(given_pairs: list[Pair]) -> None:
     assert rows(states_of(given_pairs)) == readable(given_pairs)
+
+
+@given(st.sampled_from([0, 1]), TOPICS, st.data())
+def test_partitions_are_what_the_readable_decoder_says(
+    version: int, topics: tuple[TopicPartitions, ...], data: st.DataObject
+) -> None:
+    whole = states._encoded_partitions(replace(PLAIN, version=version, transaction_partitions=topics))
+    array = data.draw(broken(whole))
+    plain = states._plain_places(version, array)
+    try:
+        expected = decode_partitions(version, array) or ()
+    except MalformedTransactionRecord:
+        assert plain is None
+    else:
+        places = frozenset((topic.topic, number) for topic in expected for number in topic.partition_ids)
+        assert plain in {None, places}
+        assert places_of(version, array) == places
+    few = all(len(topic.topic.encode()) < 127 for topic in topics)
+    assert array != whole or not few or plain == frozenset((t.topic, n) for t in topics for n in t.partition_ids)
 
 
 @given(st.lists(st.lists(pairs(), max_size=5), max_size=4))
@@ -170,7 +185,9 @@ def test_what_kafka_writes_is_never_decoded_one_by_one(monkeypatch: pytest.Monke
         return decode_value(data)
 
     monkeypatch.setattr(states, "decode_value", counted)
+    states.places_of.cache_clear()
     states.decode_partitions.cache_clear()
     found = states_of(given_pairs)
-    assert len(asked) == len(found.lists) <= 4, "each distinct list of partitions is decoded once"
+    assert len(found.lists) == 4
+    assert len(asked) <= 2, "only null is no plain array, and each distinct one is decoded once"
     assert rows(found) == expected

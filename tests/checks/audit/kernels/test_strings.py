@@ -36,10 +36,11 @@ def test_equal_strings_with_equal_salts_have_equal_numbers_in_order_of_appearanc
 @pytest.mark.parametrize("shared", [0, 1 << 63])
 def test_strings_that_share_a_hash_are_told_apart(shared: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strings, "_hash", lambda _, tag: np.full(len(tag), shared, np.uint64))
-    pieces = [b"%d" % (number % 30) for number in range(100)]
-    numbers, first = strings.intern(*placed(pieces))
-    assert numbers.tolist() == [number % 30 for number in range(100)]
-    assert first.tolist() == list(range(30))
+    pieces = [*(b"%d" % (number % 30) for number in range(100)), b"0\0", b"", b"\0", b"0", b"0"]
+    salts = np.array([0] * 104 + [1])
+    numbers, first = strings.intern(*placed(pieces), salts)
+    assert numbers.tolist() == [*(number % 30 for number in range(100)), 30, 31, 32, 0, 33]
+    assert first.tolist() == [*range(30), 100, 101, 102, 104]
 
 
 @given(PIECES)
