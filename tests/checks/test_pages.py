@@ -2,13 +2,16 @@
 
 import importlib
 import re
+import shlex
 import subprocess
+import textwrap
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks.cli import main
 from kafka_eos_checks.kit.paths import CLONE
 
 PAGES = (
@@ -138,6 +141,60 @@ def test_the_pages_name_many_paths_and_modules() -> None:
 def test_a_planted_name_of_nothing_is_found(planted: str, found: str) -> None:
     text = (CLONE / "README.md").read_text(encoding="utf-8")
     assert dead("README.md", f"{text}\n{planted}\n") == [found]
+
+
+# --- what commands print ---------------------------------------------------------------------------------------------
+
+_SAMPLE = re.compile(r"^( *)```\n *\$ kafka-eos (audit example:[\w-]+)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+SAMPLES = {
+    "README.md": "audit example:violations",
+    "docs/operators.md": "audit example:operator-mistakes",
+}
+
+
+def samples(text: str) -> list[tuple[str, list[str]]]:
+    """(call, the lines that are shown below it) of each sample of a page."""
+    return [(call, textwrap.dedent(shown).splitlines()) for _, call, shown in _SAMPLE.findall(text)]
+
+
+def not_printed(shown: list[str], printed: str) -> list[str]:
+    """The lines of a sample that are not printed behind those before; … stands for any lines."""
+    rest, missing, left_out = printed.splitlines(), [], False
+    for line in shown:
+        if line.strip() == "…":
+            left_out = True
+        elif line in rest and (left_out or rest.index(line) == 0):
+            rest, left_out = rest[rest.index(line) + 1 :], False
+        else:
+            missing.append(line)
+    return missing
+
+
+def test_every_page_with_a_sample_is_known() -> None:
+    found = {page: [call for call, _ in samples((CLONE / page).read_text(encoding="utf-8"))] for page in PAGES}
+    assert {page: calls for page, calls in found.items() if calls} == {page: [call] for page, call in SAMPLES.items()}
+
+
+@pytest.mark.parametrize("page", SAMPLES)
+def test_a_sample_is_what_the_command_prints(
+    page: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(CLONE)
+    [(call, shown)] = samples((CLONE / page).read_text(encoding="utf-8"))
+    main(shlex.split(call))
+    printed = capsys.readouterr().out
+    assert not_printed(shown, printed) == []
+    older = [
+        line.replace(" at 2026", " since 2026").replace("found 5", "found 4").replace(":91 ", ":90 ") for line in shown
+    ]
+    assert not_printed(older, printed) != []
+
+
+def test_a_line_that_is_printed_later_or_never_is_missed_in_a_sample() -> None:
+    assert not_printed(["a", "…", "c"], "a\nb\nc\n") == []
+    assert not_printed(["a", "c"], "a\nb\nc\n") == ["c"]
+    assert not_printed(["…", "c", "…", "a"], "a\nb\nc\n") == ["a"]
+    assert not_printed(["…", "d"], "a\nb\nc\n") == ["d"]
 
 
 # --- ARCHITECTURE.md -------------------------------------------------------------------------------------------------
