@@ -151,12 +151,21 @@ GuardError(before, batch, version, guard) ==
     IF version = 0 THEN "NONE"
     ELSE Guards!DataError(Guarded(before, batch.producerId), version, batch.epoch, guard)
 
-(* Kafka refuses more: see the mutants LowestSequenceCounts and VersionTwoBeginsAnew. *)
-
 (* Second check: epoch and sequence. *)
-(* Departs from Kafka: there the questions that were asked about other batches count as well. *)
+(* Departs from Kafka: there the questions that were asked about other batches count as well (AsShipped). *)
 SequenceError(before, batch) ==
     IF IsOfCoordinator(batch) THEN "NONE" ELSE AppendError(before.log, batch)
+
+(* A leader has asked about an earlier sequence: a reason for Kafka to refuse a batch, and no rule here asks. *)
+IsAboveLowest(before, batch) ==
+    LET asked == before.asked[batch.producerId] IN
+    asked.guardEpoch # NoEpoch /\ batch.sequence > asked.lowestSequence
+
+(* An unknown producer begins a transaction of version 2 with another sequence than 0: the other such reason. *)
+BeginsBehindZero(before, batch) ==
+    /\ ~KnowsProducer(before.log, batch.producerId)
+    /\ before.asked[batch.producerId].guardVersion = 2
+    /\ batch.sequence # 0
 
 (* Third check: the epoch once more, for coordinators, and the transaction that is open. *)
 TransactionError(before, batch, version) == OfVersion2!BatchError(before.transactions, EntryOf(batch, version))
@@ -272,10 +281,9 @@ AppendBatch(producerId, epoch, sequence, count, version, guard) ==
     /\ Answer("NONE", LogEndOffset(leader.log))
     /\ UNCHANGED vouched
 
-(* The leader acknowledges a retry with the offset of the first copy. *)
-AcknowledgeDuplicate(producerId, epoch, sequence, count, version, guard) ==
+(* The leader acknowledges a retry with the offset of the first copy, whatever its guard. *)
+AcknowledgeDuplicate(producerId, epoch, sequence, count) ==
     LET batch == Batch(producerId, epoch, sequence, count) IN
-    /\ MayPresent(producerId, epoch, version, guard)
     /\ IsRetry(leader, batch)
     /\ Answer("NONE", DuplicateOffset(leader.log, batch))
     /\ UNCHANGED <<leader, vouched>>
@@ -337,11 +345,12 @@ Next ==
         \/ RefuseVerification(producerId, epoch, version)
         \/ \E sequence \in Sequences, count \in BatchCounts, guard \in GuardNumbers :
             \/ AppendBatch(producerId, epoch, sequence, count, version, guard)
-            \/ AcknowledgeDuplicate(producerId, epoch, sequence, count, version, guard)
             \/ RefuseBatch(producerId, epoch, sequence, count, version, guard)
         \/ \E commit \in BOOLEAN, coordinatorEpoch \in CoordinatorEpochs :
             \/ AppendMarker(producerId, epoch, commit, coordinatorEpoch, version)
             \/ RefuseMarker(producerId, epoch, commit, coordinatorEpoch, version)
+    \/ \E producerId \in ProducerIds, epoch \in Epochs, sequence \in Sequences, count \in BatchCounts :
+        AcknowledgeDuplicate(producerId, epoch, sequence, count)
     \/ \E count \in BatchCounts : AppendUnidentified(count)
     \/ ElectLeader
     \/ \E producerId \in ProducerIds : ExpireProducer(producerId)

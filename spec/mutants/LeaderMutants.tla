@@ -27,17 +27,20 @@ NoRetryLookedFor(before, batch) == FALSE
 
 (* for SequenceError: a later sequence than the lowest that was asked about is out of order, as in Kafka *)
 LowestSequenceCounts(before, batch) ==
-    LET asked == before.asked[batch.producerId]
-        error == AppendError(before.log, batch)
-    IN  IF IsOfCoordinator(batch) THEN "NONE"
-        ELSE IF error = "NONE" /\ asked.guardEpoch # NoEpoch /\ batch.sequence > asked.lowestSequence
-        THEN "OUT_OF_ORDER_SEQUENCE_NUMBER" ELSE error
+    IF IsOfCoordinator(batch) THEN "NONE"
+    ELSE IF AppendError(before.log, batch) = "NONE" /\ IsAboveLowest(before, batch)
+    THEN "OUT_OF_ORDER_SEQUENCE_NUMBER" ELSE AppendError(before.log, batch)
 
 (* for SequenceError: an unknown producer begins a transaction of version 2 with sequence 0, as in Kafka *)
 VersionTwoBeginsAnew(before, batch) ==
     IF IsOfCoordinator(batch) THEN "NONE"
-    ELSE IF ~KnowsProducer(before.log, batch.producerId) /\ before.asked[batch.producerId].guardVersion = 2
-            /\ batch.sequence # 0
+    ELSE IF BeginsBehindZero(before, batch) THEN "OUT_OF_ORDER_SEQUENCE_NUMBER" ELSE AppendError(before.log, batch)
+
+(* for SequenceError: both, as Kafka 4.3 has them *)
+AsShipped(before, batch) ==
+    IF IsOfCoordinator(batch) THEN "NONE"
+    ELSE IF BeginsBehindZero(before, batch) THEN "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    ELSE IF AppendError(before.log, batch) = "NONE" /\ IsAboveLowest(before, batch)
     THEN "OUT_OF_ORDER_SEQUENCE_NUMBER" ELSE AppendError(before.log, batch)
 
 (* for AskedAfterMarker: a guard is good for the next transaction as well *)
@@ -46,6 +49,14 @@ GuardOutlivesMarker(before, marker, version) == before.asked[marker.producerId]
 (* for AskedAfterMarker: a marker uses up the guard of a transaction that begins with its own epoch *)
 MarkerUsesGuardUp(before, marker, version) ==
     [NothingAsked EXCEPT !.guard = before.asked[marker.producerId].guard + 1]
+
+(* for WithMarker: a marker uses up the guards of the other producers as well *)
+MarkerUsesAllGuardsUp(before, marker, version) ==
+    LET log == WithoutSequence(before.log, marker.producerId, marker.epoch, 1) IN
+    [log          |-> log,
+     transactions |-> WithEntry(before, marker, log),
+     asked        |-> [producerId \in ProducerIds |->
+                          AskedAfterMarker(before, [marker EXCEPT !.producerId = producerId], version)]]
 
 (* for WithoutSequence: a marker says nothing about sequences *)
 MarkerRaisesNoEpoch(log, producerId, epoch, count) ==
@@ -79,5 +90,9 @@ HasCoordinatorsBatch == \E i \in DOMAIN leader.log.entries : \E k \in DOMAIN Ent
                             /\ Entries[k].offset = leader.log.entries[i].offset /\ ~IsEnd(k)
                             /\ leader.log.entries[i].producerId = NoProducerId
 HasAbortedIndex      == leader.transactions.abortedIndex # <<>>
+HasTwoOpen           == Cardinality(leader.transactions.transactions) > 1
+HasIndexBesideOpen   == \E k \in DOMAIN leader.transactions.abortedIndex :
+                            leader.transactions.abortedIndex[k].lastStableOffset
+                            < leader.transactions.abortedIndex[k].lastOffset
 
 =============================================================================

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.spec_mapping import camel_case
-from kafka_eos.machines.transaction_coordinator import DEAD, NOBODY, Identity
+from kafka_eos.machines.transaction_coordinator import DEAD, NO_EPOCH, NOBODY, Identity
 from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
 from kafka_eos_checks.conform.visible import (
     ANOTHER_ID,
@@ -205,8 +205,8 @@ def _cached(leader: Partition, identity: Identity) -> int:
 
 def _asked_before(state: Visible, own: Identity) -> str:
     """Whether the leader has asked about a sequence that is not the next one."""
-    known = state.data.asked_sequences.get(own.producer_id)
-    before = known is not None and known.lowest <= state.data.state.last_sequence(own.producer_id)
+    asked = state.data.as_shipped.questions(own.producer_id)
+    before = asked.guard_epoch != NO_EPOCH and asked.lowest_sequence <= state.data.state.last_sequence(own.producer_id)
     return "a sequence before was asked about" if before else ""
 
 

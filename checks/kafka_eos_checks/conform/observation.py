@@ -15,7 +15,6 @@ from kafka_eos_checks.conform.visible import DATA, Visible
 LOG, WATERMARK, STABLE, LATEST_COMMITTED = "log", "high watermark", "last stable offset", "latest committed offset"
 COMMITTED, PRODUCERS, OFFSET = "given to read_committed", "producers at the leader", "offset of the group"
 NOTHING = "nothing"
-Observation = Mapping[str, str]
 
 
 def coordinator_field(name: str) -> str:

@@ -47,11 +47,6 @@ class Exchange:
     response: str = ""
     rules: tuple[str, ...] = ()
 
-    @property
-    def at_coordinator(self) -> bool:
-        """It goes to the coordinator of a transactional.id."""
-        return self.api not in {"Produce", "TxnOffsetCommit", "JoinGroup"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:

@@ -23,7 +23,16 @@ from kafka_eos.machines.group_coordinator import (
     GroupConstants,
     GroupCoordinator,
 )
-from kafka_eos.machines.leader import NO_GUARD, OUTSIDE, LeaderState, Rules
+from kafka_eos.machines.leader import (
+    MAX_EPOCH,
+    NO_GUARD,
+    OUTSIDE,
+    Asked,
+    LeaderRules,
+    LeaderState,
+    Rules,
+    ShippedGuards,
+)
 from kafka_eos.machines.producer_state import NO_PRODUCER_ID, Batch
 from kafka_eos.machines.read_committed import collect_aborted, without_aborted
 from kafka_eos.machines.transaction_coordinator import (
@@ -35,7 +44,6 @@ from kafka_eos.machines.transaction_coordinator import (
     PREPARED_STATES,
     Constants,
     Identity,
-    TransactionCoordinator,
     TransactionMetadata,
 )
 from kafka_eos.machines.transactional_partition import (
@@ -44,8 +52,7 @@ from kafka_eos.machines.transactional_partition import (
     LogEntry,
     marker_entry,
 )
-from kafka_eos.server.partitions import LeaderRules
-from kafka_eos.server.transactions import MAX_EPOCH, ServedCoordinator
+from kafka_eos.server.transactions import ServedCoordinator
 
 DATA, OFFSETS = "data", "offsets"
 COORDINATOR_EPOCH = 0
@@ -75,7 +82,7 @@ class Settings:
     client: int
     verification: bool
     versions: Mapping[str, int]
-    coordinator: type[TransactionCoordinator] = ServedCoordinator
+    coordinator: type[ServedCoordinator] = ServedCoordinator
     leaders: LeaderRules = field(default=LeaderRules())
 
 
@@ -99,36 +106,28 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedSequence:
-    """The lowest sequence that a leader has asked the coordinator about, which the spec has no need of.
-
-    Kafka: VerificationStateEntry
-    """
-
-    epoch: int
-    lowest: int
-    version: int
-
-    def lowered(self, epoch: int, sequence: int, version: int) -> "AskedSequence":
-        """After another request of the producer."""
-        if epoch > self.epoch:
-            return AskedSequence(epoch=epoch, lowest=sequence, version=version)
-        return replace(self, lowest=min(self.lowest, sequence)) if epoch == self.epoch else self
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A partition at its leader, as a value: all entries, and what the leader knows of producers."""
+    """A partition at its leader, as a value.
+
+    Attributes:
+        name: data or offsets.
+        rules: the spec's.
+        shipped: the same with Kafka's guards.
+        state: all entries, and what the leader knows of producers.
+        asked: the questions that a leader of Kafka keeps, where the spec's keeps ``state.asked``.
+    """
 
     name: str
     rules: Rules = field(compare=False)
+    shipped: Rules = field(compare=False)
     state: LeaderState
-    asked_sequences: Map[int, AskedSequence] = field(default=Map())
+    asked: Map[int, Asked] = field(default=Map())
 
     @classmethod
     def empty(cls, name: str, rules: LeaderRules) -> "Partition":
         """A new one."""
-        return cls(name=name, rules=rules.of_leader(), state=rules.new_state())
+        shipped = replace(rules, guards=ShippedGuards).of_leader()
+        return cls(name=name, rules=rules.of_leader(), shipped=shipped, state=rules.new_state())
 
     @property
     def end(self) -> int:
@@ -138,7 +137,12 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Where reading of what is committed ends."""
-        return self.state.last_stable_offset
+        return self.rules.readable(self.state).last_stable_offset()
+
+    @property
+    def as_shipped(self) -> LeaderState:
+        """What a leader of Kafka has."""
+        return replace(self.state, asked=self.asked)
 
     @property
     def entries(self) -> tuple[LogEntry, ...]:
@@ -153,26 +157,17 @@ class Partition:
 
     def asked_about(self, producer_id: int, epoch: int, sequence: int, version: int) -> "Partition":
         """After the leader has begun to ask the coordinator.    Spec: Leader!StartVerification."""
-        first = AskedSequence(epoch=epoch, lowest=sequence, version=version)
-        lowest = self.asked_sequences.get(producer_id, first).lowered(epoch, sequence, version)
-        return replace(
-            self,
-            state=self.rules.with_question(self.state, producer_id, epoch, sequence, version),
-            asked_sequences=self.asked_sequences.set(producer_id, lowest),
-        )
+        question = (producer_id, epoch, sequence, version)
+        shipped = self.shipped.with_question(self.as_shipped, *question)
+        return replace(self, state=self.rules.with_question(self.state, *question), asked=shipped.asked)
 
     def refused_by_kafka(self, batch: Batch) -> str:
         """The recorded difference by which Kafka refuses a batch that the spec does not refuse for its sequence."""
-        asked = self.asked_sequences.get(batch.producer_id)
-        if asked is None or batch.sequence < 0:
+        if self.rules.is_of_coordinator(batch):
             return ""
-        if (
-            asked.version >= TRANSACTION_VERSION_2
-            and batch.sequence != 0
-            and self.state.producer(batch.producer_id).epoch < 0
-        ):
+        if self.rules.begins_behind_zero(self.as_shipped, batch):
             return "first-sequence-of-version-2"
-        return "lowest-sequence" if batch.sequence > asked.lowest else ""
+        return "lowest-sequence" if self.rules.is_above_lowest(self.as_shipped, batch) else ""
 
     def append_error(self, batch: Batch, version: int, guard: int) -> tuple[ErrorCode, str]:
         """Why a batch that is no duplicate is refused, ``NONE`` if it is not; and the rule that says so."""
@@ -190,22 +185,16 @@ class Partition:
         """After a batch that passed every check."""
         if batch.producer_id == NO_PRODUCER_ID:
             return replace(self, state=self.rules.with_unidentified(self.state, batch.count))
-        sequences = self.asked_sequences if version == OUTSIDE else _without(self.asked_sequences, batch.producer_id)
-        return replace(self, state=self.rules.with_batch(self.state, batch, version), asked_sequences=sequences)
+        asked = self.asked.set(batch.producer_id, self.shipped.asked_after_batch(self.as_shipped, batch, version))
+        return replace(self, state=self.rules.with_batch(self.state, batch, version), asked=asked)
 
     def with_marker(self, identity: Identity, commit: bool, version: int) -> "Partition":
         """After a marker, which has to pass."""
         marker = marker_entry(identity.producer_id, identity.epoch, commit, COORDINATOR_EPOCH)
         error = self.rules.marker_error(self.state, marker, version)
         assert error is ErrorCode.NONE, f"a marker of the coordinator is refused: {error.name}"
-        after = self.rules.with_marker(self.state, marker, version)
-        kept = after.questions(identity.producer_id).guard == self.state.questions(identity.producer_id).guard
-        sequences = self.asked_sequences if kept else _without(self.asked_sequences, identity.producer_id)
-        return replace(self, state=after, asked_sequences=sequences)
-
-
-def _without(known: Map[int, AskedSequence], producer_id: int) -> Map[int, AskedSequence]:
-    return known.delete(producer_id) if producer_id in known else known
+        asked = self.asked.set(marker.producer_id, self.shipped.asked_after_marker(self.as_shipped, marker, version))
+        return replace(self, state=self.rules.with_marker(self.state, marker, version), asked=asked)
 
 
 def wire_error(api: str, version: int, error: ErrorCode) -> ErrorCode:
@@ -240,7 +229,7 @@ class Visible:
     """
 
     settings: Settings = field(compare=False)
-    coordinators: Map[str, TransactionCoordinator]
+    coordinators: Map[str, ServedCoordinator]
     partitions: Map[str, Partition]
     group: GroupCoordinator
     plain: Map[str, int] = field(default=Map())
@@ -335,7 +324,7 @@ class Visible:
     def _version(self, api: str) -> int:
         return self.settings.versions[api]
 
-    def _handled(self, name: str, after: TransactionCoordinator) -> "Visible":
+    def _handled(self, name: str, after: ServedCoordinator) -> "Visible":
         """The coordinator has begun to answer: what it appends is replicated, then it has answered."""
         if after.fencing != NOTHING:
             after = replace(after, allocated=max(after.allocated, self.allocated)).abort_fenced()
@@ -344,7 +333,7 @@ class Visible:
         allocated = max(self.allocated, after.allocated)
         return replace(self, coordinators=self.coordinators.set(name, after), allocated=allocated)
 
-    def _machine(self, name: str) -> TransactionCoordinator:
+    def _machine(self, name: str) -> ServedCoordinator:
         return replace(self.coordinators[name], allocated=self.allocated)
 
     def _answer(self, name: str, api: str, rule: str) -> Answer:
@@ -411,11 +400,7 @@ class Visible:
         if version >= TRANSACTION_VERSION_2:
             error, asked = asked.add_partition(name, presented, partition, version)
             return error, "TransactionCoordinator!AddError", guard, asked
-        machine = self.coordinators[name]
-        known = replace(machine.metadata, pending=None)
-        error = machine.rules.add_error(known, producer_id, epoch)
-        if error is ErrorCode.NONE and partition not in known.partitions:
-            error = ErrorCode.TRANSACTION_ABORTABLE
+        error = self.coordinators[name].verification_error(producer_id, epoch, partition)
         return error, "Transactions!VerificationError", guard, asked
 
     def produce(
@@ -476,9 +461,7 @@ class Visible:
         if error is not ErrorCode.NONE:
             return Answer(error=wire_error(api, self._version(api), error), rule=rule), state
         written = leader.appended(batch, self.settings.client)
-        pending = state.group.pending.set(str(producer_id), Map({DATA: leader.end}))
-        group = replace(state.group, pending=pending)
-        group = replace(group, committed=group.committed_at_write(pending[str(producer_id)]))
+        group = state.group.with_pending(str(producer_id), Map({DATA: leader.end}))
         after = replace(state, partitions=state.partitions.set(OFFSETS, written), group=group)
         return Answer(error=ErrorCode.NONE, rule=rule), after
 
@@ -534,21 +517,8 @@ class Visible:
             leader = state.partitions[partition].with_marker(marked, commit, known.version)
             state = replace(state, partitions=state.partitions.set(partition, leader))
             if partition == OFFSETS:
-                state = state._offsets_decided(known.producer_id, commit)
+                group = state.group.with_decision(str(known.producer_id), COMMIT if commit else ABORT)
+                state = replace(state, group=group)
             machine = machine.write_marker(partition)
         completed = machine.complete_transaction().append_is_replicated()
         return replace(state, coordinators=state.coordinators.set(name, completed))
-
-    def _offsets_decided(self, producer_id: int, commit: bool) -> "Visible":
-        """An offset that was committed behind a pending one stays (KAFKA-5247).
-
-        Kafka: OffsetMetadataManager.replayEndTransactionMarker
-        """
-        producer = str(producer_id)
-        if producer not in self.group.pending:
-            return self
-        present = self.group.committed
-        later = Map({key: place for key, place in self.group.pending[producer].items() if place > present[key]})
-        judged = replace(self.group, pending=self.group.pending.set(producer, later))
-        committed = judged.committed_at_marker(producer, COMMIT if commit else ABORT)
-        return replace(self, group=replace(judged, committed=committed, pending=judged.pending.delete(producer)))

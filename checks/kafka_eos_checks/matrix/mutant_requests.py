@@ -30,10 +30,11 @@ SERVED: Mapping[str, tuple[str, ...]] = {
     "PartitionLog": ("sequences",),
     "IdempotentProducer": ("sequences",),
     "Consumer": ("partition",),
+    "Leader": ("leader",),
     "TransactionCoordinator": ("coordinator",),
     "ConsumeTransformProduce": ("group", "consumer_group"),
 }
-_OF_LEADERS = ("sequences", "partition")
+_OF_LEADERS = ("sequences", "partition", "leader")
 
 
 def machines_with(mutant: Model) -> Machines | None:

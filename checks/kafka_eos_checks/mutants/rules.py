@@ -1196,9 +1196,9 @@ def lowest_sequence_counts(rules: leaders.Rules, before: leaders.LeaderState, ba
     """
     if rules.is_of_coordinator(batch):
         return ErrorCode.NONE
-    asked, error = before.questions(batch.producer_id), before.log.append_error(batch)
-    is_later = asked.guard_epoch != leaders.NO_EPOCH and batch.sequence > asked.lowest_sequence
-    return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if error is ErrorCode.NONE and is_later else error
+    error = before.log.append_error(batch)
+    is_later = error is ErrorCode.NONE and rules.is_above_lowest(before, batch)
+    return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if is_later else error
 
 
 def version_two_begins_anew(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch) -> ErrorCode:
@@ -1208,11 +1208,15 @@ def version_two_begins_anew(rules: leaders.Rules, before: leaders.LeaderState, b
     """
     if rules.is_of_coordinator(batch):
         return ErrorCode.NONE
-    asked = before.questions(batch.producer_id)
-    is_unknown = not before.log.knows_producer(batch.producer_id)
-    if is_unknown and asked.guard_version == 2 and batch.sequence != 0:
+    if rules.begins_behind_zero(before, batch):
         return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     return before.log.append_error(batch)
+
+
+def as_shipped(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch) -> ErrorCode:
+    """For ``sequence_error``: both, as Kafka 4.3 has them."""
+    error = version_two_begins_anew(rules, before, batch)
+    return lowest_sequence_counts(rules, before, batch) if error is ErrorCode.NONE else error
 
 
 def guard_outlives_marker(
@@ -1230,6 +1234,18 @@ def marker_uses_guard_up(
     KAFKA-18575
     """
     return leaders.Asked(guard=before.questions(marker.producer_id).guard + 1)
+
+
+def marker_uses_all_guards_up(
+    rules: leaders.Rules, before: leaders.LeaderState, marker: LogEntry, version: int
+) -> leaders.LeaderState:
+    """For ``with_marker``: a marker uses up the guards of the other producers as well."""
+    log = rules.without_sequence(before.log, marker.producer_id, marker.epoch, 1)
+    asked = {
+        producer_id: rules.asked_after_marker(before, replace(marker, producer_id=producer_id), version)
+        for producer_id in {*before.asked, marker.producer_id}
+    }
+    return leaders.LeaderState(log=log, transactions=rules.with_entry(before, marker, log), asked=Map(asked))
 
 
 def marker_raises_no_epoch(rules: leaders.Rules, log: Log, producer_id: int, epoch: int, count: int) -> Log:

@@ -412,7 +412,6 @@ def is_for_reader(view: View, place: Any) -> Any:
     return z3.Or(KIND(place) == KINDS.index(PLAIN), z3.And(is_data(place), is_committed))
 
 
-BEFORE_LOG = any_log("log", LENGTH)
 REPLAYED_LOG = any_log("replayed", ASKED["end_offset"])  # what a new leader has made of its entries
 INDEX, REPLAYED_INDEX = AnyIndex("log_index"), AnyIndex("replayed_index")
 

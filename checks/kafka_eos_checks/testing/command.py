@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.server.cluster import Broker, Cluster, Limits, Machines, Settings
 from kafka_eos.server.faults import Fault, Faults, MalformedPlan, Rule, read_plan
 from kafka_eos.server.network import MovableClock, Server, bind
-from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.storage import DamagedLog, Directory, Memory
 from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos_checks.testing.coverage import in_help

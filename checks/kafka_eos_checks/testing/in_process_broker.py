@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.server.cluster import Machines, Settings
 from kafka_eos.server.faults import Faults, read_plan
 from kafka_eos.server.network import MovableClock
-from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos_checks.testing.history import HistoryFile

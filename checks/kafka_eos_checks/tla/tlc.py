@@ -41,7 +41,6 @@ _DEPTH = 2194
 _STATE = 2217
 _STUTTERING = 2218
 _BACK_TO_STATE = 2122
-_BEHAVIOUR_FOLLOWS = {2120, 2121}  # headings with the severity of an error
 _ACTION_COVERAGE = 2772
 _VERDICTS = {_TEMPORAL_VIOLATED: "violates a temporal property", _DEADLOCK: "deadlocks", _SUCCESS: "holds"}
 _HEADINGS = {2121, 2264}  # of a counterexample, with the severity of an error

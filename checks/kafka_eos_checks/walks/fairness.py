@@ -1,7 +1,6 @@
 """What goes on when the faults have stopped: the actions that the spec's fairness names, read from its text."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from random import Random
 from typing import Any
@@ -13,14 +12,6 @@ from kafka_eos_checks.tla.parser import Tree
 
 SHUFFLED = 0.3  # how often the actions are tried in a new order
 _FORMULAS = ("Fairness", "FairSpec")
-
-
-@dataclass(frozen=True, slots=True)
-class _Fair:
-    """A fair instance of an action, as far as its guards hold."""
-
-    instance: Instance
-    guards: tuple[Formula, ...]
 
 
 class FairActions:

@@ -21,7 +21,7 @@ from immutables import Map
 
 from kafka_eos.formats.record_batch import ControlType, RecordBatch, decode_batch
 from kafka_eos.formats.transaction_log import TransactionLogValue, TransactionState, decode_key, decode_value
-from kafka_eos.machines.transactional_partition import TransactionalPartition
+from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server.cluster import TRANSACTION_STATE, Cluster
 from kafka_eos.server.partitions import Leader
 
@@ -70,7 +70,7 @@ class _Followed:
     leader: Leader
     end: int = 0
     stable: int = 0
-    judged: TransactionalPartition | None = None
+    judged: ReadablePartition | None = None
     fates: dict[int, Fate] = field(default_factory=dict)
     open: dict[int, list[int]] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)

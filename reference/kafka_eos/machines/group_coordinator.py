@@ -15,7 +15,7 @@ committed      ``committed``  OffsetMetadataManager.offsets
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from immutables import Map
 
@@ -127,6 +127,33 @@ class GroupCoordinator:
     def committed_at_marker(self, producer: str, decision: str) -> Offsets:
         """The committed offsets after the marker of a transaction: only a commit makes them those that were pending."""
         return self.over(self.pending[producer]) if decision == COMMIT else self.committed
+
+    def with_pending(self, producer: str, offsets: Offsets) -> Self:
+        """The group after more offsets of a transaction were written, by the places of their records.
+
+        Spec:  ConsumeTransformProduce!SendOffsets
+        Kafka: OffsetMetadataManager.replay, for a record with a producer id
+        """
+        written = self.pending.get(producer, Map()).update(offsets)
+        return replace(self, pending=self.pending.set(producer, written), committed=self.committed_at_write(written))
+
+    def with_decision(self, producer: str, decision: str) -> Self:
+        """The group after a marker, where offsets are the places of their records.
+
+        An offset that was committed behind a pending one stays (KAFKA-5247).
+
+        Kafka: OffsetMetadataManager.replayEndTransactionMarker
+        """
+        if producer not in self.pending:
+            return self
+        latest = {
+            partition: place
+            for partition, place in self.pending[producer].items()
+            if place > self.committed.get(partition, NO_OFFSET)
+        }
+        judged = replace(self, pending=self.pending.set(producer, Map(latest)))
+        committed = judged.committed_at_marker(producer, decision)
+        return replace(self, committed=committed, pending=self.pending.delete(producer))
 
     def pending_after_removal(self, members: frozenset[str]) -> Map[str, Offsets]:  # noqa: ARG002 - a mutant of this rule needs them
         """What is pending when only these members are left: as before, even if there are none."""

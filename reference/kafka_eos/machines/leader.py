@@ -34,7 +34,7 @@ from kafka_eos.machines.transactional_partition import (
     LeaderLog,
     LogEntry,
     PartitionProducer,
-    PartitionRules,
+    ReadablePartition,
     batch_entry,
     marker_entry,
 )
@@ -43,6 +43,8 @@ from kafka_eos.machines.transactions import GuardRules, Marker, Question, Transa
 NO_EPOCH, NO_SEQUENCE, NO_GUARD = -1, -1, -1
 OUTSIDE = 0
 """The transaction version of a batch that is outside of transactions."""
+MAX_EPOCH = 32767
+"""The last producer epoch of Kafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,7 @@ class Asked:
 
 
 NOTHING_ASKED = Asked()
+NO_TRANSACTIONS = LeaderLog(producers=Map())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,12 +130,6 @@ class LeaderState:
     def questions(self, producer_id: int) -> Asked:
         """What has been asked about a producer."""
         return self.asked.get(producer_id, NOTHING_ASKED)
-
-    @property
-    def last_stable_offset(self) -> int:
-        """The first offset of an open transaction, or the log's end: what is appended is replicated at once."""
-        unstable = (transaction.first_offset for transaction in self.transactions.transactions)
-        return min(unstable, default=self.log.log_end_offset)
 
     def last_sequence(self, producer_id: int) -> int:
         """The last sequence of a producer's present epoch, -1 before the first."""
@@ -154,12 +151,12 @@ class Rules:
     Attributes:
         guards: the rules of guards.
         version_1: the rules of transactions and of markers of version 1.
-        version_2: of markers of version 2.
+        version_2: of markers of version 2, and of what may be read.
     """
 
     guards: GuardRules
-    version_1: PartitionRules
-    version_2: PartitionRules
+    version_1: ReadablePartition
+    version_2: ReadablePartition
 
     def guarded(self, before: LeaderState, producer_id: int) -> TransactionalLog:
         """What the rules of guards look at."""
@@ -236,10 +233,25 @@ class Rules:
     def sequence_error(self, before: LeaderState, batch: Batch) -> ErrorCode:
         """Second check: epoch and sequence.
 
-        Departs from Kafka: there the questions that were asked about other batches count as well; see the mutants
-        LowestSequenceCounts and VersionTwoBeginsAnew.
+        Departs from Kafka: there the questions that were asked about other batches count as well (AsShipped).
         """
         return ErrorCode.NONE if self.is_of_coordinator(batch) else before.log.append_error(batch)
+
+    def is_above_lowest(self, before: LeaderState, batch: Batch) -> bool:
+        """A leader has asked about an earlier sequence: a reason for Kafka to refuse a batch, and no rule here asks.
+
+        Kafka: VerificationStateEntry.lowestSequence (KAFKA-14920)
+        """
+        asked = before.questions(batch.producer_id)
+        return asked.guard_epoch != NO_EPOCH and batch.sequence > asked.lowest_sequence
+
+    def begins_behind_zero(self, before: LeaderState, batch: Batch) -> bool:
+        """An unknown producer begins a transaction of version 2 with another sequence than 0: the other such reason.
+
+        Kafka: ProducerAppendInfo.checkSequence (KAFKA-18202)
+        """
+        asked = before.questions(batch.producer_id)
+        return not before.log.knows_producer(batch.producer_id) and asked.guard_version == 2 and batch.sequence != 0
 
     def transaction_error(self, before: LeaderState, batch: Batch, version: int) -> ErrorCode:
         """Third check: the epoch once more, for coordinators, and the transaction that is open."""
@@ -333,6 +345,14 @@ class Rules:
         """The questions as another leader finds them: none that is open."""
         return replace(NOTHING_ASKED, guard=asked.guard + 1)
 
+    def readable(self, before: LeaderState) -> ReadablePartition:
+        """The leader's log as readers see it: what is appended is replicated at once."""
+        return replace(self.version_2, log=before.transactions, high_watermark=before.log.log_end_offset)
+
+    def may_expire(self, producer: PartitionProducer) -> bool:
+        """A producer that may be forgotten has no transaction open."""
+        return self.version_2.may_expire(producer)
+
     def with_forgotten(self, before: LeaderState, producer_id: int) -> LeaderState:
         """The leader with a producer forgotten."""
         known = before.transactions
@@ -344,11 +364,53 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShippedGuards(GuardRules):
+    """The guards of Kafka 4.3, with the mutant EveryAppendUsesGuardUp of Transactions."""
+
+    def uses_guard_up(self, log: TransactionalLog, epoch: int) -> bool:  # noqa: ARG002 - the spec's rule looks at them
+        """Every batch of a transaction uses the guard up."""
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionConstants:
     """What decides about a marker: see ``transactional_partition.MarkerConstants``."""
 
     transaction_version: int
     max_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderRules:
+    """The rules a leader goes by; a mutant of one can take its place.
+
+    Attributes:
+        leader: what puts the others together.
+        sequences: duplicates, epochs, sequences.
+        partition: markers and what readers may see.
+        guards: of batches that the coordinator is asked about.
+        verification: a leader asks the coordinator about a transaction's first batch also for clients of version 1.
+        max_epoch: the last producer epoch.
+    """
+
+    leader: type[Rules] = Rules
+    sequences: type[Log] = Log
+    partition: type[ReadablePartition] = ReadablePartition
+    guards: type[GuardRules] = GuardRules
+    verification: bool = True
+    max_epoch: int = MAX_EPOCH
+
+    def of_leader(self) -> Rules:
+        """The rules of a leader."""
+        return self.leader(self.guards(constants=self), self._of_partition(1), self._of_partition(2))
+
+    def _of_partition(self, version: int) -> ReadablePartition:
+        constants = VersionConstants(transaction_version=version, max_epoch=self.max_epoch)
+        return self.partition(constants=constants, log=NO_TRANSACTIONS)
+
+    def new_state(self) -> LeaderState:
+        """A leader that has nothing."""
+        return LeaderState(log=self.sequences(), transactions=NO_TRANSACTIONS, asked=Map())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,15 +475,14 @@ class Leader:
     @property
     def rules(self) -> Rules:
         """The leader's decisions."""
-        version_1, version_2 = (
-            PartitionRules(constants=VersionConstants(transaction_version=version, max_epoch=self.constants.max_epoch))
-            for version in (1, 2)
-        )
-        return self.LIMITS(GuardRules(constants=self.constants), version_1, version_2)
+        constants = self.constants
+        return LeaderRules(
+            leader=self.LIMITS, verification=constants.verification, max_epoch=constants.max_epoch
+        ).of_leader()
 
     def last_stable_offset(self) -> int:
         """Where reading of what is committed ends."""
-        return self.leader.last_stable_offset
+        return self.rules.readable(self.leader).last_stable_offset()
 
     # --- what arrives                                                               WHO: the leader ---------------
 
@@ -493,17 +554,15 @@ class Leader:
             answer=Answer(offset=self.leader.log.log_end_offset),
         )
 
-    @action("AcknowledgeDuplicate", "ProducerIds", "Epochs", "Sequences", "BatchCounts", "Versions", "GuardNumbers")
-    def acknowledge_duplicate(
-        self, producer_id: int, epoch: int, sequence: int, count: int, version: int, guard: int
-    ) -> Self:
-        """The leader acknowledges a retry with the offset of the first copy.
+    @action("AcknowledgeDuplicate", "ProducerIds", "Epochs", "Sequences", "BatchCounts")
+    def acknowledge_duplicate(self, producer_id: int, epoch: int, sequence: int, count: int) -> Self:
+        """The leader acknowledges a retry with the offset of the first copy, whatever its guard.
 
         Spec:  Leader!AcknowledgeDuplicate
         KIP:   KIP-98
         Kafka: UnifiedLog.append, the branch for a duplicate
         """
-        batch = self._presented(producer_id, epoch, sequence, count, version, guard)
+        batch = Batch(producer_id=producer_id, epoch=epoch, sequence=sequence, count=count)
         enabled(self.rules.is_retry(self.leader, batch), "the batch is no duplicate")
         return replace(self, answer=Answer(offset=self.leader.log.duplicate_offset(batch)))
 
@@ -591,6 +650,6 @@ class Leader:
         """
         enabled(self.constants.expiration, "producers do not expire in this model")
         enabled(self.leader.log.knows_producer(producer_id), "there is no state for the producer")
-        open_still = not self.rules.version_2.may_expire(self.leader.producer(producer_id))
-        enabled(not open_still, "the producer has a transaction open")
+        may_expire = self.rules.may_expire(self.leader.producer(producer_id))
+        enabled(may_expire, "the producer has a transaction open")
         return replace(self, leader=self.rules.with_forgotten(self.leader, producer_id))

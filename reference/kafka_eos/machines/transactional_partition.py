@@ -304,15 +304,40 @@ class PartitionRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionalPartition(PartitionRules):
+class ReadablePartition(PartitionRules):
+    """A leader's log as readers see it: functions of the log and of its high watermark.
+
+    Attributes:
+        log: the leader's.
+        high_watermark: the offset up to which everything is replicated.
+    """
+
+    log: LeaderLog
+    high_watermark: int = 0
+
+    def unstable_offsets(self) -> frozenset[int]:
+        """The first offsets of transactions that are open, or whose marker is not replicated."""
+        return frozenset(transaction.first_offset for transaction in self.log.transactions)
+
+    def first_unstable_offset(self) -> int:
+        """The first of the offsets that are not stable."""
+        return min(self.unstable_offsets())
+
+    def last_stable_offset(self) -> int:
+        """Where reading of what is committed ends."""
+        return (
+            min(self.high_watermark, self.first_unstable_offset()) if self.unstable_offsets() else self.high_watermark
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalPartition(ReadablePartition):
     """The variables of TransactionalPartition.tla and its actions; a module that extends it adds its own."""
 
     MODULE: ClassVar[str] = "TransactionalPartition"
     VARIABLES: ClassVar[tuple[str, ...]] = ("log", "highWatermark", "replicated", "leaderEpoch")
 
     constants: PartitionConstants = field(compare=False)
-    log: LeaderLog
-    high_watermark: int = 0
     replicated: int = 0
     leader_epoch: int = 0
 
@@ -329,8 +354,6 @@ class TransactionalPartition(PartitionRules):
     def log_end_offset(self, before: LeaderLog) -> int:
         """The offset of the next entry. The cleaner never takes the last one."""
         return before.entries[-1].offset + 1 if before.entries else 0
-
-    # --- what a leader refuses ------------------------------------------------------------------------------------
 
     # --- what an entry does to the log ----------------------------------------------------------------------------
 
@@ -355,22 +378,6 @@ class TransactionalPartition(PartitionRules):
         for entry in entries:
             before = self.written(before, entry)
         return before
-
-    # --- the last stable offset -----------------------------------------------------------------------------------
-
-    def unstable_offsets(self) -> frozenset[int]:
-        """The first offsets of transactions that are open, or whose marker is not replicated."""
-        return frozenset(transaction.first_offset for transaction in self.log.transactions)
-
-    def first_unstable_offset(self) -> int:
-        """The first of the offsets that are not stable."""
-        return min(self.unstable_offsets())
-
-    def last_stable_offset(self) -> int:
-        """Where reading of what is committed ends."""
-        return (
-            min(self.high_watermark, self.first_unstable_offset()) if self.unstable_offsets() else self.high_watermark
-        )
 
     # --- what arrives                                                               WHO: the leader ---------------
 

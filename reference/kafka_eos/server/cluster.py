@@ -21,11 +21,11 @@ from kafka_eos.errors import ErrorCode, Rejected
 from kafka_eos.formats.record_batch import RecordBatch
 from kafka_eos.machines.consumer_group import ConsumerGroup
 from kafka_eos.machines.group_coordinator import GroupCoordinator
-from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
+from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.server.configs import PRODUCER_EXPIRATION, VERIFICATION, Configs, Values
 from kafka_eos.server.followers import ConsumerGroups
 from kafka_eos.server.groups import Groups
-from kafka_eos.server.partitions import Leader, LeaderRules
+from kafka_eos.server.partitions import Leader
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.server.storage import TOPICS_AND_CONFIGS, DamagedLog, Directory, Memory, Store
 from kafka_eos.server.transactions import Coordinators, ProducerIds, ServedCoordinator, TransactionSettings
@@ -142,7 +142,7 @@ class Machines:
     """The machines that decide; a mutant may stand in for each."""
 
     leaders: LeaderRules = field(default=LeaderRules())
-    coordinator: type[TransactionCoordinator] = ServedCoordinator
+    coordinator: type[ServedCoordinator] = ServedCoordinator
     group: type[GroupCoordinator] = GroupCoordinator
     consumer_group: type[ConsumerGroup] = ConsumerGroup
 

@@ -783,27 +783,16 @@ class Groups:
             group.values.pop(pending.get(key, -1), None)
             group.values[place + number] = value
             pending = pending.set(key, place + number)
-        machine = replace(group.machine, pending=group.machine.pending.set(producer, pending))
-        group.machine = replace(machine, committed=machine.committed_at_write(pending))
+        group.machine = group.machine.with_pending(producer, pending)
 
     def end_transaction(self, partition: Leader, producer_id: int, commit: bool) -> None:
-        """A marker was written to a partition of ``__consumer_offsets``: what is pending counts now, or is gone.
-
-        An offset that was committed behind a pending one stays.
-
-        Kafka: OffsetMetadataManager.replayEndTransactionMarker
-        """
+        """A marker was written to a partition of ``__consumer_offsets``: what is pending counts now, or is gone."""
         producer = str(producer_id)
         for group in self.known.values():
             if producer not in group.machine.pending or self.cluster.offsets_partition(group.name) is not partition:
                 continue
-            machine = group.machine
-            pending = machine.pending[producer]
-            latest = Map({key: place for key, place in pending.items() if place > machine.committed.get(key, -1)})
-            judged = replace(machine, pending=machine.pending.set(producer, latest))
-            committed = judged.committed_at_marker(producer, COMMIT if commit else ABORT)
-            group.machine = replace(machine, committed=committed, pending=machine.pending.delete(producer))
-            kept = set(committed.values()).union(*(p.values() for p in group.machine.pending.values()))
+            group.machine = group.machine.with_decision(producer, COMMIT if commit else ABORT)
+            kept = set(group.machine.committed.values()).union(*(p.values() for p in group.machine.pending.values()))
             group.values = {place: value for place, value in group.values.items() if place in kept}
 
     def fetch(self, name: str, partition: str, require_stable: bool) -> tuple[ErrorCode, CommittedOffset | None]:

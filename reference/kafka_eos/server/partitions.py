@@ -25,67 +25,11 @@ from kafka_eos.formats.record_batch import (
     build_control_batch,
     decode_batch,
 )
-from kafka_eos.machines.leader import NO_GUARD, NO_SEQUENCE, OUTSIDE, LeaderState, Rules
-from kafka_eos.machines.producer_state import NO_PRODUCER_ID, Batch, Log
+from kafka_eos.machines.leader import NO_GUARD, NO_SEQUENCE, OUTSIDE, LeaderRules, LeaderState, Rules
+from kafka_eos.machines.producer_state import NO_PRODUCER_ID, Batch
 from kafka_eos.machines.read_committed import AbortedTransaction, collect_aborted
-from kafka_eos.machines.transactional_partition import (
-    PLAIN,
-    TRANSACTIONAL,
-    LeaderLog,
-    PartitionConstants,
-    PartitionProducer,
-    TransactionalPartition,
-    marker_entry,
-)
-from kafka_eos.machines.transactions import GuardRules
+from kafka_eos.machines.transactional_partition import PartitionProducer, ReadablePartition, marker_entry
 from kafka_eos.server.storage import Store
-
-MAX_EPOCH = 32767
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderRules:
-    """The rules a leader goes by; a mutant of one can take its place.
-
-    Attributes:
-        leader: what puts the others together.
-        sequences: duplicates, epochs, sequences.
-        partition: markers and what readers may see.
-        guards: of batches that the coordinator is asked about.
-        verification: a leader asks the coordinator about a transaction's first batch also for clients of version 1.
-    """
-
-    leader: type[Rules] = Rules
-    sequences: type[Log] = Log
-    partition: type[TransactionalPartition] = TransactionalPartition
-    guards: type[GuardRules] = GuardRules
-    verification: bool = True
-
-    def of_leader(self) -> Rules:
-        """The rules of a leader."""
-        return self.leader(self.guards(constants=self), self.of_partition(1), self.of_partition(2))
-
-    def new_state(self) -> LeaderState:
-        """A leader that has nothing."""
-        return LeaderState(log=self.sequences(), transactions=LeaderLog(producers=Map()), asked=Map())
-
-    def of_partition(self, version: int) -> TransactionalPartition:
-        """The rules of a partition, for markers of a transaction version."""
-        nothing: frozenset[int] = frozenset()
-        constants = PartitionConstants(
-            producer_ids=nothing,
-            epochs=nothing,
-            max_epoch=MAX_EPOCH,
-            coordinator_epochs=nothing,
-            batch_kinds=frozenset({TRANSACTIONAL, PLAIN}),
-            offsets=nothing,
-            transaction_version=version,
-            max_leader_epoch=0,
-            index_failures=False,
-            expiration=True,
-            cleaning=False,
-        )
-        return self.partition(constants=constants, log=LeaderLog(producers=Map()))
 
 
 class Appended(NamedTuple):
@@ -159,14 +103,13 @@ class Leader:
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     log_start_offset: int = 0
     state: LeaderState = field(init=False)
-    transactions: TransactionalPartition = field(init=False)
+    transactions: ReadablePartition = field(init=False)
     last_timestamps: dict[int, int] = field(default_factory=dict)
     watchers: dict[Callable[[], None], None] = field(default_factory=dict)
     _rules: Rules = field(init=False)
 
     def __post_init__(self) -> None:
         self._rules = self.rules.of_leader()
-        self.transactions = self.rules.of_partition(2)
         self._become(self.rules.new_state())
 
     def _become(self, after: LeaderState) -> None:
@@ -174,7 +117,7 @@ class Leader:
         log = replace(after.log, entries=pvector(after.log.entries[-1:]))
         known = replace(after.transactions, entries=pvector())
         self.state = replace(after, log=log, transactions=known)
-        self.transactions = replace(self.transactions, log=known, high_watermark=log.log_end_offset)
+        self.transactions = self._rules.readable(self.state)
 
     @property
     def name(self) -> str:
@@ -385,7 +328,7 @@ class Leader:
     def expire(self, before: int) -> None:
         """Forget the producers that have been silent since a time.    Spec: Leader!ExpireProducer."""
         for producer_id in [known for known, at in self.last_timestamps.items() if at <= before]:
-            if self.transactions.may_expire(self.producer(producer_id)):
+            if self._rules.may_expire(self.producer(producer_id)):
                 del self.last_timestamps[producer_id]
                 self._forget_questions(producer_id)
                 after = self._rules.with_forgotten(self.state, producer_id)

@@ -22,6 +22,7 @@ from kafka_eos.formats.transaction_log import (
     decode_key,
     decode_value,
 )
+from kafka_eos.machines.leader import MAX_EPOCH
 from kafka_eos.machines.transaction_coordinator import (
     AT_REST,
     DEAD,
@@ -40,7 +41,6 @@ from kafka_eos.machines.transaction_coordinator import (
 )
 from kafka_eos.server.partitions import Leader
 
-MAX_EPOCH = 32767
 NO_TIMESTAMP = -1
 PRODUCER_ID_BLOCK = 1000
 """How many producer ids are reserved at a time.    Kafka: ProducerIdsBlock."""
@@ -57,6 +57,20 @@ class ServedCoordinator(TransactionCoordinator):
     def noted(self, history: frozenset[_Noted], entry: _Noted) -> frozenset[_Noted]:  # noqa: ARG002 - it is forgotten
         """What happened before is forgotten."""
         return history
+
+    def verification_error(self, producer_id: int, epoch: int, partition: str) -> ErrorCode:
+        """Why the coordinator does not vouch for a partition that has to be in the transaction; ``NONE`` if it does.
+
+        The partition is judged as one that is being added, except that a transition under way is no hindrance.
+
+        Spec:  Transactions!VerificationError
+        Kafka: TransactionCoordinator.handleVerifyPartitionsInTransaction
+        """
+        known = replace(self.metadata, pending=None)
+        error = self.rules.add_error(known, producer_id, epoch)
+        if error is ErrorCode.NONE and partition not in known.partitions:
+            return ErrorCode.TRANSACTION_ABORTABLE
+        return error
 
 
 class TransactionSettings(NamedTuple):
@@ -132,7 +146,7 @@ class TransactionalId:
     """
 
     name: str
-    machine: TransactionCoordinator
+    machine: ServedCoordinator
     timeout_ms: int = 0
     start_ms: int = NO_TIMESTAMP
     update_ms: int = NO_TIMESTAMP
@@ -160,7 +174,7 @@ class Coordinators:
     settings: TransactionSettings
     partitions: Partitions
     producer_ids: ProducerIds
-    machine: type[TransactionCoordinator] = ServedCoordinator
+    machine: type[ServedCoordinator] = ServedCoordinator
     known: dict[str, TransactionalId] = field(default_factory=dict)
     loading: set[str] = field(default_factory=set)
     delayed: dict[str, int] = field(default_factory=dict)
@@ -219,19 +233,8 @@ class Coordinators:
         return ErrorCode.NONE
 
     def verify(self, name: str, producer_id: int, epoch: int, partition: str) -> ErrorCode:
-        """Vouch for a partition that has to be in the transaction already.
-
-        It is judged as one that is being added, but that a transition under way is no hindrance.
-
-        Spec:  Transactions!Verify
-        Kafka: TransactionCoordinator.handleVerifyPartitionsInTransaction
-        """
-        machine = self._of(name).machine
-        known = replace(machine.metadata, pending=None)
-        error = machine.rules.add_error(known, producer_id, epoch)
-        if error is ErrorCode.NONE and partition not in known.partitions:
-            return ErrorCode.TRANSACTION_ABORTABLE
-        return error
+        """Vouch for a partition that has to be in the transaction already.    Spec: Transactions!Verify."""
+        return self._of(name).machine.verification_error(producer_id, epoch, partition)
 
     def end(self, name: str, producer_id: int, epoch: int, commit: bool, version: int, now: int) -> Answer:
         """End a transaction.    Spec: TransactionCoordinator!HandleEndTxn."""
@@ -314,11 +317,11 @@ class Coordinators:
 
     # --- between machine and log -------------------------------------------------------------------------------------
 
-    def _with_producer_ids(self, machine: TransactionCoordinator) -> TransactionCoordinator:
+    def _with_producer_ids(self, machine: ServedCoordinator) -> ServedCoordinator:
         self.producer_ids.make_room()
         return replace(machine, allocated=self.producer_ids.next)
 
-    def _take(self, transactional: TransactionalId, after: TransactionCoordinator, now: int) -> Answer:
+    def _take(self, transactional: TransactionalId, after: ServedCoordinator, now: int) -> Answer:
         """Take an action's outcome over: what it appends is written, then it is answered.
 
         A fence of InitProducerId has two steps, and the client waits for the second one.

@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 import pytest
 
 from kafka_eos.machines.group_coordinator import GroupCoordinator
+from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.machines.producer_state import Log
-from kafka_eos.machines.transactional_partition import TransactionalPartition
+from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Machines, Settings
-from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import ServedCoordinator, TransactionSettings
 from kafka_eos_checks.brokers.brokers import free_ports
@@ -96,7 +96,7 @@ def leaders(**overrides: str) -> Machines:
 
 
 def partitions(**overrides: str) -> Machines:
-    return Machines(leaders=LeaderRules(partition=mutated(TransactionalPartition, overrides)))  # type: ignore[arg-type]
+    return Machines(leaders=LeaderRules(partition=mutated(ReadablePartition, overrides)))  # type: ignore[arg-type]
 
 
 def coordinators(**overrides: str) -> Machines:

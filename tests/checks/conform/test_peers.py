@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.machines.producer_state import Log
 from kafka_eos.server.cluster import Machines
-from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos_checks.brokers import jars
 from kafka_eos_checks.brokers.jars import have_jars

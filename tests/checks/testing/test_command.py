@@ -21,12 +21,12 @@ from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.histories.history import read_history
 from kafka_eos.machines.consumer import Consumer
 from kafka_eos.machines.group_coordinator import GroupCoordinator
+from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
-from kafka_eos.machines.transactional_partition import TransactionalPartition
+from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server.cluster import Machines
 from kafka_eos.server.faults import Fault, read_plan
 from kafka_eos.server.network import Server
-from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos_checks.brokers.brokers import java_command
 from kafka_eos_checks.brokers.jars import have_jars
@@ -272,7 +272,7 @@ def test_what_is_in_the_files_is_a_behaviour_of_the_spec(start: Callable[..., Se
         assert judgement_of(trace) == f"rejected at event {place}"
 
 
-NOTHING_INDEXED = mutated(TransactionalPartition, {"IsIndexed": "NothingIndexed"})
+NOTHING_INDEXED = mutated(ReadablePartition, {"IsIndexed": "NothingIndexed"})
 MATERIALISED = mutated(GroupCoordinator, {"CommittedAtMarker": "MaterialisedOnAbort"})
 
 

@@ -8,12 +8,13 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import Record
 from kafka_eos.formats.transaction_log import TopicPartitions, TransactionLogKey, TransactionLogValue, TransactionState
 from kafka_eos.machines.group_coordinator import GroupCoordinator
+from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.machines.producer_state import Log
-from kafka_eos.machines.transactional_partition import TransactionalPartition
+from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.machines.transactions import GuardRules
 from kafka_eos.server.cluster import CONSUMER_OFFSETS, Broker, Cluster, Machines
 from kafka_eos.server.groups import CommittedOffset
-from kafka_eos.server.partitions import Leader, LeaderRules
+from kafka_eos.server.partitions import Leader
 from kafka_eos.server.transactions import ServedCoordinator
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.walks.served_invariants import Fate, Invariants
@@ -23,7 +24,7 @@ NOW = 1_700_000_000_000
 GROUP, TOPIC, PRODUCER = "group", "output", 7
 
 
-class ReadsPastTheEnd(TransactionalPartition):
+class ReadsPastTheEnd(ReadablePartition):
     """Its last stable offset is behind the high watermark."""
 
     __slots__ = ()
@@ -32,7 +33,7 @@ class ReadsPastTheEnd(TransactionalPartition):
         return self.high_watermark + 1
 
 
-class RefusesMarkers(TransactionalPartition):
+class RefusesMarkers(ReadablePartition):
     """It takes no markers."""
 
     __slots__ = ()
@@ -42,7 +43,7 @@ class RefusesMarkers(TransactionalPartition):
 
 
 def partitions(**overrides: str) -> Machines:
-    return Machines(leaders=LeaderRules(partition=mutated(TransactionalPartition, overrides)))  # type: ignore[arg-type]
+    return Machines(leaders=LeaderRules(partition=mutated(ReadablePartition, overrides)))  # type: ignore[arg-type]
 
 
 def coordinators(**overrides: str) -> Machines:
@@ -55,7 +56,7 @@ def groups(**overrides: str) -> Machines:
 
 NO_EPOCH_CHECKED = LeaderRules(
     sequences=mutated(Log, {"IsFenced": "NoFencing"}),  # type: ignore[arg-type]
-    partition=mutated(TransactionalPartition, {"IsOldBatch": "AnyBatchEpoch"}),  # type: ignore[arg-type]
+    partition=mutated(ReadablePartition, {"IsOldBatch": "AnyBatchEpoch"}),  # type: ignore[arg-type]
     guards=mutated(GuardRules, {"DataError": "DataOfAnyEpoch"}),  # type: ignore[arg-type]
     verification=False,
 )

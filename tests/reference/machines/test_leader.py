@@ -6,7 +6,17 @@ import pytest
 from immutables import Map
 
 from kafka_eos.errors import ErrorCode, NotEnabled
-from kafka_eos.machines.leader import NO_GUARD, NO_SEQUENCE, NOTHING_ASKED, OUTSIDE, Constants, Leader, LeaderState
+from kafka_eos.machines.leader import (
+    NO_GUARD,
+    NO_SEQUENCE,
+    NOTHING_ASKED,
+    OUTSIDE,
+    Constants,
+    Leader,
+    LeaderRules,
+    LeaderState,
+    ShippedGuards,
+)
 from kafka_eos.machines.producer_state import Batch
 from kafka_eos.machines.transactional_partition import marker_entry
 
@@ -45,7 +55,7 @@ def after_transaction(leader: Leader) -> Leader:
 
 def test_a_retry_is_known_before_its_guard_is_looked_at(leader: Leader) -> None:
     ended = after_transaction(leader)
-    assert ended.acknowledge_duplicate(PRODUCER, 0, 0, 3, 1, NO_GUARD).answer.offset == 0
+    assert ended.acknowledge_duplicate(PRODUCER, 0, 0, 3).answer.offset == 0
     with pytest.raises(NotEnabled):
         ended.refuse_batch(PRODUCER, 0, 0, 3, 1, NO_GUARD)
 
@@ -118,3 +128,25 @@ def test_the_lowest_sequence_of_the_latest_epoch_is_remembered(leader: Leader) -
     assert asked.start_verification(PRODUCER, 1, 5, 1).leader.questions(PRODUCER).lowest_sequence == 5
     later = asked.start_verification(PRODUCER, 1, 5, 1)
     assert later.start_verification(PRODUCER, 0, 0, 1).leader.questions(PRODUCER).lowest_sequence == 5
+
+
+def test_kafka_refuses_what_comes_after_a_sequence_that_was_asked_about(leader: Leader) -> None:
+    rules, asked = leader.rules, leader.start_verification(PRODUCER, 0, 1, 1).leader
+    assert [rules.is_above_lowest(asked, batch(0, sequence)) for sequence in (0, 1, 2)] == [False, False, True]
+    assert not rules.is_above_lowest(leader.leader, batch(0, 1))
+
+
+def test_kafka_wants_an_unknown_producer_to_begin_with_zero_under_version_2(leader: Leader) -> None:
+    rules, first, second = leader.rules, *(leader.start_verification(PRODUCER, 0, 0, version) for version in (1, 2))
+    assert [rules.begins_behind_zero(second.leader, batch(0, sequence)) for sequence in (0, 1)] == [False, True]
+    assert not rules.begins_behind_zero(first.leader, batch(0, 1))
+    known = second.append_batch(PRODUCER, 0, 0, 1, OUTSIDE, NO_GUARD)
+    assert not rules.begins_behind_zero(known.leader, batch(0, 1))
+
+
+@pytest.mark.parametrize(("rules", "kept"), [(LeaderRules(), 1), (LeaderRules(guards=ShippedGuards), -1)])
+def test_kafka_drops_the_question_of_a_later_epoch_with_any_batch(rules: LeaderRules, kept: int) -> None:
+    spec, state = rules.of_leader(), rules.new_state()
+    for epoch in (0, 1):
+        state = spec.with_question(state, PRODUCER, epoch, 0, 1)
+    assert spec.with_batch(state, batch(0, 0), 1).questions(PRODUCER).guard_epoch == kept

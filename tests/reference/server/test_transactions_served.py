@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.machines.transactional_partition import TransactionalPartition
+from kafka_eos.machines.leader import LeaderRules
+from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server.cluster import Machines, Settings
-from kafka_eos.server.partitions import LeaderRules
 from kafka_eos.server.storage import Directory
 from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos_checks.mutants.rules import mutated
@@ -216,7 +216,7 @@ def test_what_was_decided_is_finished_by_the_next_process(make: Make, tmp_path: 
 
 
 def test_a_mutated_leader_is_told_apart(make: Make) -> None:
-    partition = mutated(TransactionalPartition, {"IsIndexed": "NothingIndexed"})
+    partition = mutated(ReadablePartition, {"IsIndexed": "NothingIndexed"})
     wire = make(machines=Machines(leaders=LeaderRules(partition=partition)))  # type: ignore[arg-type]
     run_of_everything(wire)
     assert wire.fetch(committed=True)["AbortedTransactions"] == []
