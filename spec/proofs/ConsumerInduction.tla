@@ -30,7 +30,7 @@ OffsetsArePlaces == \A i \in Places : log.entries[i].offset = i - 1
 (* The leader knows where each open transaction begins. *)
 ProducersFollowLog == \A producerId \in ProducerIds : log.producers[producerId].firstOffset = OpenedNow(producerId)
 
-(* What holds the last stable offset back is open, or its marker is not replicated or not in the index. *)
+(* A transaction that holds the last stable offset back is open, or its marker is not replicated or not indexed. *)
 UnstableIsUndecided ==
     \A t \in log.transactions :
         LET i == t.firstOffset + 1
@@ -43,7 +43,7 @@ UnstableIsUndecided ==
                     /\ \/ t.lastOffset = NoOffset /\ log.entries[j].kind = "abort" /\ ~IsIndexedMarker(j - 1)
                        \/ t.lastOffset = j - 1 /\ j - 1 >= highWatermark
 
-(* Every open transaction holds it back. *)
+(* Every open transaction holds the last stable offset back. *)
 OpenIsUnstable ==
     \A producerId \in ProducerIds :
         OpenedNow(producerId) # NoOffset => Ongoing(producerId, OpenedNow(producerId)) \in log.transactions
@@ -86,7 +86,7 @@ WatermarkIsReplicated == highWatermark \in 0..replicated /\ replicated <= Len(lo
 (* The reader is not ahead of what is replicated. *)
 PositionIsReplicated == positions["read_committed"] \in 0..replicated
 
-(* What the reader is past was decided by a replicated marker. *)
+(* Everything that the reader is past was decided by a replicated marker. *)
 ReadIsDecided ==
     \A i \in 1..positions["read_committed"] : log.entries[i].kind = "transactional" =>
         \E j \in MarkersBehind(log.entries, i) : j - 1 < replicated

@@ -9,8 +9,8 @@
 (* loads and who fences. The rest is fixed, as far as the invariant lets   *)
 (* it: records have all partitions or none, by their state, and the        *)
 (* server's version; a next producer id comes with the largest epoch; and  *)
-(* given and told have as much as the invariant allows, for with less it   *)
-(* says less.                                                              *)
+(* given and told have as much as the invariant allows, because with less  *)
+(* it says less.                                                           *)
 (***************************************************************************)
 EXTENDS TransactionCoordinator
 
@@ -198,7 +198,7 @@ FirstInMemory ==
         /\ record.failedFence => record.state = "ONGOING"
         /\ Unless("LastEpochIsNotPresented", ForgetsLastEpoch(record))}
 
-(* What may be on its way. *)
+(* The records that may be on their way. *)
 FirstAppends ==
     {append \in {[request |-> request, asked |-> asked, record |-> [record EXCEPT !.version = version]] :
                     request \in OnTheirWay \ {"none"}, asked \in {Nobody} \cup FirstIdentities, record \in FirstRecords,
@@ -211,7 +211,7 @@ FirstAppends ==
         /\ Unless("AppendingIsAsAsked", append.record.state \in AskedStates(append.request))}
     \cup (IF "none" \in OnTheirWay THEN {NoAppend} ELSE {})
 
-(* What may be pending in memory. *)
+(* The states that may be pending in memory. *)
 FirstPendings(known) ==
     {"none", "PREPARE_EPOCH_FENCE"} \cup (IF IsIdle THEN {} ELSE {appending.record.state})
         \cup (IF known.state \in PreparedStates THEN {Completed(Commits(known))} ELSE {})
@@ -258,7 +258,7 @@ IndInit ==
 
 IndSpec == IndInit /\ [][Next]_vars
 
-(* The search goes on from the first states alone: those behind them are looked at. *)
+(* The search goes on only from the first states: their successors are only checked. *)
 OneStep == answer = NotYet
 
 =============================================================================

@@ -4,12 +4,13 @@
 (* TLC: the search begins with states that have it and the coordinator's,  *)
 (* reached or not, and takes one step from each, with any action.          *)
 (*                                                                         *)
-(* The past stands beside the state: what InitProducerId gave last, the    *)
+(* The past is kept next to the state: what InitProducerId gave last, the  *)
 (* number of transactions until then, and who was told that its partition  *)
 (* is in which transaction. It is read off the answers of steps. Of the    *)
-(* last, the first states have as much as the invariant allows, for with   *)
-(* less it says less. TLC counts Next as one action here: that each of its *)
-(* actions is taken from such states, the coordinator's models show.       *)
+(* last, the first states have as much as the invariant allows, because    *)
+(* with less it says less. TLC counts Next as one action here; the         *)
+(* coordinator's models show that each of its actions is taken from such   *)
+(* states.                                                                 *)
 (***************************************************************************)
 EXTENDS CoordinatorInduction
 

@@ -478,7 +478,7 @@ def producers_follow_log(view: View, p: Any) -> Any:
 
 @conjunct(EACH_TRANSACTION)
 def unstable_is_undecided(view: View, transaction: TransactionTerms) -> Any:
-    """What holds the last stable offset back is open, or its marker is not replicated or not in the index."""
+    """A transaction that holds the last stable offset back is open, or its marker is not replicated or not indexed."""
     producer_id, first, last = transaction
     marker = NEXT_MARKER(first)
     inside = z3.And(in_log(view, first), is_data(first), PRODUCER_ID(first) == producer_id)
@@ -491,7 +491,7 @@ def unstable_is_undecided(view: View, transaction: TransactionTerms) -> Any:
 
 @conjunct(EACH_PRODUCER)
 def open_is_unstable(view: View, p: Any) -> Any:
-    """Every open transaction holds it back."""
+    """Every open transaction holds the last stable offset back."""
     first = OPENED(p, view.length)
     return z3.Implies(first != NO_OFFSET, view.transactions((p, first, z3.IntVal(NO_OFFSET))))
 
@@ -551,7 +551,7 @@ def position_is_replicated(view: View) -> Any:
 
 @conjunct(THE_PLACE)
 def read_is_decided(view: View, i: Any) -> Any:
-    """What the reader is past was decided by a replicated marker."""
+    """Everything that the reader is past was decided by a replicated marker."""
     read = z3.And(i >= 0, i < view.position, is_data(i))
     return z3.Implies(read, NEXT_MARKER(i) < view.replicated)
 

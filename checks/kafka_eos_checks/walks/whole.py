@@ -39,7 +39,7 @@ FATES = frozenset({"lose request", "lose answer", "repeat"})
 KNOWN_TO_BREAK = {1: frozenset({"repeat"})}
 """By transaction.version, the faults that it does not stand: they are not among those of a run, which says so."""
 
-WHY_BROKEN = "before transaction.version 2 a late copy of EndTxn ends the next transaction (KAFKA-17754)"
+WHY_BROKEN = "before transaction.version 2 a delayed duplicate of EndTxn ends the next transaction (KAFKA-17754)"
 SET_UPS = tuple(
     f"EOS v{eos}, transaction.version {version}{mirror}"
     for eos, version, mirror in ((1, 1, ""), (1, 1, ", mirror"), (1, 2, ""), (1, 2, ", mirror"), (2, 1, ""), (2, 2, ""))

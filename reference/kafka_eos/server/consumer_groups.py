@@ -167,7 +167,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         return self.machine.membership.members[member_id]
 
     def target(self, member_id: str) -> Assignment:
-        """What a member is to have."""
+        """The partitions that a member is to have."""
         return self.machine.target_of(self.machine.members(), member_id)
 
     def waits_for_others(self, member_id: str) -> bool:

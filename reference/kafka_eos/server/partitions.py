@@ -198,7 +198,7 @@ class Leader:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where reading of what is committed ends."""
+        """The offset at which reading of committed data ends."""
         return self.transactions.last_stable_offset()
 
     def producer(self, producer_id: int) -> PartitionProducer:
