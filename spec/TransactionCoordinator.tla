@@ -605,7 +605,7 @@ IsNewer(one, other) ==
 
 IsSame(one, other) == one.producerId = other.producerId /\ one.epoch = other.epoch
 
-(* What clients are given never goes back. *)
+(* The identities that clients are given never go back. *)
 OnlyForward == [][IsNewer(given', given) \/ IsSame(given', given)]_vars
 
 (* InitProducerId gives each producer id and epoch once, except to a client that presents the ones it had before. *)

@@ -13,7 +13,7 @@ EXTENDS Consumer
 
 Places == DOMAIN log.entries
 
-(* The first offset of the transaction that a producer has open behind some entries. *)
+(* The first offset of the transaction that a producer has open after some entries. *)
 Opened(entries, producerId, n) ==
     LET mine == {i \in 1..n : entries[i].producerId = producerId}
         open == {i \in mine : /\ entries[i].kind = "transactional"
@@ -48,7 +48,7 @@ OpenIsUnstable ==
     \A producerId \in ProducerIds :
         OpenedNow(producerId) # NoOffset => Ongoing(producerId, OpenedNow(producerId)) \in log.transactions
 
-(* So does one that has ended, until its marker is replicated, and in the index if it is an abort. *)
+(* An ended transaction does too, until its marker is replicated, and in the index if it is an abort. *)
 EndedIsIndexedAndReplicated ==
     \A j \in {i \in Places : IsMarker(log.entries[i])} :
         LET producerId == log.entries[j].producerId
@@ -67,12 +67,12 @@ IndexIsOfAborted ==
             /\ indexed.firstOffset # NoOffset
             /\ indexed.firstOffset = Opened(log.entries, indexed.producerId, j - 1)
 
-(* An entry begins behind the last stable offset of every earlier one. *)
+(* An entry begins after the last stable offset of every earlier one. *)
 LaterBeginsBehindScan ==
     \A k, l \in DOMAIN log.abortedIndex :
         k < l => log.abortedIndex[l].firstOffset >= log.abortedIndex[k].lastStableOffset
 
-(* An open transaction begins behind the last stable offset of every entry. *)
+(* An open transaction begins after the last stable offset of every entry. *)
 OpenBeginsBehindScan ==
     \A producerId \in ProducerIds : \A k \in DOMAIN log.abortedIndex :
         OpenedNow(producerId) # NoOffset => OpenedNow(producerId) >= log.abortedIndex[k].lastStableOffset

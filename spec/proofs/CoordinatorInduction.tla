@@ -58,7 +58,7 @@ IsInitNewer(identity) ==
         /\ appending.asked = Nobody => IsNewer(appending.record, identity)
         /\ appending.record.epoch < MaxEpoch
 
-(* Behind what anybody has seen the log has nothing else of that transaction. *)
+(* After a decision that anybody has seen, the log has nothing else of that transaction. *)
 NotedIsSettled ==
     \A decision \in Decisions : \A record \in Records : IsSettled(record, decision.number, decision.commit)
 
@@ -67,7 +67,7 @@ MemoryIsSettled ==
     ~loading => \A commit \in BOOLEAN : Decides(metadata, commit) =>
         \A record \in Records : IsSettled(record, metadata.number, commit)
 
-(* After it every record goes on with its identity or a newer one. *)
+(* After such a decision every record goes on with its identity or a newer one. *)
 MemoryGoesOn ==
     ~loading /\ metadata.state \in PreparedStates \cup CompletedStates =>
         \A record \in Records : record.state = "DEAD" \/ IsNotNewer(GoesOnAs(metadata), GoesOnAs(record))
@@ -79,7 +79,7 @@ LoadingIsTail ==
         /\ \A name \in {"state", "number", "producerId", "nextProducerId", "epoch"} :
               metadata[name] = tail[Len(tail)][name]
 
-(* What is decided is being completed as decided. *)
+(* A prepared transaction is being completed as decided. *)
 PreparedIsPending ==
     \A commit \in BOOLEAN : metadata.state = Prepared(commit) => metadata.pending = Completed(commit)
 
@@ -101,7 +101,7 @@ AppendingIsAsAsked == ~IsIdle => appending.record.state \in AskedStates(appendin
 (* A fence is of an open transaction. *)
 FenceIsOfOpen == metadata.pending = "PREPARE_EPOCH_FENCE" => metadata.state = "ONGOING"
 
-(* Pending is known in memory only. *)
+(* Only memory knows what is pending. *)
 LogHasNothingPending ==
     /\ ~IsIdle => appending.record.pending = "none"
     /\ \A record \in {durable} \cup TailRecords : record.pending = "none"
