@@ -7,12 +7,12 @@
 (* Modelled: the loop with transactions: errors of a send, a commit of     *)
 (*   unknown outcome, a transaction that times out, the position after an  *)
 (*   abort, crashes; and two loops without: the offset committed before an *)
-(*   input is processed, or after. Auto-commit, which commits at the next  *)
-(*   poll, is the second when the loop itself processes what it has polled *)
-(*   and the first when it hands that to other threads.                    *)
+(*   input is processed, or after. Auto-commit commits at the next poll:   *)
+(*   it is the second loop when the loop itself processes what it has      *)
+(*   polled, and the first when it hands that to other threads.            *)
 (* Assumed, not checked: a transaction of output and offset becomes        *)
-(*   visible in one step, and initTransactions ends what is left of the    *)
-(*   one before (AtomicTransactions); inputs are there once, in order.     *)
+(*   visible in one step, and initTransactions ends the transaction before *)
+(*   (AtomicTransactions); inputs are there once, in order.                *)
 (* Out of scope: groups and zombies (ConsumeTransformProduce). Kafka's own *)
 (*   client throws an IllegalStateException at an abort after a commit of  *)
 (*   unknown outcome; others send it, and the application that catches the *)
@@ -34,7 +34,7 @@ VARIABLES
     outputs,         \* the inputs whose output readers find, in order
     transaction,     \* the last transaction: its state as the coordinator has it, and its input
     application,     \* where the loop is, with which input (0: none), and after which error
-    reported,        \* of each input, what the application has said of it last: "none", "committed" or "aborted"
+    reported,        \* for each input, what the application has last reported: "none", "committed" or "aborted"
     faults           \* the number of faults so far
 
 vars == <<arrived, position, committed, outputs, transaction, application, reported, faults>>
@@ -73,10 +73,10 @@ Reaction(error) ==
 (* The application has been told that its transaction is committed. *)
 IsTold == transaction.state = "commit"
 
-(* Where the application polls after it has aborted: it has to seek to the committed offset. *)
+(* The position after an abort: the application has to seek to the committed offset. *)
 PositionAfterAbort == committed
 
-(* What is left of the last transaction once the application has initialized its producer again. *)
+(* The last transaction after the application has initialized its producer again. *)
 AfterInitialization == Aborted
 
 (***************************************************************************)
@@ -128,7 +128,7 @@ Process ==
     /\ application' = IF application.stage = "committed" THEN Polling ELSE At("written", Here, "none")
     /\ UNCHANGED <<arrived, position, committed, transaction, reported, faults>>
 
-(* The application commits the offset behind its input, in no transaction. *)
+(* The application commits the offset after its input, in no transaction. *)
 CommitOffset ==
     /\ \/ Loop = "commit after processing" /\ application.stage = "written"
        \/ Loop = "commit before processing" /\ application.stage = "handling"
@@ -194,7 +194,7 @@ RetryCommit ==
     /\ application' = At("committing", Here, "none")
     /\ UNCHANGED <<arrived, position, kafkaVars, reported, faults>>
 
-(* The application aborts, takes whatever it is answered for an abort, and goes on. *)
+(* The application aborts, takes any answer for an abort, and goes on. *)
 Abort ==
     /\ Reacts("abort")
     /\ transaction' = Aborted
@@ -263,10 +263,10 @@ Range(sequence) == {sequence[i] : i \in DOMAIN sequence}
 (* No input has two outputs. *)
 NoDuplicate == \A i, j \in DOMAIN outputs : outputs[i] = outputs[j] => i = j
 
-(* Every input that is behind the committed offset has its output, or is being processed. *)
+(* Every input before the committed offset has its output, or is being processed. *)
 NothingIsSkipped == \A input \in Inputs : input < committed => input \in Range(outputs) \cup {Here}
 
-(* What the application says of an input is what became of it. *)
+(* The application reports the true outcome of each input. *)
 ReportIsTrue ==
     \A input \in Inputs :
         /\ reported[input] = "committed" => input \in Range(outputs)

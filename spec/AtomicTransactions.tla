@@ -2,7 +2,7 @@
 (***************************************************************************)
 (* What transactions promise: all batches of a transaction become visible, *)
 (* or none; nothing of a fenced instance is decided for commit. No         *)
-(* coordinator, no markers, no network. Layers above stand on this.        *)
+(* coordinator, no markers, no network. The layers above refine this.      *)
 (*                                                                         *)
 (* Modelled: the instances that share a transactional.id, one batch of a   *)
 (*   transaction in each partition, what a read_committed reader finds.    *)
@@ -20,11 +20,11 @@ CONSTANTS
     Numbers              \* 1..n: an instance's transactions
 
 VARIABLES
-    fate,                \* of each transaction: "none", "open", "commit" or "abort"
-    written,             \* of each transaction: the partitions that have a batch of it
-    visible,             \* of each partition: the transactions whose batch a reader finds, in order
-    outcome,             \* of each transaction, as its instance sees it: "none", "open", "committing", "committed" or "aborted"
-    fenced               \* the instances that another one has taken over from
+    fate,                \* for each transaction: "none", "open", "commit" or "abort"
+    written,             \* for each transaction: the partitions that have a batch of it
+    visible,             \* for each partition: the transactions whose batch a reader finds, in order
+    outcome,             \* for each transaction, as its instance sees it: "none", "open", "committing", "committed" or "aborted"
+    fenced               \* the instances that another one has fenced
 
 atomicVars == <<fate, written, visible, outcome, fenced>>
 
@@ -86,7 +86,7 @@ Tell(transaction, result) ==
     /\ outcome' = [outcome EXCEPT ![transaction] = result]
     /\ UNCHANGED <<fate, written, visible, fenced>>
 
-(* An instance takes over: what the others have not committed by now they never will. *)
+(* An instance takes over: the others never commit what they have not committed by now. *)
 TakeOver(instances) ==
     /\ fenced' = instances
     /\ UNCHANGED <<fate, written, visible, outcome>>
@@ -122,7 +122,7 @@ CommittedAsAsked ==
     \A transaction \in Transactions :
         fate[transaction] = "commit" => outcome[transaction] \in {"committing", "committed"}
 
-(* What an instance was told is what became of its batches. *)
+(* An instance is told the true outcome of its transactions. *)
 ToldIsTrue ==
     \A transaction \in Transactions : written[transaction] # {} =>
         /\ outcome[transaction] = "committed" => fate[transaction] = "commit"

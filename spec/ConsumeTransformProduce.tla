@@ -34,9 +34,9 @@ CONSTANTS
 ASSUME TransactionalIds = IF Eos = "v1" THEN Partitions ELSE Instances
 
 VARIABLES
-    transactions,        \* of each transactional id: its transaction's state, who holds its latest epoch, outputs not yet found
-    outputs,             \* of each partition and input: how often a read_committed reader finds its output
-    processes,           \* of each instance: is it up, its generation or epoch and partitions, the ids that it has initialized, its positions
+    transactions,        \* for each transactional id: its transaction's state, who holds its latest epoch, outputs not yet found
+    outputs,             \* for each partition and input: how often a read_committed reader finds its output
+    processes,           \* for each instance: is it up, its generation or epoch and partitions, the ids that it has initialized, its positions
     faults               \* the number of faults so far
 
 vars == <<groupVars, pending, committed, transactions, outputs, processes, faults>>
@@ -74,7 +74,7 @@ PartitionsOf(instance, producer) == {partition \in processes[instance].assigned 
 (* A transaction that is not decided. *)
 IsOpen(producer) == transactions[producer].state \in {"open", "offsets sent"}
 
-(* Another one has taken the transactional id over, or the coordinator has ended its transaction. *)
+(* Another instance has taken over the transactional id, or the coordinator has ended the transaction. *)
 IsFenced(instance, producer) == transactions[producer].holder # instance
 
 (* Why InitProducerId is not answered with an epoch; "NONE" if it is.    *)
@@ -90,16 +90,16 @@ HasInitialized(instance, producer) == producer \in processes[instance].initializ
 (* An instance asks for a partition's offset only when nobody before it can still commit one. *)
 MayFetch(instance, partition) == HasInitialized(instance, IdOf(instance, partition))
 
-(* What an instance says of itself when it sends offsets: version 1 says nothing. *)
+(* The member that an instance names when it sends offsets: EOS v1 names none. *)
 PresentedMember(instance) == IF Eos = "v1" THEN NoMember ELSE instance
 
-(* The offset that an instance sends: that of the next input. *)
+(* The offset that an instance sends: the next input's. *)
 OffsetToSend(instance, partition) == processes[instance].positions[partition]
 
 (* The position after an abort: none, so that the committed offset is fetched again. *)
 PositionAfterAbort(instance, partition) == NoOffset
 
-(* The generation or epoch that an instance says when it sends offsets: that in which it has read. *)
+(* The generation or epoch that an instance sends with its offsets: the one in which it has read. *)
 PresentedGeneration(instance) == processes[instance].generation
 
 (* Why an instance's offsets are refused; "NONE" if they are not. *)
@@ -132,7 +132,7 @@ Settled(transaction, offsets) ==
     IF transaction.written = NoOutput /\ offsets = NothingPending THEN [transaction EXCEPT !.state = "none"]
     ELSE transaction
 
-(* A transaction after its decision; what is aborted no reader ever finds. *)
+(* A transaction after its decision; no reader ever finds what is aborted. *)
 Decided(producer, decision, holder) ==
     Settled([state |-> decision, holder |-> holder,
              written |-> IF decision = "commit" THEN transactions[producer].written ELSE NoOutput], pending[producer])
@@ -143,7 +143,7 @@ Fault(kind) == kind \in Faults /\ faults < MaxFaults /\ faults' = faults + 1
 (* The instances                                      WHO: the application *)
 (***************************************************************************)
 
-(* InitProducerId gives an instance the next epoch: the former holder is fenced, what is open is aborted. *)
+(* InitProducerId gives an instance the next epoch: it fences the former holder and aborts what is open. *)
 Initialize(instance, producer) ==
     /\ producer \in IdsOf(instance) \ processes[instance].initialized
     /\ InitError(producer) = "NONE"
@@ -176,7 +176,7 @@ Process(instance, partition) ==
 CanSend(instance, producer) ==
     HasInitialized(instance, producer) /\ ~IsFenced(instance, producer) /\ transactions[producer].state = "open"
 
-(* An instance sends the offsets behind what it has read into its transaction. *)
+(* An instance sends the offsets after what it has read into its transaction. *)
 SendOffsets(instance, producer) ==
     LET offsets == [partition \in Partitions |->
                        IF transactions[producer].written[partition] = NoOutput[partition] THEN NoOffset
@@ -392,7 +392,7 @@ TotalOf(ids, partition, input) ==
     ELSE LET producer == CHOOSE producer \in ids : TRUE
          IN  transactions[producer].written[partition][input] + TotalOf(ids \ {producer}, partition, input)
 
-(* How often a reader finds an input's output once the markers have come. *)
+(* The number of times that a reader finds an input's output once the markers have come. *)
 OutputsInTheEnd ==
     [partition \in Partitions |-> [input \in Inputs |->
         outputs[partition][input] + TotalOf(Committing, partition, input)]]
@@ -406,7 +406,7 @@ OffsetsInTheEnd ==
 (* No reader finds the output of an input twice. *)
 NoReprocess == \A partition \in Partitions : \A input \in Inputs : outputs[partition][input] <= 1
 
-(* No committed offset is beyond an input whose output is not committed. *)
+(* No committed offset is after an input whose output is not committed. *)
 NoSkip ==
     \A partition \in Partitions : \A input \in Inputs :
         input <= committed[partition] => OutputsInTheEnd[partition][input] > 0

@@ -5,10 +5,10 @@
 (* Modelled: a read_committed reader, which gets the log up to the last    *)
 (*   stable offset with a list of aborted transactions, and drops their    *)
 (*   records by it; a read_uncommitted reader, which gets the log up to    *)
-(*   the high watermark; and one that Kafka does not have: it reads as far *)
-(*   and holds each transaction's records back until it meets the marker.  *)
-(*   A response holds any number of entries up to a bound; nothing but its *)
-(*   position outlives it in the first two readers.                        *)
+(*   the high watermark; and one that Kafka does not have: it reads up to  *)
+(*   there, too, and holds each transaction's records back until it meets  *)
+(*   the marker. A response holds any number of entries up to a bound; the *)
+(*   first two readers keep only their position between two responses.     *)
 (* Assumed, not checked: a response is put together in one step, as the    *)
 (*   leader's lock makes sure, and is about one partition.                 *)
 (* Out of scope: several partitions, between which nothing is atomic;      *)
@@ -24,9 +24,9 @@ CONSTANTS
     FetchSizes           \* how many entries a response may hold
 
 VARIABLES
-    positions,           \* of each reader: the offset that it reads next
-    delivered,           \* of each reader: the offsets of the records that it passed on
-    held,                \* of each producer: the offsets of the records that the buffering reader holds back
+    positions,           \* for each reader: the offset that it reads next
+    delivered,           \* for each reader: the offsets of the records that it passed on
+    held,                \* for each producer: the offsets of the records that the buffering reader holds back
     mostHeld             \* how many these ever were at a time
 
 consumerVars == <<positions, delivered, held, mostHeld>>
@@ -48,18 +48,18 @@ Fetched(position, limit, size) ==
     LET found == SelectSeq(log.entries, LAMBDA entry : entry.offset >= position /\ entry.offset < limit)
     IN  SubSeq(found, 1, Smaller(size, Len(found)))
 
-(* Where a response to a read_committed reader ends. *)
+(* The offset at which a response to a read_committed reader ends. *)
 CommittedLimit == LastStableOffset
 
-(* The offset up to which aborted transactions are looked for: behind the response's last entry. Kafka takes one that *)
-(* the offset index knows, which may be larger.                                                                       *)
+(* The offset up to which aborted transactions are looked for: after the response's last entry. Kafka takes one that *)
+(* the offset index knows, which may be larger.                                                                      *)
 UpperBound(fetched) == fetched[Len(fetched)].offset + 1
 
-(* An aborted transaction has to do with a response. *)
+(* An aborted transaction overlaps a response. *)
 Overlaps(transaction, position, upper) ==
     transaction.lastOffset >= position /\ transaction.firstOffset < upper
 
-(* No later entry of the index can have to do with a response. *)
+(* No later entry of the index can overlap a response. *)
 EndsScan(transaction, upper) == transaction.lastStableOffset >= upper
 
 (* The aborted transactions of a response, in the order of the index.    Kafka: TransactionIndex.collectAbortedTxns *)
@@ -77,10 +77,10 @@ CollectAborted(position, upper) ==
 (* An aborted transaction has begun at an entry. *)
 HasBegun(transaction, entry) == transaction.firstOffset <= entry.offset
 
-(* Those of the waiting transactions that have begun, by their places in the list; it is in no order that helps. *)
+(* The waiting transactions that have begun, by their places in the list, whose order does not help. *)
 Begun(aborted, waiting, entry) == {k \in waiting : HasBegun(aborted[k], entry)}
 
-(* A record belongs to an aborted transaction if it belongs to one and its producer is in an aborted one. *)
+(* A record is aborted if it is transactional and its producer is in an aborted transaction. *)
 IsAborted(entry, active) == entry.kind = "transactional" /\ entry.producerId \in active
 
 (* The producers that are still in an aborted transaction after an entry. *)
@@ -90,8 +90,8 @@ StillActive(active, entry) == IF entry.kind = "abort" THEN active \ {entry.produ
 IsPassedOn(entry) == ~IsMarker(entry)
 
 RECURSIVE Passed(_, _, _, _)
-(* A response's records without those of the aborted transactions in its list. Of these some, by their places, have *)
-(* not begun, and some producers are in one.                                                                        *)
+(* A response's records without those of the aborted transactions in its list. Those at the waiting places have not *)
+(* begun yet; the active producers are in one.                                                                      *)
 Passed(fetched, aborted, waiting, active) ==
     IF fetched = <<>> THEN <<>>
     ELSE LET entry == Head(fetched)
@@ -103,7 +103,7 @@ Passed(fetched, aborted, waiting, active) ==
 (* The offsets of a response's records without those of the aborted transactions in its list. *)
 Readable(fetched, aborted) == Passed(fetched, aborted, DOMAIN aborted, {})
 
-(* Where a reader goes on: behind the response, whatever it passed on of it. *)
+(* A reader's next position: after the response, whatever it passed on of it. *)
 NextPosition(position, fetched, read) == fetched[Len(fetched)].offset + 1
 
 (* The reader goes on after a response, some of whose records it passed on. *)
@@ -144,7 +144,7 @@ Total(buffer, producerIds) ==
          IN  Len(buffer[one]) + Total(buffer, producerIds \ {one})
 
 RECURSIVE Buffered(_, _)
-(* What a buffering reader has passed on, holds back, and has held back at most, after some more entries. *)
+(* The records that a buffering reader has passed on, holds back, and has held back at most, after some more entries. *)
 Buffered(before, fetched) ==
     IF fetched = <<>> THEN before
     ELSE LET entry == Head(fetched)
@@ -193,15 +193,15 @@ ReadersOfCommitted == Readers \cap {"read_committed", "buffering"}
 
 DeliveredTo(reader) == {delivered[reader][k] : k \in DOMAIN delivered[reader]}
 
-(* The places of what is still in the log of a reader's records. *)
+(* The places of a reader's records that are still in the log. *)
 PlacesOf(reader) == {i \in DOMAIN log.entries : log.entries[i].offset \in DeliveredTo(reader)}
 
-(* No record of an aborted transaction reaches who reads what is committed. *)
+(* No record of an aborted transaction reaches a reader of committed data. *)
 NoAbortedIsDelivered ==
     \A reader \in ReadersOfCommitted : \A i \in PlacesOf(reader) \cap Batches(log.entries) :
         Fate(log.entries, i) # "abort"
 
-(* No record of a transaction that nobody has decided reaches who reads what is committed. *)
+(* No record of an undecided transaction reaches a reader of committed data. *)
 NoUndecidedIsDelivered ==
     \A reader \in ReadersOfCommitted : \A i \in PlacesOf(reader) \cap Batches(log.entries) :
         Fate(log.entries, i) # "open"
@@ -209,7 +209,7 @@ NoUndecidedIsDelivered ==
 (* No reader is given a marker. *)
 NoMarkerIsDelivered == \A reader \in Readers : PlacesOf(reader) \subseteq Batches(log.entries)
 
-(* Whether a reader has to have a record, once it is past it. *)
+(* A reader has to have a record, once it is past it. *)
 IsFor(reader, i) ==
     CASE reader = "read_uncommitted" -> TRUE
       [] reader = "read_committed"   -> Fate(log.entries, i) \in {"plain", "commit"}
@@ -217,12 +217,12 @@ IsFor(reader, i) ==
                   \/ /\ Fate(log.entries, i) = "commit"
                      /\ log.entries[Least(MarkersBehind(log.entries, i))].offset < positions[reader]
 
-(* Whoever reads what is committed misses nothing of it; the buffering reader has to be past the marker as well. *)
+(* A reader of committed data misses none of it; the buffering reader has to be past the marker as well. *)
 NothingIsSkipped ==
     \A reader \in ReadersOfCommitted : \A i \in Batches(log.entries) :
         log.entries[i].offset < positions[reader] /\ IsFor(reader, i) => log.entries[i].offset \in DeliveredTo(reader)
 
-(* Who reads whatever there is misses nothing: aborted records and undecided ones are there too. *)
+(* The read_uncommitted reader misses nothing: it gets aborted and undecided records too. *)
 UncommittedIsEverything ==
     \A reader \in Readers \ ReadersOfCommitted : \A i \in Batches(log.entries) :
         log.entries[i].offset < positions[reader] => log.entries[i].offset \in DeliveredTo(reader)
@@ -241,14 +241,14 @@ DeliveredInOrder ==
                   log.entries[i].offset = delivered[reader][k] /\ log.entries[j].offset = delivered[reader][l] =>
                       log.entries[i].producerId # log.entries[j].producerId
 
-(* The reader that holds back and the one that does not have the same records when both are at the end. *)
+(* The buffering reader and the read_committed one have the same records when both are at the end. *)
 ReadersAgree ==
     {"read_committed", "buffering"} \subseteq Readers
         /\ positions["read_committed"] = LogEndOffset(log) /\ positions["buffering"] = LogEndOffset(log) =>
             /\ DeliveredTo("read_committed") = DeliveredTo("buffering")
             /\ \A producerId \in ProducerIds : held[producerId] = <<>>
 
-(* Who is past a transaction's marker, and was given one of its records, was given all that the log has. *)
+(* A reader that is past a transaction's marker and was given one of its records was given all that the log has. *)
 TransactionIsSeenWhole ==
     \A reader \in ReadersOfCommitted : \A j \in DOMAIN log.entries :
         IsMarker(log.entries[j]) /\ log.entries[j].offset < positions[reader] =>

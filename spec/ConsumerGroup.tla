@@ -1,20 +1,20 @@
 ----------------------------- MODULE ConsumerGroup -----------------------------
 (***************************************************************************)
-(* The coordinator of a consumer group of KIP-848, beside the classic one. *)
-(* Each member has an epoch of its own and is led to the group's epoch by  *)
+(* The coordinator of a consumer group of KIP-848, next to the classic one.*)
+(* Each member has an epoch of its own and reaches the group's epoch by    *)
 (* itself: it gives up what it has to, and is given what others have given *)
-(* up. Nobody waits for everybody. Rules and their effects; who takes      *)
-(* them, and when, is ConsumeTransformProduce.                             *)
+(* up. Nobody waits for everybody. The module has rules and their effects; *)
+(* ConsumeTransformProduce says who takes them, and when.                  *)
 (*                                                                         *)
 (* Modelled: the group's epoch, the target assignment, of each member its  *)
 (*   epoch, its partitions and those that it has yet to give up; the check *)
 (*   of member and epoch at TxnOffsetCommit.                               *)
 (* Assumed, not checked: a heartbeat and its answer are one step, of the   *)
 (*   consumer's own thread; the assignor follows Preferred.                *)
-(* Out of scope: FENCED_MEMBER_EPOCH, which a heartbeat is answered after  *)
-(*   two answers were lost: the member then joins like one that was        *)
-(*   removed. The assignment epochs of KIP-1251, with which an older epoch *)
-(*   is taken for a partition that the member has had since. Static        *)
+(* Out of scope: FENCED_MEMBER_EPOCH, the answer to a heartbeat after two  *)
+(*   lost answers: the member then joins like one that was removed. The    *)
+(*   assignment epochs of KIP-1251, with which an older epoch is accepted  *)
+(*   for a partition that the member has had since that epoch. Static      *)
 (*   members; regular expressions; the change from one protocol to the     *)
 (*   other.                                                                *)
 (*                                                                         *)
@@ -22,7 +22,7 @@
 (***************************************************************************)
 EXTENDS GroupCoordinator
 
-(* So that it is clear who gets a partition that its preferred instance cannot have. *)
+(* With two instances it is clear who gets a partition that its preferred instance cannot have. *)
 ASSUME Cardinality(Instances) <= 2
 
 VARIABLE
@@ -51,7 +51,7 @@ MemberEpochError(member, epoch) ==
     ELSE IF epoch # membership.members[member].epoch THEN "STALE_MEMBER_EPOCH"
     ELSE "NONE"
 
-(* Who is to have a partition: the instance that it prefers, or else the other one. *)
+(* The instance that is to have a partition: the one that it prefers, or else the other. *)
 Target(members, partition) ==
     IF Preferred[partition] \in members THEN Preferred[partition] ELSE CHOOSE member \in members : TRUE
 
@@ -60,7 +60,7 @@ IsFree(partition, member) ==
     \A other \in Members \ {member} :
         partition \notin membership.members[other].assigned \cup membership.members[other].revoking
 
-(* What a member is to have. *)
+(* The partitions that a member is to have. *)
 TargetOf(members, member) == {partition \in Partitions : Target(members, partition) = member}
 
 (* A member that joins, in the group's next epoch. *)

@@ -15,7 +15,7 @@ EXTENDS Integers, Sequences, FiniteSets
 CONSTANT Values          \* 1..n, sent in this order
 
 VARIABLES
-    outcome,             \* of each value, as the sender sees it: "unsent", "sent", "acknowledged" or "failed"
+    outcome,             \* for each value, as the sender sees it: "unsent", "sent", "acknowledged" or "failed"
     delivered            \* the values that a reader finds, in order
 
 deliveryVars == <<outcome, delivered>>
@@ -34,7 +34,7 @@ SendValue(value) ==
     /\ outcome' = [outcome EXCEPT ![value] = "sent"]
     /\ UNCHANGED delivered
 
-(* The sender gives a value up: what became of it is unknown to it. *)
+(* The sender gives a value up, and does not know what became of it. *)
 GiveUp(values) ==
     /\ values # {}
     /\ \A value \in values : outcome[value] = "sent"
@@ -73,7 +73,7 @@ DeliverNext(values) ==
           /\ value < delivered'[i] /\ outcome[value] # "failed" => \E j \in 1..(i - 1) : delivered'[j] = value
           /\ \A j \in 1..(i - 1) : delivered'[j] < delivered'[i]
 
-(* Readers no longer find the end of what they found. *)
+(* Readers no longer find the last of the values that they found. *)
 LoseTail ==
     /\ \E length \in 0..(Len(delivered) - 1) : delivered' = SubSeq(delivered, 1, length)
     /\ UNCHANGED outcome

@@ -10,7 +10,7 @@
 (* Assumed, not checked: the client has an id already, and no transaction  *)
 (*   is open; the coordinator's state is durable.                          *)
 (* Out of scope: the first InitProducerId, which presents nothing and is   *)
-(*   not idempotent: see the mutant PresentsNothing; transactions.         *)
+(*   not idempotent (see the mutant PresentsNothing); transactions.        *)
 (*                                                                         *)
 (* KIPs: 360.  Kafka: TransactionCoordinator.handleInitProducerId,         *)
 (* TransactionMetadata.prepareIncrementProducerEpoch, TransactionManager.  *)
@@ -49,7 +49,7 @@ Following(identity) ==
     IF identity.epoch < MaxEpoch THEN [identity EXCEPT !.epoch = @ + 1]
     ELSE [producerId |-> identity.producerId + 1, epoch |-> 0]
 
-(* What a request presents: the identity that the client has. *)
+(* The identity that a request presents: the one that the client has. *)
 Presented(identity) == identity
 
 (* The request asks again for what has been given out already. *)
@@ -60,10 +60,10 @@ BumpError(presented) ==
     IF presented = Nobody \/ presented = coordinator.current \/ IsRetry(presented) THEN "NONE"
     ELSE "PRODUCER_FENCED"
 
-(* After a request that presents nothing it is nothing: else the one that is fenced by it would pass for its retry, and *)
-(* get the newcomer's identity.                                                                                         *)
+(* A request that presents nothing clears it. Otherwise the instance that the request fences would pass for its retry, *)
+(* and get the newcomer's identity.                                                                                    *)
 
-(* What the coordinator takes for a retry after a request. *)
+(* The identity whose request the coordinator takes for a retry, after a request. *)
 RememberedAfter(presented) == presented
 
 (* The coordinator after a request that it does not refuse. *)
@@ -156,7 +156,7 @@ NoSpuriousError == client.error # "NONE" => takenOver
 (* A client that waits for nothing and that nobody fenced has the coordinator's identity, and keeps it. *)
 HoldsItsEpoch == IsAlive /\ client.awaits = 0 /\ ~takenOver => client.identity = coordinator.current
 
-(* A client that another instance has taken over from never gets that one's identity. *)
+(* A client that another instance has fenced never gets that instance's identity. *)
 NobodySharesItsIdentity == takenOver => IsNewer(coordinator.current, client.identity)
 
 (* The client never has an identity that the coordinator has not given out. *)

@@ -21,8 +21,8 @@ CONSTANTS
     Inputs               \* 1..n: the inputs of each of them
 
 VARIABLES
-    offsets,             \* of each partition: how many of its inputs have taken effect
-    outputs              \* of each partition and input: how often a reader finds its output, in the end
+    offsets,             \* for each partition: how many of its inputs have taken effect
+    outputs              \* for each partition and input: how often a reader finds its output, in the end
 
 exactlyOnceVars == <<offsets, outputs>>
 

@@ -2,7 +2,7 @@
 (***************************************************************************)
 (* A consumer that makes each input of a topic into an effect outside of   *)
 (* Kafka: a row of a database, a message that a relay publishes, a payment *)
-(* or a mail. No transaction of Kafka's reaches there.                     *)
+(* or a mail. No transaction of Kafka reaches that far.                    *)
 (*                                                                         *)
 (* Modelled: the six ways to order effect and offset, crashes between any  *)
 (*   two steps, the start from the committed offset, a relay with its      *)
@@ -26,7 +26,7 @@ CONSTANTS
 VARIABLES
     arrived,         \* the number of inputs that the topic has
     position,        \* the input that the consumer handles, or handles next
-    stage,           \* what is done of it: "nothing", "updated", "unknown", "committed", "done"; or "down": the consumer
+    stage,           \* how far it is: "nothing", "updated", "unknown", "committed", "done"; or "down": the consumer is
     committed,       \* the input with which a consumer starts
     effects,         \* what happened outside, in order: inputs
     outbox,          \* the rows of the outbox, in order: inputs
@@ -62,13 +62,13 @@ IsOneTransaction == Strategy \in {"offsets in the database", "outbox"}
 (* The sink finds by its key that it has an input already. *)
 IsKnown(input) == Strategy = "idempotent sink" /\ input \in Range(effects)
 
-(* What has happened outside once the consumer has made its update. *)
+(* The effects outside of Kafka once the consumer has made its update. *)
 EffectsAfter(input) == IF Strategy = "outbox" \/ IsKnown(input) THEN effects ELSE Append(effects, input)
 
 (* The rows of the outbox once the consumer has made its update. *)
 OutboxAfter(input) == IF Strategy = "outbox" THEN Append(outbox, input) ELSE outbox
 
-(* What a relay that starts finds: rows are noted in the transaction that publishes them. *)
+(* The rows that a starting relay finds noted: one transaction publishes a row and notes it. *)
 NotedAfter(rows) == rows
 
 (***************************************************************************)
@@ -162,7 +162,7 @@ CallAgain ==
     /\ stage' = "nothing"
     /\ UNCHANGED <<arrived, position, committed, effects, outbox, relayVars, faults>>
 
-(* The consumer, without an answer, takes it that the service has done what it was asked. *)
+(* The consumer, without an answer, assumes that the service has done what it was asked. *)
 GiveUp ==
     /\ stage = "unknown"
     /\ stage' = "updated"
@@ -188,7 +188,7 @@ RemoveRow ==
     /\ noted' = NotedAfter(relayed - 1)
     /\ UNCHANGED <<consumerVars, effects, faults>>
 
-(* The relay crashes and starts again behind the last row that is noted. *)
+(* The relay crashes and starts again after the last row that is noted. *)
 RestartRelay ==
     /\ Strategy = "outbox" /\ faults < MaxFaults
     /\ relayed' = noted

@@ -1,8 +1,9 @@
 ---------------------------- MODULE GroupCoordinator ---------------------------
 (***************************************************************************)
 (* The coordinator of a classic consumer group: members and generations,   *)
-(* committed offsets, offsets that are pending in a transaction. Rules and *)
-(* their effects; who takes them, and when, is ConsumeTransformProduce.    *)
+(* committed offsets, offsets that are pending in a transaction. The       *)
+(* module has rules and their effects; ConsumeTransformProduce says who    *)
+(* takes them, and when.                                                   *)
 (*                                                                         *)
 (* Modelled: rebalances in which every member joins again or is removed;   *)
 (*   the check of member and generation at TxnOffsetCommit (KIP-447);      *)
@@ -21,7 +22,7 @@ CONSTANTS
     Instances,           \* processes of the application; an instance's name is its member id
     Partitions,          \* the input partitions
     TransactionalIds,    \* one for each partition or for each instance
-    Preferred,           \* of each partition: the instance that gets it whenever that is a member
+    Preferred,           \* for each partition: the instance that gets it whenever the instance is a member
     GroupProtocol        \* "classic", or "consumer" for that of KIP-848
 
 NoOffset == -1
@@ -30,8 +31,8 @@ NoGeneration == 0
 
 VARIABLES
     group,               \* its state, generation, members, and those that have joined for the next generation
-    pending,             \* of each transactional id and partition: the offset that waits for the marker
-    committed            \* of each partition: the offset that a fetch finds, which is the number of inputs before it
+    pending,             \* for each transactional id and partition: the offset that waits for the marker
+    committed            \* for each partition: the offset that a fetch finds, which is the number of inputs before it
 
 NothingPending == [partition \in Partitions |-> NoOffset]
 
@@ -48,8 +49,8 @@ TxnOffsetCommitError(member, generation) ==
     ELSE IF generation # group.generation THEN "ILLEGAL_GENERATION"
     ELSE "NONE"
 
-(* Why a partition's offset is not told; "NONE" if it is.                        *)
-(* Kafka: OffsetMetadataManager.fetchOffsets, OffsetFetchRequest.requireStable   *)
+(* Why a partition's offset is not returned; "NONE" if it is.                  *)
+(* Kafka: OffsetMetadataManager.fetchOffsets, OffsetFetchRequest.requireStable *)
 OffsetFetchError(partition) ==
     IF \E producer \in TransactionalIds : pending[producer][partition] # NoOffset THEN "UNSTABLE_OFFSET_COMMIT" ELSE "NONE"
 
@@ -61,16 +62,16 @@ Over(offsets) ==
     [partition \in Partitions |->
         IF offsets[partition] = NoOffset THEN committed[partition] ELSE offsets[partition]]
 
-(* The committed offsets after the marker of a transaction: only a commit makes them those that were pending. *)
+(* The committed offsets after the marker of a transaction: only a commit replaces them by the pending ones. *)
 CommittedAtMarker(producer, decision) == IF decision = "commit" THEN Over(pending[producer]) ELSE committed
 
-(* What is pending when only these members are left: as before, even if there are none. *)
+(* The pending offsets when only these members are left: as before, even if there are none. *)
 PendingAfterRemoval(members) == pending
 
 (* A rebalance can end: every member has joined again. *)
 AllHaveJoined == group.state = "PREPARING_REBALANCE" /\ group.members \subseteq group.joined
 
-(* The partitions that prefer a member, and for the leader also those whose preferred one is missing. *)
+(* The partitions that prefer a member, and for the leader also those whose preferred member is missing. *)
 AssignedTo(member, leader) ==
     {partition \in Partitions :
         IF Preferred[partition] \in group.joined THEN Preferred[partition] = member ELSE member = leader}

@@ -8,16 +8,17 @@
 (*   with a new id; acks 0, 1 and all; idempotence on and off.             *)
 (*   The network loses, delays, repeats and reorders: a request is handled *)
 (*   at any later time or never, an answer arrives after those sent before *)
-(*   it (one connection) or never, and each attempt of the producer is a message of its own. (A   *)
-(*   copy that the network makes is one more attempt, as the broker sees   *)
-(*   it.) NOT_LEADER_OR_FOLLOWER is a lost request that is sent again.     *)
+(*   it (one connection) or never, and each attempt of the producer is a   *)
+(*   message of its own. (A duplicate that the network makes is one more   *)
+(*   attempt, as the broker sees it.) NOT_LEADER_OR_FOLLOWER is a lost     *)
+(*   request that is sent again.                                           *)
 (* Assumed, not checked: a client's answers are matched to its requests by *)
 (*   correlation id, so that an attempt that it no longer waits for has no *)
 (*   answer; an epoch bump is one step (EpochBump has its messages).       *)
 (* Out of scope: several partitions, whose sequences are independent;      *)
 (*   several records in a batch (PartitionLog has them); a change of a     *)
 (*   batch between its attempts (Kafka's clients never split or join what  *)
-(*   they have sent, but for MESSAGE_TOO_LARGE).                           *)
+(*   they have sent, except after MESSAGE_TOO_LARGE).                      *)
 (*                                                                         *)
 (* KIPs: 98, 185, 360, 679.  Kafka: Sender, TransactionManager,            *)
 (* TxnPartitionEntry, RecordAccumulator.                                   *)
@@ -42,7 +43,7 @@ VARIABLES
     attempts,            \* how often each value has been sent
     requests,            \* the produce requests on their way
     responses,           \* the answers on their way, in the order in which they were sent
-    outcome,             \* of each value, as the application sees it
+    outcome,             \* for each value, as the application sees it
     nextProducerId       \* the coordinator's counter
 
 clientVars == <<queue, producer, inFlight, attempts, requests, responses, outcome, nextProducerId>>
@@ -84,10 +85,10 @@ WithOutcome(values, result) == [value \in Values |-> IF value \in values THEN re
 (* The producer in its next epoch, or without an id when the epochs have run out. *)
 Bumped == IF producer.epoch < MaxEpoch THEN [producer EXCEPT !.epoch = @ + 1, !.sequence = 0] ELSE NewProducer
 
-(* The batches that stay in flight when one has expired. With idempotence none, for a copy of each may still be on *)
-(* its way under the old epoch.                                                                                    *)
-(* Departs from Kafka: the Java client stamps them again with the new epoch (KAFKA-14034; the mutant               *)
-(* RestampAfterExpiry).                                                                                            *)
+(* The batches that stay in flight when one has expired. With idempotence none, because a copy of each may still be *)
+(* on its way under the old epoch.                                                                                  *)
+(* Departs from Kafka: the Java client stamps them again with the new epoch (KAFKA-14034; the mutant                *)
+(* RestampAfterExpiry).                                                                                             *)
 KeptAfterExpiry(value) == IF Idempotence THEN <<>> ELSE SelectSeq(inFlight, LAMBDA batch : batch.value # value)
 
 (* The producer when a batch has expired: whether the log has it is unknown, so the next needs a new epoch. *)
@@ -96,10 +97,10 @@ ProducerAfterExpiry(kept) == IF Idempotence THEN Bumped ELSE producer
 (* The batches that stay in flight after a fatal error: none. *)
 KeptAfterError(error) == <<>>
 
-(* The producer after a fatal error: it is of no more use. *)
+(* The producer after a fatal error: it can no longer be used. *)
 ProducerAfterError(error, kept) == [producer EXCEPT !.error = error]
 
-(* A forgotten producer has nothing on its way and nothing in flight. Messages live shorter than producer state. *)
+(* A producer with nothing on its way or in flight may be forgotten: messages live less long than its state. *)
 MayExpire(producerId) ==
     /\ \A request \in requests : request.producerId # producerId
     /\ \A i \in DOMAIN inFlight : inFlight[i].producerId # producerId
@@ -238,8 +239,8 @@ ReceiveAcknowledgement(value) ==
     /\ UNCHANGED <<replicatedVars, queue, producer, attempts, requests, nextProducerId>>
 
 (* An error that no retry can mend. The producer is fenced, or a batch is refused although whatever was sent before *)
-(* it is settled and nothing after it is stored. Any other refused batch is sent again.                           *)
-(* Kafka: TransactionManager.canRetry, isNextSequence                                                             *)
+(* it is settled and nothing after it is stored. Any other refused batch is sent again.                             *)
+(* Kafka: TransactionManager.canRetry, isNextSequence                                                               *)
 IsFatal(response) ==
     \/ response.error = "INVALID_PRODUCER_EPOCH"
     \/ /\ response.error = "OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -317,12 +318,12 @@ FairSpec == Spec /\ Fairness
 (* Properties, over the committed log and what the application sees        *)
 (***************************************************************************)
 
-(* What a reader finds: the values below the high watermark. *)
+(* The values that a reader finds: those below the high watermark. *)
 Delivered == [i \in DOMAIN Committed |-> Committed[i].value]
 
 IsDelivered(value) == \E i \in DOMAIN Delivered : Delivered[i] = value
 
-(* What the application means by a value; two values with one content are one message sent twice by the application. *)
+(* The content of a value; two values with one content are one message that the application sent twice. *)
 Content(value) == value
 
 (* No value is there twice. *)
@@ -345,10 +346,10 @@ NoSpuriousError == producer.error = "NONE"
 (* After a fatal error the producer sends nothing more. *)
 SilentAfterFatalError == [][~IsRunning => attempts' = attempts /\ producer' = producer]_vars
 
-(* After a fatal error nothing is in flight any more: every batch that was has failed. *)
+(* After a fatal error nothing is in flight: every batch that was in flight has failed. *)
 FatalErrorFailsAll == ~IsRunning => \A value \in Values : outcome[value] # "sent"
 
-(* Each replica that runs knows of the producers what its log says. *)
+(* Each running replica's state of the producers is what its log says. *)
 StateFollowsLog ==
     \A replica \in alive : replicas[replica].producers = Replay(NoProducers, replicas[replica].entries)
 

@@ -7,7 +7,7 @@
 (* Modelled: batches of records, one transactional.id for all tasks of the *)
 (*   partition, crashes, a task that lives on after another has taken      *)
 (*   over, offsets in the one cluster or the other, retention in the       *)
-(*   source, which may delete what its offsets say is copied.              *)
+(*   source, which may delete what is copied according to the offsets.     *)
 (* Assumed, not checked: a transaction of the target cluster is one step,  *)
 (*   and an instance that is fenced commits nothing (AtomicTransactions);  *)
 (*   the source has its records once, in order (Delivery); its group takes *)
@@ -29,8 +29,8 @@ VARIABLES
     produced,        \* the number of records that the source has got
     deleted,         \* the number of records that it has deleted again
     target,          \* the records that readers of the target find, in order
-    offset,          \* the record that is next, as the offsets say
-    tasks,           \* of each task: its stage, the record that it copies next, and the batch in its transaction
+    offset,          \* the record that is next, according to the offsets
+    tasks,           \* for each task: its stage, the record that it copies next, and the batch in its transaction
     owner            \* the task that nobody has fenced, or "none"
 
 vars == <<produced, deleted, target, offset, tasks, owner>>
@@ -47,7 +47,7 @@ Init ==
 (* A task may commit as long as nobody has fenced it. *)
 MayCommit(task) == owner = task
 
-(* Where a task begins to copy: where the offsets are, and nothing else counts. *)
+(* The record with which a task starts to copy: the one that the offsets name, whatever the task had before. *)
 StartPosition(task) == offset
 
 (* The offsets after a transaction: in the target cluster they are part of it. *)
@@ -80,7 +80,7 @@ Initialize(task) ==
     /\ owner' = task
     /\ UNCHANGED <<produced, deleted, target, offset>>
 
-(* A task reads the offsets and goes to where they are. *)
+(* A task reads the offsets and seeks to them. *)
 Rewind(task) ==
     /\ tasks[task].stage = "initialized"
     /\ tasks' = [tasks EXCEPT ![task].stage = "copying", ![task].position = StartPosition(task)]
@@ -148,7 +148,7 @@ NoDuplicate == \A i, j \in DOMAIN target : target[i] = target[j] => i = j
 (* Whatever the source has deleted is in the target. *)
 NoLoss == \A record \in Records : record <= deleted => record \in Range(target)
 
-(* Whatever is behind the offsets is in the target. *)
+(* Every record before the offset is in the target. *)
 OffsetsAreTrue == \A record \in Records : record < offset => record \in Range(target)
 
 (* The target has the records in the order of the source. *)

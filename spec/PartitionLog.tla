@@ -1,7 +1,7 @@
 ----------------------------- MODULE PartitionLog -----------------------------
 (***************************************************************************)
-(* One replica that leads a partition and answers any produce request      *)
-(* whatsoever: rightful ones, retries, and such as no sane client sends.   *)
+(* One replica that leads a partition and answers any produce request:     *)
+(* valid ones, retries, and requests that no sane client sends.            *)
 (*                                                                         *)
 (* Modelled: the three outcomes of a request (appended, acknowledged as a  *)
 (*   duplicate, refused), a failing storage, snapshot, restart, expiry.    *)
@@ -168,7 +168,7 @@ NextIsAccepted ==
                   IF response.epoch = last.epoch THEN response.sequence # Successor(last)
                   ELSE response.epoch < last.epoch \/ response.sequence # 0
 
-(* What the replica knows of the producers is what it would find after a restart from the whole log. *)
+(* The replica's state of the producers is what it would find after a restart from the whole log. *)
 StateFollowsLog == log.producers = Replay(NoProducers, log.entries)
 
 =============================================================================

@@ -1,8 +1,8 @@
 ------------------------------ MODULE ProducerIds -----------------------------
 (***************************************************************************)
 (* Brokers give producer ids out of blocks that the controller allocates   *)
-(* for them in the cluster's metadata log. All that is said about producer *)
-(* ids and epochs elsewhere stands on this: no id is given out twice.      *)
+(* for them in the cluster's metadata log. The other modules rely on this: *)
+(* no producer id is given out twice.                                      *)
 (*                                                                         *)
 (* Modelled: AllocateProducerIds, the record of a block and its commit,    *)
 (*   another controller that knows only what is committed, lost requests   *)
@@ -24,7 +24,7 @@ CONSTANTS
     MaxFaults        \* how many controllers change, answers are lost and brokers restart at most
 
 VARIABLES
-    controller,      \* the first id that no record gives away: of all records written, and of those committed
+    controller,      \* the first id that no record has allocated: of all records written, and of those committed
     brokers,         \* the block that a broker gives ids out of, the first id of the one fetched ahead, its request
     given,           \* how often each id was given to a producer
     faults           \* the number of faults
@@ -33,7 +33,7 @@ vars == <<controller, brokers, given, faults>>
 
 NoBlock == -1
 
-(* What a broker has that just started: a block without an id left, and no request. *)
+(* The state of a broker that has just started: a block without an id left, and no request. *)
 Started == [next |-> 0, last |-> -1, ahead |-> NoBlock, request |-> "none", offered |-> NoBlock]
 
 Init ==
@@ -45,7 +45,7 @@ Init ==
 (* The last id of a block. *)
 LastOf(first) == first + BlockSize - 1
 
-(* The first id behind a block. *)
+(* The first id after a block. *)
 Behind(first) == LastOf(first) + 1
 
 (* The controller answers with a block whose record is committed. *)
@@ -202,7 +202,7 @@ Held(broker) ==
 (* No two brokers hold the same id. *)
 BlocksAreDisjoint == \A a, b \in Brokers : a # b => Held(a) \cap Held(b) = {}
 
-(* As long as there are ids, a broker that has none comes to one. *)
+(* As long as there are ids, a broker that has none gets one. *)
 EveryBrokerGetsIds ==
     \A broker \in Brokers :
         []<>(brokers[broker].next <= brokers[broker].last \/ LastOf(controller.written) \notin ProducerIds)

@@ -1,8 +1,8 @@
 ---------------------------- MODULE ProducerState ----------------------------
 (***************************************************************************)
-(* What a partition leader knows about idempotent producers, and the       *)
-(* checks it makes before it appends a batch. Pure operators over one      *)
-(* replica's log; no variables.                                            *)
+(* A partition leader's state of idempotent producers, and the checks it   *)
+(* makes before it appends a batch. Pure operators over one replica's log; *)
+(* no variables.                                                           *)
 (*                                                                         *)
 (* Modelled: epochs, sequences with their wrap, the cache of the last      *)
 (*   batches of each producer, snapshots and the rebuilding of the state,  *)
@@ -10,8 +10,8 @@
 (* Assumed, not checked: the content of a retry equals the content of the  *)
 (*   first copy (a broker compares neither content nor CRC); a crash loses *)
 (*   no byte that was written (kill -9, not loss of power).                *)
-(* Out of scope: transactions and markers (they have a module of their     *)
-(*   own); retention, since producers are kept until they expire by time   *)
+(* Out of scope: transactions and markers (TransactionalPartition, Leader);*)
+(*   retention, since producers are kept until they expire by time         *)
 (*   (KAFKA-7190); several snapshots, since the latest usable one decides. *)
 (*                                                                         *)
 (* KIPs: 98, 360.  Kafka: ProducerStateManager, ProducerStateEntry,        *)
@@ -60,7 +60,7 @@ KnowsProducer(log, producerId) == producerId \in DOMAIN log.producers
 (* The checks, in Kafka's order: duplicate, epoch, sequence                *)
 (***************************************************************************)
 
-(* A remembered batch and a batch with its first and last sequence.        *)
+(* A batch has the first and the last sequence of a remembered one.        *)
 IsRetryOf(cached, batch) == cached.sequence = batch.sequence /\ cached.count = batch.count
 
 (* The remembered batches that a batch can be a retry of: those of its own epoch. *)
@@ -72,7 +72,7 @@ RetryCandidates(log, batch) ==
 (* The batch is a retry of one that the leader remembers.                  *)
 IsDuplicate(log, batch) == \E cached \in RetryCandidates(log, batch) : IsRetryOf(cached, batch)
 
-(* Where the first copy of a duplicate is.                                 *)
+(* The offset of the first copy of a duplicate.                                 *)
 DuplicateOffset(log, batch) ==
     (CHOOSE cached \in RetryCandidates(log, batch) : IsRetryOf(cached, batch)).offset
 
@@ -132,9 +132,9 @@ FailedToAppend(log, batch) == log
 (* Snapshot, rebuilding, truncation, expiry                                *)
 (***************************************************************************)
 
-(* What a snapshot keeps of a producer.                                    *)
-(* Departs from Kafka: a snapshot there keeps the last batch only (see the *)
-(* mutant LastBatchOnly and KAFKA-5494's kin, AutoMQ 437).                 *)
+(* The part of a producer's state that a snapshot keeps.                   *)
+(* Departs from Kafka: a snapshot there keeps only the last batch (see the *)
+(* mutant LastBatchOnly, and AutoMQ 437, which is akin to KAFKA-5494).     *)
 SnapshotOf(producer) == producer
 
 (* The log after its producers have been written to a snapshot.            *)
@@ -147,7 +147,7 @@ RECURSIVE Replay(_, _)
 Replay(producers, entries) ==
     IF entries = <<>> THEN producers ELSE Replay(Remember(producers, Head(entries)), Tail(entries))
 
-(* The producers as a replica finds them that loads the log again.         *)
+(* The producers as a replica finds them when it loads the log again.         *)
 Rebuilt(log) ==
     Replay(log.snapshot.producers,
            SelectSeq(log.entries, LAMBDA entry : entry.offset >= log.snapshot.offset))

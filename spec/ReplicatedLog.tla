@@ -51,13 +51,13 @@ EndOffset(replica) == LogEndOffset(replicas[replica])
 Min(a, b) == IF a < b THEN a ELSE b
 
 RECURSIVE CommonLength(_, _, _)
-(* How many batches two logs have in common from their beginning on. The first n are known to be. *)
+(* The number of batches that two logs have in common from their start. The first n are known to be the same. *)
 CommonLength(a, b, n) ==
     IF n < Len(a) /\ n < Len(b) /\ a[n + 1].offset = b[n + 1].offset /\ a[n + 1].leaderEpoch = b[n + 1].leaderEpoch
     THEN CommonLength(a, b, n + 1)
     ELSE n
 
-(* How many batches a follower's log has in common with the leader's. *)
+(* The number of batches that a follower's log has in common with the leader's. *)
 InCommon(follower) == CommonLength(replicas[follower].entries, replicas[leader].entries, 0)
 
 IsFollower(replica) == replica \in alive /\ leader # NoLeader /\ replica # leader
@@ -78,7 +78,7 @@ Replicate(replica) ==
     /\ replicas' = [replicas EXCEPT ![replica] = Appended(@, replicas[leader].entries[InCommon(replica) + 1])]
     /\ UNCHANGED <<alive, leader, leaderEpoch, isr, highWatermark>>
 
-(* A follower whose log is not the beginning of the leader's cuts it back to what they have in common. *)
+(* A follower whose log is not a prefix of the leader's truncates it to their common prefix. *)
 TruncateFollower(replica) ==
     /\ IsFollower(replica)
     /\ InCommon(replica) < Len(replicas[replica].entries)
@@ -89,7 +89,7 @@ TruncateFollower(replica) ==
 (* In-sync set and high watermark                      WHO: the leader     *)
 (***************************************************************************)
 
-(* What every in-sync replica has of the leader's log. *)
+(* The offset up to which every in-sync replica has the leader's log. *)
 InSyncEndOffset ==
     LET shared(replica) == IF replica = leader THEN Len(replicas[leader].entries) ELSE InCommon(replica)
         endOf(replica) == IF shared(replica) = 0 THEN 0
@@ -201,7 +201,7 @@ InSyncHaveCommitted ==
     \A a, b \in isr : /\ EndOffset(a) >= highWatermark
                       /\ BelowHighWatermark(replicas[a]) = BelowHighWatermark(replicas[b])
 
-(* There is always somebody in sync. *)
+(* At least one replica is always in sync. *)
 SomebodyIsInSync == isr # {}
 
 =============================================================================

@@ -23,7 +23,7 @@ EXTENDS Integers, Sequences, FiniteSets
 
 CONSTANTS
     Inputs,          \* 1..n
-    KeyOf,           \* of each input, its key
+    KeyOf,           \* for each input, its key
     Keys,            \* the keys
     Instances,       \* processes of the application, of which the group gives the partition to one
     MaxFaults        \* how many crashes, aborts and instances taken for dead there are at most
@@ -33,7 +33,7 @@ VARIABLES
     outputs,         \* what readers find, in order: input, key and count
     committed,       \* how many inputs are behind the committed offset
     owner,           \* the instance that has initialized its producer last, or "none"
-    processes,       \* of each instance: its stage, its store, how much it has restored, its position, its open outputs
+    processes,       \* for each instance: its stage, its store, how much it has restored, its position, its open outputs
     faults           \* the number of faults so far
 
 vars == <<changelog, outputs, committed, owner, processes, faults>>

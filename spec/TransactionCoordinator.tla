@@ -1,7 +1,7 @@
 ------------------------ MODULE TransactionCoordinator ------------------------
 (***************************************************************************)
 (* The coordinator of one transactional.id, with its log, which answers    *)
-(* any request whatsoever.                                                 *)
+(* any request.                                                            *)
 (*                                                                         *)
 (* Modelled: InitProducerId, AddPartitionsToTxn and EndTxn with every      *)
 (*   error code; versions 1 and 2 of transactions, also mixed; retries and *)
@@ -11,14 +11,14 @@
 (*   that the coordinator gives up although the record may stay in the     *)
 (*   log; failover to a replica that has any part of what is not           *)
 (*   replicated.                                                           *)
-(* Assumed, not checked: a partition writes a marker when it is sent, for  *)
-(*   its own checks are those of Transactions; producer ids are handed out *)
+(* Assumed, not checked: a partition writes a marker when it is sent (its  *)
+(*   own checks are those of Transactions); producer ids are handed out    *)
 (*   once (KAFKA-20031); no client registers a partition, or ends a        *)
 (*   transaction, with epoch -1, which nobody is given; an append of a     *)
 (*   coordinator that has been replaced fails.                             *)
 (* Out of scope: the transaction's timeout in milliseconds and its bounds; *)
 (*   two-phase commit (KIP-939); verification, which changes nothing;      *)
-(*   version 0, which differs from 1 in the format of the records only;    *)
+(*   version 0, which differs from 1 only in the format of the records;    *)
 (*   what the coordinator's epoch fences.                                  *)
 (*                                                                         *)
 (* KIPs: 98, 360, 588, 890.  Kafka: TransactionCoordinator,                *)
@@ -37,14 +37,14 @@ CONSTANTS
 
 VARIABLES
     metadata,        \* what the coordinator has in memory
-    appending,       \* the record on its way into the log, and the request that it is for
+    appending,       \* the record on its way into the log, and the request that it belongs to
     durable,         \* the last record that every in-sync replica has
-    tail,            \* the records behind it, whose appends were given up
+    tail,            \* the records after it, whose appends were given up
     loading,         \* the coordinator has loaded records that are not replicated yet
     toMark,          \* the partitions whose marker is still to be written
     fencing,         \* who waits for the second half of a fence: "none", "InitProducerId", "timeout"
     markers,         \* every marker ever written: [number, partition, epoch, commit]
-    told,            \* what clients were told of the end of transactions: [number, commit, version, asked, answered]
+    told,            \* the ends of transactions that clients were told: [number, commit, version, asked, answered]
     given,           \* the last producer id and epoch that a client was given, and those that it asked with
     answer,          \* what the last step answered to a client
     allocated,       \* how many producer ids have been handed out
@@ -65,7 +65,7 @@ Answer(request, error, identity) ==
     [request |-> request, error |-> error, producerId |-> identity.producerId, epoch |-> identity.epoch]
 NoAnswer == Answer("none", "NONE", Nobody)
 
-(* What the coordinator knows of a transactional.id that it has never met, or that has expired. *)
+(* The coordinator's metadata of a transactional.id that it has never met, or that has expired. *)
 Forgotten(number) ==
     [producerId |-> NoProducerId, previousProducerId |-> NoProducerId, nextProducerId |-> NoProducerId, epoch |-> NoEpoch,
      lastEpoch |-> NoEpoch, state |-> "DEAD", pending |-> "none", partitions |-> {}, version |-> 1, failedFence |-> FALSE,
@@ -92,7 +92,7 @@ Init ==
 (* States                                                                  *)
 (***************************************************************************)
 
-(* From each state to each that may follow, with the lowest transaction version that allows it. *)
+(* The pairs of a state and one that may follow it, with the lowest transaction version that allows it. *)
 LegalTransitions ==
     {<<"EMPTY", "EMPTY", 0>>, <<"COMPLETE_COMMIT", "EMPTY", 0>>, <<"COMPLETE_ABORT", "EMPTY", 0>>,
      <<"EMPTY", "ONGOING", 0>>, <<"ONGOING", "ONGOING", 0>>, <<"COMPLETE_COMMIT", "ONGOING", 0>>,
@@ -110,7 +110,7 @@ AtRest          == {"EMPTY"} \cup CompletedStates
 Prepared(commit)  == IF commit THEN "PREPARE_COMMIT" ELSE "PREPARE_ABORT"
 Completed(commit) == IF commit THEN "COMPLETE_COMMIT" ELSE "COMPLETE_ABORT"
 
-(* Whether a record decides for commit. *)
+(* A record decides for commit. *)
 Commits(record) == record.state \in {"PREPARE_COMMIT", "COMPLETE_COMMIT"}
 
 (* The version of the requests that the coordinator makes to itself. *)
@@ -126,10 +126,10 @@ IsBusy(known) == known.pending \notin {"none", "PREPARE_EPOCH_FENCE"}
 To(known, state) ==
     [known EXCEPT !.state = state, !.pending = "none", !.previousProducerId = known.producerId]
 
-(* What the log keeps of what the coordinator knows. *)
+(* The part of the coordinator's metadata that the log keeps. *)
 InLog(known) == [known EXCEPT !.lastEpoch = NoEpoch, !.pending = "none", !.failedFence = FALSE]
 
-(* What a new coordinator makes of the last record: it goes on with what is prepared. *)
+(* The metadata that a new coordinator loads from the last record: it goes on with what is prepared. *)
 Loaded(record) ==
     IF record.state \in PreparedStates THEN [record EXCEPT !.pending = Completed(Commits(record))] ELSE record
 
@@ -150,8 +150,8 @@ IsValidProducerId(known, producerId, epoch) ==
 IsRetryOfInit(known, epoch) ==
     known.epoch # NoEpoch /\ epoch # NoEpoch /\ epoch # known.epoch /\ epoch = known.lastEpoch
 
-(* Departs from Kafka: there, when the epochs have run out, every epoch but the present one fails with                *)
-(* UNKNOWN_SERVER_ERROR, also that of a retry (the mutant NoBumpWhenExhausted).                                        *)
+(* Departs from Kafka: there, when the epochs have run out, every epoch but the present one fails with *)
+(* UNKNOWN_SERVER_ERROR, also that of a retry (the mutant NoBumpWhenExhausted).                        *)
 
 (* Why the coordinator gives no epoch although nothing is open; "NONE" if it does. *)
 BumpError(known, epoch) ==
@@ -173,10 +173,10 @@ Rotates(known, epoch) == IsExhausted(known.epoch) /\ epoch \in {NoEpoch, known.e
 (* Departs from Kafka: there the retry of a request that brought a new producer id forgets the one before it, so that  *)
 (* the next retry is fenced (the mutant RetryForgetsProducerId).                                                       *)
 
-(* What the coordinator knows once it has given the same again. *)
+(* The coordinator's metadata after it has given the same producer id and epoch again. *)
 AfterRetryOfInit(known) == [known EXCEPT !.state = "EMPTY", !.partitions = {}]
 
-(* What the coordinator knows once it has given a producer id and epoch. *)
+(* The coordinator's metadata after it has given a producer id and epoch. *)
 AfterInit(known, epoch, newProducerId) ==
     LET last == IF epoch = NoEpoch THEN NoEpoch ELSE known.epoch
         ready == [To(known, "EMPTY") EXCEPT !.partitions = {}]
@@ -200,7 +200,7 @@ AddError(known, producerId, epoch) ==
 (* The partition is in the transaction already. *)
 IsAdded(known, partition) == known.state = "ONGOING" /\ partition \in known.partitions
 
-(* What the coordinator knows once a partition is in the transaction, which begins if it has not. *)
+(* The coordinator's metadata after a partition was added to the transaction, which begins if it has not. *)
 AfterAdd(known, partition, version) ==
     [To(known, "ONGOING") EXCEPT !.partitions = @ \cup {partition}, !.version = version,
                                  !.number = IF known.state = "ONGOING" THEN @ ELSE @ + 1]
@@ -209,7 +209,7 @@ AfterAdd(known, partition, version) ==
 (* EndTxn                                                                  *)
 (***************************************************************************)
 
-(* A retry of what ended the transaction before, when the epochs had run out. *)
+(* A retry of the request that ended the previous transaction, when the epochs had run out. *)
 IsRetryOfLastEpoch(known, producerId, epoch) ==
     known.pending # "PREPARE_EPOCH_FENCE" /\ producerId = known.previousProducerId /\ epoch = MaxEpoch - 1 /\ known.epoch = 0
 
@@ -263,7 +263,7 @@ EndVerdict(known, producerId, epoch, commit, version) ==
 (* The end of a transaction of version 2 in the last epoch brings a new producer id. *)
 NeedsNextProducerId(known, version) == version = 2 /\ IsExhausted(known.epoch)
 
-(* What the coordinator knows once the end is decided. The end of what has not begun counts as a transaction too. *)
+(* The coordinator's metadata after the end is decided. Ending what has not begun counts as a transaction too. *)
 AfterEnd(known, commit, version, nextProducerId) ==
     [To(known, Prepared(commit)) EXCEPT
         !.epoch = IF version = 2 /\ @ < MaxEpoch THEN @ + 1 ELSE @,
@@ -271,12 +271,12 @@ AfterEnd(known, commit, version, nextProducerId) ==
         !.nextProducerId = nextProducerId, !.version = version, !.failedFence = FALSE,
         !.number = IF known.state = "ONGOING" THEN @ ELSE @ + 1]
 
-(* Whom a client of version 2 goes on as, once it is told that its transaction has ended. *)
+(* The identity with which a client of version 2 goes on, once it is told that its transaction has ended. *)
 GoesOnAs(record) ==
     IF record.nextProducerId # NoProducerId THEN Identity(record.nextProducerId, 0)
     ELSE Identity(record.producerId, record.epoch)
 
-(* What the coordinator knows once every marker is written. *)
+(* The coordinator's metadata after every marker is written. *)
 AfterCompletion(known) ==
     [To(known, Completed(Commits(known))) EXCEPT
         !.producerId = IF known.nextProducerId # NoProducerId THEN known.nextProducerId ELSE @,
@@ -290,11 +290,11 @@ AfterCompletion(known) ==
 (* The epoch that fences the producer of an open transaction; a fence whose append failed does not count twice. *)
 FencingEpoch(known) == IF known.failedFence \/ known.epoch = MaxEpoch THEN known.epoch ELSE known.epoch + 1
 
-(* What is in memory before the append: version 1 raises the epoch at once. *)
+(* The metadata in memory before the append: version 1 raises the epoch at once. *)
 Raised(known) ==
     IF ServerVersion = 1 THEN [known EXCEPT !.epoch = FencingEpoch(known), !.lastEpoch = NoEpoch] ELSE known
 
-(* What the coordinator knows once it has decided to abort by itself; in version 2 the end's own bump fences. *)
+(* The coordinator's metadata after its own decision to abort; in version 2 the end's own bump fences. *)
 AfterFence(known, nextProducerId) == AfterEnd(Raised(known), FALSE, ServerVersion, nextProducerId)
 
 (***************************************************************************)
@@ -304,7 +304,7 @@ AfterFence(known, nextProducerId) == AfterEnd(Raised(known), FALSE, ServerVersio
 (* The log after an append that every in-sync replica has, and with it all records before. *)
 LogAfter(append) == [durable |-> InLog(append.record), tail |-> <<>>]
 
-(* What the coordinator knows after an append that it gave up: what it knew before. A completion is tried again. *)
+(* The coordinator's metadata after an append that it gave up: as before. A completion is tried again. *)
 AfterTimeout(known, append) ==
     IF append.request = "complete" THEN known
     ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ append.request \in {"InitProducerId fences", "timeout"}]
@@ -315,17 +315,17 @@ AfterTimeout(known, append) ==
 (* A new coordinator acts when what it has loaded is replicated. *)
 MayAct == ~loading
 
-(* What is in memory once a record is in the log; behind the decision come the markers. *)
+(* The metadata in memory once a record is in the log; the markers follow the decision. *)
 AfterAppend(record) ==
     IF record.state = "DEAD" THEN Forgotten(record.number)
     ELSE Loaded(record)
 
-(* An append of the coordinator before this one that arrives now is refused. *)
+(* An append of the previous coordinator that arrives now is refused. *)
 
-(* The records behind those that are replicated, once another replica has become the coordinator. *)
+(* The records after those that are replicated, once another replica has become the coordinator. *)
 TailAfterFailover(found) == found
 
-(* What a client is answered once the record is in the log. *)
+(* The answer to a client once the record is in the log. *)
 AnswerTo(append) ==
     IF append.request = "InitProducerId" THEN
         Answer("InitProducerId", "NONE", Identity(append.record.producerId, append.record.epoch))
@@ -335,7 +335,7 @@ AnswerTo(append) ==
     ELSE IF append.request = "InitProducerId fences" THEN Answer("InitProducerId", "CONCURRENT_TRANSACTIONS", Nobody)
     ELSE NoAnswer
 
-(* What a client is answered when it is not. *)
+(* The answer to a client when the record is not in the log. *)
 ErrorTo(append, error) ==
     IF append.request = "InitProducerId fences" THEN Answer("InitProducerId", error, Nobody)
     ELSE IF append.request \in {"InitProducerId", "AddPartition", "EndTxn"} THEN Answer(append.request, error, Nobody)
@@ -358,7 +358,7 @@ Answers(next, asked) ==
 (* Nobody is answered. *)
 AnswersNobody == answer' = NoAnswer /\ UNCHANGED given
 
-(* What happened before, and this: for the properties alone, no rule looks at it. *)
+(* The history with one more entry: only properties look at it, no rule does. *)
 Noted(history, entry) == history \cup {entry}
 
 (* A record begins its way into the log; meanwhile no other transition may begin. *)
@@ -458,7 +458,7 @@ ExpireTransactionalId ==
     /\ AnswersNobody
     /\ UNCHANGED <<logVars, toMark, fencing, historyVars, allocated>>
 
-(* Whether a partition's marker says commit: as decided. *)
+(* A partition's marker commits if the coordinator has decided so. *)
 MarkerCommits(partition) == Commits(metadata)
 
 (* A partition of the transaction gets its marker. *)
@@ -539,7 +539,7 @@ Failover(kept) ==
     /\ appending' = NoAppend
     /\ UNCHANGED <<durable, historyVars, allocated>>
 
-(* What a request may say that its client has: nothing, or any producer id and epoch. *)
+(* The producer ids that a request may present: none, or any. *)
 RequestProducerIds == ProducerIds \cup {NoProducerId}
 RequestEpochs      == NoEpoch..MaxEpoch
 Epochs             == 0..MaxEpoch
@@ -605,10 +605,10 @@ IsNewer(one, other) ==
 
 IsSame(one, other) == one.producerId = other.producerId /\ one.epoch = other.epoch
 
-(* What clients are given never goes back. *)
+(* The identities that clients are given never go back. *)
 OnlyForward == [][IsNewer(given', given) \/ IsSame(given', given)]_vars
 
-(* InitProducerId gives each producer id and epoch once, but for a client that says what it had before. *)
+(* InitProducerId gives each producer id and epoch once, except to a client that presents the ones it had before. *)
 HandedOutOnce ==
     [][appending.request = "InitProducerId" /\ answer'.error = "NONE" /\ answer'.request = "InitProducerId" =>
           IsNewer(given', given) \/ appending.asked # Nobody]_vars
@@ -629,8 +629,8 @@ AcceptedIsCurrent ==
         /\ appending.asked.epoch = IF appending.request = "EndTxn" /\ appending.record.version = 2
                                    THEN appending.record.epoch - 1 ELSE appending.record.epoch
 
-(* At the moment when a client is told or given something, the log is as far. (It may be farther: an append that was     *)
-(* given up has arrived.)                                                                                           *)
+(* At the moment when a client is told or given something, the log has it. (The log may have more: an append that was *)
+(* given up has arrived.)                                                                                             *)
 AnswerIsDurable ==
     answer.error = "NONE" =>
         /\ answer.request = "EndTxn" /\ durable.number = metadata.number =>
@@ -673,7 +673,7 @@ PrepareThenMarkersThenComplete ==
                  \E marker \in markers : /\ marker.number = durable.number /\ marker.partition = partition
                                          /\ marker.commit = (durable.state = "PREPARE_COMMIT")]_vars
 
-(* A decision behind which the log has anything but its completion was given up, and has no marker. *)
+(* A decision that the log follows with anything except its completion was given up, and has no marker. *)
 GivenUpHasNoMarker ==
     [][durable.state \in PreparedStates /\ durable' # durable /\ durable'.state # Completed(Commits(durable)) =>
           \A marker \in markers : marker.number # durable.number]_vars
@@ -691,7 +691,7 @@ NothingIsStuck ==
     /\ metadata.pending = "PREPARE_EPOCH_FENCE" => fencing # "none"
     /\ metadata.pending \notin {"none", "PREPARE_EPOCH_FENCE"} /\ metadata.state \notin PreparedStates => ~IsIdle
 
-(* What is not so, though it is said to be: models show it.                *)
+(* Claims that do not hold: models show it.                *)
 
 (* A client with an epoch that is neither the present nor the last one is refused, also while a transaction is open. *)
 FencedInstanceCannotAbort ==

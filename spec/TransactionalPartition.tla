@@ -4,9 +4,9 @@
 (* and markers of several producers, the last stable offset, and the index *)
 (* of aborted transactions.                                                *)
 (*                                                                         *)
-(* Modelled: batches and markers whatsoever, rightful or not, and what the *)
-(*   leader refuses of them (markers by the rule of transaction version 2  *)
-(*   or of those before); the order of a marker's effects: log, index,     *)
+(* Modelled: any batches and markers, valid or not, and which of them the  *)
+(*   leader refuses (markers by the rule of transaction version 2 or of    *)
+(*   the versions before); the order of a marker's effects: log, index,    *)
 (*   last stable offset, and storage that fails in between (KAFKA-7866);   *)
 (*   the high watermark; elections, after which the leader has any part of *)
 (*   the log that holds what is replicated, and perhaps an older high      *)
@@ -51,8 +51,8 @@ NoOffset == -1
 
 NoProducer == [epoch |-> -1, coordinatorEpoch |-> -1, firstOffset |-> NoOffset]
 
-(* In log.transactions are those that hold the last stable offset back: [producerId, firstOffset, lastOffset], the last *)
-(* one, that of the marker, being NoOffset as long as there is no marker, or none that took effect.                     *)
+(* log.transactions has those that hold the last stable offset back: [producerId, firstOffset, lastOffset]. The last is *)
+(* the marker's offset, and NoOffset as long as there is no marker, or none that took effect.                           *)
 EmptyLog == [entries |-> <<>>, producers |-> [producerId \in ProducerIds |-> NoProducer], transactions |-> {},
              abortedIndex |-> <<>>]
 
@@ -138,7 +138,7 @@ WithEntry(before, entry) ==
                    !.transactions = IF IsOpen(producer)
                                     THEN @ \cup {Ongoing(entry.producerId, producer.firstOffset)} ELSE @]
 
-(* Where the last stable offset would be after a transaction has ended, but for replication. *)
+(* The last stable offset after a transaction has ended, if all were replicated. *)
 StableOffsetAfter(transactions, producerId, offset) ==
     LET others == {transaction.firstOffset :
                       transaction \in {t \in transactions : t.producerId # producerId /\ t.lastOffset = NoOffset}}
@@ -172,16 +172,16 @@ Written(before, entry) ==
 (* The log after a batch or a marker. *)
 Appended(before, given) == Written(before, AtEnd(before, given))
 
-(* The log after a marker whose entry of the index could not be written: the transaction holds what it held. *)
+(* The log after a marker that the index could not take: its transaction still holds the last stable offset. *)
 WithoutIndexEntry(before, given) == WithEntry(before, AtEnd(before, given))
 
 RECURSIVE Replay(_, _)
-(* What a replica that has some entries more knows, without any check. *)
+(* The log of a replica after some more entries, without any check.                                                     *)
 (* Departs from Kafka: a follower there first takes in all that one fetch brought it, and then makes the entries of the *)
 (* index, with last stable offsets that come too late (the mutant AppendedAtOnce).                                      *)
 Replay(before, entries) == IF entries = <<>> THEN before ELSE Replay(Written(before, Head(entries)), Tail(entries))
 
-(* The log with those transactions whose marker is replicated let go. *)
+(* The log after the transactions whose marker is replicated are let go. *)
 WithReplicated(before, offset) ==
     [before EXCEPT !.transactions = {t \in @ : t.lastOffset = NoOffset \/ t.lastOffset >= offset}]
 
@@ -195,7 +195,7 @@ UnstableOffsets == {transaction.firstOffset : transaction \in log.transactions}
 (* The first of the offsets that are not stable. *)
 FirstUnstableOffset == Least(UnstableOffsets)
 
-(* Where reading of what is committed ends. *)
+(* The offset at which reading of committed data ends. *)
 LastStableOffset ==
     IF UnstableOffsets = {} THEN highWatermark ELSE Smaller(highWatermark, FirstUnstableOffset)
 
@@ -276,7 +276,7 @@ ExpireProducer(producerId) ==
     /\ log' = Forgotten(log, producerId)
     /\ UNCHANGED <<highWatermark, replicated, leaderEpoch>>
 
-(* The batches that are left of the transaction that a marker ends. All by their places. *)
+(* The batches that are left of the transaction that a marker ends. Batches and marker are given by their places. *)
 BatchesEndedBy(entries, j) ==
     {i \in 1..(j - 1) :
         /\ entries[i].kind = "transactional" /\ entries[i].producerId = entries[j].producerId
@@ -312,11 +312,11 @@ PartitionStep ==
 (* Properties, over the log alone                                          *)
 (***************************************************************************)
 
-(* The places of the markers of a batch's producer behind it. *)
+(* The places of the markers of a batch's producer that come after it. *)
 MarkersBehind(entries, i) ==
     {j \in (i + 1)..Len(entries) : IsMarker(entries[j]) /\ entries[j].producerId = entries[i].producerId}
 
-(* What becomes of a batch: "plain" is nobody's to decide, "open" is undecided. *)
+(* The fate of a batch: "plain" belongs to no transaction, "open" is undecided. *)
 Fate(entries, i) ==
     IF entries[i].kind = "plain" THEN "plain"
     ELSE IF MarkersBehind(entries, i) = {} THEN "open"
@@ -330,7 +330,7 @@ IsUnindexed(i) ==
     /\ ~\E k \in DOMAIN log.abortedIndex :
            log.abortedIndex[k].lastOffset = log.entries[Least(MarkersBehind(log.entries, i))].offset
 
-(* Whether a batch is decided by what is below an offset. *)
+(* A batch is decided by the entries below an offset. *)
 IsDecidedBelow(i, offset) ==
     CASE Fate(log.entries, i) = "plain" -> TRUE
       [] Fate(log.entries, i) = "open"  -> FALSE
@@ -370,7 +370,7 @@ AbortedAreIndexed ==
                 /\ transaction.firstOffset <= log.entries[i].offset
                 /\ transaction.lastOffset = log.entries[Least(MarkersBehind(log.entries, i))].offset
 
-(* What the leader knows of the producers is what it would find after a restart. *)
+(* The leader's state of the producers is what it would find after a restart. *)
 StateFollowsLog == log.producers = Replay(EmptyLog, log.entries).producers
 
 (* Pairs of entries of one producer, the first of them being before the other. *)
@@ -410,7 +410,7 @@ RepeatedMarkerIsTaken ==
 StableOffsetOnlyGrows ==
     [][leaderEpoch' = leaderEpoch => LastStableOffset' >= LastStableOffset]_partitionVars
 
-(* What becomes of a batch below the last stable offset never changes, whoever leads. *)
+(* The fate of a batch below the last stable offset never changes, whoever leads. *)
 FateIsFinal ==
     [][\A i \in Batches(log.entries) : log.entries[i].offset < LastStableOffset =>
           /\ \A j \in DOMAIN log'.entries :

@@ -35,13 +35,13 @@ CONSTANTS
 VARIABLES
     client,          \* its state, the exception that calls are refused with, identity, version, and what it remembers
     partitions,      \* of the transaction: new, in a request, and registered
-    sequences,       \* of each partition: the identity of its last batch, and the next sequence
-    batches,         \* of each partition: the batch that is not complete
+    sequences,       \* for each partition: the identity of its last batch, and the next sequence
+    batches,         \* for each partition: the batch that is not complete
     queue,           \* the requests that wait to be sent
     inFlight,        \* the request whose answer the client waits for
     coordinators,    \* the coordinators that the client knows
     call,            \* the call that waits for the client, or that has timed out and may only be repeated
-    cluster,         \* the version of the cluster
+    cluster,         \* the cluster's version of transactions
     seen,            \* what application and brokers have seen of the last transaction
     faults           \* the number of faults so far
 
@@ -50,7 +50,7 @@ vars == <<client, partitions, sequences, batches, queue, inFlight, coordinators,
 States == {"UNINITIALIZED", "INITIALIZING", "READY", "IN_TRANSACTION", "PREPARED_TRANSACTION", "COMMITTING_TRANSACTION",
            "ABORTING_TRANSACTION", "ABORTABLE_ERROR", "FATAL_ERROR"}
 
-(* Which state of the client may follow which. Every state may become FATAL_ERROR. *)
+(* The legal transitions between the client's states. Every state may become FATAL_ERROR. *)
 LegalTransitions == {
     <<"READY", "UNINITIALIZED">>, <<"ABORTABLE_ERROR", "UNINITIALIZED">>,
     <<"UNINITIALIZED", "INITIALIZING">>, <<"COMMITTING_TRANSACTION", "INITIALIZING">>,
@@ -85,7 +85,7 @@ NoCall  == [operation |-> "none", outcome |-> "none", running |-> FALSE]
 NoBatch == [status |-> "none", retried |-> FALSE, identity |-> 0, sequence |-> 0]
 NoPartitions == [new |-> {}, pending |-> {}, added |-> {}]
 
-(* A client's identity is its producer id and epoch: the how many-th that it was given; 0 is none. *)
+(* A client's identity stands for its producer id and epoch: it counts those given to the client; 0 is none. *)
 Init ==
     /\ client = [state |-> "UNINITIALIZED", error |-> "NONE", identity |-> 0, version |-> 1,
                  bump |-> FALSE, started |-> FALSE]
@@ -118,42 +118,42 @@ RetriableErrors == {
     "SHARE_SESSION_LIMIT_REACHED", "SHARE_SESSION_NOT_FOUND", "THROTTLING_QUOTA_EXCEEDED",
     "UNKNOWN_LEADER_EPOCH", "UNKNOWN_TOPIC_ID", "UNKNOWN_TOPIC_OR_PARTITION", "UNSTABLE_OFFSET_COMMIT"}
 
-(* What the client does about an answer to InitProducerId. *)
+(* The client's reaction to an answer to InitProducerId. *)
 InitProducerIdReaction(error) ==
     IF error \in {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"} THEN "uninitialized"
     ELSE IF error = "TRANSACTION_ABORTABLE" THEN "abortable"
     ELSE "fatal"
 
-(* What the client does about an answer to FindCoordinator. *)
+(* The client's reaction to an answer to FindCoordinator. *)
 FindCoordinatorReaction(error) ==
     IF error \in {"GROUP_AUTHORIZATION_FAILED", "TRANSACTION_ABORTABLE"} THEN "abortable" ELSE "fatal"
 
-(* What the client does about an answer to AddPartitionsToTxn. *)
+(* The client's reaction to an answer to AddPartitionsToTxn. *)
 AddPartitionsReaction(error) ==
     IF error \in {"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
                   "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"} THEN "fatal"
     ELSE IF error = "UNKNOWN_PRODUCER_ID" THEN "abortable with a bump"
     ELSE "abortable"
 
-(* What the client does about an answer to AddOffsetsToTxn. *)
+(* The client's reaction to an answer to AddOffsetsToTxn. *)
 AddOffsetsReaction(error) ==
     IF error = "UNKNOWN_PRODUCER_ID" THEN "abortable with a bump"
     ELSE IF error \in {"GROUP_AUTHORIZATION_FAILED", "TRANSACTION_ABORTABLE"} THEN "abortable"
     ELSE "fatal"
 
-(* What the client does about an answer to TxnOffsetCommit. *)
+(* The client's reaction to an answer to TxnOffsetCommit. *)
 OffsetCommitReaction(error) ==
     IF error \in {"GROUP_AUTHORIZATION_FAILED", "FENCED_INSTANCE_ID", "TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID",
                   "ILLEGAL_GENERATION"} THEN "abortable"
     ELSE "fatal"
 
-(* What the client does about an answer to EndTxn. *)
+(* The client's reaction to an answer to EndTxn. *)
 EndReaction(request, error) ==
     IF error = "UNKNOWN_PRODUCER_ID" THEN "abortable with a bump"
     ELSE IF error = "TRANSACTION_ABORTABLE" /\ request = Commit THEN "abortable"
     ELSE "fatal"
 
-(* What the client does about an answer to Produce. *)
+(* The client's reaction to an answer to Produce. *)
 ProduceReaction(error) ==
     IF error = "DUPLICATE_SEQUENCE_NUMBER" THEN "acknowledged"
     ELSE IF error \in {"CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "PRODUCER_FENCED",
@@ -165,7 +165,7 @@ AsksForCoordinator(request, error) ==
     \/ error \in {"COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
     \/ request = "TxnOffsetCommit" /\ error = "REQUEST_TIMED_OUT"
 
-(* What the client does about an error that is not retriable. *)
+(* The client's reaction to an error that is not retriable. *)
 ReactionToFailure(request, error) ==
     IF request = "Produce" THEN ProduceReaction(error)
     ELSE IF request = "InitProducerId" THEN InitProducerIdReaction(error)
@@ -175,7 +175,7 @@ ReactionToFailure(request, error) ==
     ELSE IF request = "TxnOffsetCommit" THEN OffsetCommitReaction(error)
     ELSE EndReaction(request, error)
 
-(* What the client does about an error that answers a request. *)
+(* The client's reaction to an error that answers a request. *)
 Reaction(request, error) == IF error \in RetriableErrors THEN "retry" ELSE ReactionToFailure(request, error)
 
 (* The exception that calls are refused with after an error. *)
@@ -185,8 +185,9 @@ ExceptionOf(request, error) ==
     ELSE IF error \in {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"} THEN "ProducerFencedException"
     ELSE "KafkaException"
 
-(* Brokers say TRANSACTION_ABORTABLE of batches and offsets only, and GROUP_AUTHORIZATION_FAILED of groups; since 2.4 *)
-(* they never say UNKNOWN_PRODUCER_ID. The client would make more of these than it should: see the mutants.           *)
+(* Brokers answer TRANSACTION_ABORTABLE only to batches and offsets, and GROUP_AUTHORIZATION_FAILED only for groups; *)
+(* since 2.4 they never answer UNKNOWN_PRODUCER_ID. The client would react to more of these than it should: see the  *)
+(* mutants.                                                                                                          *)
 
 (* A broker may answer a request with an error. *)
 MayAnswer(request, error) ==
@@ -222,7 +223,7 @@ IsUnauthorized == client.error = "AuthorizationException"
 
 (* Departs from Kafka: it accepts an abort of a client that is about to start over. See AbortsUnauthorized. *)
 
-(* An abortable error refuses every call but the abort; a fatal one refuses all. *)
+(* An abortable error refuses every call except the abort; a fatal one refuses all. *)
 IsRefusedByError(operation) ==
     HasError /\ ~(operation = "abortTransaction" /\ client.state = "ABORTABLE_ERROR" /\ ~IsUnauthorized)
 
@@ -248,7 +249,7 @@ Waiting(operation) == [operation |-> operation, outcome |-> "waiting", running |
 (* The call after what it waits for is done, or has failed. *)
 Finished(outcome) == IF call.operation = "none" THEN call ELSE [call EXCEPT !.outcome = outcome]
 
-(* What is left of a call that has timed out: offsets may be sent again or not. *)
+(* The call after it has timed out: offsets may be sent again or not. *)
 AfterTimeout == IF call.operation = "sendOffsetsToTransaction" THEN NoCall ELSE [call EXCEPT !.running = FALSE]
 
 (* The calls that wait for the answer to a request. *)
@@ -266,7 +267,7 @@ MayFail == faults < MaxFaults
 (* What the client sends                                                   *)
 (***************************************************************************)
 
-(* New partitions are as good as a request that waits. *)
+(* New partitions count as a request that waits. *)
 Due == queue \cup (IF partitions.new = {} THEN {} ELSE {"AddPartitionsToTxn"})
 
 (* Requests are sent in this order. *)
@@ -290,13 +291,13 @@ IsNext(request) ==
 (* Requests are sent; after an error they fail instead. *)
 SendsRequests == ~HasError
 
-(* Batches are sent when no request is in flight, nor one that can be sent waits. *)
+(* Batches are sent when no request is in flight and none that can be sent waits. *)
 RequestsFirst == inFlight = "none" /\ ~\E request \in Requests : IsNext(request)
 
-(* Whoever coordinates is looked for after an error too. *)
+(* Coordinators are looked up after an error too. *)
 MayBeSent(request) == request \in Lookups \/ SendsRequests
 
-(* The client knows to whom a request goes: a lookup to anybody. *)
+(* The client knows the receiver of a request; a lookup goes to any broker. *)
 KnowsReceiver(request) == request \in Lookups \/ CoordinatorOf(request) \in coordinators
 
 (* Nothing of the transaction is registered anywhere: there is nothing to end. *)
@@ -337,13 +338,13 @@ Failed(exception, bumps) ==
     IF client.state = "ABORTING_TRANSACTION" THEN [client EXCEPT !.bump = @ \/ bumps]
     ELSE [client EXCEPT !.state = "ABORTABLE_ERROR", !.error = exception, !.bump = @ \/ bumps]
 
-(* Departs from Kafka: whoever waits for offsets that are not sent yet is not told, and times out. See *)
-(* TellsNobodyOfOffsets.                                                                               *)
+(* Departs from Kafka: there a call that waits for offsets that are not sent yet is not told, and times out. See *)
+(* TellsNobodyOfOffsets.                                                                                         *)
 
 (* The call after an answer with a fatal error. *)
 CallAfterFatal(request) == Finished("failed")
 
-(* The client after a fatal error: it sends nothing more, and every answer is lost on it. *)
+(* The client after a fatal error: it sends nothing more, and ignores every answer. *)
 BecomesFatal(request, exception) ==
     /\ client' = [client EXCEPT !.state = "FATAL_ERROR", !.error = exception]
     /\ batches' = [partition \in Partitions |-> NoBatch]
@@ -457,7 +458,7 @@ EndCall ==
 (* The sender's thread                                WHO: the client      *)
 (***************************************************************************)
 
-(* The client asks who coordinates what its next request is about. *)
+(* The client asks for the coordinator that its next request needs. *)
 FindCoordinator(type) ==
     /\ SendsRequests
     /\ \E request \in Requests :
@@ -648,7 +649,7 @@ RetryBatch(partition, error) ==
     /\ batches' = [batches EXCEPT ![partition].status = "to be retried", ![partition].retried = TRUE]
     /\ UNCHANGED <<client, partitions, sequences, queue, inFlight, coordinators, call, cluster, seen>>
 
-(* What becomes of a batch is unknown if the client has given it up, or an earlier copy of it may be on its way. *)
+(* The fate of a batch is unknown if the client has given it up, or if an earlier copy of it may be on its way. *)
 IsUnknown(batch, expired) == batch.retried \/ (expired /\ batch.status = "in flight")
 
 (* The sequences after a batch has failed: that of a batch that was refused is taken again. *)
@@ -701,7 +702,7 @@ Upgrade ==
     /\ cluster' = cluster + 1
     /\ UNCHANGED <<client, partitions, sequences, batches, queue, inFlight, coordinators, call, seen, faults>>
 
-(* What the client and the brokers go on with, whatever happened. *)
+(* The steps with which client and brokers go on, whatever happened. *)
 Progress ==
     \/ EndCall
     \/ \E type \in CoordinatorTypes : FindCoordinator(type) \/ ReceiveCoordinator(type)
@@ -770,11 +771,11 @@ FatalIsFinal ==
 NothingAfterFencing ==
     seen.fenced => inFlight = "none" /\ ~\E partition \in Partitions : IsInFlight(partition)
 
-(* Nothing is committed of which a part has failed. *)
+(* No transaction is committed of which a part has failed. *)
 NothingCommittedAfterFailure == inFlight = Commit => ~seen.failed
 
-(* Whoever has asked to commit a transaction does not ask to abort it, as long as the outcome is unknown, or the other *)
-(* way round.                                                                                                          *)
+(* As long as the outcome is unknown, a client that has asked to commit a transaction does not ask to abort it, or the *)
+(* other way round.                                                                                                    *)
 OneEnd == Cardinality(seen.ends) <= 1
 
 (* No batch is on its way once the end of its transaction has been sent, nor one of the next before the answer. *)
@@ -802,14 +803,14 @@ OneVersionForEachIdentity ==
            (batches'[partition].identity = seen.last[partition].identity =>
                 seen.version = seen.last[partition].version)]_vars
 
-(* Nothing is sent under an identity under which something may still be on its way that has been given up. *)
+(* Nothing is sent under the identity of a batch that was given up and may still be on its way. *)
 NoIdentityIsReused ==
     [][\A partition \in Partitions : Leaves(partition) => batches'[partition].identity > seen.unknown]_vars
 
 (* The client never asks for a producer id between the beginning and the end of a transaction. *)
 NoInitializationInTransaction == inFlight = "InitProducerId" => seen.number = 0 \/ seen.ended # "none"
 
-(* A commit that returns is one that the coordinator knows, or has nothing to know of. *)
+(* A commit that returns is known to the coordinator, or the coordinator has nothing to know. *)
 CommitIsKnown == call.operation = "commitTransaction" /\ call.outcome = "done" => seen.ended = Commit
 
 (* A client that is ready for transactions has a producer id. *)

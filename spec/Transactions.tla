@@ -19,8 +19,8 @@
 (* Assumed, not checked: the coordinator's log is one durable record that  *)
 (*   is replaced in one step; a partition's log is never truncated; a      *)
 (*   retry of a stored batch is acknowledged and not stored again, which   *)
-(*   IdempotentProducer shows; InitProducerId is not repeated by the       *)
-(*   network, for the first one is not idempotent (EpochBump).             *)
+(*   IdempotentProducer shows; the network does not repeat InitProducerId, *)
+(*   because the first one is not idempotent (EpochBump).                  *)
 (* Out of scope: what readers see before a marker, and the last stable     *)
 (*   offset (Consumer); appends of the coordinator that fail, exhaustion   *)
 (*   of epochs, expiry (TransactionCoordinator); replication of partitions *)
@@ -48,17 +48,17 @@ CONSTANTS
 VARIABLES
     transaction,         \* the coordinator's durable record: state, epoch, partitions
     coordinatorEpoch,    \* counts the failovers
-    former,              \* the record as a former coordinator has it that does not know it was replaced
+    former,              \* the record of a former coordinator that does not know it was replaced
     toMark,              \* the partitions whose marker the coordinator has no acknowledgement for
-    logs,                \* of each partition: its entries, and what its leader knows of the producer
-    clients,             \* of each instance: the state of its client
+    logs,                \* for each partition: its entries, and what its leader knows of the producer
+    clients,             \* for each instance: the state of its client
     outcome,             \* of each instance's transactions, as it sees them: none, open, committing, committed or aborted
     stored,              \* the batches that were acknowledged to an instance: [instance, number, partition]
     initRequests,        \* the requests for an epoch that are on their way
     addRequests,         \* the requests to register a partition that are on their way
     produceRequests,     \* the produce requests that are on their way
     verifying,           \* the produce requests that their leader is asking the coordinator about, with their guard
-    verified,            \* the produce requests that the coordinator has vouched for
+    verified,            \* the produce requests that the coordinator has verified
     endRequests,         \* the requests to end a transaction that are on their way
     markerRequests,      \* the markers that are on their way
     answers,             \* the answers that are on their way, at most one for each instance
@@ -102,7 +102,7 @@ Init ==
 (* Transitions of the coordinator's record                                 *)
 (***************************************************************************)
 
-(* Which state may follow which. PREPARE_EPOCH_FENCE and DEAD are never written.    Kafka: TransactionState *)
+(* The legal transitions. PREPARE_EPOCH_FENCE and DEAD are never written.    Kafka: TransactionState *)
 MayFollow ==
     [EMPTY           |-> {"EMPTY", "ONGOING", "PREPARE_ABORT"},
      ONGOING         |-> {"ONGOING", "PREPARE_COMMIT", "PREPARE_ABORT"},
@@ -114,7 +114,7 @@ MayFollow ==
 IsPrepared == transaction.state \in {"PREPARE_COMMIT", "PREPARE_ABORT"}
 IsAtRest   == transaction.state \in {"EMPTY", "COMPLETE_COMMIT", "COMPLETE_ABORT"}
 
-(* Whether the record decides for commit. *)
+(* The record decides for commit. *)
 Commits == transaction.state \in {"PREPARE_COMMIT", "COMPLETE_COMMIT"}
 
 Prepared(commit) == IF commit THEN "PREPARE_COMMIT" ELSE "PREPARE_ABORT"
@@ -196,8 +196,8 @@ Produce(instance, partition) ==
 
 Ending(commit) == IF commit THEN "committing" ELSE "aborting"
 
-(* It may do so while a batch is unanswered, to abort; before version 2 it then needs a new epoch, for the batch may *)
-(* be stored or not (KIP-360).                                                                                       *)
+(* It may abort while a batch is unanswered; before version 2 it then needs a new epoch, because the batch may be *)
+(* stored or not (KIP-360).                                                                                       *)
 
 (* An instance ends its transaction, and asks again if the coordinator was busy. *)
 End(instance, commit) ==
@@ -215,9 +215,9 @@ End(instance, commit) ==
     /\ UNCHANGED <<coordinatorVars, logs, stored, initRequests, addRequests, produceRequests, verifying, verified,
                    markerRequests, faults>>
 
-(* It needs a new epoch, for the old one names its earlier transactions too (KAFKA-18227). *)
+(* It needs a new epoch, because the old one names its earlier transactions too (KAFKA-18227). *)
 
-(* What becomes of a client that finds version 2. *)
+(* A client after it has found version 2. *)
 Upgraded(client) == [client EXCEPT !.version = 2, !.state = "new"]
 
 (* An instance between two transactions finds that the cluster has version 2 by now. *)
@@ -237,7 +237,7 @@ Crash(instance) ==
     /\ UNCHANGED <<coordinatorVars, logs, outcome, stored, initRequests, addRequests, produceRequests, verifying, verified,
                    endRequests, markerRequests>>
 
-(* What an instance becomes with an answer. *)
+(* An instance's client after an answer. *)
 AfterAnswer(client, answer) ==
     LET heard == [client EXCEPT !.awaits = "nothing"] IN
     IF answer.error \in {"CONCURRENT_TRANSACTIONS", "NOT_LEADER_OR_FOLLOWER"} THEN
@@ -321,7 +321,7 @@ HandleAdd(instance, number, partition) ==
 IsRetryOfEnd(version, epoch) == version = 2 /\ epoch + 1 = transaction.epoch
 
 (* While markers are written a transition is pending: version 2 looks at that first (KAFKA-18464), version 1 at the *)
-(* epoch.                                                                                                          *)
+(* epoch.                                                                                                           *)
 
 (* Why the coordinator does not begin to end the transaction, or "DECIDE" if it does. *)
 EndVerdict(version, epoch, commit) ==
@@ -397,7 +397,7 @@ CompleteTransaction ==
     /\ UNCHANGED <<coordinatorEpoch, former, toMark, logs, clientVars, initRequests, addRequests, produceRequests,
                    verifying, verified, endRequests, markerRequests, answers, faults>>
 
-(* What a new coordinator has to send markers to. *)
+(* The partitions to which a new coordinator has to send markers. *)
 PartitionsToMark == IF IsPrepared THEN transaction.partitions ELSE {}
 
 (* The record as a new coordinator reads it. *)
@@ -445,15 +445,15 @@ StartVerification(instance, number, partition) ==
               /\ UNCHANGED answers
     /\ UNCHANGED <<coordinatorVars, clientVars, initRequests, addRequests, verified, endRequests, markerRequests, faults>>
 
-(* Before part 2 of KIP-890 the partition has to be registered, since then it is registered by the question. *)
+(* Before part 2 of KIP-890 the partition has to be registered; since then the leader's question registers it. *)
 
-(* Why the coordinator does not vouch for a batch; "NONE" if it does. *)
+(* Why the coordinator does not verify a batch; "NONE" if it does. *)
 VerificationError(version, epoch, partition) ==
     IF AddError(epoch) # "NONE" THEN AddError(epoch)
     ELSE IF version = 1 /\ partition \notin transaction.partitions THEN "INVALID_TXN_STATE"
     ELSE "NONE"
 
-(* The record when the coordinator has vouched for a batch. *)
+(* The record after the coordinator has verified a batch. *)
 AfterVerification(request) ==
     IF request.version = 2 THEN WithPartition(request.partition, 2) ELSE transaction
 
@@ -493,9 +493,9 @@ DataError(log, version, epoch, guard) ==
     ELSE IF NeedsGuard(version) /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE"
     ELSE "NONE"
 
-(* A batch uses the guard up, but for one that belongs to a later epoch already.                                     *)
+(* A batch uses the guard up, unless the guard belongs to a later epoch already.                                     *)
 (* Departs from Kafka: there every transactional append does (the mutant EveryAppendUsesGuardUp); a late batch of an *)
-(* aborted transaction then makes the next one fail.                                                                *)
+(* aborted transaction then makes the next one fail.                                                                 *)
 UsesGuardUp(log, epoch) == log.guardEpoch <= epoch
 
 (* The leader's log after a batch. *)
@@ -513,7 +513,7 @@ AppendTo(partition, request, guard) ==
                ELSE logs
     /\ Answer(request.instance, request.number, "produce", error, NoEpoch)
 
-(* A leader appends a batch that the coordinator has vouched for, if nothing has happened since. *)
+(* A leader appends a batch that the coordinator has verified, if nothing has happened since. *)
 AppendVerified(instance, number, partition) ==
     \E request \in verified :
         /\ request.instance = instance /\ request.number = number /\ request.partition = partition
@@ -593,13 +593,13 @@ AbortByAdmin(partition) ==
     /\ UNCHANGED <<coordinatorVars, clientVars, initRequests, addRequests, produceRequests, verifying, verified, endRequests,
                    markerRequests, answers>>
 
-(* Those under way to the old one come back and are sent again. *)
+(* Markers in flight to the old leader fail and are sent again. *)
 
 (* The markers that are missing when a partition's leader changes. *)
 MarkersAfterElection(partition) == toMark
 
-(* Another broker becomes a partition's leader: it has the log, but no guards, and what was under way to the old one *)
-(* comes back.                                                                                                      *)
+(* Another broker becomes a partition's leader: it has the log, but no guards; requests in flight to the old leader *)
+(* fail.                                                                                                            *)
 
 (* Another broker becomes the leader of a partition. *)
 ElectLeader(partition) ==
@@ -653,7 +653,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 (* What is sent arrives, those that live go on, and a transaction whose producer is gone times out. An application ends *)
-(* what it has begun.                                                                                                  *)
+(* what it has begun.                                                                                                   *)
 Fairness ==
     /\ WF_vars(CompleteTransaction)
     /\ WF_vars(~OwnerIsAlive /\ TimeOut)
@@ -715,7 +715,7 @@ AbortedIsGone ==
     \A instance \in Instances, number \in Numbers :
         outcome[instance][number] = "aborted" => "commit" \notin Fates(instance, number)
 
-(* What is committed, its instance has asked to commit. *)
+(* Only what its instance has asked to commit is committed. *)
 CommittedAsAsked ==
     \A instance \in Instances, number \in Numbers :
         "commit" \in Fates(instance, number) => outcome[instance][number] \in {"committing", "committed"}
@@ -733,7 +733,7 @@ NoHangingTransaction ==
         partition \in transaction.partitions
 
 (* Once another instance has its epoch, nothing of an older one's is decided for commit: no commit marker of that epoch *)
-(* or a later one stands behind its batches.                                                                          *)
+(* or a later one stands behind its batches.                                                                            *)
 Fenced ==
     \A partition \in Partitions : \A i, j \in DOMAIN logs[partition].entries :
         LET batch  == logs[partition].entries[i]
@@ -743,7 +743,7 @@ Fenced ==
             => \A other \in Instances \ {batch.instance} :
                   ~(batch.epoch < clients[other].epoch /\ clients[other].epoch <= marker.epoch)
 
-(* Once an instance has asked for an epoch and was told to wait, no other one's transaction begins. Refuted: what was  *)
+(* Once an instance has asked for an epoch and was told to wait, no other one's transaction begins. Refuted: what was *)
 (* ending by itself leaves its instance free to begin another; and in version 2 the one whose transaction was aborted *)
 (* for it may abort it too, and learns the new epoch from the answer.                                                 *)
 FirstAnswerFences ==
@@ -753,7 +753,7 @@ FirstAnswerFences ==
             => transaction.state # "ONGOING"
 
 (* Whatever is prepared can go on: markers are still to be sent, on their way, or all there. (A refused marker is not *)
-(* sent again before the next failover.)                                                                             *)
+(* sent again before the next failover.)                                                                              *)
 NothingIsStuck ==
     IsPrepared => \A partition \in toMark : MarkerError(logs[partition], MarkerTo(partition)) = "NONE"
 
@@ -783,7 +783,7 @@ EveryPartitionCatchesUp == \A partition \in Partitions : logs[partition].open ~>
 (* Refinement                                                              *)
 (***************************************************************************)
 
-(* What becomes of a transaction's batches: decided by the coordinator's record while their markers are missing. *)
+(* The fate of a transaction's batches: the coordinator's record decides it while their markers are missing. *)
 FateOf(instance, number) ==
     LET fates    == Fates(instance, number)
         prepared == IsPrepared /\ \E partition \in toMark : "undecided" \in FatesIn(partition, instance, number)
@@ -794,7 +794,7 @@ FateOf(instance, number) ==
 
 WrittenBy(instance, number) == {partition \in Partitions : FatesIn(partition, instance, number) # {}}
 
-(* What a read_committed reader of a partition finds. *)
+(* The batches that a read_committed reader of a partition finds. *)
 VisibleIn(partition) ==
     LET entries   == logs[partition].entries
         committed == SelectSeq([i \in DOMAIN entries |-> [entry |-> entries[i], offset |-> i]],
@@ -814,7 +814,7 @@ Atomic == INSTANCE AtomicTransactions WITH
 (* A transaction is decided once, and for commit only if its instance has asked for it, as AtomicTransactions promises. *)
 RefinesAtomicTransactions == Atomic!AtomicSpec
 
-(* What readers find of a transaction they find in all partitions at once. Refuted. *)
+(* Readers find a transaction's batches in all partitions at once. Refuted. *)
 VisibleTogether == Atomic!VisibleTogether
 
 =============================================================================

@@ -31,10 +31,10 @@ CONSTANTS
 ASSUME Partitions = {"p0", "p1", "p7"}
 
 VARIABLES
-    logs,            \* of each partition: its entries, "plain", "data" of a transaction, or "commit" and "abort" of one
+    logs,            \* for each partition: its entries, "plain", "data" of a transaction, or "commit" and "abort" of one
     transaction,     \* its state, and the partitions that are registered and have no marker yet
     owner,           \* the instance that has initialized its producer last, or "none"
-    processes,       \* of each instance: its stage, and the transfer that it is at
+    processes,       \* for each instance: its stage, and the transfer that it is at
     faults           \* the number of faults so far
 
 vars == <<logs, transaction, owner, processes, faults>>
@@ -51,7 +51,7 @@ Init ==
 (* Rules                                                                   *)
 (***************************************************************************)
 
-(* The leaders take what an instance writes: of everybody, or with transactions of the newest alone. *)
+(* The leaders take what an instance writes; with transactions, only what the newest instance writes. *)
 MayWrite(instance) == ~Transactional \/ owner = instance
 
 (* InitProducerId aborts the transaction that it finds open. *)
@@ -67,7 +67,7 @@ MarkerBehind(log, place) ==
     LET later == {other \in DOMAIN log : other > place /\ IsMarker(log[other])}
     IN  IF later = {} THEN "none" ELSE log[CHOOSE other \in later : \A third \in later : other <= third].kind
 
-(* The places of a log that a read_committed reader is given, for it as it is or as it is in the end. *)
+(* The places of a log that a read_committed reader is given, if what has no marker is decided like this. *)
 Found(log, undecided) ==
     {place \in DOMAIN log :
         \/ log[place].kind = "plain"
@@ -81,7 +81,7 @@ OffsetIn(log, undecided) ==
     LET found == Found(log, undecided)
     IN  IF found = {} THEN 0 ELSE log[CHOOSE place \in found : \A other \in found : other <= place].transfer
 
-(* No offset is told while one waits for its marker. *)
+(* No offset is returned while one waits for its marker. *)
 IsUnstable == \E place \in DOMAIN logs["p7"] : logs["p7"][place].kind = "data" /\ MarkerBehind(logs["p7"], place) = "none"
 
 Fault == faults < MaxFaults /\ faults' = faults + 1

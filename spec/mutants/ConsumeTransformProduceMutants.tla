@@ -21,7 +21,7 @@ RemovedMemberIsTaken(member, epoch) ==
 StaleEpochIsTaken(member, epoch) ==
     IF member # NoMember /\ member \notin Members THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
 
-(* for PresentedGeneration: the epoch of the moment, not that in which the inputs were read *)
+(* for PresentedGeneration: the current epoch, not the one in which the inputs were read *)
 PresentsLatestEpoch(instance) == membership.members[instance].epoch
 
 (* for IsFree: a partition is given to its next owner before the one that has it gives it up *)

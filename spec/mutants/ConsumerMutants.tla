@@ -9,7 +9,7 @@ EXTENDS Consumer, TransactionalPartitionMutants
 (* for CommittedLimit: the last stable offset is read as well *)
 LimitIncluded == Smaller(highWatermark, LastStableOffset + 1)
 
-(* for UpperBound: the response's last entry is not looked for (KAFKA-17801) *)
+(* for UpperBound: aborted transactions are not looked for at the response's last entry (KAFKA-17801) *)
 UpperBoundTooSmall(fetched) == fetched[Len(fetched)].offset
 
 (* for UpperBound: as coarse as can be, up to the end of the log *)
@@ -18,14 +18,14 @@ UpperBoundAtLogEnd(fetched) == LogEndOffset(log)
 (* for CollectAborted: the response loses its list (KAFKA-5376) *)
 ListLost(position, upper) == <<>>
 
-(* for Overlaps: only those that begin in the response *)
+(* for Overlaps: only transactions that begin in the response overlap it *)
 BeginsInside(transaction, position, upper) ==
     transaction.firstOffset >= position /\ transaction.firstOffset < upper
 
-(* for EndsScan: the search ends with the first transaction that begins behind the response *)
+(* for EndsScan: the search ends with the first transaction that begins after the response *)
 StopsAtFirstBehind(transaction, upper) == transaction.firstOffset >= upper
 
-(* for EndsScan: the search ends with the first transaction that ends behind the response *)
+(* for EndsScan: the search ends with the first transaction that ends after the response *)
 StopsAtLastBehind(transaction, upper) == transaction.lastOffset >= upper
 
 (* for HasBegun: a transaction begins after its first record *)
@@ -60,7 +60,7 @@ CommittedIsReadable ==
         log.entries[i].offset < highWatermark /\ Fate(log.entries, i) \in {"plain", "commit"}
             /\ IsDecidedBelow(i, highWatermark) => log.entries[i].offset < LastStableOffset
 
-(* Who was given a record of a transaction was given all of them. *)
+(* A reader that was given one record of a transaction was given all of them. *)
 TransactionIsSeenAtOnce ==
     \A reader \in ReadersOfCommitted : \A j \in DOMAIN log.entries :
         LET batches == BatchesEndedBy(log.entries, j)

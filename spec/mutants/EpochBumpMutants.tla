@@ -2,7 +2,7 @@
 (* Rules of EpochBump with one thing changed. *)
 EXTENDS EpochBump
 
-(* for Presented: the request says nothing of what the client has, as before KIP-360 and at every first one *)
+(* for Presented: the request presents nothing of what the client has, as before KIP-360 and at first *)
 PresentsNothing(identity) == Nobody
 
 (* for IsRetry: the coordinator knows only what it gave out last *)
@@ -19,7 +19,7 @@ EpochOfOldProducer(identity) ==
 HasRotated == coordinator.current.producerId > 0 /\ client.identity = coordinator.current
 IsFencedByAnother == client.error # "NONE"
 
-(* for RememberedAfter: the request of another instance leaves what the fenced one has as a retry *)
+(* for RememberedAfter: after another instance's request, the fenced one's identity passes for a retry *)
 RemembersTheFenced(presented) == coordinator.current
 
 =============================================================================

@@ -5,10 +5,10 @@ EXTENDS ExternalSink
 (* for IsOneTransaction: the offset stays in Kafka and is committed afterwards *)
 OffsetApart == FALSE
 
-(* for IsKnown: the sink's key is another one at every attempt *)
+(* for IsKnown: the sink's key differs at every attempt *)
 KeyOfAttempt(input) == FALSE
 
-(* for NotedAfter: the relay notes nothing; whoever starts begins with the first row that is left *)
+(* for NotedAfter: the relay notes nothing; a relay that starts begins with the first row that is left *)
 NotedByRemoval(rows) == 0
 
 HasRestarted == faults > 0 /\ stage # "down" /\ Len(effects) = Cardinality(Inputs)

@@ -13,20 +13,20 @@ Restamped(batches) ==
 
 WithoutValue(value) == SelectSeq(inFlight, LAMBDA batch : batch.value # value)
 
-(* for KeptAfterExpiry: what the Java client does: it stamps the other batches again (KAFKA-14034) *)
+(* for KeptAfterExpiry: the other batches are stamped again, as by the Java client (KAFKA-14034) *)
 RestampAfterExpiry(value) == IF Bumped.epoch > producer.epoch THEN Restamped(WithoutValue(value)) ELSE <<>>
 
-(* for ProducerAfterExpiry, together with it: the sequence goes on after them *)
+(* for ProducerAfterExpiry, together with RestampAfterExpiry: the sequence goes on after these batches *)
 BumpAfterRestamp(kept) == IF Bumped.epoch > producer.epoch THEN [Bumped EXCEPT !.sequence = Len(kept)] ELSE Bumped
 
-(* for KeptAfterError: what the Java client does: it stamps every batch again, the refused one included *)
+(* for KeptAfterError: every batch is stamped again, the refused one included, as by the Java client *)
 RestampAfterError(error) ==
     IF error = "OUT_OF_ORDER_SEQUENCE_NUMBER" /\ Bumped.epoch > producer.epoch THEN Restamped(inFlight) ELSE <<>>
 
 (* for KeptAfterError: the batches behind the refused one stay in flight *)
 KeptBehindRefused(error) == Tail(inFlight)
 
-(* for ProducerAfterError, together with it: the producer goes on in its next epoch *)
+(* for ProducerAfterError, together with RestampAfterError: the producer goes on in its next epoch *)
 BumpAfterError(error, kept) ==
     IF error = "OUT_OF_ORDER_SEQUENCE_NUMBER" /\ Bumped.epoch > producer.epoch
     THEN [Bumped EXCEPT !.sequence = Len(kept)]

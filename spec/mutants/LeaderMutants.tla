@@ -70,14 +70,14 @@ MarkerForgetsBatches(log, producerId, epoch, count) ==
 (* for WithEntry: transactions count entries, not records *)
 OneRecordEach(before, entry, log) == OfVersion2!Appended(before.transactions, entry)
 
-(* for WithEntry: a transaction whose marker is replicated holds what it held *)
+(* for WithEntry: a transaction whose marker is replicated still holds the last stable offset back *)
 NeverReplicated(before, entry, log) ==
     OfVersion2!Written(before.transactions, [entry EXCEPT !.offset = LogEndOffset(before.log)])
 
 (* for MarkerError: every marker goes by the rule of version 1 (KAFKA-19446) *)
 MarkersOfVersion1(before, marker, version) == OfVersion1!MarkerError(before.transactions, marker)
 
-(* for WithForgotten: of a producer that expires the transactions are kept *)
+(* for WithForgotten: the transactions of a producer that expires are kept *)
 EpochOutlivesProducer(before, producerId) == [before EXCEPT !.log = Forgotten(@, producerId)]
 
 (* Interesting states, which have to be reached *)

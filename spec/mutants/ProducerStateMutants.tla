@@ -19,7 +19,7 @@ CacheOfOne(producers, entry) ==
                                batches |-> <<[sequence |-> entry.sequence, count |-> entry.count,
                                               offset |-> entry.offset]>>]) @@ producers
 
-(* for SnapshotOf: what Kafka's snapshots keep *)
+(* for SnapshotOf: only the last batch is kept, as in Kafka *)
 LastBatchOnly(producer) == [producer EXCEPT !.batches = LastOf(@, 1)]
 
 (* for RetryCandidates: the epoch is no part of a batch's identity *)
@@ -28,17 +28,17 @@ DuplicatesOfAnyEpoch(log, batch) ==
     THEN {log.producers[batch.producerId].batches[i] : i \in DOMAIN log.producers[batch.producerId].batches}
     ELSE {}
 
-(* for AcceptsUnknownProducer: what Kafka did until 4.5 (KAFKA-15591) *)
+(* for AcceptsUnknownProducer: every sequence passes, as in Kafka before 4.5 (KAFKA-15591) *)
 AnySequenceOnVirginPartition(log, batch) == TRUE
 
 (* for StartsEpoch (KAFKA-12152) *)
 EpochStartsAnywhere(batch) == TRUE
 
-(* for Follows: a gap is as good as no gap *)
+(* for Follows: a gap counts as no gap *)
 FollowsAfterGap(producer, batch) ==
     LET last == producer.batches[Len(producer.batches)] IN batch.sequence > LastSequence(last)
 
-(* for IsFenced: an old epoch is as good as a new one *)
+(* for IsFenced: an old epoch is accepted *)
 NoFencing(producer, batch) == FALSE
 
 (* for NextSequence: no wrap to 0 (KAFKA-7692) *)
@@ -69,7 +69,7 @@ NotAboveLargestSequence(log, batch) ==
        IN  /\ producer.epoch = batch.epoch
            /\ LastSequence(batch) <= LastSequence(producer.batches[Len(producer.batches)])
 
-(* for DuplicateOffset: together with it, the only offset that is known *)
+(* for DuplicateOffset: together with NotAboveLargestSequence, the only offset that is known *)
 OffsetOfLastBatch(log, batch) ==
     LET batches == log.producers[batch.producerId].batches IN batches[Len(batches)].offset
 

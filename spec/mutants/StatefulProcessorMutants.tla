@@ -8,7 +8,7 @@ RestoresUncommitted(entry) == TRUE
 (* for AfterAbort: the store stays as it is, with what was aborted *)
 StoreIsKeptAfterAbort(instance) == [processes[instance] EXCEPT !.position = committed, !.batch = <<>>]
 
-(* for StoreAtStart: the store that an earlier process has left on disk is taken for what it is *)
+(* for StoreAtStart: the store that an earlier process has left on disk is used *)
 StoreOnDiskIsUsed(instance) == processes[instance].store
 
 (* for FateAtWrite: changes are written in no transaction *)

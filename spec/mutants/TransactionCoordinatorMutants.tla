@@ -16,7 +16,7 @@ FenceKeepsProducerId(known, nextProducerId) == AfterEnd(Raised(known), FALSE, Se
 (* for FencingEpoch: each try of a fence that could not be written bumps the epoch (KAFKA-9666) *)
 EveryFenceBumps(known) == IF known.epoch = MaxEpoch THEN known.epoch ELSE known.epoch + 1
 
-(* for EndVerdictOfVersion1: a client may end it with an epoch of its own making (KAFKA-9600) *)
+(* for EndVerdictOfVersion1: a client may end the transaction with an epoch that it made up (KAFKA-9600) *)
 EndByHigherEpoch(known, producerId, epoch, commit) ==
     IF known.producerId # producerId THEN "INVALID_PRODUCER_ID_MAPPING"
     ELSE IF epoch < known.epoch THEN "PRODUCER_FENCED"
@@ -95,7 +95,7 @@ CompletesBeforeMarkers == TRUE
 (* for MarkerCommits: once a marker has failed, the others say abort *)
 AbortAfterFailedMarker(partition) == Commits(metadata) /\ toMark = metadata.partitions
 
-(* for TailAfterFailover: an append of the coordinator before is taken, behind what the new one has loaded *)
+(* for TailAfterFailover: an append of the previous coordinator is accepted, after what the new one loaded *)
 StaleAppendTaken(found) == IF IsIdle THEN found ELSE Append(found, InLog(appending.record))
 
 (* for MayAct: a new coordinator acts on all that it finds in its log, as in Kafka *)

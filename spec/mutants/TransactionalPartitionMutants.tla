@@ -39,7 +39,7 @@ OwnNextCounts(transactions, producerId, offset) ==
         others == {t.firstOffset : t \in {each \in open : each.producerId # producerId \/ each.firstOffset > offset}}
     IN  IF others = {} THEN offset + 1 ELSE Least(others)
 
-(* for WithoutIndexEntry: the last stable offset moves on although the index lacks the entry (KAFKA-7866) *)
+(* for WithoutIndexEntry: the last stable offset advances although the index lacks the entry (KAFKA-7866) *)
 CompletedUnindexed(before, given) ==
     LET entry == AtEnd(before, given)
     IN  WithCompleted(WithEntry(before, entry), entry, before.producers[entry.producerId].firstOffset)
@@ -90,7 +90,7 @@ HighWatermarkOnly == highWatermark
 (* for MayExpire: a producer may be forgotten in the middle of a transaction *)
 ExpireInside(producer) == TRUE
 
-(* for Forgotten, together with it: its transactions are forgotten as well *)
+(* for Forgotten, together with ExpireInside: its transactions are forgotten as well *)
 ForgottenTransactions(before, producerId) ==
     [before EXCEPT !.producers = [@ EXCEPT ![producerId] = NoProducer],
                    !.transactions = {t \in @ : t.producerId # producerId}]

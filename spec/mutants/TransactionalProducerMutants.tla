@@ -8,7 +8,7 @@ OnlyFatalRefuses(operation) == client.state = "FATAL_ERROR"
 (* for IsRefusedByError: an abort makes good every error *)
 EveryErrorIsAbortable(operation) == HasError /\ operation # "abortTransaction"
 
-(* for IsRefusedByError: what Kafka does: an abort is accepted before the client starts over *)
+(* for IsRefusedByError: an abort is accepted before the client starts over, as in Kafka *)
 AbortsUnauthorized(operation) == HasError /\ ~(operation = "abortTransaction" /\ client.state = "ABORTABLE_ERROR")
 
 (* for IsLegalCall: every call is legal in every state *)
@@ -58,13 +58,13 @@ EveryAnswerIsPossible(request, error) == TRUE
 (* for BumpsByItself: the client asks for no other epoch, as before KIP-360 *)
 NeverBumps == FALSE
 
-(* for BumpsAfter: what Kafka does: no other epoch is asked for during an end, unless there is a hole *)
+(* for BumpsAfter: no other epoch is asked for during an end, unless there is a hole, as in Kafka *)
 BumpsNotWhileEnding(batch, expired) == BumpsByItself /\ (~IsEnding \/ (expired /\ batch.retried))
 
-(* for QueueAfter: what Kafka does: nobody asks for the epoch that the client waits for after an abort *)
+(* for QueueAfter: nobody asks for the epoch that the client waits for after an abort, as in Kafka *)
 AsksForNoBumpWhileAborting(bumps) == queue
 
-(* for CallAfterFatal: what Kafka does: whoever waits for offsets is told by the answer to them only *)
+(* for CallAfterFatal: a call that waits for offsets is told only by the answer to them, as in Kafka *)
 TellsNobodyOfOffsets(request) ==
     IF call.operation = "sendOffsetsToTransaction" THEN FinishedBy(request, "failed") ELSE Finished("failed")
 

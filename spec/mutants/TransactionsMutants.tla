@@ -25,7 +25,7 @@ DataOfAnyEpoch(log, version, epoch, guard) ==
 (* for DataError: nothing between verification and append is noticed (KAFKA-14884) *)
 NoGuard(log, version, epoch, guard) == IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH" ELSE "NONE"
 
-(* for UsesGuardUp: what Kafka does *)
+(* for UsesGuardUp: every transactional append uses the guard up, as in Kafka *)
 EveryAppendUsesGuardUp(log, epoch) == TRUE
 
 (* for KeepsGuard: the marker of one transaction takes the next one's guard along (KAFKA-18575) *)

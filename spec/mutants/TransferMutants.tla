@@ -11,7 +11,7 @@ OpenIsTakenOver == FALSE
 (* for OffsetInTransaction: the offset is committed apart, at once *)
 OffsetIsCommittedApart == FALSE
 
-(* for IsUnstable: an offset is told although one waits for its marker *)
+(* for IsUnstable: an offset is returned although one waits for its marker *)
 PendingOffsetIsPassedOver == FALSE
 
 HasMoved == \A transfer \in Transfers : Count(logs["p1"], "none", transfer) = 1

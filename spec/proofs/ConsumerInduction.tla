@@ -13,7 +13,7 @@ EXTENDS Consumer
 
 Places == DOMAIN log.entries
 
-(* The first offset of the transaction that a producer has open behind some entries. *)
+(* The first offset of the transaction that a producer has open after some entries. *)
 Opened(entries, producerId, n) ==
     LET mine == {i \in 1..n : entries[i].producerId = producerId}
         open == {i \in mine : /\ entries[i].kind = "transactional"
@@ -30,7 +30,7 @@ OffsetsArePlaces == \A i \in Places : log.entries[i].offset = i - 1
 (* The leader knows where each open transaction begins. *)
 ProducersFollowLog == \A producerId \in ProducerIds : log.producers[producerId].firstOffset = OpenedNow(producerId)
 
-(* What holds the last stable offset back is open, or its marker is not replicated or not in the index. *)
+(* A transaction that holds the last stable offset back is open, or its marker is not replicated or not indexed. *)
 UnstableIsUndecided ==
     \A t \in log.transactions :
         LET i == t.firstOffset + 1
@@ -43,12 +43,12 @@ UnstableIsUndecided ==
                     /\ \/ t.lastOffset = NoOffset /\ log.entries[j].kind = "abort" /\ ~IsIndexedMarker(j - 1)
                        \/ t.lastOffset = j - 1 /\ j - 1 >= highWatermark
 
-(* Every open transaction holds it back. *)
+(* Every open transaction holds the last stable offset back. *)
 OpenIsUnstable ==
     \A producerId \in ProducerIds :
         OpenedNow(producerId) # NoOffset => Ongoing(producerId, OpenedNow(producerId)) \in log.transactions
 
-(* So does one that has ended, until its marker is replicated, and in the index if it is an abort. *)
+(* An ended transaction does too, until its marker is replicated, and in the index if it is an abort. *)
 EndedIsIndexedAndReplicated ==
     \A j \in {i \in Places : IsMarker(log.entries[i])} :
         LET producerId == log.entries[j].producerId
@@ -67,12 +67,12 @@ IndexIsOfAborted ==
             /\ indexed.firstOffset # NoOffset
             /\ indexed.firstOffset = Opened(log.entries, indexed.producerId, j - 1)
 
-(* An entry begins behind the last stable offset of every earlier one. *)
+(* An entry begins after the last stable offset of every earlier one. *)
 LaterBeginsBehindScan ==
     \A k, l \in DOMAIN log.abortedIndex :
         k < l => log.abortedIndex[l].firstOffset >= log.abortedIndex[k].lastStableOffset
 
-(* An open transaction begins behind the last stable offset of every entry. *)
+(* An open transaction begins after the last stable offset of every entry. *)
 OpenBeginsBehindScan ==
     \A producerId \in ProducerIds : \A k \in DOMAIN log.abortedIndex :
         OpenedNow(producerId) # NoOffset => OpenedNow(producerId) >= log.abortedIndex[k].lastStableOffset
@@ -86,7 +86,7 @@ WatermarkIsReplicated == highWatermark \in 0..replicated /\ replicated <= Len(lo
 (* The reader is not ahead of what is replicated. *)
 PositionIsReplicated == positions["read_committed"] \in 0..replicated
 
-(* What the reader is past was decided by a replicated marker. *)
+(* Everything that the reader is past was decided by a replicated marker. *)
 ReadIsDecided ==
     \A i \in 1..positions["read_committed"] : log.entries[i].kind = "transactional" =>
         \E j \in MarkersBehind(log.entries, i) : j - 1 < replicated

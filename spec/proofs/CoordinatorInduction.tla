@@ -9,8 +9,8 @@
 (* loads and who fences. The rest is fixed, as far as the invariant lets   *)
 (* it: records have all partitions or none, by their state, and the        *)
 (* server's version; a next producer id comes with the largest epoch; and  *)
-(* given and told have as much as the invariant allows, for with less it   *)
-(* says less.                                                              *)
+(* given and told have as much as the invariant allows, because with less  *)
+(* it says less.                                                           *)
 (***************************************************************************)
 EXTENDS TransactionCoordinator
 
@@ -58,7 +58,7 @@ IsInitNewer(identity) ==
         /\ appending.asked = Nobody => IsNewer(appending.record, identity)
         /\ appending.record.epoch < MaxEpoch
 
-(* Behind what anybody has seen the log has nothing else of that transaction. *)
+(* After a decision that anybody has seen, the log has nothing else of that transaction. *)
 NotedIsSettled ==
     \A decision \in Decisions : \A record \in Records : IsSettled(record, decision.number, decision.commit)
 
@@ -67,7 +67,7 @@ MemoryIsSettled ==
     ~loading => \A commit \in BOOLEAN : Decides(metadata, commit) =>
         \A record \in Records : IsSettled(record, metadata.number, commit)
 
-(* After it every record goes on with its identity or a newer one. *)
+(* After such a decision every record goes on with its identity or a newer one. *)
 MemoryGoesOn ==
     ~loading /\ metadata.state \in PreparedStates \cup CompletedStates =>
         \A record \in Records : record.state = "DEAD" \/ IsNotNewer(GoesOnAs(metadata), GoesOnAs(record))
@@ -79,7 +79,7 @@ LoadingIsTail ==
         /\ \A name \in {"state", "number", "producerId", "nextProducerId", "epoch"} :
               metadata[name] = tail[Len(tail)][name]
 
-(* What is decided is being completed as decided. *)
+(* A prepared transaction is being completed as decided. *)
 PreparedIsPending ==
     \A commit \in BOOLEAN : metadata.state = Prepared(commit) => metadata.pending = Completed(commit)
 
@@ -101,7 +101,7 @@ AppendingIsAsAsked == ~IsIdle => appending.record.state \in AskedStates(appendin
 (* A fence is of an open transaction. *)
 FenceIsOfOpen == metadata.pending = "PREPARE_EPOCH_FENCE" => metadata.state = "ONGOING"
 
-(* Pending is known in memory only. *)
+(* Only memory knows what is pending. *)
 LogHasNothingPending ==
     /\ ~IsIdle => appending.record.pending = "none"
     /\ \A record \in {durable} \cup TailRecords : record.pending = "none"
@@ -198,7 +198,7 @@ FirstInMemory ==
         /\ record.failedFence => record.state = "ONGOING"
         /\ Unless("LastEpochIsNotPresented", ForgetsLastEpoch(record))}
 
-(* What may be on its way. *)
+(* The records that may be on their way. *)
 FirstAppends ==
     {append \in {[request |-> request, asked |-> asked, record |-> [record EXCEPT !.version = version]] :
                     request \in OnTheirWay \ {"none"}, asked \in {Nobody} \cup FirstIdentities, record \in FirstRecords,
@@ -211,7 +211,7 @@ FirstAppends ==
         /\ Unless("AppendingIsAsAsked", append.record.state \in AskedStates(append.request))}
     \cup (IF "none" \in OnTheirWay THEN {NoAppend} ELSE {})
 
-(* What may be pending in memory. *)
+(* The states that may be pending in memory. *)
 FirstPendings(known) ==
     {"none", "PREPARE_EPOCH_FENCE"} \cup (IF IsIdle THEN {} ELSE {appending.record.state})
         \cup (IF known.state \in PreparedStates THEN {Completed(Commits(known))} ELSE {})
@@ -258,7 +258,7 @@ IndInit ==
 
 IndSpec == IndInit /\ [][Next]_vars
 
-(* The search goes on from the first states alone: those behind them are looked at. *)
+(* The search goes on only from the first states: their successors are only checked. *)
 OneStep == answer = NotYet
 
 =============================================================================

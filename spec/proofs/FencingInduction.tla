@@ -4,12 +4,13 @@
 (* TLC: the search begins with states that have it and the coordinator's,  *)
 (* reached or not, and takes one step from each, with any action.          *)
 (*                                                                         *)
-(* The past stands beside the state: what InitProducerId gave last, the    *)
+(* The past is kept next to the state: what InitProducerId gave last, the  *)
 (* number of transactions until then, and who was told that its partition  *)
 (* is in which transaction. It is read off the answers of steps. Of the    *)
-(* last, the first states have as much as the invariant allows, for with   *)
-(* less it says less. TLC counts Next as one action here: that each of its *)
-(* actions is taken from such states, the coordinator's models show.       *)
+(* last, the first states have as much as the invariant allows, because    *)
+(* with less it says less. TLC counts Next as one action here; the         *)
+(* coordinator's models show that each of its actions is taken from such   *)
+(* states.                                                                 *)
 (***************************************************************************)
 EXTENDS CoordinatorInduction
 
@@ -44,13 +45,13 @@ IsOfNewest(entry) == entry.number > until => IsNotNewer(given_by_init, entry)
 (* Whatever goes on after InitProducerId is a later transaction. *)
 FencedIsBehind == \A record \in Records : IsLater(record)
 
-(* The log never goes behind a transaction that a client takes part in. *)
+(* The log never goes back before a transaction that a client takes part in. *)
 AddedIsBehind == \A entry \in added : IsBehind(entry)
 
 (* Later transactions have no client that is older than that InitProducerId. *)
 AddedByNewest == \A entry \in added : IsOfNewest(entry)
 
-(* What InitProducerId gave is not newer than the last that was given. *)
+(* The identity that InitProducerId gave is not newer than the last that was given. *)
 InitIsGiven == IsNotNewer(given_by_init, given)
 
 (* A partition is added by the identity that the record has. *)
@@ -65,7 +66,7 @@ MemoryIsOldest == ~loading => \A record \in Records : record.number >= metadata.
 
 Ends == {entry.number : entry \in (markers' \ markers) \cup (told' \ told)}
 
-(* What is ended has no client that is older than the last answered InitProducerId. *)
+(* An ended transaction has no client that is older than the last answered InitProducerId. *)
 EndedByNewest ==
     [][\A entry \in added' : entry.number \in Ends => IsNotNewer(given_by_init', entry)]_<<vars, past>>
 

@@ -9,7 +9,7 @@ EXTENDS ConsumeTransformProduce
 Counted == [Inputs -> {0, 1}]
 OffsetsOrNone == {NoOffset} \cup {0} \cup Inputs
 
-(* An offset is right behind the last input with outputs. *)
+(* An offset is right after the last input with outputs. *)
 IsBehind(offset, written) ==
     (\E input \in Inputs : written[input] > 0) =>
         /\ offset \in Inputs /\ written[offset] > 0
@@ -39,14 +39,14 @@ WrittenByOwn ==
 (* In version 2 an instance writes with its own transactional id. *)
 InitializedIsOwn == Eos = "v2" => \A instance \in Instances : processes[instance].initialized \subseteq {instance}
 
-(* Whoever writes has its position behind the last input with outputs. *)
+(* An instance that writes has its position after the last input with outputs. *)
 PositionIsBehindWritten ==
     \A instance \in Instances : \A producer \in processes[instance].initialized :
         transactions[producer].state = "open" /\ transactions[producer].holder = instance =>
             \A partition \in Partitions :
                 IsBehind(processes[instance].positions[partition], transactions[producer].written[partition])
 
-(* The offset that was sent is behind the last input with outputs, and there is one. *)
+(* The offset that was sent is after the last input with outputs, and there is such an input. *)
 SentIsBehindWritten ==
     \A producer \in TransactionalIds : transactions[producer].state = "offsets sent" =>
         \A partition \in Partitions :

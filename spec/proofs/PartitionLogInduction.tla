@@ -29,7 +29,7 @@ Position(i) ==
 
 EndOf(entries) == LogEndOffset([entries |-> entries])
 
-(* So is its state in the snapshot, for the batches before. *)
+(* The same holds for its state in the snapshot, for the batches before that. *)
 SnapshotFollowsLog ==
     log.snapshot.producers =
         Replay(NoProducers, SelectSeq(log.entries, LAMBDA entry : entry.offset < log.snapshot.offset))

@@ -113,7 +113,7 @@ def coordinator_partition(transactional_id: str, partitions: int) -> int:
 
 
 def holds_records(partition: Path) -> bool:
-    """Whether a partition's folder is worth keeping: written to, and no metadata of the cluster."""
+    """Whether a partition's folder is worth keeping: it was written to, and is no metadata of the cluster."""
     return not partition.name.startswith("__cluster_metadata") and any(
         p.stat().st_size for p in partition.glob("*.log")
     )
@@ -136,9 +136,9 @@ class Broker:
     Attributes:
         node: node id, from 1.
         folder: its configuration, log directory (``data``) and output.
-        port: PLAINTEXT listener, for the recorder.
-        proxied_port: PROXY listener, where the proxy connects to.
-        advertised_port: where the proxy listens for this broker's clients.
+        port: the port of the PLAINTEXT listener, for the recorder.
+        proxied_port: the port of the PROXY listener, for the proxy.
+        advertised_port: the port on which the proxy listens for this broker's clients.
         kafka: its release.
         java: the command that runs it, with the JVM's options.
         log_directories: how many it has.
@@ -177,7 +177,7 @@ class Broker:
 
     @property
     def listeners(self) -> str:
-        """Those for clients and other brokers."""
+        """The listeners for clients and other brokers."""
         return f"PLAINTEXT://{HOST}:{self.port},PROXY://{HOST}:{self.proxied_port}"
 
     def configure(self, extra: dict[str, str]) -> dict[str, str]:
@@ -294,7 +294,7 @@ class KRaft:
             broker.run_tool("kafka.tools.StorageTool", *arguments)
 
     def end(self) -> None:
-        """There is nothing to end but the brokers."""
+        """Do nothing: there is nothing to end except the brokers."""
 
 
 class ZooKeeper:
@@ -354,10 +354,10 @@ class Cluster:
         size: number of brokers.
         seed: decides the cluster's id.
         features: feature levels at formatting, e.g. ``{"transaction.version": 1}``; ZooKeeper keeps none.
-        settings: further broker settings, which win.
+        settings: further broker settings, which take precedence.
         kafka: the brokers' release.
         java: the command that runs a broker, with the JVM's options.
-        log_directories: of each broker.
+        log_directories: log directories of each broker.
     """
 
     def __init__(
@@ -497,10 +497,10 @@ class Cluster:
         """Create a topic and wait until each partition is led.
 
         Args:
-            name: of the topic.
+            name: the topic's name.
             partitions: how many.
-            configs: of the topic.
-            replicas: of each partition the node ids, the preferred leader first; None: on all brokers.
+            configs: the topic's configurations.
+            replicas: for each partition the node ids, the preferred leader first; None: on all brokers.
 
         Raises:
             BrokerFailed: when the brokers refuse.
@@ -526,7 +526,7 @@ class Cluster:
         self._wait(f"leaders of {name}", led)
 
     def _leads(self, topic: str, row: Message) -> bool:
-        """Whether the leader that a partition's metadata names leads it: it may hear of it after those who ask."""
+        """Whether the leader that a partition's metadata names leads it already; metadata may be ahead of it."""
         if row["LeaderId"] <= 0 or row["ErrorCode"]:
             return False
         asked = {"PartitionIndex": row["PartitionIndex"], "CurrentLeaderEpoch": -1, "Timestamp": LATEST}
@@ -578,7 +578,7 @@ class Cluster:
         ask(self.controller_port(), "ElectLeaders", 2, asked, 30.0)
 
     def abort_by_hand(self, topic: str, partition: int, start_offset: int = 0) -> None:
-        """Abort the transaction that begins at an offset of a partition, in this partition alone."""
+        """Abort the transaction that begins at an offset of a partition, only in this partition."""
         where = ("--topic", topic, "--partition", str(partition), "--start-offset", str(start_offset))
         bootstrap = ("--bootstrap-server", f"{HOST}:{self.any_port()}")
         self.running()[0].run_tool("org.apache.kafka.tools.TransactionsCommand", *bootstrap, "abort", *where)

@@ -1,4 +1,4 @@
-"""Which request meets which fault: a seeded plan, a pure function of the seed and the request's number."""
+"""A seeded plan of faults: a pure function of the seed and the request's number."""
 
 import random
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class FaultKind(StrEnum):
-    """What the proxy does to a request that it would otherwise just pass on."""
+    """The kind of a fault: what the proxy does to a request instead of passing it on."""
 
     NONE = "none"
     DROP_ANSWER = "drop-answer"  # the broker handles it; the client's connection is closed instead of the answer
@@ -35,14 +35,14 @@ NO_FAULT = Fault()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Decides the fault of the k-th request of a run, from 0, among those of the APIs it is about.
+    """A plan that decides the fault of the k-th request of a run, from 0, among those of its APIs.
 
     Attributes:
         seed: decides everything; requests are independent of each other, so the plan does not depend on timing.
         chances: probability of each kind; the rest is passed on.
         longest: upper bound of a fault's seconds.
-        spared: so many requests pass before the first fault.
-        apis: whose requests are counted and spoiled.
+        spared: how many requests pass before the first fault.
+        apis: the APIs whose requests are counted and meet faults.
         scripted: faults of single requests, which win over chance.
     """
 

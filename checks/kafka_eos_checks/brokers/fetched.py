@@ -1,4 +1,4 @@
-"""What a partition of a Fetch response holds, and what of it a read_committed consumer delivers."""
+"""The batches of a partition in a Fetch response, and those that a read_committed consumer delivers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -21,7 +21,7 @@ class NoJars(Missing):
 
 
 def jars_folder(kafka: str = KAFKA_VERSION) -> Path:
-    """Where the jars of a Kafka release are or will be."""
+    """The folder in which the jars of a Kafka release are or will be."""
     return build_folder() / "jars" / RELEASES[kafka]
 
 
@@ -31,7 +31,7 @@ def have_jars(kafka: str = KAFKA_VERSION) -> bool:
 
 
 def streams_folder() -> Path:
-    """Where the jars of Kafka Streams and of its tests are or will be, by profile ``streams``."""
+    """The folder in which the jars of Kafka Streams and of its tests are or will be, by profile ``streams``."""
     return build_folder() / "jars" / "streams"
 
 
@@ -42,7 +42,7 @@ def have_streams_jars() -> bool:
 
 
 def tests_folder() -> Path:
-    """Where the jars of Kafka's own tests are or will be, by profile ``kafka-tests``."""
+    """The folder in which the jars of Kafka's own tests are or will be, by profile ``kafka-tests``."""
     return build_folder() / "jars" / "kafka-tests"
 
 

@@ -1,8 +1,8 @@
-"""The journal: the one writer of a run's history.
+"""The journal: the only writer of a run's history.
 
-Events come from several processes: clients, the proxy, whoever kills and restarts. Each is stamped by the process
-that saw it with the machine's monotonic clock, before whatever the event causes may begin, so that sorting by the
-stamp gives one order in which no effect stands before its cause.
+Events come from several processes: clients, the proxy, and the one that kills and restarts. The process that saw an
+event stamps it with the machine's monotonic clock, before any effect of the event may begin. So sorting by the stamp
+gives one order in which no effect comes before its cause.
 """
 
 import threading
@@ -15,7 +15,7 @@ from kafka_eos.histories.history import Event, event_from_json
 
 
 class StillWaiting(TimeoutError):  # noqa: N818 - what the run is doing when time is up
-    """What a scenario waits for has not happened in time."""
+    """An event that a scenario waits for has not happened in time."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Journal:
             self._changed.notify_all()
 
     def add_line(self, process: str, line: str) -> None:
-        """Add what a client wrote: ``STAMP JSON``, the JSON with an event's columns but run, time and process.
+        """Add a client's line ``STAMP JSON``; the JSON has an event's columns except run, time and process.
 
         Raises:
             MalformedHistory: when the line is none.

@@ -1,4 +1,4 @@
-"""A TCP proxy between clients and brokers that writes down what it sees and spoils it by plan.
+"""A TCP proxy between clients and brokers that writes down what it sees and injects faults by plan.
 
 It reads the headers of all requests and the bodies of those that matter to exactly-once, and passes every byte on
 unchanged. One event loop in one thread serves all brokers of a cluster, so the wire events have one order. A request

@@ -24,7 +24,7 @@ def schemas_of(path: Path) -> dict[str, Message]:
 
 
 def from_jars() -> str:
-    """What the file has to hold, by the jars of the pinned release."""
+    """The expected content of the file, by the jars of the pinned release."""
     folder = need_jars()
     found: dict[str, Message] = {}
     for jar_name in ("kafka-group-coordinator", "kafka-clients"):

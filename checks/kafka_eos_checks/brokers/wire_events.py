@@ -1,4 +1,4 @@
-"""What the proxy's requests and answers mean: columns of the history's wire events."""
+"""The meaning of the proxy's requests and answers: columns of the history's wire events."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Request:
         frame: the bytes, without their length.
         subjects: one set of columns per event: per partition where the request has partitions, else one.
         body: the decoded request, for the APIs that are written down.
-        repeats: the number of the request that this one is a copy of.
+        repeats: the number of the request of which this one is a copy.
     """
 
     number: int
@@ -68,7 +68,7 @@ class Request:
     repeats: int | None = None
 
     def detail(self, **more: Any) -> Columns:
-        """What ``detail`` of its events says."""
+        """The column ``detail`` of its events."""
         row: Columns = {
             "request": self.number,
             "connection": self.connection,
@@ -197,7 +197,7 @@ class Interpreter:
         return [subject | self._result(request.api, subject, row) for subject in request.subjects]
 
     def _result(self, api: str, subject: Columns, row: Message) -> Columns:
-        """What an answer says about one subject."""
+        """The columns of an answer about one subject."""
         if api == "Produce":
             part = self._partition(row["Responses"], "PartitionResponses", "Index", subject)
             offset = part["BaseOffset"] if part["ErrorCode"] == ErrorCode.NONE else None

@@ -1,4 +1,4 @@
-"""The command ``kafka-eos``: finds what is called in the table of ``doors.py``, parses the call and runs it.
+"""The command ``kafka-eos``: look the call up in the table of ``doors.py``, parse it and run it.
 
 A module is imported only when its command is called, so that the light install needs no JVM and no Spark.
 """
@@ -25,7 +25,7 @@ PROGRAM = "kafka-eos"
 
 
 class _Version(argparse.Action):
-    """Prints the version, which is looked up only then: that takes as long as everything else in a short call."""
+    """Print the version. It is looked up only here, because that takes as long as everything else in a short call."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from importlib import metadata  # noqa: PLC0415
@@ -45,13 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = parser.parse_args(left)
         with standard_output(parsed):
             code = int(parsed.run(parsed))
-        sys.stdout.flush()  # here, where a reader that has left is no error
+        sys.stdout.flush()  # flush here, where a reader that has left is no error
     except Missing as missing:
         print(f"{PROGRAM}: {missing}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever reads has seen enough, as `head` does
+    except BrokenPipeError:  # the reader has seen enough, as `head` does
         drop_output()
         return 141
     else:
@@ -81,7 +81,7 @@ def parser_of(words: Sequence[str]) -> tuple[Parser, list[str]]:
 
 
 def _spelled_anew(words: list[str]) -> list[str]:
-    """The words in today's spelling; a former spelling is answered with today's on standard error."""
+    """The words in today's spelling; for a former spelling, standard error names today's."""
     now = doors.FORMER.get(words[0]) if words else None
     if now is None:
         return words
@@ -90,7 +90,7 @@ def _spelled_anew(words: list[str]) -> list[str]:
 
 
 def _nearest(word: str, here: Mapping[str, Command | Group]) -> str:
-    """The question for a command of this level that is near to a word, else for one of another level."""
+    """The question "did you mean …?" for the nearest command of this level, else for one of another level."""
     elsewhere = doors.FORMER | {call[-1]: " ".join(call) for call in doors.calls() if call[-1] not in here}
     if near := did_you_mean(word, here):
         return near
@@ -118,7 +118,7 @@ def _overview() -> Parser:
 
 
 def _commands_of(name: str, group: Group, *, runs: bool = False) -> Parser:
-    """The parser of a group's first word alone, where wanted with what the word does without a command."""
+    """The parser of a group's first word without a command; with ``runs`` it also parses what the word does alone."""
     text = [f"{group.line[0].upper()}{group.line[1:]}.", "", "commands:", *_listing(group.commands)]
     examples = "\n  ".join(["examples:", *group.examples])
     parser = _help_only(f"{PROGRAM} {name}", "\n".join(text), f"{examples}\n\n{EPILOG}")

@@ -18,9 +18,9 @@ class Group(NamedTuple):
     """Commands that share a first word.
 
     Attributes:
-        line: in the help of the level above.
+        line: its line in the help of the level above.
         commands: by name.
-        examples: at the end of the group's help.
+        examples: calls that stand at the end of the group's help.
         alone: what the first word does without a second one; None when that shows the help.
     """
 
@@ -31,13 +31,13 @@ class Group(NamedTuple):
 
 
 class Door(NamedTuple):
-    """What one kind of reader comes for.
+    """The commands for one kind of reader.
 
     Attributes:
-        reader: in the reader's words.
+        reader: who comes here, in the reader's words.
         line: what is behind the door.
         commands: by name.
-        example: a call to begin with.
+        example: a call to start with.
     """
 
     reader: str
@@ -68,12 +68,12 @@ _CHECK = Group(
         ),
         "conjuncts": Command(
             "kafka_eos_checks.matrix.conjuncts.command",
-            "every conjunct of every guard taken away, in spec and reference",
+            "every conjunct of every guard removed in turn, in spec and reference",
         ),
         "impact": Command("kafka_eos_checks.matrix.impact", "every place that a change to a rule of the spec touches"),
         "kafka-tests": Command(
             "kafka_eos_checks.conform.kafka_tests_command",
-            "Kafka's own tests, on server and Kafka 4.3",
+            "Kafka's own tests, on the server and on Kafka 4.3",
         ),
         "walks": Command(
             "kafka_eos_checks.walks.command", "random walks over machines and served clusters under swarms of faults"
@@ -96,7 +96,7 @@ _LAB = Group(
             "kafka_eos_checks.lab.generate.command", "write logs of any size with violations at known places"
         ),
         "fuzz": Command(
-            "kafka_eos_checks.lab.fuzz.command", "feed mutated batches, logs and requests to what reads them"
+            "kafka_eos_checks.lab.fuzz.command", "feed mutated batches, logs and requests to codec, audit and server"
         ),
         "sinks": Command(
             "kafka_eos_checks.lab.sinks", "kill a consumer at every step of its updates of a real database"
@@ -115,7 +115,7 @@ _LEDGER = Group(
     "what is claimed about exactly-once, what was found, and the report of all verdicts",
     {
         "claims": Command(
-            "kafka_eos_checks.ledger.claims_command", "what is said about exactly-once, and what was found"
+            "kafka_eos_checks.ledger.claims_command", "claims about exactly-once, and what checking found"
         ),
         "findings": Command(
             "kafka_eos_checks.ledger.findings_command",

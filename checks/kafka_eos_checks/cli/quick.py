@@ -1,6 +1,6 @@
-"""``kafka-eos check``: something of each floor, in minutes; ``kafka-eos check all`` is the whole of it.
+"""``kafka-eos check``: something of each floor, in minutes; ``kafka-eos check all`` checks all of it.
 
-Of each TLA+ module: its main model, one mutant of it, and the equality of its state graph with the reference's. Then
+For each TLA+ module: its main model, one mutant of it, and the equality of its state graph with the reference's. Then
 the proofs without bounds, the audit of the small recordings on Spark, and the report.
 """
 
@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 ENGINES = ("local", "spark")
-KNOWN_FAILURES = ("LateEndIsNotAtomic",)  # the one that README tells
+KNOWN_FAILURES = ("LateEndIsNotAtomic",)  # the one in the README
 TIER = "small"
 EPILOG = """examples:
   kafka-eos check                   what `make` runs
@@ -27,7 +27,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--engine", choices=ENGINES, default="spark", help="of the audit (default spark)")
+    parser.add_argument("--engine", choices=ENGINES, default="spark", help="the audit's engine (default spark)")
     parser.set_defaults(run=run)
 
 

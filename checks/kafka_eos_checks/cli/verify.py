@@ -30,7 +30,7 @@ from kafka_eos_checks.simulate.transactions import scenarios
 from kafka_eos_checks.traces import command as trace_check
 
 PARTS = ("models", "mutants", "graphs", "traces", "proofs", "contracts", "simulations", "costs", "recordings")
-CONTRACT_SECONDS = 2.0  # of CPU time for each contract; those that this confirms take less than one
+CONTRACT_SECONDS = 2.0  # CPU time for each contract; those that are confirmed within it take less than one second
 EPILOG = """examples:
   kafka-eos check all                  what `make check` runs
   kafka-eos check all --engine local   without Spark
@@ -55,7 +55,7 @@ def mutants(registry: Registry) -> Iterator[Verdict]:
 
 
 def checked(chosen: Sequence[Model]) -> Iterator[Verdict]:
-    """TLC on models or mutants; each verdict is told on standard error as it comes."""
+    """TLC on models or mutants; each verdict goes to standard error as it comes."""
     for outcome in model_check.check_models(chosen):
         verdict = model_check.to_verdict(outcome)
         mark = "ok  " if verdict.ok else "FAIL"
@@ -75,17 +75,17 @@ def traces(registry: Registry) -> Iterator[Verdict]:
 
 
 def proofs() -> Iterator[Verdict]:
-    """What z3 discharges."""
+    """The proofs that z3 discharges."""
     yield from proof_check.proved(proof_check.proofs(()))
 
 
 def contracts() -> Iterator[Verdict]:
-    """What CrossHair tries to break."""
+    """The contracts that CrossHair tries to break."""
     yield from contract_check.checked((), CONTRACT_SECONDS)
 
 
 def costs() -> Iterator[Verdict]:
-    """What the codec and the kept figures of a measurement say about costs."""
+    """The claims about costs, judged by the codec and the kept figures of a measurement."""
     yield from cost_verdicts(read_evidence(KEPT))
 
 
@@ -108,7 +108,7 @@ def recordings(engine: str, archives: Sequence[Path]) -> Iterator[Verdict]:
 
 
 def _of_recording(verdict: Verdict, recording: str, findings: int) -> Verdict:
-    """The verdict under the recording's name; where findings are expected it is the number that has to be right."""
+    """The verdict under the recording's name; where findings are expected, their number has to be right."""
     named = replace(verdict, name=f"{recording}: {verdict.name}")
     if not findings:
         return named
@@ -125,7 +125,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--engine", choices=ENGINES, default="spark", help="of the audit (default spark)")
+    parser.add_argument("--engine", choices=ENGINES, default="spark", help="the audit's engine (default spark)")
     parser.add_argument("--only", choices=PARTS, help="one part of the job")
     parser.set_defaults(run=run)
 
@@ -154,8 +154,8 @@ def run_parts(parts: Callable[[Registry], Parts], *, prefix: str = "", from_clon
     """Run the parts of a job, print and write the verdicts of each as it is done, then write the report.
 
     Args:
-        parts: of the registry.
-        prefix: of the names of the files of verdicts.
+        parts: the parts of the job for a registry.
+        prefix: the prefix of the names of the verdict files.
         from_clone: whether some part needs the kept recordings.
     """
     if from_clone:
@@ -176,7 +176,7 @@ def run_parts(parts: Callable[[Registry], Parts], *, prefix: str = "", from_clon
 
 
 def finish(verdicts: Sequence[Verdict], seconds: float) -> int:
-    """Write the report of all verdicts in the build folder; the exit code is of this run's."""
+    """Write the report of all verdicts in the build folder, and return the exit code for this run's."""
     page = build_folder() / "report.html"
     write_report(latest_verdicts(build_folder() / "verdicts"), page)
     differing = [verdict for verdict in verdicts if not verdict.ok]

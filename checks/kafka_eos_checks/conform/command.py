@@ -1,8 +1,8 @@
 """``kafka-eos conform``: the spec's behaviours as raw requests against any broker.
 
-Scenarios are walks through the graphs of the reference's machines, put together as clients see them, that cover every
-edge a client can tell from the others. What the broker answers is compared with what the machines answer, and after
-each new edge the state is read back: Fetch with both isolations, ListOffsets, DescribeProducers, DescribeTransactions,
+Scenarios are walks through the graphs of the reference's machines, put together as clients see them. They cover every
+edge that a client can tell from the others. The broker's answers are compared with the machines', and after each new
+edge the state is read back: Fetch with both isolations, ListOffsets, DescribeProducers, DescribeTransactions,
 ListTransactions, and OffsetFetch with requireStable.
 """
 
@@ -39,10 +39,10 @@ EPILOG = """examples:
   kafka-eos conform --peers                           the reference, Kafka and its imitations; build/peers.html
   kafka-eos conform --peers --only 'kafka-eos*' --only kfake
 
-It makes topics, groups and transactional.ids whose names begin with --prefix and a random word, and deletes topics and
-groups when it is done; transactional.ids cannot be deleted, they expire (transactional.id.expiration.ms). ACLs, for
-names with that prefix: Create, Describe, Read, Write and Delete on Topic, Read, Describe and Delete on Group, Write and
-Describe on TransactionalId; and IdempotentWrite on Cluster for brokers before 3.0.
+The command creates topics, groups and transactional.ids whose names begin with --prefix and a random word. It deletes
+topics and groups when it is done; transactional.ids cannot be deleted, they expire (transactional.id.expiration.ms).
+ACLs, for names with that prefix: Create, Describe, Read, Write and Delete on Topic, Read, Describe and Delete on Group,
+Write and Describe on TransactionalId; and IdempotentWrite on Cluster for brokers before 3.0.
 
 --command-config reads security.protocol, sasl.mechanism(s) (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512), sasl.username and
 sasl.password or sasl.jaas.config, ssl.ca.location or ssl.truststore.location (PEM), ssl.certificate.location,
@@ -109,7 +109,7 @@ def _add_options_of_one(parser: argparse._ArgumentGroup) -> None:
         "--transaction-version",
         type=int,
         choices=(0, 1, 2),
-        help="that clients follow (default: the broker's; 1 against a broker of 2: as librdkafka does)",
+        help="version that clients follow (default: the broker's; 1 against a broker of 2: as librdkafka does)",
     )
     parser.add_argument(
         "--verification",
@@ -119,31 +119,35 @@ def _add_options_of_one(parser: argparse._ArgumentGroup) -> None:
     )
     parser.add_argument("--repeat", metavar="SCENARIO", help="play the shortest scenario of one edge, by id or name")
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be made and asked, and send nothing that writes"
+        "--dry-run", action="store_true", help="say what would be created and asked, and send nothing that writes"
     )
     parser.add_argument(
         "--list", action="store_true", help="with --dry-run: name every edge, with what the spec allows"
     )
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="client properties: TLS and SASL")
-    parser.add_argument("--prefix", default=PREFIX, help=f"of all names that are made (default {PREFIX})")
-    parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="for any answer (default 10)")
-    parser.add_argument("--yes", action="store_true", help="do not ask before writing to what is not loopback")
+    parser.add_argument("--prefix", default=PREFIX, help=f"prefix of all created names (default {PREFIX})")
+    parser.add_argument(
+        "--timeout", type=float, default=10.0, metavar="SECONDS", help="seconds to wait for any answer (default 10)"
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="do not ask before writing to brokers that are not on loopback"
+    )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
     parser.add_argument("--diagrams", type=Path, metavar="FOLDER", help="write a diagram of each divergence as SVG")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Whom to ask, and how.
+    """The broker to ask, and how to ask it.
 
     Attributes:
         bootstrap: ``host:port`` of a broker.
-        transaction_version: that clients follow; None: the broker's.
-        verification: what the broker is expected to do about transactions of version 1.
+        transaction_version: the version that clients follow; None: the broker's.
+        verification: whether the broker is expected to verify transactions of version 1.
         security: TLS and SASL.
-        seconds: for any answer.
-        prefix: of all names.
-        name: in reports, by default the address.
+        seconds: the longest wait for any answer.
+        prefix: the prefix of all names.
+        name: its name in reports, by default the address.
     """
 
     bootstrap: str
@@ -160,9 +164,9 @@ class Session:
     """A broker that answers, and the graphs that it is compared with.
 
     Attributes:
-        target: whom.
-        wire: to the cluster.
-        settings: what the broker is.
+        target: the broker to ask.
+        wire: the connections to the cluster.
+        settings: the broker's settings.
         asked: the transaction version.
         quotients: the graphs.
     """
@@ -193,7 +197,7 @@ class Session:
 
 
 def open_session(target: Target, mechanisms: Iterable[Mechanism] = MECHANISMS) -> Session:
-    """Connect, learn what the broker is, and explore the graphs for it.
+    """Connect, learn the broker's settings, and explore the graphs for it.
 
     Raises:
         Unreachable: when nobody answers.
@@ -226,7 +230,7 @@ def _session(target: Target, wire: Wire, mechanisms: Iterable[Mechanism]) -> Ses
 
 
 def _versions(wire: Wire) -> dict[str, int]:
-    """The version of each request that changes something; of one that the broker does not offer, the newest."""
+    """The version of each request that changes something; the newest if the broker does not offer it."""
     versions = {}
     for api in ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "Produce", "TxnOffsetCommit"):
         try:
@@ -237,7 +241,7 @@ def _versions(wire: Wire) -> dict[str, int]:
 
 
 def conform(session: Session, wanted: Container[str], on_progress: Callable[[str, int], None] | None = None) -> Report:
-    """Cover the wanted edges, and take away what was made.
+    """Cover the wanted edges, and delete what was created.
 
     Raises:
         Unreachable, NotOurs, NoAnswer: when the broker cannot be used at all.
@@ -258,7 +262,7 @@ def conform(session: Session, wanted: Container[str], on_progress: Callable[[str
 
 
 def repeat(session: Session, edge: Edge) -> Result:
-    """Play the shortest scenario of one edge, and take away what was made."""
+    """Play the shortest scenario of one edge, and delete what was created."""
     quotient = next(each for each in session.quotients if each.mechanism is edge.mechanism)
     with Territory(session.wire, session.target.prefix, seconds=session.target.seconds) as territory:
         return Runner(quotient, territory.stage).shortest(edge)
@@ -402,7 +406,7 @@ def _may_write(session: Session) -> None:
 
 
 def _dry_run(session: Session, wanted: set[str], everything: bool) -> None:
-    """Say what would be made and asked."""
+    """Say what would be created and asked."""
     scenarios = 0
     for quotient in session.quotients:
         mine = [edge for name, edge in quotient.edges.items() if name in wanted]

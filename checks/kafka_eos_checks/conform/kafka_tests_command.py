@@ -1,9 +1,9 @@
 """``kafka-eos check kafka-tests``: Kafka's own tests, on the server and on a real Kafka 4.3.
 
-They are those of transactions, groups, Produce, Fetch and offsets out of Kafka's released jars.
-Each test is given a new cluster on the loopback interface, with the properties that it names. Where the two differ, the
-page says why; a difference without a reason is an error, and a reason without a difference as well. What fails on Kafka
-alone is tried there a second time: some of its tests do not wait until a cluster is ready.
+The tests are those of transactions, groups, Produce, Fetch and offsets in Kafka's released jars.
+Each test gets a new cluster on the loopback interface, with the properties that the test names. If the two results
+differ, the page gives the reason. A difference without a reason is an error, and so is a reason without a difference.
+A test that fails on Kafka alone runs there a second time: some of Kafka's tests do not wait until a cluster is ready.
 """
 
 import argparse
@@ -34,7 +34,7 @@ EPILOG = """examples:
   kafka-eos check kafka-tests                             all of them; build/kafka-tests.html
   kafka-eos check kafka-tests --only 'Heartbeat*'         test classes by a pattern of their names
 
-exit codes: 0 the two differ where it is known and nowhere else, 1 they do not, 2 the call cannot be used
+exit codes: 0 the two differ exactly where it is known, 1 they do not, 2 the call cannot be used
 """
 
 
@@ -49,12 +49,12 @@ class Compared:
 
     @property
     def differs(self) -> bool:
-        """The server passes what Kafka does not, or the other way round."""
+        """The server passes and Kafka does not, or the other way round."""
         return (self.outcomes[SERVER] is Outcome.PASSED) != (self.outcomes[KAFKA] is Outcome.PASSED)
 
     @property
     def fault(self) -> str:
-        """What is wrong; empty if nothing is."""
+        """The error; empty if there is none."""
         if self.differs and self.reason is None:
             return "differs, and nothing says why"
         return "" if self.differs or self.reason is None else "differs no longer"
@@ -147,7 +147,7 @@ def second_try(
 
 
 def compare(ended: Mapping[str, Sequence[Ended]], known: Mapping[str, str]) -> list[Compared]:
-    """What both peers were asked, test by test; of the invocations of a test the worst counts."""
+    """The results of both peers, test by test; of several invocations of a test the worst counts."""
     tests = sorted({each.test for rows in ended.values() for each in rows})
     compared = []
     for test in tests:
@@ -163,7 +163,7 @@ def _worst(rows: Iterable[Ended]) -> Ended:
 
 
 def harness_faults(compared: Sequence[Compared], expected: int | None, known: Mapping[str, str]) -> list[str]:
-    """What a run that looks at nothing would show: too few tests that Kafka passes, or reasons for tests not run."""
+    """The signs of a run that checks nothing: too few tests that Kafka passes, or reasons for tests not run."""
     passed = sum(each.outcomes[KAFKA] is Outcome.PASSED for each in compared)
     faults = []
     if expected is not None and passed < expected:

@@ -1,4 +1,4 @@
-"""What is known of differences: those that were looked into and stay, and the causes of divergences of real brokers."""
+"""The known differences, which were looked into and stay, and the causes of divergences of real brokers."""
 
 import re
 import tomllib
@@ -15,10 +15,10 @@ class KnownDifference:
     """A difference that was looked into.
 
     Attributes:
-        title: what differs, in a sentence.
+        title: the difference in a sentence.
         reason: why the spec stays as it is.
-        brokers: releases of Apache Kafka that do so.
-        source: where it is decided.
+        brokers: the releases of Apache Kafka that differ.
+        source: the source that decides it.
     """
 
     title: str
@@ -36,15 +36,15 @@ def known_differences() -> dict[str, KnownDifference]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Why released brokers diverge.
+    """The cause of a divergence of released brokers.
 
     Attributes:
         name: a pattern of the edge's name.
         what: the answer, or the field that was read back.
         observed: a pattern of what was observed.
-        brokers: that do so.
-        cause: why.
-        source: where it is decided, and where it was mended.
+        brokers: the brokers that diverge so.
+        cause: the cause.
+        source: the source of the behaviour, and of its repair.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Cause:
     source: str
 
     def explains(self, name: str, what: str, observed: str) -> bool:
-        """A divergence is of this kind."""
+        """Whether the cause explains a divergence."""
         return what == self.what and bool(re.search(self.name, name)) and bool(re.fullmatch(self.observed, observed))
 
 

@@ -1,8 +1,8 @@
-"""The mechanisms: which requests are tried, and when two edges of the graph are the same one to a client.
+"""The mechanisms: the requests that are tried, and the edges of the graph that a client cannot tell apart.
 
-The graph of :class:`Visible` has no end, so each mechanism looks at it through two projections. ``place`` says which
-states are one node (epochs count only as far as a request can tell them apart); ``seen`` says what of a node a
-request's guards look at. An edge of the quotient is what is seen, the request, and the answers that are allowed.
+The graph of :class:`Visible` is infinite, so each mechanism looks at it through two projections. ``place`` says which
+states are one node (epochs count only as far as a request can tell them apart); ``seen`` is the part of a node that a
+request's guards look at. An edge of the quotient is what is seen, the request, and the allowed answers.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -32,13 +32,13 @@ SETTLE = "settle"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request, relative to what the broker knows.
+    """A request, relative to the broker's state.
 
     Attributes:
         api: its name, or ``settle``.
-        name: of the transactional.id, or of the producer without one.
+        name: the transactional.id, or the name of the producer without one.
         whose: which producer id and epoch it presents.
-        detail: what else it says: commit or abort, which sequence, who commits offsets.
+        detail: the rest: commit or abort, which sequence, who commits offsets.
     """
 
     api: str
@@ -47,7 +47,7 @@ class Request:
     detail: str = ""
 
     def label(self, alone: bool) -> str:
-        """In words; ``alone`` where there is but one producer."""
+        """The request in words; ``alone`` if there is only one producer."""
         if self.api == SETTLE:
             return SETTLE
         words = [self.detail, "" if self.whose == CURRENT else self.whose, "" if alone else self.name]
@@ -80,7 +80,7 @@ Outcome = tuple[Answer, Visible]
 
 
 def _sequence(leader: Partition, identity: Identity, which: str) -> tuple[int, int] | None:
-    """First sequence and number of records of a batch; None where there is no such."""
+    """First sequence and number of records of a batch; None if there is no such batch."""
     known = leader.state.log.producers.get(identity.producer_id)
     cached = known.batches if known is not None and known.epoch == identity.epoch else ()
     limits = leader.state.log.limits
@@ -141,7 +141,7 @@ def _committer(state: Visible, which: str) -> tuple[str | None, int]:
 
 
 def answered(state: Visible, given: Asked) -> list[Outcome]:
-    """What is answered at once: by the machines, and by Kafka where that is a recorded difference."""
+    """The immediate answers: the machines', and Kafka's where that is a recorded difference."""
     if given.request.api == "Produce":
         return state.produce(given.request.name, given.identity, given.sequence, given.count, given.kind)
     return [_answered(state, given)]
@@ -171,7 +171,7 @@ def _answered(state: Visible, given: Asked) -> Outcome:
 
 
 def outcomes(state: Visible, given: Asked) -> list[Outcome]:
-    """All that the spec allows: while markers are being written the coordinator may be done with them at any time."""
+    """All outcomes that the spec allows: while markers are being written, the coordinator may finish at any time."""
     if given.request.api == SETTLE:
         return [(Answer(error=ErrorCode.NONE, rule="TransactionCoordinator!CompleteTransaction"), state.settled())]
     found = answered(state, given)
@@ -190,7 +190,7 @@ def _state_name(state: Visible, name: str) -> str:
 
 
 def _relation(leader: Partition, identity: Identity) -> str:
-    """What a leader knows of a producer, compared with its epoch now."""
+    """The leader's epoch of a producer, compared with the producer's own."""
     known = leader.state.producer(identity.producer_id)
     if known.epoch < 0:
         return "unknown"
@@ -234,7 +234,7 @@ def _place_in_transaction(state: Visible) -> Hashable:
 
 
 def _seen_in_transaction(state: Visible, request: Request, ends: bool) -> str:
-    """What the guards of a request look at; of one that is accepted also what its effect depends on."""
+    """The part of the state that the guards of a request look at; if it is accepted also what its effect depends on."""
     name, own = request.name, _own(state, request.name)
     seen = [_state_name(state, name)]
     if request.api == "Produce":
@@ -250,17 +250,17 @@ def _seen_in_transaction(state: Visible, request: Request, ends: bool) -> str:
 
 
 def _writers(state: Visible) -> tuple[str, ...]:
-    """Who writes to partitions.
+    """The writers to partitions.
 
-    Without verification a leader takes an epoch or a producer id that no coordinator has given, and then refuses the
-    markers of the rightful producer for ever (KAFKA-12671): nothing can be asked after that.
+    Without verification a leader accepts an epoch or a producer id that no coordinator has given, and then refuses the
+    markers of the legitimate producer for ever (KAFKA-12671): nothing can be asked after that.
     """
     nobody = () if state.settings.client < 2 and not state.settings.verification else ("epoch + 1", ANOTHER_ID)
     return (CURRENT, "epoch - 1", *nobody)
 
 
 def _transaction_requests(state: Visible) -> Iterator[Request]:
-    """Any request whatsoever of a transactional.id."""
+    """Any request of a transactional.id."""
     coordinator = (CURRENT, "epoch - 1", "epoch + 1", ANOTHER_ID)
     if not state.is_settled:
         yield Request(SETTLE)
@@ -294,13 +294,13 @@ class Mechanism:
     """A part of exactly-once semantics with a graph of its own.
 
     Attributes:
-        name: of it.
-        title: in words.
-        kips: that define it.
-        transactional_ids: that take part.
-        requests: those that are tried in a state.
-        place: when two states are one node.
-        seen: what a request sees of a node; one that begins to end a transaction sees more.
+        name: its name.
+        title: its title.
+        kips: the KIPs that define it.
+        transactional_ids: those that take part.
+        requests: the requests that are tried in a state.
+        place: the projection of a state to its node.
+        seen: the part of a node that a request sees; one that begins to end a transaction sees more.
         with_offset: the group's offset is read back too.
     """
 
@@ -315,7 +315,7 @@ class Mechanism:
 
     @property
     def alone(self) -> bool:
-        """There is but one producer."""
+        """There is only one producer."""
         return len(self.transactional_ids) == 1
 
 
@@ -323,7 +323,7 @@ class Mechanism:
 
 
 def _commit_requests(state: Visible) -> Iterator[Request]:
-    """Offsets in a transaction, by anybody whosoever."""
+    """Offsets in a transaction, by anybody."""
     if not state.is_settled:
         yield Request(SETTLE)
         return
@@ -364,7 +364,7 @@ def _plain_identity(state: Visible, name: str) -> Identity | None:
 
 
 def _history(state: Visible, name: str) -> str:
-    """What the leader remembers of a producer."""
+    """The leader's memory of a producer, in words."""
     identity = _plain_identity(state, name)
     if identity is None:
         return "no producer id"
@@ -378,7 +378,7 @@ def _history(state: Visible, name: str) -> str:
 
 
 def _idempotent_requests(state: Visible) -> Iterator[Request]:
-    """Any batch whatsoever of one producer, then the first batches of another one."""
+    """Any batch of one producer, then the first batches of another one."""
     for name in (WRITER, LATE):
         if name not in state.plain:
             yield Request("InitProducerId", name, NONE, NO_TRANSACTIONAL_ID)

@@ -1,4 +1,4 @@
-"""What of a broker's state a client can read back, in the machines' terms.
+"""The part of a broker's state that a client can read back, in the machines' terms.
 
 A field is a line of text, the same for both sides: :func:`expected` takes it from the machines, ``stage`` from the
 broker's answers to DescribeTransactions, ListTransactions, Fetch, ListOffsets, DescribeProducers and OffsetFetch.
@@ -18,12 +18,12 @@ NOTHING = "nothing"
 
 
 def coordinator_field(name: str) -> str:
-    """What DescribeTransactions says of a transactional.id."""
+    """The field for what DescribeTransactions says of a transactional.id."""
     return f"coordinator of {name}"
 
 
 def listed_field(name: str) -> str:
-    """What ListTransactions says of it."""
+    """The field for what ListTransactions says of it."""
     return f"listed state of {name}"
 
 
@@ -54,7 +54,7 @@ def _entry(entry: LogEntry, sequences: Mapping[int, int]) -> str:
 
 
 def expected(state: Visible, *, with_offset: bool = True) -> dict[str, str]:
-    """What the machines say; the group's offset only where it is asked for."""
+    """The fields as the machines have them; the group's offset only if it is asked for."""
     leader = state.data
     fields: dict[str, str] = {}
     for name, machine in sorted(state.coordinators.items()):

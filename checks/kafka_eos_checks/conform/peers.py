@@ -30,8 +30,8 @@ class Peer:
     """A broker, and how clients speak to it.
 
     Attributes:
-        name: of it.
-        transaction_version: that clients follow.
+        name: its name.
+        transaction_version: the version that clients follow.
         start: starts it in a folder; a context manager that gives its ``host:port``.
         verification: it asks coordinators about transactions of version 1.
         has_to_conform: a divergence is an error of the spec, or of the reference.

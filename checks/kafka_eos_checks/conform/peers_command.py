@@ -45,7 +45,7 @@ class Compared:
 
     @property
     def is_as_it_has_to_be(self) -> bool:
-        """It conforms, or need not, or is not here."""
+        """It conforms, or does not have to, or is not here."""
         return not self.peer.has_to_conform or self.report is None or self.report.conforms
 
 
@@ -148,8 +148,8 @@ def write_page(path: Path, compared: Sequence[Compared]) -> None:
 <html lang="en"><meta charset="utf-8"><title>kafka-eos: brokers compared</title><style>{STYLE}</style>
 <h1>Brokers compared with the spec</h1>
 <p>Every edge of the graphs of the reference's machines that a client can tell from the others was asked of each broker
-as a raw request; its answer and what could be read back afterwards are compared with what the spec allows. Beside those
-edges, the verdicts count the internal ones: markers and completion, which are waited for.</p>
+as a raw request; its answer and what could be read back afterwards are compared with what the spec allows. Besides
+those edges, the verdicts count the internal ones: markers and completion, for which the check waits.</p>
 <table><tr>{"".join(f"<th>{escape(text)}</th>" for text in head)}</tr>{rows}</table>
 <h2>Known differences</h2>{known}
 {sections}</html>

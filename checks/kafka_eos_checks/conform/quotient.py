@@ -15,9 +15,9 @@ class Edge:
     """An edge of the quotient.
 
     Attributes:
-        name: names it on the command line and in reports: what is seen of the broker's state, and the request.
-        mechanism: whose graph it is in.
-        request: what is asked.
+        name: its name on the command line and in reports: what is seen of the broker's state, and the request.
+        mechanism: the mechanism whose graph has it.
+        request: the request.
         answers: the codes that are allowed.
         path: the shortest run that ends with this edge.
     """
@@ -30,7 +30,7 @@ class Edge:
 
     @property
     def is_internal(self) -> bool:
-        """No client asks for it."""
+        """No client sends this request."""
         return self.request.api == SETTLE
 
     @property
@@ -51,7 +51,7 @@ def name_of(mechanism: Mechanism, seen: str, request: Request) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A request that may be tried in a state, with all that the spec allows."""
+    """A request that may be tried in a state, with all answers that the spec allows."""
 
     state: Visible
     asked: Asked
@@ -60,7 +60,7 @@ class Step:
 
     @property
     def is_settle(self) -> bool:
-        """Nobody asks for it."""
+        """No client sends this request."""
         return self.asked.request.api == SETTLE
 
 
@@ -100,11 +100,11 @@ class Quotient:
     """The graph of a mechanism.
 
     Attributes:
-        mechanism: whose it is.
-        settings: of the broker and its clients.
+        mechanism: its mechanism.
+        settings: the settings of the broker and its clients.
         edges: by name, those that a client asks for, and the internal ones that it waits for.
-        places: of the states that a client can tell apart, each with its number; the initial one is 0.
-        arcs: those that leave each of them.
+        places: the states that a client can tell apart, each with its number; the initial one is 0.
+        arcs: the arcs that leave each of them.
         apart: the steps that only a fault or a timeout takes, with the number of nodes from which it can.
     """
 
@@ -116,7 +116,7 @@ class Quotient:
     apart: Counter[str] = field(default_factory=Counter)
 
     def initial(self) -> Visible:
-        """Where every scenario begins."""
+        """The state in which every scenario begins."""
         return Visible.initial(self.settings, self.mechanism.transactional_ids)
 
     def explore(self) -> Self:

@@ -1,4 +1,4 @@
-"""What a run found: a table by mechanism and request, each divergence with its scenario, JSON, JUnit, diagrams."""
+"""The results of a run: a table by mechanism and request, each divergence with its scenario, JSON, JUnit, diagrams."""
 
 import inspect
 import json
@@ -37,7 +37,7 @@ KIPS = {
     "JoinGroup": ("KIP-394", "KIP-394"),
     SETTLE: ("KIP-98", "KIP-890 part 2, KIP-1228"),
 }
-"""Where a request's behaviour is defined, in transactions of version 1 and of version 2."""
+"""The KIPs that define a request's behaviour, in transactions of version 1 and of version 2."""
 _ABOUT = {SETTLE: "markers and completion"}
 _OWN_KIPS = {"idempotence": "KIP-98, KIP-360"}
 _RULES: dict[str, tuple[type, ...]] = {
@@ -53,7 +53,7 @@ _CONFORMING = {Found.CONFORMS, Found.KNOWN}
 
 
 def about(edge: Edge) -> str:
-    """What a row of the table is about."""
+    """The subject of a row of the table."""
     return _ABOUT.get(edge.request.api, edge.request.api)
 
 
@@ -76,17 +76,17 @@ class Report:
     """A run against one broker.
 
     Attributes:
-        target: whom it was about.
+        target: the broker.
         level: transaction.version of the cluster, None if the broker does not say.
         asked: the transaction version that was asked for.
         client: the transaction version of the requests.
-        versions: of the requests, by API.
+        versions: the versions of the requests, by API.
         quotients: the graphs.
         results: by the name of the edge.
         counts: scenarios, requests, retries, observations, and what could not be observed.
         seconds: wall time.
-        names: what all names began with.
-        left: what could not be taken away.
+        names: the prefix of all names.
+        left: what could not be deleted.
     """
 
     target: str
@@ -103,12 +103,12 @@ class Report:
 
     @property
     def found(self) -> Counter[Found]:
-        """How many edges became what, internal ones included."""
+        """The number of edges by outcome, internal ones included."""
         return Counter(result.found for result in self.results.values())
 
     @property
     def conforms(self) -> bool:
-        """Nothing diverges, and nothing could not be told."""
+        """Nothing diverges, and everything could be told."""
         return not any(self.found[each] for each in (Found.DIVERGES, Found.UNKNOWN))
 
     @property
@@ -117,7 +117,7 @@ class Report:
         return sum(not result.edge.is_internal for result in self.results.values())
 
     def rows(self) -> Iterator[tuple[str, str, str, Counter[Found]]]:
-        """Mechanism, request, KIPs, and how many edges became what."""
+        """Mechanism, request, KIPs, and the number of edges by outcome."""
         grouped: dict[tuple[str, str, str], Counter[Found]] = {}
         for result in self.results.values():
             edge = result.edge
@@ -127,14 +127,14 @@ class Report:
             yield mechanism, request, kips, counted
 
     def differing(self) -> list[Result]:
-        """What does not conform, divergences first, the shortest scenario first."""
+        """The results that do not conform, divergences first, the shortest scenario first."""
         order = list(Found)
         bad = [result for result in self.results.values() if result.found not in _CONFORMING]
         shown = {Found.DIVERGES: 0, Found.UNKNOWN: 1}
         return sorted(bad, key=lambda r: (shown.get(r.found, 2), order.index(r.found), len(r.scenario)))
 
     def kinds(self) -> list[list[Result]]:
-        """What differs, the results of a kind together, the one with the shortest scenario first."""
+        """The differing results by kind, the one with the shortest scenario first."""
         grouped: dict[tuple[str, ...], list[Result]] = {}
         for result in self.differing():
             if result.found is not Found.UNSUPPORTED:
@@ -142,7 +142,7 @@ class Report:
         return list(grouped.values())
 
     def busy(self) -> Counter[str]:
-        """What was answered where the spec allows several answers, since markers were being written."""
+        """The answers where the spec allows several, because markers were being written."""
         return Counter(
             "CONCURRENT_TRANSACTIONS" if answer.startswith("CONCURRENT") else "the final answer"
             for result in self.results.values()
@@ -159,7 +159,7 @@ class Report:
 
 
 def _kind_of(result: Result) -> tuple[str, ...]:
-    """What several divergences have in common: the request and both answers, or what of the state differs."""
+    """The kind of a divergence: the request and both answers, or the differing part of the state."""
     if not result.differences:
         return result.found, re.sub(r"\d+", "", result.reason)
     first, request = result.differences[0], result.edge.request
@@ -177,7 +177,7 @@ def _codes(answer: str) -> str:
 
 
 def causes_of(result: Result) -> list[Cause]:
-    """What is known of a divergence."""
+    """The known causes of a divergence."""
     return [
         cause
         for cause in causes()

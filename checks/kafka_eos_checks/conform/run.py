@@ -18,14 +18,14 @@ LONGEST_SCENARIO = 60
 """Requests; a log that is read back again and again has to stay short."""
 
 ANSWER = "answer"
-"""What differs when it is no field that was read back."""
+"""The name of a difference that is no field that was read back."""
 
 BUSY = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS}
-"""Codes that say "not yet": for as long as a broker needs for what it does by itself, they are asked again."""
+"""Codes that say "not yet": the request is repeated for as long as a broker needs for what it does by itself."""
 
 
 class Found(StrEnum):
-    """What became of an edge."""
+    """The outcome of an edge."""
 
     CONFORMS = "conforms"
     KNOWN = "known difference"
@@ -50,12 +50,12 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Something that the spec does not allow.
+    """A difference that the spec does not allow.
 
     Attributes:
         what: the answer, or the field that was read back.
-        allowed: by the spec.
-        observed: at the broker.
+        allowed: what the spec allows.
+        observed: what the broker did.
     """
 
     what: str
@@ -65,14 +65,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """An edge, and what became of it.
+    """An edge with its outcome.
 
     Attributes:
         edge: the edge.
-        found: what became of it.
+        found: its outcome.
         differences: those that were seen, if it diverges.
         reason: why it is not supported, or could not be told.
-        scenario: what was played, if it does not conform.
+        scenario: the scenario that was played, if it does not conform.
         answers: the codes that were given to requests that may be answered in several ways.
         known: the id of the recorded difference that it shows.
     """
@@ -88,12 +88,12 @@ class Result:
 
 @dataclass(slots=True)
 class Counts:
-    """Of a run.
+    """The counts of a run.
 
     Attributes:
         scenarios: how many were played.
-        requests: of the machines.
-        retries: of those that were asked again because the broker was busy.
+        requests: requests of the machines.
+        retries: requests that were repeated because the broker was busy.
         observations: how often the state was read back.
         unread: why parts of it were not.
     """
@@ -106,7 +106,7 @@ class Counts:
 
 
 class Diverged(Exception):  # noqa: N818 - what happened
-    """The broker did what the spec does not allow."""
+    """The broker did something that the spec does not allow."""
 
     def __init__(self, differences: Sequence[Difference], *, answer: bool) -> None:
         super().__init__("; ".join(each.what for each in differences))
@@ -123,10 +123,10 @@ class Play:
         stage: the broker's side.
         state: the machines' side.
         patience: seconds that a busy broker is given.
-        counts: of the run.
+        counts: the counts of the run.
         tolerated: fields in which the two sides differ already.
-        transcript: what has happened.
-        requests: that were taken.
+        transcript: the steps so far.
+        requests: the requests that were taken.
         known: the id of the recorded difference that the last answer belongs to.
     """
 
@@ -147,7 +147,7 @@ class Play:
         return step_of(self.quotient.mechanism, self.state, given)
 
     def step_after(self, step: Step, request: Request) -> Step | None:
-        """A request as the step after another one, made ready before that is taken, so that no time is lost then."""
+        """A request as the step after another one, prepared before that is taken, so that no time is lost then."""
         after = step.outcomes[0][1]
         given = asked(after, request)
         return step_of(self.quotient.mechanism, after, given) if given is not None else None
@@ -255,13 +255,13 @@ def shown_reply(reply: Reply) -> str:
 
 @dataclass(slots=True)
 class Runner:
-    """Covers the edges of one mechanism.
+    """A runner that covers the edges of one mechanism.
 
     Attributes:
         quotient: its graph.
         new_stage: makes a place for a scenario.
         patience: seconds that a busy broker is given.
-        counts: of the run.
+        counts: the counts of the run.
         results: by edge.
     """
 
@@ -320,7 +320,7 @@ class Runner:
     # --- one scenario ------------------------------------------------------------------------------------------------
 
     def _way(self, state: Visible, todo: Collection[str]) -> list[Request]:
-        """To the nearest edge without result; through what left another state behind only if there is no other way."""
+        """A way to the nearest edge without a result; it avoids edges that left an unexpected state if it can."""
         way = self.quotient.way_to(state, todo, self._blocked | self._suspect)
         return way or self.quotient.way_to(state, todo, self._blocked)
 
@@ -375,7 +375,7 @@ class Runner:
         self.results[step.edge] = Result(edge=edge, found=Found.CONFORMS, answers=answers)
 
     def _fails(self, step: Step, play: Play, error: Exception, todo: dict[str, None]) -> None:
-        """Take note of an edge that does not conform, with the shortest scenario that shows it."""
+        """Note an edge that does not conform, with the shortest scenario that shows it."""
         todo.pop(step.edge, None)
         (self._suspect if _differs_in_state(error) else self._blocked).add(step.edge)
         edge = self.quotient.edges.get(step.edge) or edge_of(self.quotient.mechanism, step, play.requests)

@@ -24,7 +24,7 @@ _OTHER_NAMES = {
     "ssl.keystore.location": "ssl.certificate.location",
     "ssl.keystore.password": "ssl.key.password",
 }
-"""librdkafka's and Kafka's names of the same thing."""
+"""librdkafka's names of properties, and Kafka's names of the same."""
 _KNOWN = {
     "security.protocol",
     "sasl.mechanism",
@@ -70,13 +70,13 @@ def read_properties(path: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """How a client connects.
+    """The security settings of a client.
 
     Attributes:
         tls: None for an unencrypted connection.
-        mechanism: of SASL, "" for none.
-        username: of SASL.
-        password: of SASL.
+        mechanism: SASL's mechanism, "" for none.
+        username: SASL's user name.
+        password: SASL's password.
     """
 
     tls: ssl.SSLContext | None = None
@@ -86,7 +86,7 @@ class Security:
 
 
 def security_of(properties: Mapping[str, str], source: str = "properties") -> Security:
-    """What the properties ask for; those that are not about security are left to other clients.
+    """The security that the properties ask for; properties about anything else are ignored.
 
     Raises:
         UnusableProperties: for what is unknown here or does not fit together.

@@ -1,6 +1,6 @@
 """A scenario's place on a broker: its own partition, ids and group, and the machines' requests as messages.
 
-The machines count producer ids from 0; the broker's own are put in their place, and taken back out of its answers.
+The machines count producer ids from 0; requests get the broker's own ids instead, and answers the machines'.
 """
 
 import re
@@ -40,21 +40,21 @@ NOT_YET = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     5,  # LEADER_NOT_AVAILABLE
 }
-"""Codes that say "ask again, perhaps somebody else": they are about where, not about what."""
+"""Codes that say "ask again, perhaps another broker": they concern the place, not the request."""
 _NOT_YET_NAMES = {error_name(code) for code in NOT_YET}
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 SHORTEST_WAIT = 0.5
-"""Seconds that a coordinator is given which has not closed transactions before."""
+"""Seconds for a coordinator that has not closed transactions before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a broker answered, in the machines' terms.
+    """A broker's answer, in the machines' terms.
 
     Attributes:
-        error: the code, perhaps one that nobody here knows.
+        error: the code, perhaps an unknown one.
         identity: the producer id and epoch that it gave, None if it gave none.
-        offset: of the batch, None if it told none.
+        offset: the batch's offset, None if it told none.
         request: the message that was sent.
         response: the message that came back.
     """
@@ -68,11 +68,11 @@ class Reply:
 
 @dataclass(slots=True)
 class Places:
-    """Where partitions are led and ids are coordinated.
+    """The leaders of partitions and the coordinators of ids.
 
     Attributes:
-        wire: to the cluster.
-        seconds: how long to ask for one that is there soon.
+        wire: the connections to the cluster.
+        seconds: how long to ask for one that will be there soon.
         closing_seconds: how long a coordinator may take to close a transaction; less once it has not.
     """
 
@@ -107,7 +107,7 @@ class Places:
         return answer
 
     def asked_into_being(self, topic: str) -> int:
-        """Ask about a topic, so that the broker makes it; how many partitions it has then."""
+        """Ask about a topic, so that the broker creates it, and return its number of partitions."""
         deadline, attempt = time.monotonic() + self.seconds, 0
         while time.monotonic() < deadline:
             row = self.wire.ask("Metadata", {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": True})
@@ -143,18 +143,18 @@ def joined_errors(codes: Any) -> str:
 
 @dataclass(slots=True)
 class Stage:
-    """Where one scenario is played.
+    """The place of one scenario on a broker.
 
     Attributes:
-        wire: to the cluster.
-        places: of leaders and coordinators.
-        topic: its partition's.
-        partition: its number.
-        prefix: of its ids.
+        wire: the connections to the cluster.
+        places: the leaders and coordinators.
+        topic: its partition's topic.
+        partition: its partition's number.
+        prefix: the prefix of its ids.
         ids: the broker's producer ids by those of the machines.
         member_id: of the group's member, as the broker has named it.
-        generation_shift: from the machines' generations to the broker's.
-        has_group: something was asked of the group.
+        generation_shift: the difference from the machines' generations to the broker's.
+        has_group: the group was used.
     """
 
     wire: Wire
@@ -386,7 +386,7 @@ class Stage:
         raise NoAnswer(f"the coordinator did not close the transaction within {seconds:g} s")
 
     def describe(self, name: str) -> Message:
-        """What DescribeTransactions says of a transactional.id."""
+        """The field for what DescribeTransactions says of a transactional.id."""
         asked = self.transactional_id(name)
         at = self.places.coordinator(TRANSACTION_KEY, asked)
         rows = self.wire.ask("DescribeTransactions", {"TransactionalIds": [asked]}, at)["TransactionStates"]
@@ -398,7 +398,7 @@ class Stage:
     # --- reading back ------------------------------------------------------------------------------------------------
 
     def observe(self, state: Visible, *, with_offset: bool = True) -> tuple[dict[str, str], dict[str, str]]:
-        """What the broker says of what the machines say something of: fields, and why some are missing."""
+        """The broker's values of the machines' fields, and why some are missing."""
         found: dict[str, str] = {}
         missing: dict[str, str] = {}
 
@@ -420,7 +420,7 @@ class Stage:
         return found, missing
 
     def _when_there(self, ask: Callable[[], Sequence[str]]) -> Sequence[str]:
-        """Ask for something until its place is known."""
+        """Repeat a question until the broker's leader or coordinator is known."""
         deadline = time.monotonic() + self.places.seconds
         attempt = 0
         while (said := ask())[0] in _NOT_YET_NAMES and time.monotonic() < deadline:
@@ -585,7 +585,7 @@ def _kind(batch: RecordBatch) -> str:
 
 
 def _or_malformed(read: Callable[[], tuple[str, str]]) -> tuple[str, str]:
-    """What was read, or that it is no record batch."""
+    """The text that was read, or that it is no record batch."""
     try:
         return read()
     except MalformedBatch as malformed:

@@ -1,4 +1,4 @@
-"""What a run makes on a cluster, under its own names, and takes away again."""
+"""The topics, ids and groups that a run creates on a cluster, under its own names, and deletes again."""
 
 import secrets
 import time
@@ -20,20 +20,20 @@ _FIRST_WITH_DEFAULTS = 4
 
 
 class NotOurs(RuntimeError):  # noqa: N818 - what is wrong
-    """Something of a name that this run wants to make is there already, or cannot be made."""
+    """A name that this run wants to create exists already, or cannot be created."""
 
 
 @dataclass(slots=True)
 class Territory:
-    """The topics, ids and groups of one run; a context manager that takes them away.
+    """The topics, ids and groups of one run; a context manager that deletes them.
 
     Attributes:
-        wire: to the cluster.
-        prefix: of all names.
-        token: sets this run's names apart from those of another one.
+        wire: the connections to the cluster.
+        prefix: the prefix of all names.
+        token: the part that makes this run's names differ from another's.
         seconds: how long to wait for what a broker does by itself.
-        topics: that were made.
-        left: what could not be taken away.
+        topics: the topics that were created.
+        left: what could not be deleted.
     """
 
     wire: Wire
@@ -59,7 +59,7 @@ class Territory:
 
     @property
     def names(self) -> str:
-        """What all names begin with."""
+        """The prefix of all names."""
         return f"{self.prefix}-{self.token}"
 
     def stage(self) -> Stage:
@@ -73,7 +73,7 @@ class Territory:
         return stage
 
     def _create(self, topic: str) -> int:
-        """Make a topic; how many partitions it has. A broker without CreateTopics may make what it is asked about."""
+        """Create a topic, and return its number of partitions; without CreateTopics a question may create it."""
         try:
             copies = -1 if self.wire.version("CreateTopics") >= _FIRST_WITH_DEFAULTS else 1
         except Unsupported:
@@ -91,7 +91,7 @@ class Territory:
         return PARTITIONS
 
     def clean(self) -> None:
-        """Take everything away that can be: transactional.ids go by themselves when they expire."""
+        """Delete everything that can be deleted; transactional.ids expire by themselves."""
         for stage in self._stages:
             if stage.has_group:
                 self._gone(f"group {stage.group}", lambda stage=stage: self._delete_group(stage.group))  # type: ignore[misc]

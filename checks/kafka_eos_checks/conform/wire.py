@@ -1,6 +1,6 @@
 """Connections to a broker: raw requests in chosen versions, over TCP or TLS, with SASL if need be.
 
-Nothing is retried here and nothing is hidden: who asks gets the fields of the response, or one of the errors below.
+Nothing is retried here and nothing is hidden: the caller gets the fields of the response, or one of the errors below.
 """
 
 import json
@@ -80,7 +80,7 @@ class Connection:
     """A connection to one broker, logged in.
 
     Args:
-        address: of the broker.
+        address: the broker's address.
         security: how to connect.
         seconds: how long to wait for anything.
 
@@ -169,7 +169,7 @@ class Wire:
     """A cluster, as a client reaches it.
 
     Attributes:
-        bootstrap: where to begin.
+        bootstrap: the first broker to ask.
         security: how to connect.
         seconds: how long to wait for an answer.
         caps: the newest version to be used, by API.

@@ -1,7 +1,7 @@
 """Try to break contracts of the reference's arithmetic, codec and guards, with CrossHair.
 
 CrossHair runs a function on symbolic arguments, path after path. A contract is confirmed when every path was run and
-kept it; where paths are left when the time is over, the verdict says so.
+kept it; if paths are left when the time is over, the verdict says so.
 """
 
 import argparse
@@ -30,7 +30,7 @@ CONFIRMED, NOT_BROKEN, BROKEN = "confirmed", "not broken", "broken"
 
 
 def assumed(contract: Callable[..., None]) -> list[str]:
-    """What is assumed of a contract's arguments: the asserts that it begins with, as Python."""
+    """The assumptions about a contract's arguments: the asserts that it begins with, as Python."""
     [function] = ast.parse(inspect.getsource(contract)).body
     assert isinstance(function, ast.FunctionDef)
     found = []
@@ -45,9 +45,9 @@ def check(module: str, contract: Callable[..., None], seconds: float = SECONDS) 
     """Try to break one contract.
 
     Args:
-        module: what it is about.
+        module: its subject.
         contract: a function of :mod:`.conditions`.
-        seconds: of CPU time, at most.
+        seconds: the most CPU time.
     """
     from crosshair.core_and_libs import MessageType, analyze_function, run_checkables  # noqa: PLC0415 - an extra
     from crosshair.options import AnalysisKind, AnalysisOptionSet  # noqa: PLC0415
@@ -109,7 +109,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help="what the contracts are about; default: all")
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="the subjects of the contracts; default: all")
     parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help="CPU time for each contract")
     add_json(parser)
     parser.set_defaults(run=run)

@@ -1,6 +1,6 @@
-"""What the reference's functions promise, each as a function of any arguments.
+"""The promises of the reference's functions, each as a function of any arguments.
 
-The asserts that a function begins with say what is assumed of its arguments; those behind them are the promise.
+The asserts at a function's beginning are the assumptions about its arguments; those after them are the promise.
 CrossHair runs the reference's functions on symbolic arguments and looks for some that break a promise.
 
 Headers of batches, their CRC and message sets have no contract: CrossHair gives a path up where :mod:`struct` packs a
@@ -64,8 +64,7 @@ class Contract:
 
     Attributes:
         promise: a function of any arguments, which keep its first asserts.
-        about: class of the reference -> those of its rules that the promise is about: with another rule in the place of
-            one of them it may be broken.
+        about: class of the reference -> the rules that the promise is about: replacing one of them may break it.
     """
 
     promise: Callable[..., None]
@@ -144,7 +143,7 @@ def five_batches_are_remembered(known: int, epoch: int, sequence: int, count: in
 
 
 def nothing_is_lost_by_a_restart_or_learned_from_a_failure(epoch: int, sequence: int, count: int) -> None:
-    """A log knows of its producers what it knew at its snapshot, and what it knew before an append that failed."""
+    """A log's state of producers after a restart is that of its snapshot, and after a failed append that of before."""
     assert 0 <= epoch <= MAX_EPOCH
     assert 0 <= sequence <= MAX_SEQUENCE
     assert 1 <= count <= MAX_SEQUENCE

@@ -1,4 +1,4 @@
-"""Sequence diagrams: who sent what to whom, time running down, as one SVG.
+"""Sequence diagrams: messages between lifelines, time running down, as one SVG.
 
 A diagram is drawn from :class:`Step` values. :func:`from_events` makes them from a recorded history,
 :func:`from_story` takes them from a counterexample. Colours come from the page's style sheet by class; without
@@ -14,15 +14,15 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.drawing.svg import element, escaped, picture, text_width, wrapped
 
-# Beyond these a picture is no longer read. What is left out is said in the picture.
+# Beyond these a picture is hard to read. The picture says how much is left out.
 MAX_STEPS = 60
 FIRST_STEPS = 15  # of those, how many from the beginning; the rest lead up to the violation or the end
 MAX_LIFELINES = 12
 MAX_STEPS_WITHOUT_FOOT = 20  # a longer picture names its lifelines again at the bottom
 MAX_TITLE = 600  # characters of the full text that a pointer resting on a step shows
 
-# What an event's detail says about the connection rather than about the protocol, and what its label says already: not
-# part of a step's note.
+# The keys of an event's detail that concern the connection rather than the protocol, or that its label has already:
+# they are no part of a step's note.
 PLUMBING = frozenset({"broker", "connection", "correlation", "delivered"})
 IN_LABEL = frozenset({"fault", "repeats", "by_hand"})
 
@@ -37,7 +37,7 @@ THICK = 3
 
 
 class Role(StrEnum):
-    """What a lifeline stands for; lifelines are ordered by it, left to right."""
+    """The role of a lifeline; lifelines are ordered by it, left to right."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -46,7 +46,7 @@ class Role(StrEnum):
 
 
 class Kind(StrEnum):
-    """How a step is drawn."""
+    """The way a step is drawn."""
 
     MESSAGE = "message"  # an arrow
     REPLY = "reply"  # a dashed arrow
@@ -82,8 +82,8 @@ class Step:
 
     Attributes:
         source: name of the lifeline that acts.
-        target: name of the lifeline that is acted on; "" or ``source`` for what happens in one place.
-        label: what it is, e.g. the action with its arguments.
+        target: name of the lifeline that is acted on; "" or ``source`` for an event in one place.
+        label: its name, e.g. the action with its arguments.
         kind: how it is drawn.
         note: the small print below, e.g. the variables that changed.
         hit: whether a fault has hit it, or it is the copy of a request; drawn as a thick line.
@@ -105,7 +105,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """The moment that the diagram is about: after step ``step`` (from 0), ``text`` is so."""
+    """The moment that the diagram is about: after step ``step`` (from 0), ``text`` holds."""
 
     step: int
     text: str
@@ -113,7 +113,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """Where things are: the x of each lifeline and the distance between two."""
+    """The layout: the x of each lifeline and the distance between two."""
 
     x: Mapping[str, float]
     gap: float
@@ -121,14 +121,14 @@ class _Page:
 
 
 class _Downtime:
-    """Between which y a lifeline's process is down."""
+    """The spans of y in which a lifeline's process is down."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
         self._ended: list[tuple[str, float, float]] = []
 
     def follow(self, steps: Iterable[Step], y: float) -> None:
-        """Take note of the crashes and restarts among steps that are drawn, or left out, at ``y``."""
+        """Note the crashes and restarts among steps that are drawn, or left out, at ``y``."""
         for step in steps:
             if step.kind is Kind.CRASH:
                 self._since.setdefault(step.source, y)
@@ -152,7 +152,7 @@ def sequence_diagram(
         lifelines: the columns, from left to right.
         steps: the rows.
         violation: the moment that is marked.
-        left_out: by the index of a step, how many the caller has left out before it; by their number, at the end.
+        left_out: index of a step -> how many steps the caller left out before it; the number of steps -> at the end.
 
     Returns:
         One SVG element, well-formed XML, with every name and label escaped.
@@ -307,7 +307,7 @@ def _plain_step(event: Event, source: str, target: str, waiting: Counter[tuple[s
 
 
 def _label(event: Event) -> str:
-    """Action, what was done to it, and how it ended."""
+    """The action, what was done to it, and how it ended."""
     label = _named(event)
     if event.error:
         known = event.error in ErrorCode.__members__.values()
@@ -398,7 +398,7 @@ def _page(lifelines: Sequence[Lifeline], steps: Sequence[Step]) -> _Page:
 
 
 def _overhang(lifeline: Lifeline, steps: Sequence[Step], gap: float) -> float:
-    """How far the boxes on a lifeline may reach to either side of it."""
+    """The width that boxes on a lifeline may take to either side of it."""
     here = [step for step in steps if step.source == lifeline.name and not _is_arrow(step)]
     texts = [text_width(lifeline.name, FONT)]
     texts += [max(text_width(step.label or step.kind, FONT), text_width(step.note, SMALL)) for step in here]

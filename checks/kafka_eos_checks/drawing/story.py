@@ -56,7 +56,7 @@ class Change:
         return f"{self.place}.{self.field}" if self.field else self.place
 
     def told(self, show: Callable[[object], str]) -> str:
-        """The change, behind the name of its place or field."""
+        """The change, to follow the name of its place or field."""
         if self.element:
             return f" gains {show(self.new)}" if self.old is _ABSENT else f" loses {show(self.old)}"
         if self.old is _ABSENT:
@@ -97,7 +97,7 @@ def _as_function(value: object) -> Mapping[SpecValue, SpecValue] | None:
 
 
 def _ends(old: object, new: object) -> tuple[list[SpecValue], list[SpecValue]] | None:
-    """What a set, or a sequence at one end, loses and gains; None for all other changes."""
+    """The elements that a set, or a sequence at one end, loses and gains; None for all other changes."""
     if isinstance(old, frozenset) and isinstance(new, frozenset):
         return sorted(old - new, key=order), sorted(new - old, key=order)
     if isinstance(old, tuple) and isinstance(new, tuple) and len(old) != len(new):
@@ -131,12 +131,12 @@ def _differences(place: str, field: str, old: object, new: object) -> Iterator[C
 
 
 def differences(old: State, new: State) -> list[Change]:
-    """Where two states differ, as deep inside their values as possible."""
+    """The differences of two states, as deep inside their values as possible."""
     return [change for name in old for change in _differences(name, "", old[name], new.get(name, _ABSENT))]
 
 
 def _changed(old: State, new: State) -> Iterator[tuple[str, str]]:
-    """The changes of a step in words, each with its variable; what is short of one record shares a line."""
+    """The changes of a step in words, each with its variable; short changes of one record share a line."""
     lines: dict[str, list[str]] = {}
     for each in differences(old, new):
         short = each.field and not any(isinstance(value, Mapping | tuple) for value in (each.old, each.new))
@@ -179,7 +179,7 @@ def folded(text: str, indent: int = 0) -> list[str]:
 
 
 def _beginning(state: State) -> Iterator[str]:
-    """The first state: what is empty is named only."""
+    """The lines of the first state; empty variables are only named."""
     yield "   0  At the start"
     empty = [name for name, value in state.items() if value in (frozenset(), ())]
     for name, value in state.items():

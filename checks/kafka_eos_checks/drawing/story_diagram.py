@@ -1,6 +1,6 @@
-"""A counterexample as a sequence diagram: who does what to whom, for each action of each module.
+"""A counterexample as a sequence diagram, with an arrow or a box for each action.
 
-The table ``ACTORS`` says it; ``{0}`` stands for an action's first argument, and so on.
+The table ``ACTORS`` says who acts on whom; ``{0}`` stands for an action's first argument, and so on.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The words of a story, read from the TLA+ modules: sentences of actions and properties, meanings of variables.
 
-The comment above an operator says what the operator is, and the comment behind a variable what the variable holds. The
+The comment above an operator says what the operator is, and the comment after a variable what the variable holds. The
 docstrings of the reference repeat the former (``tests/spec/test_vocabulary.py``).
 """
 
@@ -16,7 +16,7 @@ from kafka_eos_checks.tla.parser import Module
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What the names of a module mean.
+    """The meanings of the names of a module.
 
     Attributes:
         sentences: operator -> the comment above it.

@@ -15,7 +15,7 @@ NAMESPACE = "http://www.w3.org/2000/svg"
 MAX_DEPTH = 16  # nesting of elements; our own pictures have 3
 MAX_CHARACTERS = 2_000_000  # of one picture
 
-# What the pictures of this project are made of. No element that loads, links or runs anything, no style, no id.
+# The elements and attributes of this project's pictures. None of them loads, links or runs anything; no style, no id.
 ELEMENTS = frozenset({"svg", "g", "title", "line", "rect", "circle", "path", "text", "tspan"})
 ATTRIBUTES = frozenset({
     "class", "role", "aria-label", "viewBox", "width", "height", "x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r",

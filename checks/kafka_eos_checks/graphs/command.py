@@ -2,7 +2,7 @@
 
 Every state of TLC's graph is loaded into the machine and every action instance is tried in it: an edge of the graph
 must be allowed and land on its target, everything else must be refused. Then the machine is searched on its own, and
-must find the same states and edges. No sample is taken, and a difference is told as the shortest path to it.
+must find the same states and edges. The comparison is complete, and a difference is told as the shortest path to it.
 """
 
 import argparse
@@ -36,12 +36,12 @@ MAX_DIFFERENCES = 20  # kept with their place; the rest is counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One place where the machine is not the spec.
+    """One place where the machine differs from the spec.
 
     Attributes:
         state: place of the state in TLC's graph.
         instance: place of the action instance, or -1 when the state itself differs.
-        what: what differs, in words.
+        what: the difference in words.
         target: place of the state that the spec goes to, or -1.
         found: the machine's next state by variable, or None.
     """
@@ -55,13 +55,13 @@ class Difference:
 
 @dataclass(slots=True, kw_only=True)
 class Comparison:
-    """What a comparison of a machine with TLC's graph found.
+    """The result of a comparison of a machine with TLC's graph.
 
     Attributes:
         model: the model's name.
         states: states within the bounds.
         outside: states just outside the bounds, as targets only.
-        edges: labelled edges compared.
+        edges: labelled edges that were compared.
         refusals: (state, instance) pairs that both refuse.
         differences: the first differences, nearest to the initial state first.
         difference_count: all of them.
@@ -280,10 +280,10 @@ def compare(
     Args:
         model: the model.
         machine: the machine; by default the reference's own. A mutant of it must be told apart.
-        graph: TLC's graph, where it is at hand.
+        graph: TLC's graph, if the caller has it.
         within_bounds: the Python twin of the model's bounds; by default the one of ``kafka_eos_checks.models.bounds``.
         on_progress: called now and then with a line that says how far it is.
-        enough: stop at this many differences, where it only matters that there are some.
+        enough: stop at this many differences, if it only matters that there are some.
 
     Raises:
         GraphUnusable: when TLC gives no graph.
@@ -339,7 +339,7 @@ class LoadedGraph:
     def first_difference(self) -> str:
         """The difference nearest to the initial state, "" when machine and graph are equal.
 
-        The initial states are equal, so it is enough that every instance does in every state what the graph says.
+        The initial states are equal, so it suffices that every instance does in every state what the graph says.
         """
         comparison = Comparison(model=self.graph.model)
         _inject(self.graph, self.states, comparison, lambda _: None, enough=1)
@@ -350,7 +350,7 @@ class LoadedGraph:
 
 
 def reference_of(model: Model) -> type[machines.Machine]:
-    """The reference's machine, with the rules in it that the model puts in the place of others."""
+    """The reference's machine, with the rules that the model replaces."""
     return mutated(model.machine_class(), model.overrides) if model.overrides else model.machine_class()
 
 
@@ -431,7 +431,7 @@ def conformance_verdict(model: Model, comparison: Comparison) -> Verdict:
 
 
 def mutant_verdict(mutant: Model, comparison: Comparison) -> Verdict:
-    """The verdict on a mutant of the reference, which the comparison has to tell apart."""
+    """The verdict on a mutant of the reference, whose graph has to differ."""
     nearest = comparison.differences[0].what if comparison.differences else ""
     return Verdict(
         check="graph-mutant",
@@ -539,7 +539,7 @@ def check(
 
 @dataclass(slots=True)
 class _Task:
-    """What is compared with one graph: the reference itself, and mutants of it."""
+    """The comparisons with one graph: the reference itself, and mutants of it."""
 
     base: Model
     itself: bool = False
@@ -552,7 +552,7 @@ def _task_of(tasks: dict[tuple[str, ...], _Task], base: Model) -> _Task:
 
 
 def _told(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
-    """The verdicts, each told on standard error as it comes."""
+    """The verdicts, each written to standard error as it comes."""
     for verdict in verdicts:
         mark = "ok  " if verdict.ok else "FAIL"
         progress_console.print(f"{mark} {verdict.check} {verdict.name}: {verdict.found}, {verdict.seconds:.0f} s")

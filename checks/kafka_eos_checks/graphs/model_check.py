@@ -43,14 +43,14 @@ from kafka_eos_checks.tla import tlc
 
 _PROBE_REGISTER = 1001
 _PROBE_REACHED = "probe reached: "
-MOST_TOLD = 3  # models whose expected counterexamples are told when they are named; more would be pages
+MOST_TOLD = 3  # named models whose expected counterexamples are told; more would fill pages
 
 Progress = Callable[[str, tlc.Progress], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a run of one model gave.
+    """The result of a run of one model.
 
     Attributes:
         model: the model.
@@ -71,7 +71,7 @@ class Outcome:
 
     @property
     def measured(self) -> Expectation:
-        """What the registry would have to say about the numbers."""
+        """The expectation with the numbers of this run."""
         if self.model.expect.violates:
             return Expectation(violates=self.model.expect.violates, depth=len(self.result.behaviour))
         return Expectation(
@@ -106,7 +106,7 @@ def prepare(model: Model) -> tuple[Path, str]:
 
 
 def _named(model: Model, verdict: str) -> str:
-    """TLC names no temporal property, and a refinement by its place: there is only one that it can be."""
+    """The violated property's name; TLC does not name a temporal property, but then the model has only one."""
     nameless = verdict == "violates a temporal property" or verdict.startswith("violates line ")
     if nameless and len(model.properties) == 1:
         return f"violates {model.properties[0]}"
@@ -116,8 +116,8 @@ def _named(model: Model, verdict: str) -> str:
 def with_arguments(model: Model, behaviour: Sequence[Step]) -> tuple[Step, ...]:
     """The steps of a counterexample with the arguments of their actions.
 
-    TLC names actions only, or the disjunction that they stand in. The arguments are those with which the reference
-    takes the same step; a step that it cannot take keeps the name, and so do all where the model has no machine.
+    TLC names only actions, or the disjunction that they belong to. The arguments are those with which the reference
+    takes the same step. A step that it cannot take keeps TLC's name, and so do all steps of a model without a machine.
     """
     try:
         machine = _machine(model)
@@ -246,7 +246,7 @@ def story(outcome: Outcome) -> str:
 
 
 def _setting(model: Model, words: Words) -> str:
-    """The model in words: its constants, and the rules in it that take the place of others."""
+    """The model in words: its constants, and the rules that replace others in it."""
     given = [f"{name}={value}" for name, value in model.constants.items() if name not in model.overrides]
     lines = [f"{model.name}: {model.title}", f"The module {model.module} with {', '.join(given)}"]
     for rule, other in model.overrides.items():
@@ -256,7 +256,7 @@ def _setting(model: Model, words: Words) -> str:
 
 
 def _ending(outcome: Outcome, words: Words) -> str:
-    """What the last state of a counterexample shows."""
+    """The property that the last state of a counterexample violates, in words."""
     violated = outcome.found.removeprefix("violates ")
     if violated == outcome.found:
         return f"Here the model {outcome.found}."
@@ -361,13 +361,13 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 
 def shown(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], *, named: bool) -> Iterator[str]:
-    """What is printed below the table: stories of counterexamples that were expected, and where diagrams are.
+    """The lines below the table: stories of expected counterexamples, and where diagrams are.
 
     The story of an unexpected one is evidence of a verdict that differs, and printed with it.
 
     Args:
-        outcomes: of the models that ran.
-        verdicts: on them.
+        outcomes: the outcomes of the models that ran.
+        verdicts: the verdicts on them.
         named: whether the caller has named the models.
     """
     failing = [verdict for outcome, verdict in zip(outcomes, verdicts, strict=True) if outcome.result.behaviour]

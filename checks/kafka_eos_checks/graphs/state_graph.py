@@ -63,7 +63,7 @@ class StateGraph:
         sources: for each edge the place of its source; edges are sorted by source, then label, then target.
         labels: for each edge the place of its instance.
         targets: for each edge the place of its target.
-        seconds: what TLC took.
+        seconds: the time that TLC took.
     """
 
     model: str
@@ -127,7 +127,7 @@ def instance_text(instance: Instance) -> str:
 
 
 def frame_text(action: machines.Action) -> str:
-    """What a step with this action says besides: an inherited one leaves unchanged what the extending module adds."""
+    """The frame of a step with this action: an inherited action leaves the extending module's variables unchanged."""
     return f" /\\ UNCHANGED {action.frame}" if action.frame else ""
 
 

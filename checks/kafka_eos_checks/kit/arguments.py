@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # argparse has overloads for the kind of namespace
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """Parse, and refuse what is left over: no caller has a use for it."""
+        """Parse, and refuse unknown arguments, for which no caller has a use."""
         words = sys.argv[1:] if args is None else list(args)
         # Before argparse looks for required arguments: a misspelt one would be called missing.
         for option in self._unknown_options(words):

@@ -1,4 +1,4 @@
-"""The files of Python that modules of the project need: what they find holds as long as these stay the same."""
+"""The Python files that modules of the project need: their results hold as long as these files stay the same."""
 
 import ast
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Where the project's own files are: in a clone, or those of them that the wheel carries."""
+"""The places of the project's own files: in a clone, or those that the wheel carries."""
 
 from pathlib import Path
 
@@ -27,5 +27,5 @@ def pom_file() -> Path:
 
 
 def build_folder() -> Path:
-    """Where the commands write: ``build/`` of the clone, else of the current folder."""
+    """The folder to which commands write: ``build/`` of the clone, else of the current folder."""
     return (CLONE if is_clone() else Path.cwd()) / "build"

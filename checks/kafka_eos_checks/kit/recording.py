@@ -42,11 +42,11 @@ _EXTENSIONS = {
 
 
 class UnsafeArchive(ValueError):  # noqa: N818 - named for the archive
-    """An archive that is no recording, or would write what or where it must not."""
+    """An archive that is no recording, or would write more than it may or outside of its folder."""
 
 
 def kept_recordings() -> list[Path]:
-    """The archives kept in the repository, by name; of an installed wheel those that it carries."""
+    """The archives kept in the repository, by name; in an installed wheel those that it carries."""
     return sorted(recordings_folder().glob(f"*{_SUFFIX}"))
 
 
@@ -112,7 +112,7 @@ def pack(folder: Path, archive: Path) -> int:
 
 
 class _Refused(ValueError):  # noqa: N818 - never leaves this module
-    """What no recording has; says what."""
+    """A member that no recording has; says what it is."""
 
 
 class _Member(tarfile.TarInfo):
@@ -171,7 +171,7 @@ def _checked_name(member: tarfile.TarInfo) -> PurePosixPath:
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack a recording into a folder that does not exist yet, or is empty.
 
-    Memory is bounded, whatever the archive says of itself: xz has its dictionary, and nothing else is kept.
+    Memory is bounded, whatever the archive's headers say: xz has its dictionary, and nothing else is kept.
 
     Raises:
         UnsafeArchive: when the archive is damaged, holds anything but plain files and folders under relative names, or
@@ -193,7 +193,7 @@ def unpack(archive: Path, folder: Path) -> None:
 
 @contextmanager
 def unpacked(archive: Path) -> Iterator[Path]:
-    """A recording in a temporary folder, for the time being.
+    """A recording in a temporary folder, which is removed at the end.
 
     Raises:
         UnsafeArchive: when the archive is no recording.

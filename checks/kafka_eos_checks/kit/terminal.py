@@ -39,7 +39,7 @@ def verdict_table(verdicts: Sequence[Verdict], title: str = "") -> Table:
 
 
 def print_verdicts(verdicts: Sequence[Verdict], title: str = "") -> None:
-    """Print the table, then the evidence of whatever is not as expected, then what is not judged, and why."""
+    """Print the table, then the evidence of each unexpected verdict, then what is not judged, and why."""
     answer_console.print(verdict_table(verdicts, title))
     for verdict in verdicts:
         if verdict.standing is Standing.FAIL:

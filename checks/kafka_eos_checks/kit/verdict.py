@@ -34,14 +34,14 @@ class Verdict:
         expected: what the check had to find, in words (``holds``, ``violates NoGap``, ``0 findings`` …).
         found: what it found, in the same words.
         ok: whether the two agree. Decided by the check, never typed in.
-        unjudged: why something could not be judged, or that there was nothing to judge; "" where all was judged. A
-            verdict without a violation is not green then.
-        unknown: how many things that are there could not be judged.
+        unjudged: why something could not be judged, or that there was nothing to judge; "" where all was judged. If
+            not "", a verdict without a violation is not green.
+        unknown: how many existing things could not be judged.
         unjudged_for: the reasons of these by a short name, each with its count.
         recent: how many things were too recent to judge: a later run of the check judges them.
         seconds: wall time.
         figures: counts with a name: states, depth, edges, events …
-        evidence: plain text a person can follow: the counterexample as a story, the shortest path, the findings.
+        evidence: plain text for people: the counterexample as a story, the shortest path, the findings.
         claims: ids of the ledger's claims that this verdict settles.
         diagram: a sequence diagram as SVG, or "".
         title: one line that says what it is about, or "".
@@ -67,7 +67,7 @@ class Verdict:
 
     @property
     def standing(self) -> Standing:
-        """Which of the values it has."""
+        """The standing of the verdict."""
         if not self.ok:
             return Standing.FAIL
         if not self.unjudged:

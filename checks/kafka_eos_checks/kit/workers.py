@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 def worker_pool(jobs: int, begin: Callable[[], None] | None = None) -> Pool:
-    """Worker processes, which are begun anew and have nothing of this one.
+    """Worker processes, spawned without this one's state.
 
     Args:
         jobs: how many.
@@ -25,7 +25,7 @@ def worker_pool(jobs: int, begin: Callable[[], None] | None = None) -> Pool:
 def each_done(
     function: Callable[[Item], Result], items: Sequence[Item], jobs: int, chunksize: int = 1
 ) -> Iterator[Result]:
-    """What a function makes of each item, as it is done: in this process for one job, else in workers."""
+    """A function's result for each item, as it is done: in this process for one job, else in workers."""
     if jobs == 1 or not items:
         yield from map(function, items)
         return

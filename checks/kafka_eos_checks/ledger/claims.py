@@ -1,6 +1,6 @@
-"""The claims ledger: what is said about Kafka's exactly-once semantics, and the verdicts that settle it.
+"""The claims ledger: claims about Kafka's exactly-once semantics, and the verdicts that settle them.
 
-The texts are in ``claims.toml``. What was found comes from verdicts alone: nobody types in that a claim holds.
+The texts are in ``claims.toml``. What was found comes only from verdicts: nobody types in that a claim holds.
 """
 
 import tomllib
@@ -23,7 +23,7 @@ class Claim:
     """One claim.
 
     Attributes:
-        id: names it in verdicts, e.g. ``C07``.
+        id: its name in verdicts, e.g. ``C07``.
         text: the claim, in the project's words.
         sources: the documents that make it, each with title and section.
         expect: what the project believes the checks find, in one line.
@@ -36,7 +36,7 @@ class Claim:
 
 
 class Standing(StrEnum):
-    """Where a claim stands."""
+    """The standing of a claim."""
 
     SETTLED = "settled"  # every verdict on it is as expected
     DIFFERS = "differs"  # a verdict on it is not

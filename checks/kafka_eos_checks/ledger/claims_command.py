@@ -1,4 +1,4 @@
-"""``kafka-eos ledger claims``: what is said about exactly-once semantics, and what the checks found.
+"""``kafka-eos ledger claims``: claims about exactly-once semantics, and what the checks found.
 
 The verdicts are those of earlier commands, or of the models that ``--check`` runs and of the kept costs. With ids each
 claim is shown with its evidence: the properties that hold, the counterexample as a story, or the figures, and a diagram
@@ -60,7 +60,7 @@ class Answer:
         return [self.verdicts[index] for index in entry.verdicts]
 
     def to_json(self) -> list[dict[str, Any]]:
-        """For machines: a claim an object."""
+        """The claims as JSON, one object for each."""
         return [
             {
                 "id": entry.claim.id,
@@ -110,7 +110,7 @@ def check(ids: Sequence[str], registry: Registry) -> list[Verdict]:
 
 
 def ledger_table(shown: Answer) -> Table:
-    """A claim a row: where it stands, what it says, what is expected, and the checks that settle it."""
+    """The table of claims, a row for each: its standing, its text, what is expected, and the checks that settle it."""
     table = Table(box=None, pad_edge=False)
     for column in ("claim", "stands", "it says", "found", "by"):
         table.add_column(column, overflow="fold")

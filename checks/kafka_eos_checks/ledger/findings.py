@@ -1,8 +1,8 @@
-"""What checking found in Apache Kafka, and how each finding stands: what shows it, and which of that is checked here.
+"""The findings in Apache Kafka: the evidence that shows each, and which of it is checked here.
 
-The texts are in ``findings.toml``. Whether they are so follows from evidence. The kept recordings are audited each
-time, which takes milliseconds; verdicts on models, on tests of Kafka's own client and on brokers that are started come
-from earlier commands.
+The texts are in ``findings.toml``; evidence shows whether they are true. The kept recordings are audited each time,
+which takes milliseconds. Verdicts on models, on tests of Kafka's own client and on brokers that are started come from
+earlier commands.
 """
 
 import tomllib
@@ -22,7 +22,7 @@ from kafka_eos_checks.kit.recording import EXAMPLE, kept_recording
 from kafka_eos_checks.kit.verdict import Verdict
 
 FINDINGS_FILE = Path(__file__).with_name("findings.toml")
-CHECK = "finding"  # of the verdicts on evidence that is no model
+CHECK = "finding"  # the check of verdicts on evidence other than models
 
 
 class MalformedFindings(ValueError):  # noqa: N818 - named for the input
@@ -30,7 +30,7 @@ class MalformedFindings(ValueError):  # noqa: N818 - named for the input
 
 
 class Shown(StrEnum):
-    """On what a finding is shown, the strongest first."""
+    """The places where a finding is shown, the strongest first."""
 
     REAL = "on a real broker"
     CLIENT = "on Kafka's own client"
@@ -38,7 +38,7 @@ class Shown(StrEnum):
 
 
 class Harm(StrEnum):
-    """What a finding does to an application, the gravest first."""
+    """The harm of a finding to an application, the gravest first."""
 
     WRONG_DATA = "wrong data"
     STOPS = "client or readers stop"
@@ -46,7 +46,7 @@ class Harm(StrEnum):
 
 
 class Report(StrEnum):
-    """Whether others have reported it."""
+    """The state of a finding's report."""
 
     NEW = "new"
     KNOWN = "known"
@@ -67,11 +67,11 @@ class Evidence:
     """One thing that has to show a finding.
 
     Attributes:
-        shown: on what.
-        check: of its verdict; "" for a model, which is a model or a mutant.
-        name: of its verdict.
-        words: what has to be so.
-        command: what takes the verdict by itself.
+        shown: the place where it shows the finding.
+        check: its verdict's check; "" for a model, which is a model or a mutant.
+        name: its verdict's name.
+        words: what has to be true.
+        command: the command that takes the verdict.
     """
 
     shown: Shown
@@ -90,13 +90,13 @@ class KafkaFinding:
     """A finding.
 
     Attributes:
-        id: names it.
+        id: its name.
         title: what happens, in a sentence.
-        harm: to an application.
-        consequence: for an application.
-        cause: in Kafka.
+        harm: the kind of harm to an application.
+        consequence: the consequence for an application.
+        cause: the cause in Kafka.
         report: whether it is reported.
-        known: where, or what is known around it.
+        known: the report, or what is known around it.
         cure: what mends it, or what to do until then.
         models: models and mutants that have to violate their property; none where the spec does not have the rule.
         mended: models that have to hold.
@@ -105,7 +105,7 @@ class KafkaFinding:
         scenario: the edge of ``kafka-eos conform`` whose shortest run shows it, by its id, "" for none.
         broker: the peer that it is played on, by its name.
         version: the transaction version of that peer's clients.
-        difference: the recorded difference that its answer is.
+        difference: the recorded difference that explains its answer.
         test: the test that brings a client to it, as pytest names it, "" for none.
     """
 
@@ -129,7 +129,7 @@ class KafkaFinding:
 
     @property
     def shown(self) -> Shown:
-        """The strongest of what has to show it."""
+        """The strongest evidence that has to show it."""
         return min((each.shown for each in self.evidence()), key=list(Shown).index)
 
     @property
@@ -139,7 +139,7 @@ class KafkaFinding:
         return f"{report} {self.known}".strip()
 
     def evidence(self) -> Iterator[Evidence]:
-        """What has to show it, the strongest first."""
+        """The evidence that has to show it, the strongest first."""
         check = f"kafka-eos ledger findings {self.id} --check"
         if self.recording:
             yield Evidence(
@@ -227,7 +227,7 @@ class Entry:
 
 
 def read_findings(path: Path = FINDINGS_FILE) -> list[KafkaFinding]:
-    """Read the findings: the best shown first, and of those the gravest.
+    """Read the findings: those with the best evidence first, and of those the gravest.
 
     Raises:
         MalformedFindings: the file is no TOML, an entry lacks a field or has one too many, has an unknown harm or
@@ -289,7 +289,7 @@ def recorded(finding: KafkaFinding) -> Verdict | None:
 
 
 def _drawn(found: Finding, runs: dict[str, list[Event]]) -> tuple[str, str]:
-    """What the audit found, as text and as a diagram."""
+    """The audit's finding, as text and as a diagram."""
     try:
         moment = of_finding(found, runs)
     except NothingToDraw:
@@ -298,7 +298,7 @@ def _drawn(found: Finding, runs: dict[str, list[Event]]) -> tuple[str, str]:
 
 
 def entries(findings: Sequence[KafkaFinding], verdicts: Sequence[Verdict]) -> list[Entry]:
-    """Each finding with the last verdict on each piece of its evidence; what is recorded is audited now."""
+    """Each finding with the last verdict on each piece of its evidence; recordings are audited now."""
     return [
         Entry(finding=finding, parts=tuple(_part(finding, each, verdicts) for each in finding.evidence()))
         for finding in findings

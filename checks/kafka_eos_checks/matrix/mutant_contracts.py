@@ -1,4 +1,4 @@
-"""Whether CrossHair breaks a contract about a rule of the reference, once a mutant has taken the rule's place."""
+"""Mutants against contracts: CrossHair breaks a contract about a rule once a mutant has replaced the rule."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What the verdict of a means on a mutant depends on, as a hash: verdicts are kept as long as that stays the same."""
+"""A hash of what a means' verdict on a mutant depends on: verdicts are kept as long as it stays the same."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -37,7 +37,7 @@ def key_of(means: str, registry: Registry, mutant: Model) -> str:
 
     Args:
         means: which one.
-        registry: where the mutant stands.
+        registry: the registry that has the mutant.
         mutant: the mutant, or a model that must fail.
 
     Raises:
@@ -53,13 +53,13 @@ def key_of(means: str, registry: Registry, mutant: Model) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """The verdicts of a means that are kept.
+    """The kept verdicts of a means.
 
     Attributes:
         means: which one.
-        registry: where the mutants stand.
-        cache: what they are kept in.
-        limit: seconds of CPU after which walks have not found a mutant: with another limit they may.
+        registry: the registry that has the mutants.
+        cache: the folder in which they are kept.
+        limit: seconds of CPU after which walks give up on a mutant; with another limit they may find it.
     """
 
     means: str
@@ -73,8 +73,8 @@ class Kept:
         """The verdicts that are kept, then those that are found now; one that is not as expected is not kept.
 
         Args:
-            mutants: on which.
-            find: the verdicts on those of them of which none is kept.
+            mutants: the mutants.
+            find: a function that finds the verdicts on those without a kept one.
         """
         keys = {mutant.name: key_of(self.means, self.registry, mutant) for mutant in mutants}
         known = {name: found for name, key in keys.items() if (found := self._get(key)) is not None}

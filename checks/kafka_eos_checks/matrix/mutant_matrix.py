@@ -4,7 +4,7 @@
 means        how it kills
 ===========  ====================================================================================
 TLC          the mutated spec violates the property that the registry names
-graph        the mutated reference is told apart from TLC's graph of the spec
+graph        the mutated reference's graph differs from TLC's graph of the spec
 replay       the audit finds what the mutated simulator left behind, by the rule that is named
 simulation   random walks of the mutated reference under faults violate a property or miss a goal
 proof        a query of the proof that the mutated rule is part of has a solution
@@ -12,9 +12,9 @@ contract     CrossHair finds arguments that break a contract about the mutated r
 requests     kafka-eos conform tells a served reference with the mutated rule apart, by raw requests
 ===========  ====================================================================================
 
-A model that must fail is one of the rules as they are, under which something known to go wrong does. A means that
-cannot apply says why, and is no miss. Two means have to kill each mutant. What has been found is kept in
-``build/checked/mutants`` for as long as nothing that it depends on changes: an ended call goes on where it was.
+A model that must fail has the rules as they are, and reaches a known failure. A means that
+cannot apply gives the reason, and is no miss. Two means have to kill each mutant. Verdicts are kept in
+``build/checked/mutants`` as long as nothing that they depend on changes: a call that was ended goes on where it was.
 """
 
 import argparse
@@ -61,12 +61,12 @@ def blind(check: str, mutant: Model, reason: str) -> Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a means is asked.
+    """The mutants that a means is asked about.
 
     Attributes:
-        registry: where the mutants stand.
-        mutants: to be killed.
-        jobs: how many at a time, of the means that are slow.
+        registry: the registry that has the mutants.
+        mutants: the mutants to be killed.
+        jobs: how many at a time, for slow means.
     """
 
     registry: Registry
@@ -167,7 +167,7 @@ def is_known_failure(row: Model) -> bool:
 
 
 def rows(registry: Registry) -> list[Model]:
-    """The mutants, then the models that must fail, but for those of proofs, which begin in any state."""
+    """The mutants, then the models that must fail, except those of proofs, which begin in any state."""
     failing = [model for model in registry.models.values() if model.expect.violates and model.module in WALKS]
     return [*registry.mutants.values(), *failing]
 
@@ -207,7 +207,7 @@ def by_mutant(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, dict[str, 
 
 
 def killed_verdicts(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]]) -> Iterator[Verdict]:
-    """By how many means each mutant is killed; two are wanted where two apply."""
+    """The number of means that kill each mutant; two are wanted where two apply."""
     cells = by_mutant(verdicts)
     for mutant in rows(registry):
         own = cells.get(mutant.name, {})

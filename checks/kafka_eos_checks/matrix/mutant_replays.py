@@ -1,4 +1,4 @@
-"""A mutant of the reference in the simulator, and what the audit finds in its recordings."""
+"""Mutants against the audit: a mutant of the reference in the simulator, and the audit of its recordings."""
 
 import tempfile
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ MOST_SEEDS = 200
 RULES = frozenset({*LOG_RULES, *COORDINATOR_RULES, *TRANSACTION_RULES, *OFFSET_RULES, *HISTORY_RULES})
 AnyPlan = Plan | TransactionsPlan | ApplicationPlan
 
-# What brings the most out, within a few milliseconds a run. Where the faults differ, so does what the mutant needs:
-# a late copy of an expired batch, or a replica that loads its snapshot while batches are in flight.
+# The settings that show most mutants, within a few milliseconds a run. Settings with other faults are for mutants that
+# need them: a delayed duplicate of an expired batch, or a replica that loads its snapshot with batches in flight.
 BUSY: dict[str, Any] = {"steps": 200, "values": 12, "faults": {"Resend": 6.0, "Expire": 1.0, "Crash": 1.0}}
 EXPIRING: dict[str, Any] = {"steps": 60, "values": 2, "faults": {"Resend": 6.0, "Expire": 3.0}}
 LOADING: dict[str, Any] = {
@@ -131,7 +131,7 @@ def find_by_replay(registry: Registry, mutant: Model) -> Verdict:
     """Whether the audit finds what a mutated simulator left behind; the first seed that shows it counts.
 
     Args:
-        registry: where the mutant stands.
+        registry: the registry that has the mutant.
         mutant: one that names the rule by which the audit finds it.
     """
     began = monotonic()

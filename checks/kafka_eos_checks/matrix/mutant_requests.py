@@ -1,4 +1,4 @@
-"""Whether ``kafka-eos conform`` tells a served reference with a mutant's rules apart, by raw requests alone."""
+"""Mutants against raw requests: ``kafka-eos conform`` tells a served reference with a mutant's rules apart."""
 
 import logging
 import time
@@ -21,7 +21,7 @@ from kafka_eos_checks.mutants.rules import mutated
 
 DIVERGES, CONFORMS, HANGS = "diverges", "conforms", "comes to no end"
 SECONDS = 3.0  # for any answer
-PATIENCE = 40.0  # seconds for the scenarios of a mechanism; the reference as it is takes some
+PATIENCE = 40.0  # seconds for the scenarios of a mechanism; the unchanged reference takes a few
 VERSIONS = (2, 1)  # of transactions
 AS_SERVED = Machines()
 
@@ -96,11 +96,11 @@ def _asked(machines: Machines, version: int, mechanism: Mechanism) -> tuple[int,
 
 
 def find_by_requests(mutant: Model, machines: Machines) -> Verdict:
-    """The verdict of the first mechanism, in the first version, of which an edge diverges.
+    """The verdict of the first mechanism, in the first version, with a diverging edge.
 
     Args:
         mutant: a mutant of the registry.
-        machines: with its rules.
+        machines: the machines with its rules.
     """
     began = time.perf_counter()
     found, edges, told = CONFORMS, 0, ""

@@ -1,9 +1,9 @@
 """Formulas of the spec as Python functions: compiled from a module's text, with a model's constants and overrides.
 
 A definition becomes a function of two states, before and after a step, and of its parameters; a state is a tuple of the
-variables' values. What depends on few variables is remembered until one of them has another value: an invariant is
-looked at again only where a step may have changed it. ``Formulas(…, remember=False)`` evaluates everything every time,
-and has to say the same.
+variables' values. A value that depends on few variables is remembered until one of them changes: an invariant is
+evaluated again only where a step may have changed it. ``Formulas(…, remember=False)`` evaluates everything every time,
+and has to give the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ _SETS = {"cup": "|", "cap": "&", "minus": "-"}
 
 @dataclass(slots=True)
 class Namespace:
-    """What names mean: in the root module, or in a module that another one instantiates."""
+    """The meaning of names, in the root module or in an instantiated one."""
 
     definitions: dict[str, Definition]
     variables: tuple[str, ...]
@@ -57,12 +57,12 @@ class _Compiled:
 
 @dataclass(slots=True)
 class _Scope:
-    """Where an expression stands.
+    """The scope of an expression.
 
     Attributes:
-        space: what names mean.
+        space: the meaning of names.
         names: bound name -> (its Python expression, its arity or None for a value, the state of a LET's definition).
-        parameters: of the definition, by name -> place.
+        parameters: the definition's parameters, name -> place.
         state: the Python name of the state in which variables are looked up, and of the one after it.
     """
 
@@ -138,7 +138,7 @@ class Formulas:
         return self._define(space, name)
 
     def evaluate(self, tree: Tree, space: Namespace | None = None) -> Formula:
-        """An expression as a function of two states; names mean what they mean in the root module, or elsewhere."""
+        """An expression as a function of two states; ``space`` gives names their meaning, by default the root's."""
         formula: Formula = self._python[self._expression(tree, space or self.root).function]
         return formula
 
@@ -153,7 +153,7 @@ class Formulas:
         return frozenset(r if isinstance(r, int) else r[0] for r in compiled.reads)
 
     def resolved(self, tree: Tree, space: Namespace) -> tuple[Tree, Namespace]:
-        """What a name without parameters stands for, and where; any other expression is itself."""
+        """The definition of a name without parameters, with its namespace; any other expression is itself."""
         while True:
             if tree[0] == "of" and not tree[3]:
                 space = self._instance(space, tree[1])

@@ -1,8 +1,8 @@
 """The registry of models: a file for each TLA+ module in ``spec/models``, validated, and turned into what TLC reads.
 
-A model is a module with values for its constants, a bound on the search, and what has to come out. A mutant is a model
+A model is a module with values for its constants, a bound on the search, and an expected result. A mutant is a model
 with one rule changed, and must violate the property it names. A file begins with what its models have in common; each
-entry tells what differs: tables (``constants``, ``overrides``) are merged, all else takes the place of the base's. ::
+entry has the differences: tables (``constants``, ``overrides``) are merged, all else replaces the base's. ::
 
     [base]
     constants = { ProducerIds = "{0, 1}", MaxSequence = "3", MaxEntries = "3" }
@@ -26,10 +26,10 @@ entry tells what differs: tables (``constants``, ``overrides``) are merged, all 
     replay = "duplicate"                               # the rule of the audit that finds it in a simulated log
     simulation = "slow"                                # the kind of simulation that shows it (mutant_replays.py)
     proofs = ["append"]                                # the proofs that it refutes
-    blind.requests = "raw requests restart no broker"  # for a method that cannot notice it, why (``BLIND``)
+    blind.requests = "raw requests restart no broker"  # why a method cannot notice it (``BLIND``)
 
-Every operator may stand in the module or in its mutants; the one that ``bounds`` names, and probes, also in
-``spec/bounds/<module>Bounds.tla``: what that module needs to know (``MaxEntries``) is a constant like any other.
+Every operator may be in the module or in its mutants; the one that ``bounds`` names, and probes, also in
+``spec/bounds/<module>Bounds.tla``: the values that such a module needs (``MaxEntries``) are constants like any other.
 """
 
 import importlib
@@ -50,7 +50,7 @@ from kafka_eos_checks.tla.values import MalformedValue, parse_value
 
 TIERS = ("small", "full", "deep")
 BLIND = ("replay", "requests")  # methods that may have a reason for not noticing a mutant
-_LONG_STATES = 20_000  # from here on Java's second compiler pays
+_LONG_STATES = 20_000  # from this size on Java's second compiler pays
 
 
 class MalformedRegistry(ValueError):  # noqa: N818 - named for the file, as MalformedBatch is
@@ -59,7 +59,7 @@ class MalformedRegistry(ValueError):  # noqa: N818 - named for the file, as Malf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What has to come out of a model.
+    """The expected result of a model.
 
     Attributes:
         violates: the property that must be violated, or "" when all hold.
@@ -90,13 +90,13 @@ class Model:
         title: one line.
         tier: when it is run.
         constants: constant -> its value in TLA+.
-        overrides: operator -> the operator that takes its place.
+        overrides: operator -> the operator that replaces it.
         bounds: a state constraint, or "".
         specification: the temporal formula.
         invariants: state predicates that are checked in every state.
         properties: temporal properties; a single one where it must be violated, since TLC does not name it.
         deadlock: whether a state without a successor is an error.
-        expect: what has to come out.
+        expect: the expected result.
         graph: the tier in which the reference's state graph is compared with TLC's, or "" for none.
         probes: state predicates that some state must fulfil.
         never: actions that cannot be taken with these constants; every other action must be.
@@ -109,7 +109,7 @@ class Model:
         blind: for a mutant, the methods of :data:`BLIND` that cannot notice it, each with the reason.
         spec: the folder of the modules.
         file: the file of the entry.
-        source: where the entry stands.
+        source: the place of the entry.
     """
 
     name: str
@@ -298,7 +298,7 @@ class Registry:
         """Read and validate.
 
         Args:
-            folder: the files, ``<Module>.toml``; by default the project's own. Modules stand in the folder above it.
+            folder: the files, ``<Module>.toml``; by default the project's own. The modules are in the folder above it.
 
         Raises:
             MalformedRegistry: with the first thing that is wrong.
@@ -392,7 +392,7 @@ class Registry:
         return found
 
     def update(self, name: str, expect: Expectation) -> None:
-        """Write what came out of a model into its line ``expect = …``.
+        """Write a model's result into its line ``expect = …``.
 
         Raises:
             MalformedRegistry: when the entry has no such line.
@@ -446,7 +446,7 @@ class Configuration:
 
 
 def plain_configuration(model: Model) -> Configuration:
-    """What the registry says."""
+    """The configuration that the registry gives."""
     return Configuration(
         specification=model.specification,
         constraint=model.bounds,
@@ -482,7 +482,7 @@ def write_model(
         model: the model.
         configuration: what is checked; by default what the registry says.
         definitions: TLA+ text to add to the root module.
-        suffix: of the root module's name, for a second root module in the same folder.
+        suffix: a suffix of the root module's name, for a second root module in the same folder.
         folder: where to write; by default ``build/models/<name>``.
 
     Returns:

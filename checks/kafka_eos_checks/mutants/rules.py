@@ -133,7 +133,7 @@ def cache_of_one(log: Log, producers: Producers, entry: Batch) -> Producers:
 
 
 def last_batch_only(log: Log, producer: ProducerState) -> ProducerState:
-    """For ``snapshot_of``: what Kafka's snapshots keep."""
+    """For ``snapshot_of``: only the last batch is kept, as in Kafka."""
     return replace(producer, batches=producer.batches[-1:])
 
 
@@ -144,7 +144,7 @@ def duplicates_of_any_epoch(log: Log, batch: Batch) -> tuple[CachedBatch, ...]:
 
 
 def any_sequence_on_virgin_partition(log: Log, batch: Batch) -> bool:
-    """For ``accepts_unknown_producer``: what Kafka did until 4.5 (KAFKA-15591)."""
+    """For ``accepts_unknown_producer``: every sequence passes, as in Kafka before 4.5 (KAFKA-15591)."""
     return True
 
 
@@ -154,12 +154,12 @@ def epoch_starts_anywhere(log: Log, batch: Batch) -> bool:
 
 
 def follows_after_gap(log: Log, producer: ProducerState, batch: Batch) -> bool:
-    """For ``follows``: a gap is as good as no gap."""
+    """For ``follows``: a gap counts as no gap."""
     return batch.sequence > log.limits.last_sequence(producer.batches[-1])
 
 
 def no_fencing(log: Log, producer: ProducerState, batch: Batch) -> bool:
-    """For ``is_fenced``: an old epoch is as good as a new one."""
+    """For ``is_fenced``: an old epoch is accepted."""
     return False
 
 
@@ -203,7 +203,7 @@ def not_above_largest_sequence(log: Log, batch: Batch) -> bool:
 
 
 def offset_of_last_batch(log: Log, batch: Batch) -> int:
-    """For ``duplicate_offset``: together with it, the only offset that is known."""
+    """For ``duplicate_offset``: together with NotAboveLargestSequence, the only offset that is known."""
     return log.producers[batch.producer_id].batches[-1].offset
 
 
@@ -222,18 +222,18 @@ def _has_next_epoch(state: IdempotentProducer) -> bool:
 
 
 def restamp_after_expiry(state: IdempotentProducer, value: int) -> Batches:
-    """For ``kept_after_expiry``: what the Java client does: it stamps the other batches again (KAFKA-14034)."""
+    """For ``kept_after_expiry``: the other batches are stamped again, as by the Java client (KAFKA-14034)."""
     others = tuple(batch for batch in state.in_flight if batch.value != value)
     return _restamped(state, others) if _has_next_epoch(state) else ()
 
 
 def bump_after_restamp(state: IdempotentProducer, kept: Batches) -> Producer:
-    """For ``producer_after_expiry``, together with it: the sequence goes on after them."""
+    """For ``producer_after_expiry``, together with RestampAfterExpiry: the sequence goes on after these batches."""
     return replace(state.bumped(), sequence=len(kept)) if _has_next_epoch(state) else state.bumped()
 
 
 def restamp_after_error(state: IdempotentProducer, error: ErrorCode) -> Batches:
-    """For ``kept_after_error``: what the Java client does: it stamps every batch again, the refused one included."""
+    """For ``kept_after_error``: every batch is stamped again, the refused one included, as by the Java client."""
     if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and _has_next_epoch(state):
         return _restamped(state, state.in_flight)
     return ()
@@ -245,7 +245,7 @@ def kept_behind_refused(state: IdempotentProducer, error: ErrorCode) -> Batches:
 
 
 def bump_after_error(state: IdempotentProducer, error: ErrorCode, kept: Batches) -> Producer:
-    """For ``producer_after_error``, together with it: the producer goes on in its next epoch."""
+    """For ``producer_after_error``, together with RestampAfterError: the producer goes on in its next epoch."""
     if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and _has_next_epoch(state):
         return replace(state.bumped(), sequence=len(kept))
     return replace(state.producer, error=error)
@@ -276,7 +276,7 @@ def expire_any_time(state: IdempotentProducer, producer_id: int) -> bool:
 
 
 def presents_nothing(state: EpochBump, identity: Identity) -> Identity:
-    """For ``presented``: the request says nothing of what the client has, as before KIP-360 and at every first one."""
+    """For ``presented``: the request presents nothing of what the client has, as before KIP-360 and at first."""
     return NOBODY
 
 
@@ -330,7 +330,7 @@ def no_guard(state: Transactions, log: TransactionalLog, version: int, epoch: in
 
 
 def every_append_uses_guard_up(state: Transactions, log: TransactionalLog, epoch: int) -> bool:
-    """For ``uses_guard_up``: what Kafka does."""
+    """For ``uses_guard_up``: every transactional append uses the guard up, as in Kafka."""
     return True
 
 
@@ -496,7 +496,7 @@ def own_next_counts(
 
 
 def completed_unindexed(state: TransactionalPartition, before: LeaderLog, given: LogEntry) -> LeaderLog:
-    """For ``without_index_entry``: the last stable offset moves on although the index lacks the entry (KAFKA-7866)."""
+    """For ``without_index_entry``: the last stable offset advances although the index lacks the entry (KAFKA-7866)."""
     entry = state.at_end(before, given)
     return state.with_completed(
         state.with_entry(before, entry), entry, before.producers[entry.producer_id].first_offset
@@ -553,7 +553,7 @@ def expire_inside(state: TransactionalPartition, producer: PartitionProducer) ->
 
 
 def forgotten_transactions(state: TransactionalPartition, before: LeaderLog, producer_id: int) -> LeaderLog:
-    """For ``forgotten``, together with it: its transactions are forgotten as well."""
+    """For ``forgotten``, together with ExpireInside: its transactions are forgotten as well."""
     kept = frozenset(t for t in before.transactions if t.producer_id != producer_id)
     return replace(before, producers=before.producers.set(producer_id, NO_PRODUCER), transactions=kept)
 
@@ -572,7 +572,7 @@ def limit_included(state: Consumer) -> int:
 
 
 def upper_bound_too_small(state: Consumer, fetched: Sequence[LogEntry]) -> int:
-    """For ``upper_bound``: the response's last entry is not looked for (KAFKA-17801)."""
+    """For ``upper_bound``: aborted transactions are not looked for at the response's last entry (KAFKA-17801)."""
     return fetched[-1].offset
 
 
@@ -587,17 +587,17 @@ def list_lost(state: Consumer, position: int, upper: int) -> list[AbortedTransac
 
 
 def begins_inside(state: ReadCommitted, transaction: IndexedTransaction, position: int, upper: int) -> bool:
-    """For ``overlaps``: only those that begin in the response."""
+    """For ``overlaps``: only transactions that begin in the response overlap it."""
     return position <= transaction.first_offset < upper
 
 
 def stops_at_first_behind(state: ReadCommitted, transaction: IndexedTransaction, upper: int) -> bool:
-    """For ``ends_scan``: the search ends with the first transaction that begins behind the response."""
+    """For ``ends_scan``: the search ends with the first transaction that begins after the response."""
     return transaction.first_offset >= upper
 
 
 def stops_at_last_behind(state: ReadCommitted, transaction: IndexedTransaction, upper: int) -> bool:
-    """For ``ends_scan``: the search ends with the first transaction that ends behind the response."""
+    """For ``ends_scan``: the search ends with the first transaction that ends after the response."""
     return transaction.last_offset >= upper
 
 
@@ -663,7 +663,7 @@ def every_fence_bumps(rules: Rules, known: TransactionMetadata) -> int:
 
 
 def end_by_higher_epoch(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool) -> str:
-    """For ``end_verdict_of_version1``: a client may end it with an epoch of its own making (KAFKA-9600)."""
+    """For ``end_verdict_of_version1``: a client may end the transaction with an epoch that it made up (KAFKA-9600)."""
     lenient = replace(known, epoch=max(epoch, known.epoch))
     return Rules.end_verdict_of_version1(rules, lenient, producer_id, epoch, commit)
 
@@ -757,7 +757,7 @@ def abort_after_failed_marker(state: TransactionCoordinator, partition: str) -> 
 def stale_append_taken(
     state: TransactionCoordinator, found: tuple[TransactionMetadata, ...]
 ) -> tuple[TransactionMetadata, ...]:
-    """For ``tail_after_failover``: an append of the coordinator before is taken, behind what the new one has loaded."""
+    """For ``tail_after_failover``: an append of the previous coordinator is accepted, after what the new one loaded."""
     return found if state.is_idle() else (*found, state.rules.in_log(state.appending.record))
 
 
@@ -767,7 +767,7 @@ def acts_on_loaded(state: TransactionCoordinator) -> bool:
 
 
 def remembers_the_fenced(state: EpochBump, presented: Identity) -> Identity:
-    """For ``remembered_after``: the request of another instance leaves what the fenced one has as a retry."""
+    """For ``remembered_after``: after another instance's request, the fenced one's identity passes for a retry."""
     return state.coordinator.current
 
 
@@ -815,12 +815,12 @@ def offset_apart(state: ExternalSink) -> bool:
 
 
 def key_of_attempt(state: ExternalSink, value: int) -> bool:
-    """For ``is_known``: the sink's key is another one at every attempt."""
+    """For ``is_known``: the sink's key differs at every attempt."""
     return False
 
 
 def noted_by_removal(state: ExternalSink, rows: int) -> int:
-    """For ``noted_after``: the relay notes nothing; whoever starts begins with the first row that is left."""
+    """For ``noted_after``: the relay notes nothing; a relay that starts begins with the first row that is left."""
     return 0
 
 
@@ -903,7 +903,7 @@ def stale_epoch_is_taken(state: ConsumeTransformProduce, member: str | None, epo
 
 
 def presents_latest_epoch(state: ConsumeTransformProduce, instance: str) -> int:
-    """For ``presented_generation``: the epoch of the moment, not that in which the inputs were read."""
+    """For ``presented_generation``: the current epoch, not the one in which the inputs were read."""
     return state.membership.members[instance].epoch
 
 
@@ -997,7 +997,7 @@ def offset_is_committed_apart(state: Transfer) -> bool:
 
 
 def pending_offset_is_passed_over(state: Transfer) -> bool:
-    """For ``is_unstable``: an offset is told although one waits for its marker."""
+    """For ``is_unstable``: an offset is returned although one waits for its marker."""
     return False
 
 
@@ -1015,7 +1015,7 @@ def every_error_is_abortable(producer: TransactionalProducer, operation: str) ->
 
 
 def aborts_unauthorized(producer: TransactionalProducer, operation: str) -> bool:
-    """For ``is_refused_by_error``: what Kafka does: an abort is accepted before the client starts over."""
+    """For ``is_refused_by_error``: an abort is accepted before the client starts over, as in Kafka."""
     return producer.has_error and not (operation == ABORT_CALL and producer.client.state == ABORTABLE_ERROR)
 
 
@@ -1094,17 +1094,17 @@ def never_bumps(producer: TransactionalProducer) -> bool:
 
 
 def bumps_not_while_ending(producer: TransactionalProducer, batch: ProducerBatch, expired: bool) -> bool:
-    """For ``bumps_after``: what Kafka does: no other epoch is asked for during an end, unless there is a hole."""
+    """For ``bumps_after``: no other epoch is asked for during an end, unless there is a hole, as in Kafka."""
     return producer.bumps_by_itself() and (not producer.is_ending or (expired and batch.retried))
 
 
 def asks_for_no_bump_while_aborting(producer: TransactionalProducer, bumps: bool) -> frozenset[str]:
-    """For ``queue_after``: what Kafka does: nobody asks for the epoch that the client waits for after an abort."""
+    """For ``queue_after``: nobody asks for the epoch that the client waits for after an abort, as in Kafka."""
     return producer.queue
 
 
 def tells_nobody_of_offsets(producer: TransactionalProducer, request: str) -> Call:
-    """For ``call_after_fatal``: what Kafka does: whoever waits for offsets is told by the answer to them only."""
+    """For ``call_after_fatal``: a call that waits for offsets is told only by the answer to them, as in Kafka."""
     if producer.call.operation == SEND_OFFSETS:
         return producer.finished_by(request, FAILED)
     return producer.finished(FAILED)
@@ -1140,7 +1140,7 @@ def store_is_kept_after_abort(state: StatefulProcessor, instance: str) -> StoreP
 
 
 def store_on_disk_is_used(state: StatefulProcessor, instance: str) -> Store:
-    """For ``store_at_start``: the store that an earlier process has left on disk is taken for what it is."""
+    """For ``store_at_start``: the store that an earlier process has left on disk is used."""
     return state.processes[instance].store
 
 
@@ -1267,7 +1267,7 @@ def one_record_each(rules: leaders.Rules, before: leaders.LeaderState, entry: Lo
 
 
 def never_replicated(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
-    """For ``with_entry``: a transaction whose marker is replicated holds what it held."""
+    """For ``with_entry``: a transaction whose marker is replicated still holds the last stable offset back."""
     at = replace(entry, offset=before.log.log_end_offset)
     return rules.version_2.written(before.knowing(entry.producer_id), at)
 
@@ -1278,5 +1278,5 @@ def markers_of_version1(rules: leaders.Rules, before: leaders.LeaderState, marke
 
 
 def epoch_outlives_producer(rules: leaders.Rules, before: leaders.LeaderState, producer_id: int) -> leaders.LeaderState:
-    """For ``with_forgotten``: of a producer that expires the transactions are kept."""
+    """For ``with_forgotten``: the transactions of a producer that expires are kept."""
     return replace(before, log=before.log.forgotten(producer_id))

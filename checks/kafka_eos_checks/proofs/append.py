@@ -1,9 +1,9 @@
 """Append: the log has no gap and no duplicate, and the cache answers the retries of up to five batches in flight.
 
-What is run: the actions of ``PartitionLog`` and the rules of ``Log`` and ``Limits`` themselves, symbolically; no rule
+The proof runs the actions of ``PartitionLog`` and the rules of ``Log`` and ``Limits`` themselves, symbolically; no rule
 is written down again. Two places stand for loops of unbounded length, and each has a query that ties it to the code:
 
-- ``Log.replay`` folds ``Log.remember`` over the log. It is taken to keep "the state follows the log", which the lemma
+- ``Log.replay`` folds ``Log.remember`` over the log. It is assumed to keep "the state follows the log", which the lemma
   *replay* proves for one batch by running it; a test compares a fold with its steps on the reference.
 - An iteration over the log or over the producers runs for one arbitrary element: the filter of ``Log.reloaded`` must
   keep exactly what is not in the snapshot (consecution of *Restart*), and a snapshot is taken producer by producer.
@@ -17,9 +17,9 @@ Producers are independent: a conjunct speaks of one arbitrary producer, the requ
 which may be the same.
 
 Assumed: requests are handled one at a time; a batch has at least one record and five batches have fewer than 2^31
-(as in ``PartitionLog.tla``: else a cached batch is ambiguous); producers do not expire (see the limit); the content of
-a retry equals that of the first copy; a client waits for its oldest batch before it sends one more than five. Not
-covered: truncation by another leader, replication.
+(as in ``PartitionLog.tla``: otherwise a cached batch is ambiguous); producers do not expire (see the limit); a retry
+has the content of the first copy; a client waits for its oldest batch before it sends one more than five. Not covered:
+truncation by another leader, replication.
 
 Spec:  PartitionLog.tla; the same invariant is checked by TLC on small bounds in spec/proofs/PartitionLogInduction.tla
 KIPs:  98, 360
@@ -100,7 +100,7 @@ READ = z3.Int("read")  # the place of the one arbitrary batch that an iteration 
 
 @dataclass(frozen=True, slots=True)
 class ProducerTerms:
-    """What a log knows of one producer, as terms: cached batches newest first, each (sequence, count, offset)."""
+    """A log's state of one producer, as terms: cached batches newest first, each (sequence, count, offset)."""
 
     known: Any
     epoch: Any
@@ -194,13 +194,13 @@ class AnyProducers:
         return AnyProducers(self.name, (*self.changes, (producer_id, None)))
 
     def items(self) -> list[tuple[Any, ProducerState]]:
-        """The one producer that the goal is about: whoever iterates treats each by itself."""
+        """The one producer that the goal is about, because every iteration treats each producer by itself."""
         state = self.get(Number(PRODUCER))
         return [] if state is None else [(Number(PRODUCER), state)]
 
 
 def producer_terms(producers: Any, producer_id: Any) -> ProducerTerms:
-    """One producer's state in what the reference returns as its producers."""
+    """One producer's state in the producers that the reference returns."""
     if isinstance(producers, AnyProducers):
         return producers.terms(producer_id)
     assert isinstance(producers, Map)
@@ -246,7 +246,7 @@ class AnyEntries:
         return AnyEntries((*self.appended, batch))
 
     def facts(self) -> list[Any]:
-        """That the appended batches stand at their places."""
+        """The facts that the appended batches are at their places."""
         found = []
         for place, given in enumerate(self.appended):
             stored = batch_at(LENGTH + place)
@@ -258,7 +258,7 @@ class Replayed(AnyProducers):
     """The producers that ``Log.replay`` returns after the rest of the log.
 
     Attributes:
-        of: what it started with.
+        of: the producers that it started with.
         read: the batches that the reference's filter let through: the arbitrary one, or none.
     """
 
@@ -324,7 +324,7 @@ def chain(producer_id: Any, length: Any, depth: int = CACHED + 1) -> list[Any]:
 
 
 def in_cache(places: Sequence[Any]) -> list[Any]:
-    """Which of a producer's last batches belong to the last one's epoch, without interruption."""
+    """The conditions that a producer's last batches belong to the last one's epoch, without interruption."""
     found = [places[0] >= 0]
     for place in places[1:]:
         found.append(z3.And(found[-1], place >= 0, EPOCH(place) == EPOCH(places[0])))
@@ -332,7 +332,7 @@ def in_cache(places: Sequence[Any]) -> list[Any]:
 
 
 def defined_last(producer_id: Any, length: Any) -> Any:
-    """Definition of ``last`` for one batch more."""
+    """The definition of ``last`` for one more batch."""
     step = z3.If(PRODUCER_ID(length) == producer_id, length, LAST(producer_id, length))
     return z3.And(z3.Implies(length <= 0, LAST(producer_id, length) == -1),
                   z3.Implies(length >= 0, LAST(producer_id, length + 1) == step))  # fmt: skip
@@ -428,7 +428,7 @@ def state_follows_log(view: View, p: Any) -> Any:
 
 @conjunct(EACH_PRODUCER)
 def snapshot_follows_log(view: View, p: Any) -> Any:
-    """So is its state in the snapshot, for the batches before."""
+    """The same holds for its state in the snapshot, for the batches before that."""
     return follows_log(producer_terms(view.snapshot, p), p, view.taken)
 
 
@@ -439,7 +439,7 @@ def snapshot_is_of_the_log(view: View) -> Any:
 
 
 def is_well_formed(producer_id: Any, count: Any) -> Any:
-    """What a request may be."""
+    """The constraints on a request."""
     return z3.And(producer_id >= NO_PRODUCER_ID, count >= 1, CACHED * count <= MAX_SEQUENCE)
 
 
@@ -605,7 +605,7 @@ def broken(outcome: Outcome, goal: Clause) -> Any:
 
 
 def facts(act: Action | None) -> list[Any]:
-    """Definitions and lemmas, and of an action what its request may be."""
+    """Definitions and lemmas, and for an action the constraints on its request."""
     return [*definitions(PRODUCERS_ASKED, PLACES), *([] if act is None else [is_rightful()])]
 
 
@@ -622,7 +622,7 @@ def initiation(machine: type[PartitionLog]) -> Iterator[Query]:
 
 
 def lemmas(machine: type[PartitionLog]) -> Iterator[Query]:
-    """What follows from the definitions, by induction over the length of a log, and one step of a replay."""
+    """The lemmas that follow from the definitions, by induction over the length of a log, and one step of a replay."""
 
     def query(name: str, says: str, facts: Sequence[Any], negated: Any, step: str) -> Query:
         return ASKING.query("lemma", step, Conjunct(name=name, says=says), negated, known={}, facts=facts)
@@ -879,7 +879,7 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
 
 
 def _expiry(machine: type[PartitionLog]) -> Iterator[Query]:
-    """That producers do not expire is needed."""
+    """The assumption that producers do not expire is needed."""
     constants = replace(CONSTANTS, expiration=True)
     act = next(act for act in actions(machine) if act.name == "ExpireProducer")
     outcomes = run_action(machine, act, constants)

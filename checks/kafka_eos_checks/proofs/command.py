@@ -105,9 +105,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("proofs", nargs="*", metavar="PROOF", help=f"of {', '.join(NAMES)}; default: all")
+    parser.add_argument("proofs", nargs="*", metavar="PROOF", help=f"some of {', '.join(NAMES)}; default: all")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--minimal", action="store_true", help="whether each conjunct is needed")
+    what.add_argument("--minimal", action="store_true", help="check that each conjunct is needed")
     what.add_argument("--mutant", metavar="ID", help="a mutant of the registry, or all: some query must fail")
     parser.add_argument("--queries", action="store_true", help="print each query with its time")
     add_json(parser)

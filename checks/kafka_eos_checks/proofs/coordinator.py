@@ -1,13 +1,13 @@
 """The coordinator: a decision is final, markers and answers agree with it, and no epoch is handed out twice.
 
-What is run: the actions of ``TransactionCoordinator`` and the methods of ``Rules`` themselves, symbolically; no rule is
-written down again. One method stands for a sequence of unbounded length: ``unreplicated`` gives the tail with the
-record on its way behind it, as a stand-in whose slices are terms; a test compares the two on the reference.
+The proof runs the actions of ``TransactionCoordinator`` and the methods of ``Rules`` themselves, symbolically; no rule
+is written down again. One method stands for a sequence of unbounded length: ``unreplicated`` gives the tail followed by
+the record on its way, as a stand-in whose slices are terms; a test compares the two on the reference.
 
 Unbounded: requests, transactions, epochs (for every largest epoch from 2 on), producer ids, partitions, faults, and the
 records that were given up and may be replicated or lost with a failover. The transaction versions are {1}, or {1, 2}.
-A record's state is chosen where the code looks at it. The tail's records are functions of their place; what was
-decided in front of anybody, by a marker or an answer, is a predicate, to which an action may add.
+A record's state is chosen where the code looks at it. The tail's records are functions of their place. The decisions
+that anybody has seen, by a marker or an answer, are a predicate, to which an action may add.
 
 Assumed, as in ``TransactionCoordinator.tla``: producer ids are handed out once; no client registers a partition, or
 ends a transaction, with epoch -1; an append of a coordinator that has been replaced fails; requests are handled one at
@@ -98,7 +98,7 @@ SORTS |= {"failed_fence": z3.BoolSort(), "partitions": SETS}
 
 @dataclass(frozen=True, slots=True)
 class RecordTerms:
-    """What the coordinator knows of a transactional.id, as terms: field -> term."""
+    """The coordinator's metadata of a transactional.id, as terms: field -> term."""
 
     of: Mapping[str, Any]
 
@@ -183,7 +183,7 @@ class AnyRecord:
     """A ``TransactionMetadata`` whose fields are terms; its states are chosen where the code looks at them.
 
     ``dataclasses.replace`` calls an instance's class with the changes and with all other fields; here it calls
-    :meth:`changed` with the changes alone, so that no state is chosen that nobody looks at.
+    :meth:`changed` with only the changes, so that no state is chosen that nobody looks at.
     """
 
     __dataclass_fields__: Mapping[str, Any] = {}
@@ -228,12 +228,12 @@ class AnyAppending:
 
     @property
     def request(self) -> str:
-        """What it is for."""
+        """The request that it is for."""
         return self.given or str(chosen(REQUEST, REQUESTS))
 
 
 class AnyFencing:
-    """Who waits for the second half of a fence."""
+    """The party that waits for the second half of a fence."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -252,7 +252,7 @@ class AnyVersions:
 
 
 class AnyHistory:
-    """What has been noted so far, and the entries that an action adds."""
+    """The history so far, and the entries that an action adds."""
 
     def __init__(self, added: tuple[Any, ...] = ()) -> None:
         self.added = added
@@ -273,9 +273,9 @@ class Segment:
 
 
 class AnyTail:
-    """Records of any number, from one place to another, and perhaps one more behind the ``STOP`` of all.
+    """Any number of records, from one place to another, and perhaps one more after the ``STOP`` of all.
 
-    Iterated, it gives its first record and a :class:`Segment` that stands for all others.
+    An iteration gives its first record and a :class:`Segment` that stands for all others.
     """
 
     def __init__(self, start: Any, stop: Any, behind: Any = None) -> None:
@@ -297,7 +297,7 @@ class AnyTail:
                 yield Segment(self.start + 1, self.stop)
 
     def __len__(self) -> int:
-        return 0  # Python wants a number here; whoever compares it with AnyKept gets a term
+        return 0  # Python wants a number here; a comparison with AnyKept gives a term
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
@@ -327,7 +327,7 @@ class TailView:
 
 
 def tail_view(tail: Any) -> TailView:
-    """What the reference returns as its tail: a stand-in, or a sequence of records with one segment or none."""
+    """The view of the reference's tail: a stand-in, or a sequence of records with at most one segment."""
     if isinstance(tail, AnyTail):
         return TailView(tail.start, tail.stop, tail.at)
     parts = list(tail)
@@ -420,7 +420,7 @@ class View:
     noted: Callable[[Any, Any], Any]
 
     def terms(self) -> list[Any]:
-        """What tells it from another one."""
+        """The terms that tell it from another view."""
         terms = [self.request, *self.asked, self.loading, self.fencing, *self.given, self.allocated, self.noted(*ONE)]
         terms += [self.tail.start, self.tail.stop]
         for record in (self.memory, self.appending, self.durable, self.tail.at(PLACE)):
@@ -429,7 +429,7 @@ class View:
 
 
 def view_of(state: TransactionCoordinator, noted: Callable[[Any, Any], Any]) -> View:
-    """What the reference returns, as terms."""
+    """The view of the state that the reference returns, as terms."""
     appending: Any = state.appending
     fencing: Any = state.fencing
     given, entries = state.given, list[Any]()
@@ -529,7 +529,7 @@ def decision_is_final(view: View, one: Any, other: Any) -> Any:
 
 @conjunct(EACH_PLACE_AND_ENTRY)
 def noted_is_settled(view: View, i: Any, one: Any) -> Any:
-    """Behind what anybody has seen the log has nothing else of that transaction."""
+    """After a decision that anybody has seen, the log has nothing else of that transaction."""
     return z3.Implies(view.noted(*one), each_record(view, i, lambda record: is_settled(record, *one)))
 
 
@@ -546,7 +546,7 @@ def memory_is_settled(view: View, i: Any) -> Any:
 
 @conjunct(EACH_PLACE)
 def memory_goes_on(view: View, i: Any) -> Any:
-    """After it every record goes on with its identity or a newer one."""
+    """After such a decision every record goes on with its identity or a newer one."""
     decided = state_is(view.memory, *PREPARED.values(), *COMPLETED.values())
     mine = goes_on(view.memory)
     later = each_record(view, i, lambda r: z3.Or(state_is(r, DEAD), is_not_newer(mine, goes_on(r))))
@@ -564,7 +564,7 @@ def loading_is_tail(view: View) -> Any:
 
 @conjunct(documentation=True)
 def prepared_is_pending(view: View) -> Any:
-    """What is decided is being completed as decided."""
+    """A prepared transaction is being completed as decided."""
     pending = [
         z3.Implies(state_is(view.memory, PREPARED[commit]), view.memory["pending"] == int(COMPLETED[commit]))
         for commit in (True, False)
@@ -595,7 +595,7 @@ def fence_is_of_open(view: View) -> Any:
 
 @conjunct(EACH_PLACE)
 def log_has_nothing_pending(view: View, i: Any) -> Any:
-    """Pending is known in memory only."""
+    """Only memory knows what is pending."""
     appending = z3.Implies(view.request != 0, view.appending["pending"] == NO_STATE)
     tail = z3.Implies(in_tail(view, i), view.tail.at(i)["pending"] == NO_STATE)
     return z3.And(appending, view.durable["pending"] == NO_STATE, tail)
@@ -691,7 +691,7 @@ def hypotheses() -> dict[str, list[Any]]:
 
 @cache
 def typing() -> list[Any]:
-    """Facts that need no proof: codes stand for something, and the constants are as the model has them."""
+    """Facts that need no proof: each code has a name, and the constants are as the model has them."""
     records = [BEFORE.memory, BEFORE.appending, BEFORE.durable, *(tail_terms(place) for place in (*PLACES, STOP))]
     found = [MAX_EPOCH >= 2, z3.Or(SERVER == 1, SERVER == 2), START <= STOP]
     found += [z3.And(code >= 0, code < len(names)) for code, names in ((REQUEST, REQUESTS), (FENCING, FENCINGS))]
@@ -767,7 +767,7 @@ def broken(outcomes: Sequence[Outcome]) -> Callable[[Clause], Any]:
 
 
 def facts(act: Action | None) -> list[Any]:
-    """The typing of a state, and of an action what its request may be."""
+    """The typing of a state, and for an action the constraints on its request."""
     return typing() if act is None else [*typing(), *is_rightful(act)]
 
 
@@ -785,13 +785,13 @@ def initiation(machine: type[TransactionCoordinator]) -> Iterator[Query]:
 
 @conjunct()
 def only_forward(after: View, state: TransactionCoordinator) -> Any:  # noqa: ARG001 - one signature for all
-    """What clients are given never goes back."""
+    """The identities that clients are given never go back."""
     return is_not_newer(BEFORE.given, after.given)
 
 
 @conjunct()
 def handed_out_once(after: View, state: TransactionCoordinator) -> Any:
-    """InitProducerId gives a producer id and epoch once, but for a client that says what it had before."""
+    """InitProducerId gives a producer id and epoch once, except to a client that presents the ones it had before."""
     answer = state.answer
     if answer is NO_ANSWER or answer.request != INIT or answer.error is not ErrorCode.NONE:
         return z3.BoolVal(True)

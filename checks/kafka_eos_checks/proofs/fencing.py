@@ -1,9 +1,9 @@
 """Fencing: once InitProducerId was answered without error, the coordinator ends nothing that an older one has begun.
 
-What is run: the actions of ``TransactionCoordinator`` as in :mod:`.coordinator`, whose invariant is used here as
-proved, and the leader's rules for epochs in ``TransactionalPartition``. The past is kept beside the state: the identity
-that the last answered InitProducerId gave, the number of transactions until then, and which identities were told that
-their partition is in which transaction.
+The proof runs the actions of ``TransactionCoordinator`` as in :mod:`.coordinator`, whose invariant is used here as
+proved, and the leader's rules for epochs in ``TransactionalPartition``. The past is kept next to the state: the
+identity that the last answered InitProducerId gave, the number of transactions until then, and which identities were
+told that their partition is in which transaction.
 
 Proved: when a marker is written or a client is told of an end, every client that was told that it takes part in that
 transaction had the identity of the last answered InitProducerId, or a newer one; and so has every client whose EndTxn
@@ -74,7 +74,7 @@ class Past:
         view: the state.
         given: producer id and epoch that the last answered InitProducerId gave.
         until: the number of transactions then.
-        added: whether a client was told that its partition is in a transaction: of number, producer id, epoch.
+        added: a predicate of number, producer id and epoch: that client was told that its partition takes part.
     """
 
     view: View
@@ -121,7 +121,7 @@ def fenced_is_behind(past: Past, i: Any) -> Any:
 
 @conjunct(EACH_PLACE)
 def added_is_behind(past: Past, i: Any) -> Any:
-    """The log never goes behind a transaction that a client takes part in."""
+    """The log never goes back before a transaction that a client takes part in."""
     behind = each_record(past.view, i, lambda r: r["number"] >= NUMBER)
     return z3.Implies(past.added(NUMBER, PRODUCER_ID, EPOCH), behind)
 
@@ -135,7 +135,7 @@ def added_by_newest(past: Past) -> Any:
 
 @conjunct()
 def init_is_given(past: Past) -> Any:
-    """What InitProducerId gave is not newer than the last that was given."""
+    """The identity that InitProducerId gave is not newer than the last that was given."""
     return is_not_newer(past.given, past.view.given)
 
 
@@ -170,7 +170,7 @@ def hypotheses() -> dict[str, list[Any]]:
 
 
 ENDED_BY_NEWEST = Conjunct(
-    name="EndedByNewest", says="What is ended has no client that is older than the last answered InitProducerId."
+    name="EndedByNewest", says="An ended transaction has no client that is older than the last answered InitProducerId."
 )
 
 
@@ -188,7 +188,7 @@ ASKED_BY_NEWEST = Conjunct(
 
 
 def asked_by_newest(outcome: Outcome) -> Any:
-    """See ``ASKED_BY_NEWEST``. Of an end that the coordinator begins to write."""
+    """See ``ASKED_BY_NEWEST``; for an end that the coordinator begins to write."""
     appending = outcome.value.appending
     if isinstance(appending, coordinator.AnyAppending) or appending.request != END:
         return z3.BoolVal(True)
@@ -196,7 +196,7 @@ def asked_by_newest(outcome: Outcome) -> Any:
 
 
 def run_action(machine: type[TransactionCoordinator], act: Action) -> list[Outcome]:
-    """The ways through an action that have a value: the coordinator's own proof is about the others."""
+    """The ways through an action that have a value; the coordinator's own proof covers the others."""
     return [outcome for outcome in coordinator.run_action(machine, act) if outcome.error is None]
 
 
@@ -268,7 +268,7 @@ LEADER = Conjunct(name="LeaderFences", says="A leader takes nothing of an older 
 
 
 def of_leader(overrides: Mapping[str, str]) -> Iterator[Query]:
-    """What a leader does with each kind of batch and marker, of any epoch, under each version of transactions."""
+    """A leader's reaction to each kind of batch and marker, of any epoch, under each version of transactions."""
     machine: Any = mutated(TransactionalPartition, overrides) if overrides else TransactionalPartition
     known, seen, sent = z3.Ints("leader_epoch leader_coordinator_epoch sent_epoch")
     for kind, version in product(KINDS, VERSIONS):

@@ -2,16 +2,16 @@
 
 An invariant is a list of named conjuncts. A proof asks, each as a query of its own:
 
-``lemma``        what follows from the definitions alone, by induction over the log
+``lemma``        a consequence of only the definitions, by induction over the log
 ``initiation``   the initial state has every conjunct
 ``consecution``  an action keeps a conjunct: invariant before, action, conjunct false after
 ``witness``      the action can be taken in a state that has the invariant, which must have a solution
 ``safety``       the invariant gives a property: invariant, property false
 ``limit``        an assumption is needed: the same without it, which must have a solution, a counterexample
 
-The others must have no solution. What they quantify over (producers, places in the log) stands in the negated
-goal as constants, and in the hypotheses as instances at the terms of the query. So no query has a quantifier and z3
-decides it. To leave instances out is sound: fewer hypotheses prove less.
+The others must have no solution. The variables that they quantify over (producers, places in the log) are constants in
+the negated goal, and instances at the terms of the query in the hypotheses. So no query has a quantifier, and z3
+decides it. Leaving instances out is sound: fewer hypotheses prove less.
 """
 
 import time
@@ -48,7 +48,7 @@ class Conjunct:
 
 
 IS_TAKEN = Conjunct(name="IsTaken", says="The invariant and the action do not contradict each other.")
-"""Of the witness of an action: what is proved of it is not empty."""
+"""The goal of an action's witness: what is proved about the action is not vacuous."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Query:
 
     @property
     def expected(self) -> str:
-        """What z3 has to answer."""
+        """The answer that the proof needs."""
         return SOLUTION if self.kind in EXPECTED else NO_SOLUTION
 
 
@@ -93,14 +93,14 @@ def truth(model: Any, formula: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telling:
-    """How the solutions of a proof are told.
+    """The functions that tell the solutions of a proof.
 
     Attributes:
         before: the state before an action, as the invariant sees it.
         after: the state after one of its ways.
         state: a state in a solution, as lines.
         asked: the action with its arguments in a solution, as lines; None is no action.
-        answer: what a state after says to who asked, as lines.
+        answer: the answer in the state after, as lines.
     """
 
     before: Any
@@ -133,7 +133,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What z3 said to a query, with the solution as text."""
+    """The answer of z3 to a query, with the solution as text."""
 
     query: Query
     found: str
@@ -151,7 +151,7 @@ class Proof:
     """An invariant of a machine and the queries that prove it.
 
     Attributes:
-        name: of the proof.
+        name: the proof's name.
         title: what is proved, in one line.
         conjuncts: the invariant.
         queries: the queries for a set of overrides (rule -> mutant), none for the rules as they are.
@@ -173,7 +173,7 @@ _known: list[Any] = []  # facts, hypotheses and omission of the last query, and 
 
 
 def _solver(query: Query, without: str) -> Any:
-    """A solver that holds what a query takes for granted; that of the query before, if it takes the same."""
+    """A solver that holds a query's facts and hypotheses; the solver of the query before, if they are the same."""
     same = _known and _known[0] is query.facts and _known[1] is query.hypotheses and _known[2] == without
     if not same:
         solver = z3.Solver()
@@ -268,7 +268,7 @@ def first_failure(queries: Iterable[Query]) -> Answer | None:
 
 
 def refute(proof: Proof, mutant: Model) -> Verdict:
-    """With a mutated rule some query must fail: the proof can fail, and this is where."""
+    """The verdict on a mutant: some query must fail, and the verdict says which."""
     began = time.perf_counter()
     failure = first_failure(query for query in proof.queries(mutant.overrides) if query.kind not in EXPECTED)
     found = "every query is discharged"
@@ -288,7 +288,7 @@ def refute(proof: Proof, mutant: Model) -> Verdict:
 
 
 def minimal(proof: Proof) -> Iterator[Verdict]:
-    """Each conjunct is needed: without it some query has a solution, or it is marked as documentation."""
+    """The verdicts on conjuncts: without each some query has a solution, or it is marked as documentation."""
     queries = [query for query in proof.queries({}) if query.kind not in EXPECTED]
     for conjunct in proof.conjuncts:
         began = time.perf_counter()

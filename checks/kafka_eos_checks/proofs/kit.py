@@ -1,4 +1,4 @@
-"""The kit of the proofs: what turns an invariant, its terms and the ways through an action into queries.
+"""The kit of the proofs: turn an invariant, its terms and the ways through an action into queries.
 
 A proof's file states the invariant, the lemmas and the properties, and how the machine is run on terms. The kit asks
 what every proof by induction asks: initiation, consecution and a witness for each action.
@@ -21,7 +21,7 @@ Hypotheses = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a formula is about, in place of a quantifier.
+    """The terms that a formula is about, in place of a quantifier.
 
     Attributes:
         goal: the constants of a negated goal, arbitrary ones.
@@ -87,16 +87,16 @@ def no_facts(act: Action | None) -> list[Any]:  # noqa: ARG001 - as Asking.facts
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
-    """What the queries of a proof have in common.
+    """The common parts of the queries of a proof.
 
     Attributes:
         invariant: its clauses.
         hypotheses: the invariant before an action, at the terms that matter; the same object each time.
-        facts: what definitions, lemmas and the model say, and of an action what they say of its request.
+        facts: the facts from definitions, lemmas and the model, and for an action those about its request.
         telling: how solutions are told.
         readable: what a solution should fulfil to be read easily.
         run: every way through an action of a machine.
-        broken: of the ways through an action and a clause: one is taken, and the clause is false afterwards.
+        broken: for the ways through an action and a clause: one way is taken, and the clause is false afterwards.
         taken: the action goes this way, which has no error.
         never: actions that cannot be taken with the constants of the proof; every other one must have a witness.
     """
@@ -158,7 +158,7 @@ class Asking:
             yield self.query(kind, act.name, each.conjunct, broken(each), outcomes, act, known=known, facts=facts)
 
     def witness(self, act: Action, outcomes: Sequence[Outcome]) -> Query:
-        """The action can be taken in a state that has the invariant: what is proved of it is not empty."""
+        """The action can be taken in a state that has the invariant: what is proved about it is not vacuous."""
         ways = [self.taken(outcome) for outcome in outcomes if outcome.error is None]
         taken = disjunction([way for way in ways if not z3.is_false(way)])
         return self.query("witness", act.name, IS_TAKEN, taken, facts=self.facts(act))
@@ -167,7 +167,7 @@ class Asking:
         """Consecution of each action, and its witness.
 
         Args:
-            machine: whose actions.
+            machine: the machine that has the actions.
             runs: filled with every way through each action.
         """
         for act in actions(machine):
@@ -178,7 +178,7 @@ class Asking:
 
 
 def each_way(broken: Callable[[Outcome, Clause], Any]) -> Callable[[Sequence[Outcome]], Callable[[Clause], Any]]:
-    """``Asking.broken`` of a function that says it of one way."""
+    """``Asking.broken``, made from a function for one way."""
     return lambda outcomes: lambda goal: disjunction([broken(outcome, goal) for outcome in outcomes])
 
 

@@ -1,18 +1,18 @@
 """Offsets: what a group has committed moves with a transaction's marker, to what that transaction sent, or not at all.
 
-What is run: the actions of ``ConsumeTransformProduce`` and the rules of ``GroupCoordinator`` themselves, symbolically;
-no rule is written down again. A rule that goes through all producers, partitions, inputs or instances runs for one
-arbitrary of them, which the goal is about: a guard that holds for all holds for that one, so no step is left out. Who
-is a member and who owns which partition may be anything (``members``, ``ids_of``, ``joined``, ``reconciled``,
-``membership_without`` and ``assigned_to`` are stand-ins): nothing here depends on it. Whether a map has nothing in it
-is a truth value with a law: if so it has nothing at the goal's terms, if not it has something somewhere.
+The proof runs the actions of ``ConsumeTransformProduce`` and the rules of ``GroupCoordinator`` themselves,
+symbolically; no rule is written down again. A rule that goes through all producers, partitions, inputs or instances
+runs for an arbitrary one, which the goal is about: a guard that holds for all holds for that one, so no step is left
+out. Membership and ownership of partitions may be anything (``members``, ``ids_of``, ``joined``, ``reconciled``,
+``membership_without`` and ``assigned_to`` are stand-ins), because nothing here depends on them. The emptiness of a map
+is a truth value with a law: an empty map has nothing at the goal's terms, any other has something somewhere.
 
 Unbounded: instances, partitions, transactional ids, inputs, offsets, generations and epochs, faults. EOS v1 and v2, a
 classic group and one of KIP-848.
 
-Proved: committed offsets change with the marker of a committed transaction alone, to what was pending; what is pending
+Proved: committed offsets change only with the marker of a committed transaction, to what was pending; a pending offset
 is neither lost nor changed before; an aborted transaction moves nothing; a transaction that commits has an offset for
-each partition that it wrote outputs for, behind the last of these inputs, and for no other; nobody is told an offset
+each partition that it wrote outputs for, after the last of these inputs, and for no other; nobody is told an offset
 while another one is pending.
 
 Assumed, as in ``ConsumeTransformProduce.tla``: ``__consumer_offsets`` is one partition, durable; a request and its
@@ -88,7 +88,7 @@ INITIALIZED = _function("initialized", 2, predicate=True)
 
 @dataclass(slots=True)
 class Laws:
-    """What is known of the maps that an action has compared: formulas, and how many there were."""
+    """The facts about the maps that an action has compared: formulas, and the number of maps."""
 
     facts: list[Any]
     used: int = 0
@@ -98,7 +98,7 @@ _laws = Laws([])  # of the action that runs
 
 
 def known(name: str) -> Any:
-    """A truth value of which nothing is known."""
+    """A truth value about which nothing is known."""
     _laws.used += 1
     return z3.Bool(f"{name}_{_laws.used}")
 
@@ -351,7 +351,7 @@ class AnyTransaction:
 
     @property
     def state(self) -> str:
-        """What it is in."""
+        """The transaction's state."""
         return str(chosen(STATE(self.producer), STATES))
 
 
@@ -424,14 +424,14 @@ Changes = Iterable[tuple[Any, Any]]
 
 
 def _changed(changes: Changes, key: Any, base: Any, of: Callable[[Any], Any]) -> Any:
-    """A term of what a map has for a key: its base, or what was put in."""
+    """The term of a map's value for a key: its base, or what was put in."""
     for changed, found in changes:
         base = z3.If(term_of(changed) == key, of(found), base)
     return base
 
 
 def _at(numbers: Any, key: Any) -> Any:
-    """A number of a map that is a stand-in, or that the code has made of the one arbitrary key."""
+    """A number of a map that is a stand-in, or that the code has made from the one arbitrary key."""
     return numbers.at(key) if isinstance(numbers, AnyMap) else term_of(next(iter(numbers.values())))
 
 
@@ -537,14 +537,14 @@ def _is_behind(view: View, offset: Any, t: Any, p: Any, n: Any) -> Any:
 
 @conjunct(_about("tpni"))
 def position_is_behind_written(view: View, t: Any, p: Any, n: Any, i: Any) -> Any:
-    """Whoever writes has its position behind the last input with outputs."""
+    """An instance that writes has its position after the last input with outputs."""
     writes = z3.And(is_in(view, t, OPEN), view.initialized(i, t), view.holder(t) == i)
     return z3.Implies(writes, _is_behind(view, view.position(i, p), t, p, n))
 
 
 @conjunct(_about("tpn"))
 def sent_is_behind_written(view: View, t: Any, p: Any, n: Any) -> Any:
-    """The offset that was sent is behind the last input with outputs, and there is one."""
+    """The offset that was sent is after the last input with outputs, and there is such an input."""
     offset = view.pending(t, p)
     has_outputs = z3.Implies(offset != NO_OFFSET, view.written(t, p, offset) > 0)
     return z3.Implies(is_in(view, t, OFFSETS_SENT), z3.And(_is_behind(view, offset, t, p, n), has_outputs))
@@ -569,7 +569,7 @@ def hypotheses() -> dict[str, list[Any]]:
 
 @cache
 def definitions() -> list[Any]:
-    """What codes and ids may be."""
+    """The constraints on codes and ids."""
     found = [z3.And(STATE(t) >= 0, STATE(t) < len(STATES)) for t in (PRODUCER, *ASKED.values())]
     found += [z3.And(code >= 0, code < 2) for code in (VERSION, PROTOCOL, GROUP_STATE)]
     return [*found, *(term >= 0 for term in (PRODUCER, PARTITION, INSTANCE, OWNED, *ASKED.values()))]
@@ -582,7 +582,7 @@ _ARGUMENTS = {"Instances": "instance", "TransactionalIds": "producer", "Partitio
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What an action leads to: the state, and what is known of the maps that it compared."""
+    """The result of an action: the state, and the facts about the maps that it compared."""
 
     state: ConsumeTransformProduce
     facts: tuple[Any, ...]
@@ -609,7 +609,7 @@ def broken(outcome: Outcome, holds: Callable[[View], Any]) -> Any:
 
 
 def initiation(machine: type[ConsumeTransformProduce]) -> Iterator[Query]:
-    """The initial state of any configuration has each conjunct: of one partition, instance and input, in any."""
+    """The initial state of any configuration has each conjunct, for one partition, instance and input of it."""
     for eos, protocol in product(EOS, PROTOCOLS):
         constants = Constants(
             instances=frozenset({"i"}), partitions=frozenset({"p"}), transactional_ids=frozenset({"t"}),
@@ -621,7 +621,7 @@ def initiation(machine: type[ConsumeTransformProduce]) -> Iterator[Query]:
 
 
 def _first_view(state: ConsumeTransformProduce) -> View:
-    """The initial state, whose maps have the same for every key."""
+    """The view of the initial state, whose maps have the same value for every key."""
     transaction, process = state.transactions["t"], state.processes["i"]
     stage, offset = z3.IntVal(STATES.index(transaction.state)), z3.IntVal(state.pending["t"]["p"])
     written, committed = z3.IntVal(transaction.written["p"][1]), z3.IntVal(state.committed["p"])
@@ -640,7 +640,7 @@ def _first_view(state: ConsumeTransformProduce) -> View:
 
 
 def _moves(act: Action, view: View) -> Any:
-    """Committed offsets are as before, or what was pending in the committed transaction whose marker came."""
+    """Committed offsets are as before, or those that were pending in the committed transaction whose marker came."""
     same = view.committed(PARTITION) == COMMITTED(PARTITION)
     if act.name != "PublishOffsets":
         return same
@@ -650,7 +650,7 @@ def _moves(act: Action, view: View) -> Any:
 
 
 def _waits(act: Action, view: View) -> Any:
-    """What is pending stays so, unless its marker came; then it is committed, or was aborted."""
+    """A pending offset stays pending until its marker comes; then it is committed, or was aborted."""
     before, after = PENDING(PRODUCER, PARTITION), view.pending(PRODUCER, PARTITION)
     same = z3.Implies(before != NO_OFFSET, after == before)
     if act.name != "PublishOffsets":
@@ -774,7 +774,7 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
 
 PROOF = Proof(
     name="offsets",
-    title="a group's offsets move with their transaction's marker alone, and with all its outputs",
+    title="a group's offsets move only with their transaction's marker, and with all its outputs",
     conjuncts=tuple(each.conjunct for each in INVARIANT),
     queries=queries,
 )

@@ -1,27 +1,27 @@
 """Reading: a read_committed reader is given exactly what is committed, whatever batches and markers arrive.
 
-What is run: the actions of ``Consumer`` (appends, failures of the index, replication, elections, expiry, fetches) and
+The proof runs the actions of ``Consumer`` (appends, failures of the index, replication, elections, expiry, fetches) and
 the rules of ``TransactionalPartition`` and ``ReadCommitted`` themselves, symbolically; no rule is written down again.
 Some of them go through collections of unbounded length. There the rule itself is run on a few arbitrary elements, and
-a law says what that means for all; each law is proved by z3 for one element more, and a test compares it with the
-reference on collections of many:
+a law says what that means for all. z3 proves each law for one more element, and a test compares it with the reference
+on collections of many:
 
 - ``replay`` is a fold of its steps, as in :mod:`.append`: the lemma *replay* proves one step by running it.
 - ``last_stable_offset`` and ``stable_offset_after`` give for a set of transactions what they give for one of them, and
   for each two with that one (lemma *choice of three*); ``with_replicated`` and ``forgotten`` judge each transaction by
   itself.
-- ``collected``: an entry of the index is in a response's list if it is in that of every earlier entry and it (lemma
-  *list of three*).
-- ``passed``: a response's entry is passed on if, for each listed transaction, it is by itself or behind some earlier
+- ``collected``: an entry of the index is in a response's list if it is in the list made from it and each earlier entry
+  (lemma *list of three*).
+- ``passed``: a response's entry is passed on if, for each listed transaction, it is by itself or after some earlier
   entry of the response (lemmas *two transactions*, *three entries*).
 
 Unbounded: the log, the index, producers, open transactions, elections, epochs, and the size of a response. An entry's
 offset is its place; ``next_marker(i)`` is the place of the next marker of its producer, and ``opened(p, n)`` that of
-the first batch of the transaction that producer p has open behind n entries, or -1. What stands behind the log's end
-may be anything: it is taken to hold a marker of every producer.
+the first batch of the transaction that producer p has open after n entries, or -1. The entries after the log's end may
+be anything: they are taken to hold a marker of every producer.
 
 Assumed, as in ``TransactionalPartition.tla``: what is below the high watermark is on every replica that may lead; a
-response is put together in one step; a reader's next position depends on what it fetched alone. Not covered: the
+response is put together in one step; a reader's next position depends only on what it fetched. Not covered: the
 cleaner (TLC: CleanedPartition), and whatever needs fairness.
 
 Spec:  Consumer.tla, TransactionalPartition.tla; TLC checks the same invariant in spec/proofs/ConsumerInduction.tla
@@ -125,7 +125,7 @@ def is_abort(place: Any) -> Any:
 
 
 class AnyEntry:
-    """An entry of the log, at a place. What it says of its kind is a term; a test compares it with ``LogEntry``."""
+    """An entry of the log, at a place. Its kind is a term; a test compares it with ``LogEntry``."""
 
     def __init__(self, place: Any) -> None:
         terms = (function(place) for function in (PRODUCER_ID, EPOCH, COORDINATOR_EPOCH, OFFSET))
@@ -164,7 +164,7 @@ class AnyEntries:
         return AnyEntries(self.before, (*self.appended, entry))
 
     def facts(self) -> list[Any]:
-        """That the appended entries stand at their places."""
+        """The facts that the appended entries are at their places."""
         found = []
         for place, given in enumerate(self.appended):
             if isinstance(given, LogEntry):
@@ -175,7 +175,7 @@ class AnyEntries:
 
 
 class AnyProducers:
-    """What a leader knows of any number of producers: functions of the producer id, and what an action has changed."""
+    """A leader's state of any number of producers: functions of the producer id, and what an action has changed."""
 
     def __init__(self, name: str, changes: tuple[tuple[Any, PartitionProducer], ...] = ()) -> None:
         self.name, self.changes = name, changes
@@ -301,7 +301,7 @@ class Every:
 
 
 def defined_opened(producer_id: Any, length: Any) -> Any:
-    """Definition of ``opened`` for one entry more."""
+    """The definition of ``opened`` for one more entry."""
     before = OPENED(producer_id, length)
     begins = z3.And(is_data(length), before == NO_OFFSET)
     theirs = z3.If(is_marker(length), NO_OFFSET, z3.If(begins, length, before))
@@ -310,13 +310,13 @@ def defined_opened(producer_id: Any, length: Any) -> Any:
 
 
 def next_is_marker(place: Any) -> Any:
-    """Definition of ``next_marker``: what it is."""
+    """The definition of ``next_marker``: it is a marker of the producer."""
     found = NEXT_MARKER(place)
     return z3.And(found > place, is_marker(found), PRODUCER_ID(found) == PRODUCER_ID(place))
 
 
 def next_is_first(place: Any, other: Any) -> Any:
-    """Definition of ``next_marker``: none is between."""
+    """The definition of ``next_marker``: no marker of the producer is between."""
     between = z3.And(place < other, other < NEXT_MARKER(place))
     return z3.Implies(between, z3.Not(z3.And(is_marker(other), PRODUCER_ID(other) == PRODUCER_ID(place))))
 
@@ -352,7 +352,7 @@ class View:
     delivered: Callable[[Any], Any]
 
     def first_offset(self, producer_id: Any) -> Any:
-        """Where the transaction that the leader knows of a producer begins."""
+        """The first offset of the transaction that the leader knows of a producer."""
         if isinstance(self.producers, AnyProducers):
             return self.producers.terms(producer_id)["first_offset"]
         found = z3.IntVal(NO_OFFSET)
@@ -477,7 +477,7 @@ def producers_follow_log(view: View, p: Any) -> Any:
 
 @conjunct(EACH_TRANSACTION)
 def unstable_is_undecided(view: View, transaction: TransactionTerms) -> Any:
-    """What holds the last stable offset back is open, or its marker is not replicated or not in the index."""
+    """A transaction that holds the last stable offset back is open, or its marker is not replicated or not indexed."""
     producer_id, first, last = transaction
     marker = NEXT_MARKER(first)
     inside = z3.And(in_log(view, first), is_data(first), PRODUCER_ID(first) == producer_id)
@@ -490,14 +490,14 @@ def unstable_is_undecided(view: View, transaction: TransactionTerms) -> Any:
 
 @conjunct(EACH_PRODUCER)
 def open_is_unstable(view: View, p: Any) -> Any:
-    """Every open transaction holds it back."""
+    """Every open transaction holds the last stable offset back."""
     first = OPENED(p, view.length)
     return z3.Implies(first != NO_OFFSET, view.transactions((p, first, z3.IntVal(NO_OFFSET))))
 
 
 @conjunct(EACH_ENDED)
 def ended_is_indexed_and_replicated(view: View, i: Any) -> Any:
-    """So does one that has ended, until its marker is replicated, and in the index if it is an abort."""
+    """An ended transaction does too, until its marker is replicated, and in the index if it is an abort."""
     producer_id = PRODUCER_ID(i)
     first = OPENED(producer_id, i)
     ends = z3.And(in_log(view, i), is_marker(i), first != NO_OFFSET)
@@ -517,14 +517,14 @@ def index_is_of_aborted(view: View, k: Any) -> Any:
 
 @conjunct(EACH_TWO_ENTRIES)
 def later_begins_behind_scan(view: View, k: Any, later: Any) -> Any:
-    """An entry begins behind the last stable offset of every earlier one."""
+    """An entry begins after the last stable offset of every earlier one."""
     ordered = z3.And(k >= 0, k < later, later < view.index.size)
     return z3.Implies(ordered, view.index.at(later, "first_offset") >= view.index.at(k, "last_stable_offset"))
 
 
 @conjunct(EACH_PRODUCER_AND_ENTRY)
 def open_begins_behind_scan(view: View, p: Any, k: Any) -> Any:
-    """An open transaction begins behind the last stable offset of every entry."""
+    """An open transaction begins after the last stable offset of every entry."""
     first = OPENED(p, view.length)
     known = z3.And(in_index(view, k), first != NO_OFFSET)
     return z3.Implies(known, first >= view.index.at(k, "last_stable_offset"))
@@ -550,7 +550,7 @@ def position_is_replicated(view: View) -> Any:
 
 @conjunct(THE_PLACE)
 def read_is_decided(view: View, i: Any) -> Any:
-    """What the reader is past was decided by a replicated marker."""
+    """Everything that the reader is past was decided by a replicated marker."""
     read = z3.And(i >= 0, i < view.position, is_data(i))
     return z3.Implies(read, NEXT_MARKER(i) < view.replicated)
 
@@ -613,13 +613,13 @@ def hypotheses() -> dict[str, list[Any]]:
 
 @dataclass(slots=True)
 class Laws:
-    """What laws say of the rules that an action has run.
+    """The facts that laws give about the rules that an action has run.
 
     Attributes:
         facts: the formulas.
-        wrong: where a law cannot be used.
-        used: how often ``choice`` was.
-        also: transactions that matter beside ``TRANSACTIONS``.
+        wrong: conditions under which a law cannot be used.
+        used: how often ``choice`` was used.
+        also: transactions that matter besides ``TRANSACTIONS``.
     """
 
     facts: list[Any]
@@ -643,14 +643,14 @@ def transaction_of(terms: Iterable[Any]) -> UnstableTransaction:
 
 
 def law_of_choice(found: Any, chosen_one: Any, members: Iterable[tuple[Any, Any]], none: Any, rule: "OfTwo") -> Any:
-    """What a rule gives for a set is what it gives for one of its elements, and for that together with any other.
+    """A rule's result for a set is its result for one of its elements, and for that together with any other.
 
     Args:
-        found: what it gives.
+        found: the rule's result.
         chosen_one: the element, with the condition that it is in the set.
         members: others, each with its condition.
-        none: what it gives for the empty set.
-        rule: what it gives for two.
+        none: the result for the empty set.
+        rule: the result for two.
     """
     inside, one = chosen_one
     members = list(members)
@@ -660,7 +660,7 @@ def law_of_choice(found: Any, chosen_one: Any, members: Iterable[tuple[Any, Any]
 
 
 class OfTwo:
-    """What a rule gives for a set of two transactions, as a term that is made once."""
+    """A rule's result for a set of two transactions, as a term that is made once."""
 
     def __init__(self, rule: Rule) -> None:
         def of_two() -> Any:
@@ -674,7 +674,7 @@ class OfTwo:
 
 
 def choice(transactions: AnyTransactions, rule: Rule) -> Number:
-    """What a rule gives for a set of any size, by the law."""
+    """A rule's result for a set of any size, by the law."""
     number, _laws.used = _laws.used, _laws.used + 1
     none = term_of(merged(rule)(frozenset()))
     one = WITNESSES[number]
@@ -684,7 +684,7 @@ def choice(transactions: AnyTransactions, rule: Rule) -> Number:
 
 
 def each_by_itself(before: LeaderLog, rule: Callable[[LeaderLog], LeaderLog]) -> LeaderLog:
-    """What a rule makes of a log, where it judges each of its transactions by itself."""
+    """The log after a rule that judges each of its transactions by itself."""
 
     def stays() -> bool:
         return bool(rule(replace(before, transactions=frozenset({transaction_of(_ANY)}))).transactions)
@@ -718,13 +718,13 @@ class Response:
 
 
 def aborted_at(index: AnyIndex, entry: Any) -> AbortedTransaction:
-    """What a response says of an entry of the index."""
+    """The entry of the index as a response has it."""
     found = index.entry(entry)
     return AbortedTransaction(producer_id=found.producer_id, first_offset=found.first_offset)
 
 
 def is_collected(machine: Any, state: Any, entries: Sequence[IndexedTransaction], position: Any, upper: Any) -> Any:
-    """The last of some entries of the index is in the list that is made of them."""
+    """The last of some entries of the index is in the list that is made from them."""
 
     def run() -> bool:
         listed = machine.collected(state, entries, position, upper)
@@ -744,7 +744,7 @@ def passes(machine: Any, state: Any, places: Sequence[Any], aborted: Sequence[Ab
 
 
 def law_of_list(index: AnyIndex, alone: Any, pair: Any) -> list[Any]:
-    """An entry is listed if it is by itself, and behind every earlier one."""
+    """An entry is listed if it is listed alone, and after every earlier one."""
     found = []
     for k in ENTRIES:
         before = ENDED_BY(k)
@@ -757,7 +757,7 @@ def law_of_list(index: AnyIndex, alone: Any, pair: Any) -> list[Any]:
 
 
 def law_of_passing(response: Response, nothing: Any, alone: Any, pair: Any) -> list[Any]:
-    """An entry is passed on if, for each listed transaction, it is by itself or behind an earlier entry."""
+    """An entry is passed on if, for each listed transaction, it is passed on alone or after an earlier entry."""
     found = [z3.Implies(IS_PASSED, z3.And(response.has(PLACE), nothing))]
     for k in ENTRIES:
         behind = SAVED_BY(k)
@@ -866,7 +866,7 @@ BEFORE = view_of(any_state(Consumer))
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What an action leads to: the state, what laws say, and where one cannot be used."""
+    """The result of an action: the state, the facts of laws, and where a law cannot be used."""
 
     state: Consumer
     facts: tuple[Any, ...]
@@ -874,7 +874,7 @@ class Step:
 
 
 def with_laws(run: Callable[[], Any]) -> Callable[[], Step]:
-    """What is run, with what laws say of it."""
+    """A function with the facts that laws give about its run."""
 
     def step() -> Step:
         _laws.facts, _laws.wrong, _laws.used = [], [], 0
@@ -938,7 +938,7 @@ def initiation(machine: type[Consumer]) -> Iterator[Query]:
 
 
 def lemmas(machine: type[Consumer], overrides: Mapping[str, str]) -> Iterator[Query]:
-    """What follows from the definitions, by induction over the length of a log, and steps of a replay."""
+    """The lemmas that follow from the definitions, by induction over the length of a log, and steps of a replay."""
     yield from _of_definitions()
     yield from of_replay(machine, 0, "replay of nothing")
     yield from of_replay(machine, 1, "replay")
@@ -977,7 +977,7 @@ def _law(name: str, says: str, facts: Sequence[Any], law: Any) -> Query:
 
 
 def of_laws(machine: type[Consumer]) -> Iterator[Query]:
-    """Each law for one element more than it is used with."""
+    """Each law for one more element than it is used with."""
     rules_of: Any = machine.__mro__[1]
     state = any_state(rules_of)
     kinds = [is_a_kind(i) for i in z3.Ints("law_0 law_1 law_2")]
@@ -1031,11 +1031,11 @@ def of_replay(
     """A replay of some entries leads from a log that has the invariant to one that has it.
 
     Args:
-        machine: whose replay.
+        machine: the machine that has the replay.
         count: how many entries follow the log.
         step: a name for it.
-        kinds: of the entries; any for none.
-        kind: of the query.
+        kinds: the entries' kinds; any for none.
+        kind: the query's kind.
     """
     rule: Any = machine.__mro__[1]
     at = [LENGTH + n for n in range(count)]
@@ -1097,13 +1097,13 @@ def stable_is_decided(stable: Any) -> Any:
 
 @conjunct()
 def stable_offset_follows_log(stable: Any) -> Any:
-    """It is the high watermark, or where an undecided batch is."""
+    """The last stable offset is the high watermark, or the offset of an undecided batch."""
     return z3.Or(stable == WATERMARK, z3.Implies(stable == PLACE, _is_undecided(PLACE)))
 
 
 @conjunct()
 def aborted_are_indexed(stable: Any) -> Any:
-    """Whatever is aborted below it is in the index, from its first batch on."""
+    """Whatever is aborted below the last stable offset is in the index, from its first batch on."""
     marker = NEXT_MARKER(PLACE)
     aborted = z3.And(in_log(BEFORE, PLACE), stable > PLACE, is_data(PLACE), is_abort(marker))
     begins = INDEX.at(INDEX.where(marker), "first_offset")
@@ -1122,13 +1122,13 @@ def of_stable_offset(machine: type[Consumer]) -> Iterator[Query]:
 
 
 def _stable_offsets(machine: type[Consumer]) -> list[tuple[Any, Any]]:
-    """What the last stable offset may be before an action, each with when it is."""
+    """The possible last stable offsets before an action, each with its condition."""
     outcomes = explore(with_laws(lambda: any_state(machine).last_stable_offset()), [LENGTH >= 0])
     return [(z3.And(o.condition, *o.value.facts), term_of(o.value.state)) for o in outcomes]
 
 
 def fate_is_final(machine: type[Consumer], runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
-    """See ``FATE_IS_FINAL``. Of each action, with the last stable offset before it."""
+    """See ``FATE_IS_FINAL``; for each action, with the last stable offset before it."""
 
     def stays(view: View) -> Any:
         if view.length.eq(ASKED["end_offset"]):  # only an election takes entries away
@@ -1154,33 +1154,33 @@ def no_aborted_is_delivered(view: View) -> Any:
 
 @conjunct()
 def no_undecided_is_delivered(view: View) -> Any:
-    """No record is given to it before its marker is replicated."""
+    """No record is given to the reader before its marker is replicated."""
     return z3.Implies(z3.And(_is_given(view), is_data(PLACE)), NEXT_MARKER(PLACE) < WATERMARK)
 
 
 @conjunct()
 def no_marker_is_delivered(view: View) -> Any:
-    """No marker is given to it."""
+    """No marker is given to the reader."""
     return z3.Implies(_is_given(view), z3.Not(is_marker(PLACE)))
 
 
 @conjunct()
 def nothing_is_skipped(view: View) -> Any:
-    """Every committed record that it passes is given to it."""
+    """Every committed record that the reader passes is given to it."""
     passed = z3.And(PLACE >= POSITION, view.position > PLACE)
     return z3.Implies(z3.And(passed, is_for_reader(view, PLACE)), _is_given(view))
 
 
 @conjunct()
 def delivered_once_in_order(view: View) -> Any:
-    """What is given to it was not given before, and stands behind all that was."""
+    """A record that is given to it was not given before, and is after all that were."""
     is_behind = z3.Implies(_is_given(view), PLACE >= POSITION)
     return z3.And(is_behind, z3.Implies(PLACE >= POSITION, z3.Not(BEFORE.delivered(PLACE))))
 
 
 @conjunct()
 def positions_only_grow(view: View) -> Any:
-    """It goes on, and never back."""
+    """The reader's position never goes back."""
     return view.position > POSITION
 
 
@@ -1195,7 +1195,7 @@ OF_DELIVERIES = (
 
 
 def of_deliveries(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
-    """What a fetch gives to the reader."""
+    """The queries about what a fetch gives to the reader."""
     act, outcomes = next((act, outcomes) for act, outcomes in runs.items() if act.name == "FetchCommitted")
     for goal in OF_DELIVERIES:
         wrong = disjunction([broken(o, goal) for o in outcomes])
@@ -1289,7 +1289,7 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
 
 
 def _as_in_kafka() -> Iterator[Query]:
-    """That a follower takes in one entry after the other is needed, or the mended rule for entries of the index."""
+    """A follower has to take in one entry after the other, or to use the mended rule for entries of the index."""
     shipped = machine_for({"Replay": "AppendedAtOnce"})
     asked = of_replay(shipped, 3, "AppendedAtOnce", FETCHED_AT_ONCE, "limit")
     [limit] = (found for found in asked if found.goal.name == "OpenBeginsBehindScan")

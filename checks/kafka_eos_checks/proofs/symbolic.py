@@ -2,8 +2,8 @@
 
 Nothing is interpreted or copied. The arguments are :class:`Number`; comparing them gives a :class:`Condition`; and
 where Python asks a condition for its truth (``if``, ``and``, ``not``, ``any``), the execution forks: :func:`explore`
-runs the function once for each way that its conditions allow. Loops run over concrete lengths; whoever hands in a
-collection of unbounded length says what its iteration means.
+runs the function once for each way that its conditions allow. Loops run over concrete lengths; a collection of
+unbounded length has to define its own iteration.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,12 +30,12 @@ class _Path:
     """One way through a function.
 
     Attributes:
-        solver: holds what is assumed and decided; says which ways are possible.
+        solver: holds the assumptions and decisions; says which ways are possible.
         prefix: the decisions to repeat.
         taken: the decisions so far.
         decided: the same by the identity of the condition, which z3 gives to equal terms.
-        conditions: what they amount to.
-        crashes: under which conditions a merged function inside fails.
+        conditions: the formulas of these decisions.
+        crashes: the conditions under which a merged function inside fails.
         open_ends: prefixes that are left to explore.
     """
 
@@ -83,13 +83,13 @@ _paths: list[_Path] = []  # the innermost exploration last
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a function does on one way.
+    """The result of a function on one way.
 
     Attributes:
-        condition: when this way is taken.
+        condition: the condition of this way.
         value: what it returns; None if it raises.
         error: what it raises; None if it returns.
-        crashed: when a merged function inside has no value.
+        crashed: the condition under which a merged function inside has no value.
     """
 
     condition: Any
@@ -202,7 +202,7 @@ class Condition:
 
 
 def chosen(term: Any, names: Sequence[Any]) -> Any:
-    """What a code stands for: the execution forks, once for each that is possible."""
+    """The name that a code stands for; the execution forks once for each possible name."""
     return next(name for place, name in enumerate(names) if Condition(term == place))
 
 

@@ -15,21 +15,21 @@ from kafka_eos.machines.consume_transform_produce import Constants, ConsumeTrans
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.mutants.rules import mutated
 
-# What goes wrong in a run, and how often beside an ordinary action's weight of 10. An abort, an expiry and a timeout
-# also mend the rest, so they go on; how many faults there are in all, the constants say.
+# The faults of a run, with their weights next to an ordinary action's 10. An abort, an expiry and a timeout also mend
+# the rest, so they go on; the constants limit the number of faults.
 FAULTS: dict[str, float] = {"Abort": 1.0, "Crash": 1.0, "ExpireSession": 1.0, "TimeOut": 1.0}
 REFERENCE = "ConsumeTransformProduceTwoInputs"  # the model whose instances, partitions and group a run has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationPlan:
-    """What a simulation of an application does; equal plans give equal runs.
+    """The plan of a simulated application; equal plans give equal runs.
 
     Attributes:
-        seed: of the random choices.
+        seed: the seed of the random choices.
         steps: steps with faults; the run then comes to rest.
-        inputs: of each partition.
-        faults: how many there are at most.
+        inputs: inputs of each partition.
+        faults: the most faults.
         weights: action -> weight, in place of ``FAULTS``; another action is only slower.
         mutant: a mutant of the registry, or "" for the reference as it is.
         model: a model of the registry, whose instances, partitions and group protocol are taken; a mutant has its own.
@@ -59,7 +59,7 @@ class ApplicationPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedApplication:
-    """What a simulation left behind: its history, its logs and its last state.
+    """The result of a simulation: its history, its logs and its last state.
 
     Attributes:
         manifest: what was simulated.

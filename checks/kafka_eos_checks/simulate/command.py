@@ -29,7 +29,7 @@ from kafka_eos_checks.simulate.transactions import (
     write_transactions,
 )
 
-# What goes wrong in a run, and how often beside an ordinary action's weight of 10. A model's constants decide whether
+# The faults of a run, with their weights next to an ordinary action's 10. A model's constants decide whether
 # RestartProducer, ExpireProducer, TakeSnapshot and ElectUncleanLeader can happen at all.
 FAULTS: dict[str, float] = {
     "Resend": 2.0,
@@ -62,10 +62,10 @@ EPILOG = """examples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a simulation does; equal plans give equal runs.
+    """The plan of a simulation; equal plans give equal runs.
 
     Attributes:
-        seed: of the random choices.
+        seed: the seed of the random choices.
         steps: steps with faults; the run then comes to rest without them.
         values: how many values the application sends.
         replicas: how many replicas the partition has.
@@ -83,7 +83,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """What a simulation left behind: its history and its last state."""
+    """The result of a simulation: its history and its last state."""
 
     plan: Plan
     events: list[Event]
@@ -168,7 +168,7 @@ APPLICATIONS: dict[str, Callable[[str], Sequence[Scenario]]] = {
     "payment": payment.scenarios,
     "mirror": mirror.scenarios,
 }
-# Options of one machine alone, by their names in the namespace.
+# Options of only one machine, by their names in the namespace.
 OWN = {
     PRODUCER: ("values", "replicas"),
     TRANSACTIONS: (
@@ -204,9 +204,15 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         choices=tuple(OWN),
         help="the idempotent producer (default), transactions, an application on a group, or every schedule of one",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random choices (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default 0)")
     parser.add_argument("--steps", type=int, help=f"steps with faults (default {DEFAULTS.steps})")
-    parser.add_argument("--fault", action="append", default=[], metavar="ACTION=WEIGHT", help="an ordinary one has 10")
+    parser.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="ACTION=WEIGHT",
+        help="weight of a fault; an ordinary action has 10",
+    )
     parser.add_argument("--mutant", help="a mutant of the registry, for a run that goes wrong")
     parser.add_argument("--out", type=Path, help="folder of the recording (default build/simulated)")
     producer = parser.add_argument_group(PRODUCER)
@@ -215,7 +221,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     transactions = parser.add_argument_group(TRANSACTIONS)
     transactions.add_argument("--scenario", choices=tuple(NAMED_FAILURES), help="a named failure, step by step")
     transactions.add_argument(
-        "--transactions", type=int, help=f"of each instance (default {TRANSACTIONS_DEFAULTS.transactions})"
+        "--transactions", type=int, help=f"transactions of each instance (default {TRANSACTIONS_DEFAULTS.transactions})"
     )
     transactions.add_argument(
         "--partitions",
@@ -227,19 +233,19 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--instances",
         type=int,
         choices=range(1, 6),
-        help=f"that share a transactional.id (default {TRANSACTIONS_DEFAULTS.instances})",
+        help=f"instances that share a transactional.id (default {TRANSACTIONS_DEFAULTS.instances})",
     )
     transactions.add_argument(
         "--transaction-version",
         type=int,
         nargs="+",
         choices=(1, 2),
-        help="that instances speak (default 2, or the one with which a named failure is known)",
+        help="versions that instances speak (default 2, or the one with which a named failure is known)",
     )
     transactions.add_argument(
         "--verification",
         action=argparse.BooleanOptionalAction,
-        help="leaders ask the coordinator before a transaction's first batch (default yes, but for hanging)",
+        help="leaders ask the coordinator before a transaction's first batch (default yes, except for hanging)",
     )
     transactions.add_argument(
         "--repeats",
@@ -247,14 +253,16 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="the network repeats requests and markers (default in version 2, which withstands it)",
     )
     application = parser.add_argument_group(APPLICATION)
-    application.add_argument("--inputs", type=int, help=f"of each partition (default {ApplicationPlan(seed=0).inputs})")
+    application.add_argument(
+        "--inputs", type=int, help=f"inputs of each partition (default {ApplicationPlan(seed=0).inputs})"
+    )
     applications = parser.add_argument_group(", ".join(APPLICATIONS))
     applications.add_argument(
         "--crash-at",
         type=first_step,
         metavar="STEP",
         help=f"{EVERY_STEP} (default), or the number of the step before which the first fault comes; "
-        "exits with 1 where a schedule is wrong that may not be, with --mutant where none is",
+        "exits with 1 if a schedule is wrong that must not be, with --mutant if none is wrong",
     )
     parser.set_defaults(run=run)
 

@@ -1,7 +1,7 @@
 """``kafka-eos simulate mirror``: a partition is copied to another cluster, and a task fails at any step, or two do.
 
-With the offsets in the target cluster every schedule has to be right, with the offsets in the source one has to be
-wrong.
+With the offsets in the target cluster every schedule has to be right; with the offsets in the source at least one has
+to be wrong.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Copying(Scenario):
         return f'Initialize("{self.actors[0]}")', state.initialize(self.actors[0])
 
     def wrong_end(self, state: Mirror) -> str:
-        """Which record is not in the target once, or ""."""
+        """The records that are not in the target exactly once, or ""."""
         copies = {record: state.target.count(record) for record in sorted(state.constants.records)}
         return shortened([f"record {n} is in the target {times} times" for n, times in copies.items() if times != 1])
 
@@ -64,7 +64,7 @@ def mirror(offsets_in: str, machine: type[Mirror] = Mirror) -> Copying:
 
 
 def scenarios(mutant: str = "") -> list[Copying]:
-    """What is to be tried: offsets in the target and in the source, or what a mutant takes a protection from.
+    """The scenarios: offsets in the target and in the source, or the one from which a mutant takes its protection.
 
     Raises:
         MalformedRegistry: when there is no such mutant of Mirror.

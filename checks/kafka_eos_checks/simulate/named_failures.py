@@ -1,6 +1,6 @@
 """Named failures of transactions as scripts: each step is an action of ``Transactions``, and nothing is left to chance.
 
-A script is the same for every transaction version; what the version cures does not happen in it.
+A script is the same for every transaction version; a failure that the version cures does not happen in it.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ class Script:
     """A run that is written down step by step.
 
     Args:
-        constants: of the machine.
+        constants: the machine's constants.
 
     Attributes:
         state: the last state.
@@ -90,14 +90,14 @@ class Script:
             self.do("HandleMarker", *arguments)
 
     def complete(self) -> None:
-        """What is decided is marked on the partitions that have no marker yet, and closed."""
+        """Write the missing markers of a decided transaction, and close it."""
         if self.state.is_prepared():
             for partition in sorted(self.state.to_mark):
                 self.mark(partition)
             self.do("CompleteTransaction")
 
     def end(self, instance: str, commit: bool) -> None:
-        """An instance ends its transaction, and learns what became of it."""
+        """An instance ends its transaction, and learns its outcome."""
         self.do("End", instance, commit)
         self.do("HandleEnd", instance, self.state.clients[instance].number, commit, False)
         self.complete()
@@ -105,7 +105,7 @@ class Script:
 
 
 def late_end_of_transaction(script: Script) -> None:
-    """A copy of the EndTxn that committed one transaction comes in the next one, which its application aborts."""
+    """A delayed duplicate of the EndTxn of a committed transaction comes in the next one, which is to be aborted."""
     script.initialize(A)
     script.write(A, ONE)
     script.do("End", A, True)
@@ -120,7 +120,7 @@ def late_end_of_transaction(script: Script) -> None:
 
 
 def late_marker(script: Script) -> None:
-    """A copy of the marker that aborted one transaction comes in the next one, which its application commits."""
+    """A delayed duplicate of the marker of an aborted transaction comes in the next one, which is to be committed."""
     script.initialize(A)
     script.write(A, ONE)
     script.do("End", A, False)
@@ -183,7 +183,7 @@ class NamedFailure:
     """A script, and the protocol with which it is known.
 
     Attributes:
-        script: what happens.
+        script: the steps.
         version: the transaction version of the clients.
         verification: whether leaders ask the coordinator before a transaction's first batch.
         known: where it is reported, or "".

@@ -1,7 +1,7 @@
 """``kafka-eos simulate payment``: an input is a charge outside of Kafka, and the application fails at a step or at two.
 
-Where the charge has a key, or is written with the offset, every schedule has to be right; where it stands alone, one
-has to be wrong: somebody is charged twice, or not at all.
+If the charge has a key, or is written with the offset, every schedule has to be right. If it stands alone, one has to
+be wrong: somebody is charged twice, or not at all.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class Payment(Scenario):
         return ("Restart", state.restart()) if state.stage == "down" else None
 
     def wrong_end(self, state: ExternalSink) -> str:
-        """Which input is not charged once, or ""."""
+        """The inputs that are not charged exactly once, or ""."""
         charged = {value: state.effects.count(value) for value in sorted(state.constants.inputs)}
         return shortened([f"input {value} is charged {times} times" for value, times in charged.items() if times != 1])
 
@@ -65,7 +65,7 @@ def payment(strategy: str, machine: type[ExternalSink] = ExternalSink) -> Paymen
 
 
 def scenarios(mutant: str = "") -> list[Payment]:
-    """What is to be tried: each strategy, or the one from which a mutant takes its protection.
+    """The scenarios: each strategy, or the one from which a mutant takes its protection.
 
     Raises:
         MalformedRegistry: when there is no such mutant of ExternalSink.

@@ -1,4 +1,4 @@
-"""Every schedule of an application with one fault and with two: what ``kafka-eos simulate`` tries of an application.
+"""Every schedule of an application with one fault and with two, as ``kafka-eos simulate`` tries them.
 
 A schedule is an order of steps with faults between them: an instance crashes, or stands still and goes on when the
 others have nothing left to do, or before. Nothing is drawn: every single fault before every step is tried, and every
@@ -39,7 +39,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What befalls an actor."""
+    """The fault of an actor."""
 
     kind: str
     actor: str
@@ -52,7 +52,7 @@ class Wrong:
     Attributes:
         order: the order of actions.
         steps: what happened.
-        what: is wrong.
+        what: what is wrong about it.
         size: how many faults, how many steps.
     """
 
@@ -68,16 +68,16 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario(ABC):
-    """An application: the machine that it is, what can befall it, and what it should have done in the end.
+    """An application: its machine, the faults that it can meet, and what it should have done in the end.
 
     Attributes:
-        title: names it.
+        title: its title.
         machine: the machine.
         constants: its constants; they allow for two faults.
-        orders: title -> the order in which actions are taken where several are possible. What is missing is a fault.
+        orders: title -> the order in which actions are taken where several are possible. A missing action is a fault.
         actors: what can fail: names that are an action's first argument.
         kinds: how it can fail.
-        while_stalled: the kinds that befall only what stands still; no other does.
+        while_stalled: the kinds that happen only to a stalled actor; no other kind does.
         unattended: actions that are taken although their first argument stands still.
         is_right: whether no schedule may be wrong; otherwise one has to be.
     """
@@ -106,10 +106,10 @@ class Scenario(ABC):
 
     @abstractmethod
     def wrong_end(self, state: Any) -> str:
-        """What a run that is over has left behind that it should not have, or ""."""
+        """The errors in the result of a finished run, or ""."""
 
     def wrong_step(self, before: Any, after: Any) -> str:  # noqa: ARG002 - for those that look at steps
-        """Why a step is none that its guarantee allows, or ""."""
+        """Why the guarantee does not allow a step, or ""."""
         return ""
 
     def told(self, fault: Fault) -> str:
@@ -144,7 +144,7 @@ def shortened(told: Sequence[str]) -> str:
 class Schedules:
     """Every schedule of a scenario in one order, with what has been found about them so far.
 
-    What follows on a node does not depend on how it was reached, so each step is computed once.
+    The steps from a node do not depend on how it was reached, so each step is computed once.
     """
 
     order: str
@@ -173,7 +173,7 @@ class Schedules:
         return self.place(Node(self.scenario.machine.initial(self.scenario.constants)))
 
     def after(self, place: int) -> tuple[str, int] | None:
-        """The step that is taken when nothing fails and the node behind it; None when nothing is left to do."""
+        """The step that is taken when nothing fails, and the node after it; None when nothing is left to do."""
         if place not in self._next:
             self._next[place] = self._step(self.nodes[place])
         return self._next[place]
@@ -220,7 +220,7 @@ class Schedules:
         return places
 
     def wrong(self, place: int) -> str:
-        """What is wrong with what follows on a node, or ""."""
+        """The errors in the steps from a node on, or ""."""
         places = [place]
         while places[-1] not in self._wrong and (step := self.after(places[-1])) is not None:
             places.append(step[1])
@@ -234,11 +234,11 @@ class Schedules:
         return self._wrong[place]
 
     def wrong_step(self, before: int, after: int) -> str:
-        """Why a step is none that the guarantee allows, or ""."""
+        """Why the guarantee does not allow a step, or ""."""
         return self.scenario.wrong_step(self.nodes[before].state, self.nodes[after].state)
 
     def faults(self) -> list[Fault]:
-        """Everything that can befall an actor."""
+        """Every fault that an actor can meet."""
         return [Fault(kind, name) for kind in self.scenario.kinds for name in self.scenario.actors]
 
     def failures(self, places: Sequence[int]) -> Iterator[tuple[int, Fault, int]]:
@@ -262,14 +262,14 @@ def _faults(state: Any) -> int:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the schedules.
+    """The outcome of the schedules.
 
     Attributes:
         without: schedules without a fault.
         singles: schedules with one fault.
         pairs: schedules with two.
         wrong: how many were wrong.
-        shown: of those the one with the fewest faults, and of them the shortest.
+        shown: the one of those with the fewest faults, and the fewest steps.
         states: how many states the schedules visited.
     """
 

@@ -23,8 +23,7 @@ from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES, Script
 
 MOST_PARTITIONS = 3
 
-# What goes wrong in a run, and how often beside an ordinary action's weight of 10; another instance that begins is
-# among it.
+# The faults of a run, with their weights next to an ordinary action's 10; another instance that begins is one.
 FAULTS: dict[str, float] = {
     "Initialize": 0.1,
     "Upgrade": 0.5,
@@ -36,10 +35,10 @@ FAULTS: dict[str, float] = {
     "VerifyByFormer": 2.0,
     "AbortByAdmin": 0.0,
 }
-# What goes on when faults stop: what is open is ended.
+# The faults that go on when the others stop: they end what is open.
 RECOVERY = ("TimeOut",)
 # Kinds of faults that every transaction version withstands, and those that version 2 does: before it nothing tells a
-# late copy of a request from one of the next transaction. An abort by hand is withstood by none.
+# delayed duplicate of a request from one of the next transaction. No version withstands an abort by hand.
 WITHSTOOD = frozenset({"timeout", "failover", "crash", "election"})
 FORMER, BY_HAND = "former coordinator", "admin abort"
 REPEATS = frozenset({"repeat request", "repeat marker"})
@@ -49,14 +48,14 @@ CURED = 2  # the transaction version that, with verification, withstands every n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsPlan:
-    """What a simulation of transactions does; equal plans give equal runs.
+    """The plan of simulated transactions; equal plans give equal runs.
 
     Attributes:
-        seed: of the random choices.
+        seed: the seed of the random choices.
         steps: steps with faults; the run then comes to rest without them.
-        transactions: how many each instance begins at most.
-        partitions: that transactions write to.
-        instances: that share the transactional.id; each that begins fences the others.
+        transactions: the most transactions of each instance.
+        partitions: how many partitions transactions write to.
+        instances: how many share the transactional.id; each that begins fences the others.
         versions: transaction versions that the instances speak: of 1 and 2. With both, an instance of version 1 finds
             version 2 between two transactions.
         verification: whether leaders ask the coordinator before a transaction's first batch (KIP-890 part 1).
@@ -100,7 +99,7 @@ class TransactionsPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedTransactions:
-    """What a simulation left behind: its history, its logs and its last state.
+    """The result of a simulation: its history, its logs and its last state.
 
     Attributes:
         manifest: what was simulated.
@@ -157,7 +156,7 @@ def simulate_failure(name: str, version: int | None = None, verification: bool |
     """Run the script of a named failure.
 
     Args:
-        name: of ``NAMED_FAILURES``.
+        name: one of ``NAMED_FAILURES``.
         version: the transaction version of the clients; None for the one with which the failure is known.
         verification: whether leaders ask the coordinator before a transaction's first batch; None as above.
     """
@@ -185,7 +184,7 @@ def simulate_failure(name: str, version: int | None = None, verification: bool |
 
 
 def scenarios() -> Iterator[Verdict]:
-    """Each named failure as it is known, and under version 2 with verification: what the audit finds, as a diagram."""
+    """The verdict on each named failure, as it is known and under version 2 with verification, with a diagram."""
     for name, failure in NAMED_FAILURES.items():
         if failure.found:
             yield _scenario(name, simulate_failure(name), failure.found)

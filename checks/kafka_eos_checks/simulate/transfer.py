@@ -59,7 +59,7 @@ class Money(Scenario):
         return f'Initialize("{self.actors[0]}")', state.initialize(self.actors[0])
 
     def wrong_end(self, state: Transfer) -> str:
-        """Who is debited or credited how often that should not be, or ""."""
+        """The wrong numbers of debits and credits, or ""."""
         told = []
         for transfer in sorted(state.constants.transfers):
             for partition, who in ((ALICE, "Alice is debited"), (BOB, "Bob is credited")):
@@ -96,7 +96,7 @@ def transfer(*, transactional: bool, machine: type[Transfer] = Transfer) -> Mone
 
 
 def scenarios(mutant: str = "") -> list[Money]:
-    """What is to be tried: with transactions and without, or the one from which a mutant takes its protection.
+    """The scenarios: with transactions and without, or the one from which a mutant takes its protection.
 
     Raises:
         MalformedRegistry: when there is no such mutant of Transfer.

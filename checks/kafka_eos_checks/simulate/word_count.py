@@ -1,6 +1,6 @@
 """``kafka-eos simulate word-count``: every place where an application can fail, one after the other and two by two.
 
-Sentences go in, counts of words come out, with the offset behind the sentence in the same transaction.
+Sentences go in, counts of words come out, with the offset after the sentence in the same transaction.
 """
 
 from collections import Counter
@@ -77,7 +77,7 @@ EXPECTED = Counter(word for sentence in SENTENCES.values() for word in sentence.
 
 
 def what_is_wrong(outputs: Counts, committed: GroupOffsets) -> str:
-    """What a run that is over has left behind that it should not have, or ""."""
+    """The errors in the result of a finished run, or ""."""
     words = counted(outputs)
     told = [f"{word!r} is counted {words[word]} times, not {n}" for word, n in EXPECTED.items() if words[word] != n]
     told += [f"the offset of {p} is {committed[p]}" for p in sorted(committed) if (p, committed[p]) not in SENTENCES]
@@ -154,7 +154,7 @@ def word_count(
 
 
 def scenarios(mutant: str = "") -> list[WordCount]:
-    """What is to be tried: each way to be exactly once, or the one from which a mutant takes its protection.
+    """The scenarios: each way to be exactly once, or the one from which a mutant takes its protection.
 
     Raises:
         MalformedRegistry: when there is no such mutant of ConsumeTransformProduce.

@@ -1,7 +1,7 @@
 """A Kafka cluster to test against: Kafka's own clients run on the reference's machines.
 
-Idempotent producers, transactions (transaction.version 0, 1 and 2), consumer groups of both protocols, read_committed
-and admin requests are answered by the machines that are compared with the TLA+ specs. It is one process without
+The machines that are compared with the TLA+ specs answer idempotent producers, transactions (transaction.version 0, 1
+and 2), consumer groups of both protocols, read_committed and admin requests. The server is one process without
 replication, for tests, on the loopback interface: there is no authentication.
 """
 
@@ -61,15 +61,15 @@ which requests  api, client, topic, transactional-id, group (patterns), broker
 how many        nth (of those, from 1 on: a number or a list), chance (by the seed), at-most
 what happens to the request
                 drop-answer   handled, and the connection is closed instead of the answer
-                withhold      handled, and from its answer on nothing comes on the connection
-                close         the connection is closed, and it is never handled
-                delay         it waits for some seconds, and what follows on its connection with it
+                withhold      handled, but neither its answer nor anything later comes on the connection
+                close         the connection is closed, and the request is never handled
+                delay         the request and those after it on its connection wait for some seconds
                 repeat        handled once more, some seconds later
-                overtake      the connection is closed, and it is handled some seconds later, after the client's retry
+                overtake      the connection is closed; handled some seconds later, after the client's retry
                 error         answered with an error (error = "NOT_LEADER_OR_FOLLOWER"), and not handled
 what happens to the cluster, before or after the request is handled (when)
                 move-leader, move-coordinator (to = 2, or the next broker), time-out-transaction,
-                delay-markers (for some seconds; who asks meanwhile is told CONCURRENT_TRANSACTIONS),
+                delay-markers (for some seconds; requests meanwhile get CONCURRENT_TRANSACTIONS),
                 kill-broker (the one that is asked, for some seconds), restart (needs --data), advance-clock (seconds)
 
 {served}
@@ -91,14 +91,14 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     defaults = Limits()
     parser.add_argument(
-        "--port", type=int, default=9092, metavar="N", help="of the first broker (default 9092; 0: free)"
+        "--port", type=int, default=9092, metavar="N", help="port of the first broker (default 9092; 0: a free one)"
     )
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
     parser.add_argument(
         "--any-client", action="store_true", help="allow a --host that others can reach; there is no authentication"
     )
     parser.add_argument(
-        "--advertised-host", metavar="NAME", help="what clients are told to connect to (default: --host)"
+        "--advertised-host", metavar="NAME", help="the host that clients are told to connect to (default: --host)"
     )
     parser.add_argument(
         "--brokers", type=int, default=1, metavar="N", help="logical brokers, one port each (default 1)"
@@ -113,19 +113,17 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="leaders ask coordinators about old clients' transactions, KIP-890 part 1 (default on)",
     )
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep everything in a log directory of Kafka's layout")
-    parser.add_argument(
-        "--record", type=Path, metavar="FILE", help="write what was asked and answered as a .jsonl history"
-    )
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write requests and answers as a .jsonl history")
     parser.add_argument("--faults", type=Path, metavar="PLAN", help="a plan of faults, in TOML; see below")
-    parser.add_argument("--seed", default="0", help="of the plan's chances (default 0)")
+    parser.add_argument("--seed", default="0", help="seed of the plan's chances (default 0)")
     parser.add_argument(
         "--default-partitions",
         type=int,
         default=1,
         metavar="N",
-        help="of a topic that a client asks for and that is not there (default 1; 0: it is not made)",
+        help="partitions of a topic that is created when a client asks for it (default 1; 0: it is not created)",
     )
-    limits = parser.add_argument_group("limits; who goes beyond one loses its connection or is refused")
+    limits = parser.add_argument_group("limits; a client beyond one loses its connection or is refused")
     for name, what in (
         ("connections", "at a time"),
         ("frame_bytes", "of a request"),
@@ -254,7 +252,7 @@ def _rules(arguments: argparse.Namespace) -> list[Rule]:
 async def serve(
     arguments: argparse.Namespace, sockets: list[socket.socket], record: TextIO | None, faults: Faults
 ) -> int:
-    """Serve until a signal comes, then say what became of the plan, and which errors were answered how often."""
+    """Serve until a signal comes, then say which faults fired, and how often each error was answered."""
     machines = Machines(leaders=LeaderRules(verification=arguments.verification == "on"))
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()

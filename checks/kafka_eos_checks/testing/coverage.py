@@ -1,4 +1,4 @@
-"""What `kafka-eos serve` answers and what not, in words: for its help, and as a page of the documentation.
+"""The list of what `kafka-eos serve` answers and refuses, for its help and as a page of the documentation.
 
 All of it is read from the server's own tables. `make schemas` writes the page anew.
 """
@@ -30,12 +30,12 @@ def not_served() -> list[tuple[str, list[str]]]:
 
 
 def in_help() -> str:
-    """What is served, for the end of the help."""
+    """The list of what is served, for the end of the help."""
     rows = [
         ("APIs that are answered, in the versions of Kafka 4.3:", SERVED),
         ("refused, as by a broker without security:", REFUSED),
         *((f"not served, as {why}:", apis) for why, apis in not_served()),
-        ("configurations of topics that have an effect; the other ones of Kafka are taken and have none:", EFFECTIVE),
+        ("configurations of topics that have an effect; Kafka's others are accepted without one:", EFFECTIVE),
     ]
     return "\n".join(f"{title}\n{_wrapped(names, '  ')}" for title, names in rows)
 
@@ -71,37 +71,37 @@ def page() -> str:
             "| --- | --- |",
             *refused,
             "",
-            "These are not offered. Who sends one all the same is told UNSUPPORTED_VERSION, and the log says why:",
+            "These are not offered. A client that sends one gets UNSUPPORTED_VERSION, and the log says why:",
             "",
             *(f"- {', '.join(apis)}: {why}." for why, apis in not_served()),
             "",
-            "A request in an unknown version, or of an unknown API, costs its sender the connection, as in Kafka.",
+            "A request in an unknown version, or of an unknown API, closes the sender's connection, as in Kafka.",
             "",
             "## Configurations of topics",
-            "Names and values are checked as by Kafka 4.3. These have an effect, on what a leader appends:",
+            "Names and values are checked as in Kafka 4.3. These have an effect on what a leader appends:",
             "",
             _wrapped(EFFECTIVE, quote="`") + ".",
             "",
             "A topic with `cleanup.policy=compact` refuses records without a key, and nothing is cleaned. No batch is",
-            "larger than `segment.bytes`, and segments stay as they are. These are taken, described, kept, and have",
-            "no effect, for nothing is deleted, cleaned, tiered or throttled:",
+            "larger than `segment.bytes`, and segments stay as they are. These are accepted, described and kept, but",
+            "have no effect, because nothing is deleted, cleaned, tiered or throttled:",
             "",
             _wrapped(without, quote="`") + ".",
             "",
             "## Configurations of brokers",
-            "Clients can alter these, of one broker or of all:",
+            "Clients can alter these for one broker or for all, and they have an effect:",
             "",
             _wrapped(alterable, quote="`") + ".",
             "",
-            "These they can alter, too, without an effect:",
+            "Clients can also alter these, without an effect:",
             "",
             _wrapped(idle, quote="`") + ".",
             "",
-            "These they can read:",
+            "Clients can only read these:",
             "",
             _wrapped(READ_ONLY_BROKER_CONFIGS, quote="`") + ".",
             "",
-            "Any other one is refused: `Cannot update these configs dynamically`.",
+            "Altering any other is refused: `Cannot update these configs dynamically`.",
             "",
         ]
     )

@@ -1,11 +1,11 @@
-"""Did an application process every input once? Its broker's logs, and the requests that it saw, are joined and judged.
+"""Judge whether an application processed every input once, from its broker's logs and the requests that it saw.
 
-The application tells nothing itself. What it did is in the requests that the broker saw: which transaction a batch or
-an offset was sent in. What became of it is in the logs. An output belongs to the input with the same identity, which is
-the record's value unless the caller knows better.
+The application reports nothing itself. The requests that the broker saw show what it did: which transaction a batch or
+an offset was sent in. The logs show the outcome. An output belongs to the input with the same identity, which is the
+record's value unless the caller gives another.
 
-The question becomes a part of the history: which application it is about, and the identities of the records, which the
-caller's function gave. So whoever audits the folder later judges the same, by the same rules
+The question becomes a part of the history: the application that it is about, and the identities of the records, which
+the caller's function gave. So an audit of the folder later judges the same, by the same rules
 (:mod:`kafka_eos_checks.audit.rules.applications`).
 """
 
@@ -80,15 +80,15 @@ class WrongQuestion(ValueError):  # noqa: N818 - named for the call
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """What an application reads and writes.
+    """An application's inputs and outputs.
 
     Attributes:
         inputs: the topics that it reads.
         outputs: the topics that it writes; an input has an output in each of them.
         group: its consumer group.
-        identity: what an input and its output have in common. A tuple of two says of an output which one it is, where
-            an input has several in a topic. None: the record is not looked at.
-        everything: every input has to be processed, not only those that the group's offset is behind.
+        identity: the common identity of an input and its output. A tuple of two also says which output it is, if an
+            input has several in a topic. None: the record is not looked at.
+        everything: every input has to be processed, not only those before the group's offset.
     """
 
     inputs: Sequence[str]
@@ -300,12 +300,12 @@ def declaration(application: Application, identified: Identified) -> Iterator[di
 
 
 def examine(folder: Path, cluster: Cluster, application: Application | None, declare: Declare) -> str:
-    """What an audit finds, and where it has drawn the requests that led up to it; "" for nothing.
+    """The findings of an audit, and where it has drawn the requests that led up to them; "" for none.
 
     Args:
-        folder: with the history and the log directory of a broker; diagrams are written there.
-        cluster: whose they are.
-        application: what is to be judged; None: the rules over logs and histories only.
+        folder: the folder with the history and the log directory of a broker; diagrams are written there.
+        cluster: their cluster.
+        application: the application to judge; None: only the rules over logs and histories.
         declare: adds events to the history.
 
     Raises:

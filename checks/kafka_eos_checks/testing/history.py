@@ -1,4 +1,4 @@
-"""The history of a served cluster: what was asked and answered, in the events that the recorder's proxy writes too."""
+"""The history of a served cluster: requests and answers, in the events that the recorder's proxy writes too."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
@@ -13,10 +13,10 @@ from kafka_eos_checks.brokers.wire_events import Columns, Interpreter, Request, 
 
 
 class HistoryFile:
-    """Writes events as they happen: what is asked before it has any effect, what is answered before it is sent.
+    """Writes events as they happen: a request before it has any effect, an answer before it is sent.
 
     Args:
-        file: of JSON Lines.
+        file: the file of JSON Lines.
         run: the name of the run.
         clock: milliseconds since the epoch.
     """
@@ -32,7 +32,7 @@ class HistoryFile:
     def asked(
         self, connection: int, node: int, frame: bytes, *, fault: str = "", repeats: Request | None = None
     ) -> Request | None:
-        """A request has come; None if it is none that a history tells of."""
+        """A request has come; None if histories do not tell of it."""
         header, body = self._codec.read_request_header(frame)
         api, version = self._codec.names[header["RequestApiKey"]], header["RequestApiVersion"]
         try:

@@ -1,4 +1,4 @@
-"""A broker in the process of a test: it starts in milliseconds, fails as it is told, and is audited afterwards.
+"""A broker in the process of a test: it starts in milliseconds, fails on demand, and is audited afterwards.
 
 The server is ``kafka_eos.server.threaded``; this adds the question that a test is about.
 """
@@ -22,7 +22,7 @@ HISTORY, DATA = "history.jsonl", "data"
 
 
 class NotExactlyOnce(AssertionError):  # noqa: N818 - named for what is not so
-    """What an audit found; the message has the findings, the diagram and the files."""
+    """The findings of an audit; the message has the findings, the diagram and the files."""
 
 
 class InProcessBroker(ServedCluster):
@@ -31,10 +31,10 @@ class InProcessBroker(ServedCluster):
     Args:
         folder: where the files go; an empty or a new one.
         brokers: logical brokers.
-        transaction_version: of the cluster: 0, 1 or 2.
+        transaction_version: the cluster's: 0, 1 or 2.
         verification: leaders ask coordinators about old clients' transactions (KIP-890 part 1).
         faults: a plan of faults; None for none.
-        seed: of its chances.
+        seed: the seed of its chances.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class InProcessBroker(ServedCluster):
             inputs: the topics that the application reads.
             outputs: the topics that it writes; an input has an output in each.
             group: its consumer group.
-            identity: what an input and its output have in common; without it, their value. It is given a
-                ``StoredRecord`` (topic, partition, offset, key, value, headers). A tuple of two says of an output which
-                one it is, where an input has several in a topic. None: the record is not looked at.
-            everything: every input has to be processed; if not, only those that the group's offset is behind.
+            identity: a function that gives the common identity of an input and its output; without it, their value. It
+                is given a ``StoredRecord`` (topic, partition, offset, key, value, headers). A tuple of two also says
+                which output it is, if an input has several in a topic. None: the record is not looked at.
+            everything: every input has to be processed; if not, only those before the group's offset.
 
         The question is written into the history, so that ``kafka-eos audit`` of the folder judges the same.
 

@@ -13,7 +13,7 @@ _ANSWERED = re.compile(r"answered (\w+ [\w ]+): ([\d,]+)")
 
 
 def peak_memory(pid: int) -> int | None:
-    """Bytes that a process has had resident at most; None where the system does not tell."""
+    """The most bytes that a process has had resident; None where the system does not tell."""
     status = Path(f"/proc/{pid}/status")
     found = (
         re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(encoding="utf-8"), re.MULTILINE) if status.exists() else None
@@ -25,11 +25,11 @@ class ServedProcess:
     """A server; a context manager that ends what it started.
 
     Args:
-        arguments: of ``kafka-eos serve``, which listens on a free port if they do not say where.
+        arguments: those of ``kafka-eos serve``, which listens on a free port if they do not say where.
 
     Attributes:
         ready: its first line.
-        bootstrap: what clients have to be given.
+        bootstrap: the value of ``bootstrap.servers``.
         last_words: what it said afterwards; "" as long as :meth:`end` was not called.
     """
 

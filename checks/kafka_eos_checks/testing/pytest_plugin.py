@@ -23,7 +23,7 @@ MARKER = "kafka_eos"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell pytest of the marker."""
+    """Register the marker with pytest."""
     config.addinivalue_line(
         "markers", f"{MARKER}(brokers, transaction_version, verification, faults, seed): how kafka_eos_broker is set up"
     )

@@ -1,4 +1,4 @@
-"""Citations: what a docstring, a comment or a module says of its source, behind the labels ``Spec`` and ``Kafka``.
+"""Citations: the sources that a docstring, a comment or a module names after the labels ``Spec`` and ``Kafka``.
 
 A citation is a list of names, separated by commas or semicolons: ``Module!Operator`` of the spec, or ``Class.method``
 of Kafka. A name without its module or class belongs to the one before it. Prose between the names has no capitals.
@@ -25,9 +25,9 @@ class Citation:
 
     Attributes:
         label: ``Spec`` or ``Kafka``.
-        text: what follows the label.
-        file: where it stands.
-        line: of the label, counted from 1.
+        text: the text after the label.
+        file: its file.
+        line: the label's line, counted from 1.
     """
 
     label: str
@@ -41,7 +41,7 @@ class Citation:
         return f"{self.file}:{self.line}"
 
     def items(self) -> list[str]:
-        """What stands between the commas, semicolons and brackets."""
+        """The items between the commas, semicolons and brackets."""
         return [item.strip() for item in re.split(r"[,;()]", self.text) if item.strip()]
 
 
@@ -74,7 +74,7 @@ def _until_end(first: str, following: Iterable[str], column: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CitedOperator:
-    """What a citation of the spec names.
+    """An operator that a citation of the spec names.
 
     Attributes:
         module: a module.
@@ -92,7 +92,7 @@ class CitedOperator:
 
 
 def cited_operators(citation: Citation) -> list[CitedOperator]:
-    """What a citation of the spec names; a bare name belongs to the module before it."""
+    """The operators that a citation of the spec names; a bare name belongs to the module before it."""
     found: list[CitedOperator] = []
     for item in citation.items():
         for word in _SPEC_NAME.findall(item):
@@ -119,9 +119,9 @@ _REFERENCE = re.compile(r"(?:KIP|KAFKA)-\d+|\b[A-Z0-9_]+\b|\S*/\S*")  # proposal
 
 
 def unknown_java_names(citation: Citation, known: JavaNames) -> list[str]:
-    """What a citation of Kafka names and its jars do not have.
+    """The names in a citation of Kafka that its jars do not have.
 
-    Looked up are the words with a capital or a dot, and a single word between commas. A bare method belongs to the
+    The words with a capital or a dot are looked up, and a single word between commas. A bare method belongs to the
     class before it.
     """
     found: list[str] = []

@@ -28,7 +28,7 @@ def pairs_of(value: SpecValue) -> dict[Any, Any]:
 
 
 def _fields(record: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """The TLA+ names of a record's fields, and what gets their values."""
+    """The TLA+ names of a record's fields, and a function that gets their values."""
     names = [f.name for f in fields(record) if f.compare]
     if len(names) == 1:
         return (camel_case(names[0]),), lambda value: (getattr(value, names[0]),)
@@ -36,10 +36,10 @@ def _fields(record: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, .
 
 
 class Converter:
-    """Values of a machine as values of the spec; what has been seen before is not converted again.
+    """A converter of a machine's values to values of the spec; a known value is not converted again.
 
-    A machine's values are persistent: a step makes few of them anew. They are known by identity, so whatever is
-    remembered is kept alive. Equal results are one object, so that they can be compared by identity too.
+    A machine's values are persistent: a step makes only a few new ones. They are known by identity, so remembered
+    values are kept alive. Equal results are one object, so that they can be compared by identity too.
     """
 
     def __init__(self, most: int = 200_000) -> None:
@@ -50,7 +50,7 @@ class Converter:
         self._same: dict[SpecValue, SpecValue] = {}
 
     def forget(self) -> bool:
-        """Begin anew if much is remembered; whether it was. What was given out keeps its value, not its identity."""
+        """Begin anew and return True if much is remembered. Returned values keep their value, not their identity."""
         if len(self._seen) <= self._most:
             return False
         self._seen.clear()
@@ -80,7 +80,7 @@ class Converter:
         return make(value)
 
     def _maker(self, kind: type) -> Callable[[Any], SpecValue]:
-        """How values of a class are converted."""
+        """The function that converts values of a class."""
         if issubclass(kind, Enum):
             return lambda value: value.name
         if is_dataclass(kind):

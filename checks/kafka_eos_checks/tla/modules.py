@@ -1,4 +1,4 @@
-"""The TLA+ modules of a folder: where they stand, what they need, and which operators a module sees."""
+"""The TLA+ modules of a folder: their files, the modules they need, and the operators that each sees."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -8,7 +8,7 @@ from kafka_eos_checks.tla.parser import Definition, Module, disjuncts, names, pa
 
 
 class ModuleFolder:
-    """The project's modules, wherever below the folder they stand, as they are when one is first asked for."""
+    """The project's modules, anywhere below the folder, as they are when one is first asked for."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,7 +46,7 @@ class ModuleFolder:
         return found
 
     def chain(self, name: str) -> list[Module]:
-        """A module and those that it extends, each after the ones it stands on; TLA+'s own are left out."""
+        """A module and those that it extends, each after the ones that it extends itself; TLA+'s own are left out."""
         if name not in self.paths:
             return []
         found: list[Module] = []

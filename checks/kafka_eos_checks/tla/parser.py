@@ -63,7 +63,7 @@ class Module:
         instantiates: the modules after INSTANCE.
         constants: the declared constants.
         variables: the declared variables.
-        meanings: constant or variable -> the comment behind its declaration, "" where there is none.
+        meanings: constant or variable -> the comment after its declaration, "" where there is none.
         definitions: by name, in the order of the text.
     """
 

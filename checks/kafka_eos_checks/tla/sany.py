@@ -35,7 +35,7 @@ class UnparsableModule(ValueError):  # noqa: N818 - named for the module
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """Where an expression stands; lines and columns count from 1, the end is the last character."""
+    """The place of an expression; lines and columns count from 1, the end is the last character."""
 
     module: str
     line: int

@@ -68,7 +68,7 @@ class Job:
         heap: largest Java heap, e.g. ``1g``.
         timeout: seconds.
         coverage: count how often each action was taken.
-        short: the run takes seconds: start Java quickly rather than let it become fast.
+        short: the run takes seconds, so a quick start of Java matters more than its later speed.
         dump: where to write the state graph as DOT text with action labels, or None.
         arguments: further arguments of TLC.
     """
@@ -86,7 +86,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a run is."""
+    """The progress of a run."""
 
     generated: int
     distinct: int
@@ -96,7 +96,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What TLC found.
+    """The result of TLC.
 
     Attributes:
         verdict: ``holds``, ``violates NAME``, ``deadlocks``, ``fails an assertion``,
@@ -108,7 +108,7 @@ class Result:
         depth: states on the longest of the shortest paths.
         coverage: action -> times it was taken.
         behaviour: the counterexample.
-        loop_to: the step, from 1, to which a counterexample without end goes back; its own last one when it stutters.
+        loop_to: the step, from 1, to which an infinite counterexample goes back; its own last one when it stutters.
         prints: what ``PrintT`` printed, a line each.
         error: TLC's own words when the verdict is ``error`` or ``times out``.
         seconds: wall time.

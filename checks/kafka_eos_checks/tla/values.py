@@ -62,7 +62,7 @@ class _Reader:
         return lexeme
 
     def error(self, expected: str) -> MalformedValue:
-        """What to raise when the token at hand does not fit."""
+        """The error to raise when the current token does not fit."""
         found = repr(self.lexeme) if self.lexeme else "the end"
         return MalformedValue(self.text, self.start, f"expected {expected}, found {found}")
 

@@ -2,11 +2,11 @@
 
 A layer is a model of the registry with larger constants than TLC can search; a seed is one run of one layer. The
 modules' formulas are compiled to Python (``models/formulas``): invariants, ``[][A]_v``, refinements, ``~>``. A run
-draws
-which faults may happen and how often each action is tried. Then faults stop, what the spec's ``Fairness`` names goes on
-until nothing of it is enabled, and the goals have to be reached. A run that goes wrong is shrunk: steps are left out as
-long as the violation stays, then a breadth-first search looks for a shorter schedule. ``whole`` puts the layers
-together: served clusters, applications and a mirror in one process, judged by ``served_invariants``.
+draws which faults may happen and how often each action is tried. Then faults stop, the actions that the spec's
+``Fairness`` names go on until none of them is enabled, and the goals have to be reached. A run that goes wrong is
+shrunk: steps are left out as long as the violation stays, then a breadth-first search looks for a shorter schedule.
+``whole`` puts the layers together: served clusters, applications and a mirror in one process, judged by
+``served_invariants``.
 
-Read ``layers`` first: what each layer leaves out, and why.
+Read ``layers`` first: it says what each layer leaves out, and why.
 """

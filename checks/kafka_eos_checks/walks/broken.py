@@ -1,4 +1,4 @@
-"""Whether simulation finds a mutant, or a model that must fail: the first seed that does, and the shortest schedule."""
+"""Search for a mutant, or a model that must fail, by walks: the first seed that finds it, and the shortest schedule."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from kafka_eos_checks.walks.properties import Wrong
 from kafka_eos_checks.walks.shrink import shrunk
 from kafka_eos_checks.walks.walk import Run, Walker
 
-STEPS_TO_BEGIN = 5  # that a walk costs before its first
+STEPS_TO_BEGIN = 5  # the cost of starting a walk, in steps
 FOUND = "found"
 NOT_FOUND = "not found"
 
@@ -35,7 +35,7 @@ def told(walker: Walker, wrong: Wrong, schedule: Sequence[Instance], at_rest: bo
 
 
 def explained(walker: Walker, run: Run) -> tuple[str, str, int]:
-    """The story and the diagram of the shortest schedule behind a run that went wrong, and how many steps it has."""
+    """The story and the diagram of the shortest schedule of a run that went wrong, and its number of steps."""
     wrong, schedule, at_rest = shrunk(walker, run)
     text, drawn = told(walker, wrong, schedule, at_rest, run.seed)
     return text, drawn, len(schedule)
@@ -43,13 +43,13 @@ def explained(walker: Walker, run: Run) -> tuple[str, str, int]:
 
 @dataclass(slots=True)
 class _Place:
-    """Where walks are taken.
+    """The setting of some walks.
 
     Attributes:
-        walker: over what.
-        share: of all steps.
-        corpus: of the states that its walks have left, if they go on from there.
-        steps: taken so far.
+        walker: the walker.
+        share: its share of all steps.
+        corpus: the states that its walks have left, if they go on from there.
+        steps: the steps taken so far.
     """
 
     walker: Walker
@@ -59,14 +59,14 @@ class _Place:
 
 
 class Search:
-    """Walks over a mutant or a model that must fail, most of them from where the ones before have met something new.
+    """Walks over a mutant or a model that must fail, most of them from states that looked new to earlier walks.
 
     A quarter of the steps are those of walks from the first state, with larger constants, as the walks of a layer are;
     a quarter goes on from kept states with these constants, and half with the registry's, with which TLC finds the
-    violation: there is less to lose the way in.
+    violation in a smaller space.
 
     Args:
-        registry: where it stands.
+        registry: the registry that has it.
         name: its name.
 
     Raises:
@@ -97,7 +97,7 @@ def find_broken(registry: Registry, name: str, limit: float) -> Verdict:
     """Walk a mutant or a model that must fail until a walk goes wrong.
 
     Args:
-        registry: where it stands.
+        registry: the registry that has it.
         name: its name.
         limit: seconds of CPU after which it counts as not found.
 
@@ -142,7 +142,7 @@ def _find(name: str, limit: float) -> Verdict:
 
 
 def find_all(models: Sequence[Model], limit: float, jobs: int) -> Iterator[Verdict]:
-    """The same of many of the project's registry, as they are done."""
+    """The verdicts on many models of the project's registry, as they come."""
     names = [model.name for model in models]
     find = partial(_find, limit=limit)
     return each_done(find, names, jobs)

@@ -1,4 +1,4 @@
-"""Many runs: seeds dealt to the layers in turn, in worker processes, with what they covered and what went wrong.
+"""Many runs: seeds dealt to the layers in turn, in worker processes, with their coverage and failures.
 
 A seed belongs to one layer: number ``seed % layers``. Chunks of seeds are the unit of work.
 """
@@ -13,7 +13,7 @@ from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.walks.layers import Layer, layers
 from kafka_eos_checks.walks.walk import Coverage, Run, Walker
 
-SAMPLE = 40  # one run of so many is judged a second time, with every property evaluated at every step
+SAMPLE = 40  # one run in this many is judged a second time, with every property evaluated at every step
 
 
 @dataclass(slots=True)
@@ -27,14 +27,14 @@ class Failure:
 
 @dataclass(slots=True)
 class LayerTally:
-    """What became of the runs of one layer.
+    """The outcome of the runs of one layer.
 
     Attributes:
         runs, steps: how many.
-        fair_steps: of the steps, how many after the faults had stopped.
-        cut_off: runs that the bounds of the constants end, so that nothing is said of their goals.
+        fair_steps: steps after the faults had stopped.
+        cut_off: runs that the bounds of the constants end, so that their goals are not judged.
         sampled: runs that were judged a second time.
-        coverage: what they met.
+        coverage: their coverage.
     """
 
     runs: int = 0
@@ -47,7 +47,7 @@ class LayerTally:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of a number of seeds.
+    """The outcome of a number of seeds.
 
     Attributes:
         layers: by name.
@@ -79,7 +79,7 @@ class Tally:
         return sum(layer.sampled for layer in self.layers.values())
 
     def add(self, other: "Tally") -> None:
-        """Count the other's too; of its news keep what is new here."""
+        """Add the other's counts; keep those of its news that are new here."""
         known = {(name, point) for name, layer in self.layers.items() for point in layer.coverage.points()}
         for seed, name, points in sorted(other.news):
             fresh = tuple(point for point in points if (name, point) not in known)
@@ -163,7 +163,7 @@ def _judge_again(tally: Tally, layer: Layer, run: Run) -> None:
 
 
 def difference(run: Run, again: Run) -> str:
-    """How a run with all properties evaluated at every step differs from the same with what has changed, or ""."""
+    """The difference between a run with all properties evaluated at every step and the usual one, or ""."""
     if again.wrong != run.wrong:
         found = [one.wrong.how if one.wrong else "violates nothing" for one in (run, again)]
         return f"{found[0]}; with every property evaluated at every step it {found[1]}"
@@ -180,5 +180,5 @@ def _run_chunk(chunk: tuple[int, int]) -> tuple[tuple[int, int], Tally]:
 
 
 def run_chunks(waiting: Sequence[tuple[int, int]], jobs: int) -> Iterator[tuple[tuple[int, int], Tally]]:
-    """What became of each chunk, as it is done: in this process for one job, else in workers."""
+    """The tally of each chunk, as it is done: in this process for one job, else in workers."""
     return each_done(_run_chunk, waiting, jobs)

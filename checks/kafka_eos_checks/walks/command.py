@@ -1,9 +1,9 @@
 """Random walks over every machine, with larger constants than TLC can search, under swarms of faults.
 
-Each seed is a run of one layer (a model, made larger): a random subset of the kinds of faults, then random
-firing; every property of the spec after every step; then no more faults, and everything that has to end ends. Coverage
-of actions, of the conjuncts of guards and of pairs of faults is counted. A run that goes wrong is cut down to a
-shortest schedule and told.
+Each seed is a run of one layer (a model with larger constants). The run draws a random subset of the kinds of faults
+and takes random actions; every property of the spec is judged after every step. Then the faults stop, and everything
+that has to end must end. Coverage of actions, of the conjuncts of guards and of pairs of faults is counted. A run that
+goes wrong is cut down to a shortest schedule and told.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def seed_range(text: str) -> tuple[int, int]:
 
 
 def verdicts_of(tally: Tally, layers: Sequence[Layer]) -> list[Verdict]:
-    """One verdict a machine, and what its runs covered."""
+    """One verdict for each machine, with the coverage of its runs."""
     found = []
     for module in dict.fromkeys(layer.model.module for layer in layers):
         own = {layer.name: layer for layer in layers if layer.model.module == module and layer.name in tally.layers}
@@ -212,10 +212,10 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--seeds", type=seed_range, default=(0, 1999), metavar="A..B", help="default 0..1999")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default: 2); 1 needs none")
     parser.add_argument(
-        "--folder", type=Path, default=cache_folder("walks"), help="keeps what is done (build/checked/walks)"
+        "--folder", type=Path, default=cache_folder("walks"), help="folder that keeps results (build/checked/walks)"
     )
-    parser.add_argument("--corpus", action="store_true", help="run the kept seeds, those that met something first")
-    parser.add_argument("--system", action="store_true", help="the served clusters with applications and a mirror")
+    parser.add_argument("--corpus", action="store_true", help="run the kept seeds, each the first to meet something")
+    parser.add_argument("--system", action="store_true", help="walk served clusters with applications and a mirror")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run one seed again and tell what it does")
     parser.add_argument("--mutant", metavar="NAME", help="find a mutant or a model that must fail; or all")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of CPU for a mutant (default: 60)")

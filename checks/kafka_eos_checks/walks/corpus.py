@@ -1,13 +1,13 @@
-"""States that walks have met and that are worth going on from: what is new is kept, and leads to what is newer.
+"""States that walks have met and that are worth going on from: new states are kept, and lead to newer ones.
 
 A walk from the first state seldom gets deep: most of its steps are those that every walk takes. So states are kept, and
-most of the later walks begin in one of them, and end where they come by what is known. A few states are drawn, and of
-those the walk takes the one that walks have come by most seldom, and that they have not found to lead to known states
-alone. Where constants are small every state is kept. Where they are large only one of those that look the same is:
-numbers above :data:`MOST_NUMBER`, and all but the last :data:`MOST_ELEMENTS` elements of a sequence, look the same.
+most of the later walks begin in one of them, and end when they reach a known state. A few states are drawn, and the
+walk takes the one that walks have visited least, and that is not known to lead only to known states. With small
+constants every state is kept. With large ones only one of those that look the same is kept: numbers above
+:data:`MOST_NUMBER`, and all except the last :data:`MOST_ELEMENTS` elements of a sequence, look the same.
 
-Of every state the hash is remembered, so that a walk can prefer a step to where none was: where states are few, walks
-soon do little else but repeat each other.
+The hash of every state is remembered, so that a walk can prefer a step to a new state: otherwise, where states are few,
+walks soon only repeat each other.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ MOST_ELEMENTS = 2
 MOST_KEPT = 50_000
 MOST_PASSED = 2_000_000
 ANEW = 0.05  # how often a walk begins in the first state
-AMONG = 20  # so many kept states are drawn
-EXHAUSTED = 10  # so many visits count for one that has found nothing new
+AMONG = 20  # how many kept states are drawn
+EXHAUSTED = 10  # how many visits a visit without anything new counts for
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Corpus:
     _passed: set[int] = field(default_factory=set)
 
     def came_by(self, values: tuple[Any, ...]) -> bool:
-        """Whether a walk has come by the state with these values; from now on one has."""
+        """Whether a walk has visited the state with these values; marks it as visited."""
         state = hash(values)
         if state in self._passed:
             return True
@@ -72,7 +72,7 @@ class Corpus:
         return False
 
     def choose(self, random: Random) -> Kept | None:
-        """Where the next walk begins: in a kept state, or None for the first state."""
+        """The kept state in which the next walk begins, or None for the first state."""
         if not self.kept or random.random() < ANEW:
             return None
         found = min(random.choices(self.kept, k=AMONG), key=lambda kept: kept.visits)
@@ -87,7 +87,7 @@ class Corpus:
         """Keep a state if it looks new.
 
         Args:
-            state: that a step of the walk has led to.
+            state: the state to which a step of the walk has led.
             spec: the same, as the spec has it.
             changed: the variables that have another value than before the step, as a set of bits.
             schedule: how it was reached.

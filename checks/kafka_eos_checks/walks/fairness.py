@@ -1,4 +1,4 @@
-"""What goes on when the faults have stopped: the actions that the spec's fairness names, read from its text."""
+"""The actions that go on when the faults have stopped: those that the spec's fairness names, read from its text."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import product
@@ -18,7 +18,7 @@ class FairActions:
     """The fair instances of a machine's actions; none, where the spec has no fairness.
 
     Args:
-        formulas: of the spec.
+        formulas: the spec's formulas.
         known: the machine's actions.
         within: whether a state is within the model's bounds.
 

@@ -1,4 +1,4 @@
-"""What coverage is counted against: a machine's actions, the conjuncts of its guards that say no, and its faults."""
+"""The reference of coverage: a machine's actions, the conjuncts of its guards that refuse, and its faults."""
 
 import ast
 import inspect
@@ -20,7 +20,7 @@ def action_names(machine: type[Any]) -> frozenset[str]:
 
 @cache
 def refusals(machine: type[Any]) -> frozenset[str]:
-    """What the guards of a machine say when they are false: the reasons of ``enabled(…, "reason")`` in its sources."""
+    """The reasons of a machine's guards when they are false: those of ``enabled(…, "reason")`` in its sources."""
     return frozenset(reason for module in sources(machine) for reason in _reasons(ast.parse(inspect.getsource(module))))
 
 

@@ -1,7 +1,7 @@
-"""What runs have found, kept in a folder.
+"""The results of runs, kept in a folder.
 
-What a chunk of seeds found is kept, so that a campaign goes on where it was ended, as long as nothing that determines a
-run has changed. Seeds that met something for the first time are kept as well, as a corpus.
+The tally of a chunk of seeds is kept, so that a campaign goes on where it was ended, as long as nothing that determines
+a run has changed. Seeds that met something for the first time are kept too, as a corpus.
 """
 
 import json
@@ -34,7 +34,7 @@ def modules(among: Sequence[Layer]) -> tuple[str, ...]:
 
 
 def specs(among: Sequence[Layer]) -> Iterator[str]:
-    """What of the spec determines a run: the layers, and the modules that their formulas stand in."""
+    """The parts of the spec that determine a run: the layers, and the modules of their formulas."""
     for layer in among:
         model = layer.model
         tables = [sorted(table.items()) for table in (model.constants, model.overrides)]
@@ -45,7 +45,7 @@ def specs(among: Sequence[Layer]) -> Iterator[str]:
 
 @cache
 def runs_fingerprint() -> str:
-    """The fingerprint of everything that determines a run: another one makes what is kept useless."""
+    """The fingerprint of everything that determines a run: if it changes, kept results are useless."""
     layers = campaign.all_layers()
     return fingerprint(python_fingerprint(modules(layers)), *specs(layers))
 
@@ -106,7 +106,7 @@ def chunks(first: int, last: int) -> list[tuple[int, int]]:
 
 
 def read_kept(folder: Path, chunk: tuple[int, int]) -> Tally | None:
-    """What is known of a chunk; None if nothing was found since something changed that determines a run."""
+    """The kept tally of a chunk; None if there is none since something changed that determines a run."""
     content = ResultCache(folder).get(_key(chunk))
     try:
         return None if content is None else from_json(content)
@@ -115,7 +115,7 @@ def read_kept(folder: Path, chunk: tuple[int, int]) -> Tally | None:
 
 
 def keep(folder: Path, chunk: tuple[int, int], tally: Tally) -> None:
-    """Keep what was found about a chunk."""
+    """Keep the tally of a chunk."""
     ResultCache(folder).put(_key(chunk), to_json(tally))
 
 

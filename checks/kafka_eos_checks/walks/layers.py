@@ -1,9 +1,9 @@
-"""What is walked: every model of the registry that holds, with constants that TLC could not search.
+"""The layers that are walked: every model of the registry that holds, with constants that TLC could not search.
 
 A layer is a model with larger constants: more instances, transactions, inputs, epochs, and many faults where TLC allows
-one or two. Some models that must fail are layers too, with what holds in them all the same (:data:`EXPOSED`). To find a
-mutant, or that a model fails, it is walked with the registry's constants and with larger ones.
-Of each machine the table :data:`WALKS` says what a walk has to know of it; what is true of it stands in the spec.
+one or two. Some models that must fail are layers too, with the properties that hold in them (:data:`EXPOSED`). Mutants
+and models that must fail are walked with the registry's constants and with larger ones.
+For each machine the table :data:`WALKS` has the facts that a walk needs; the machine's properties are in the spec.
 """
 
 import re
@@ -23,17 +23,17 @@ Constants: TypeAlias = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """What a walk has to know of a machine.
+    """The facts about a machine that a walk needs.
 
     Attributes:
         larger: a model's constants -> those that the walk takes in their place.
         faults: actions that are faults: a run leaves some out, and takes the others seldom.
-        kinds: the same of a machine whose constant ``Faults`` names the kinds that may happen: a run leaves out some of
-            those, and takes these actions seldom.
+        kinds: the same for a machine whose constant ``Faults`` names the kinds that may happen: a run leaves out some
+            of those, and takes these actions seldom.
         goals: a model's constants -> what has to be reached in the end, when the faults have stopped.
         possible: action -> the arguments that are worth a try in a state.
-        axes: constant sets of which a run may leave out some: who takes part.
-        steps: with faults, in one run.
+        axes: constant sets of which a run may leave out some elements: the participants.
+        steps: steps with faults in one run.
         left_out: property -> why it cannot be evaluated in so large a state.
     """
 
@@ -338,7 +338,7 @@ BEYOND: Mapping[tuple[str, str], str] = {
     ("AbortByAdminAlone", "AllOrNone"): "an abort by hand of one partition of two tears the transaction (AbortByAdmin)",
 }
 
-# Models that must fail, with actions that no model that holds can take: what their machine promises all the same.
+# Models that must fail, with actions that no holding model can take, and the properties that hold in them.
 _COORDINATOR = ("NothingIsStuck", "Fenced", "OnlyLegalTransitions", "EveryTransactionEnds", "CoordinatorComesToRest")
 _LOGS = ("CommittedAsAsked", "AbortedIsGone", "OneTransactionPerMarker", "NoHangingTransaction")
 EXPOSED: Mapping[str, tuple[str, ...]] = {
@@ -354,7 +354,7 @@ def _is_whole(model: Model) -> bool:
 
 
 def layers(registry: Registry) -> list[Layer]:
-    """Every model that holds, one of those that are equal once their constants are larger, and what is exposed."""
+    """Every model that holds (of those that become equal with larger constants, one), and the exposed ones."""
     found: dict[tuple[Any, ...], Layer] = {}
     for model in registry.models.values():
         if not _is_whole(model):
@@ -383,7 +383,7 @@ def broken_layer(registry: Registry, name: str, larger: bool = True) -> Layer:
     """The layer of a mutant, or of a model that must fail, with the property that has to be violated among others.
 
     Args:
-        registry: where it stands.
+        registry: the registry that has it.
         name: its name.
         larger: whether the constants are larger than the registry's; not where the property could not be evaluated.
 

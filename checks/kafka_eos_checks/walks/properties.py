@@ -1,4 +1,4 @@
-"""What a run is judged by: the properties of a model, taken from the spec's text, each at the moments where it counts.
+"""The properties that judge a run: those of a model, taken from the spec's text, each at the moments where it counts.
 
 ===========  =========================================================  ==============================================
 kind         the spec has                                               it is looked at
@@ -9,7 +9,7 @@ step         ``[][A]_v``                                                in every
 goal         ``P ~> Q``, ``<>[]P``, ``[]<>P``                           when the run has come to rest without faults
 ===========  =========================================================  ==============================================
 
-At rest nothing that is fair can happen any more. What is so then is so for ever, and ``P ~> Q`` is ``P => Q``.
+At rest no fair action is enabled. What holds then holds for ever, so ``P ~> Q`` is ``P => Q``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,8 +29,8 @@ class Part:
     """A part of a property that is looked at in one kind of moment.
 
     Attributes:
-        name: the property's.
-        kind: of the moment.
+        name: the property's name.
+        kind: the kind of moment.
         formula: what has to be true.
         reads: the variables that it reads, as a set of bits.
         places: the same as places in a state.
@@ -91,7 +91,7 @@ class Wrong:
 
 @dataclass(slots=True)
 class Judge:
-    """Says of each state and step of a run which property it violates.
+    """A judge that names the property that a state or step of a run violates.
 
     Attributes:
         initial, invariants, steps, goals: the parts of the properties.
@@ -113,14 +113,14 @@ class Judge:
             lists[part.kind].append(part)
 
     def first(self, state: State) -> Wrong | None:
-        """What is wrong with a first state."""
+        """The property that a first state violates."""
         for part in (*self.initial, *self.invariants):
             if not _holds(part, state, state):
                 return Wrong(part.name, f"violates {part.name}")
         return None
 
     def step(self, before: State, after: State, changed: int) -> Wrong | None:
-        """What is wrong with a step, or the state behind it.
+        """The property that a step, or the state after it, violates.
 
         Args:
             before: the state before it.
@@ -152,7 +152,7 @@ class Judge:
         self._held.clear()
 
     def at_rest(self, state: State) -> Wrong | None:
-        """What has not been reached where nothing more happens."""
+        """The goal that has not been reached where nothing more happens."""
         for part in self.goals:
             if not _holds(part, state, state):
                 return Wrong(part.name, f"comes to rest, and {part.name} is not so")

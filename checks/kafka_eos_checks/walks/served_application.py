@@ -1,8 +1,8 @@
-"""An exactly-once application as a coroutine: it yields requests, and is sent what it hears.
+"""An exactly-once application as a coroutine: it yields requests, and is sent the answers.
 
-It reads an input partition, writes an output for each input and sends the offset behind them into the transaction: with
-a transactional.id for each partition (version 1), or as a member of a group of KIP-848 (version 2). It hears an answer,
-or nothing: then it asks the same again, as Kafka's clients do.
+It reads an input partition, writes an output for each input and sends the offset after them into the transaction: with
+a transactional.id for each partition (version 1), or as a member of a group of KIP-848 (version 2). Without an answer
+it repeats the request, as Kafka's clients do.
 """
 
 from collections.abc import Generator
@@ -33,7 +33,7 @@ REMOVED = frozenset({E.UNKNOWN_MEMBER_ID, E.FENCED_MEMBER_EPOCH, E.STALE_MEMBER_
 
 
 class To(StrEnum):
-    """Which broker a request goes to: the coordinator of the transactional.id or of the group, or a leader."""
+    """The broker that a request goes to: the coordinator of the transactional.id or of the group, or a leader."""
 
     TRANSACTIONS = "transactions"
     GROUPS = "groups"
@@ -70,14 +70,14 @@ class Application:
     """A process of the application.
 
     Attributes:
-        name: of the process, and its member id.
+        name: the name of the process, and its member id.
         eos: 1 or 2.
-        transaction_version: of the cluster: 1 or 2.
-        partition: that it reads, in version 1.
+        transaction_version: the cluster's: 1 or 2.
+        partition: the partition that it reads, in version 1.
         batch: how many inputs it takes into a transaction.
-        retires: it ends when it is refused: another process has its place, and two would fence each other for ever.
+        retires: it ends when it is refused: another process has replaced it, and two would fence each other for ever.
         assigned: the partitions that it has, in version 2.
-        positions: of each partition the next input.
+        positions: for each partition, the next input.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Application:
         return f"{GROUP}-{self.partition}" if self.eos == 1 else f"{GROUP}-{self.name}"
 
     def life(self) -> Life:
-        """All that it does, again and again from the beginning after an answer that no retry can mend."""
+        """The process's steps, from the beginning again after an answer that no retry can mend."""
         while True:
             try:
                 yield from self._initialize()

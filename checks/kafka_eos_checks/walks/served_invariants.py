@@ -1,12 +1,12 @@
-"""What holds of a served cluster after every step, told by its logs and by what its leaders say; nothing is changed.
+"""The invariants of a served cluster after every step, judged by its logs and its leaders; nothing is changed.
 
-Logs are read once, as they grow. What became of a transaction is taken from its markers, never from a leader's opinion:
+Logs are read once, as they grow. The fate of a transaction is taken from its markers, never from a leader's state:
 
 - The last stable offset of a partition never goes back, and is at most the high watermark.
 - A read_committed reader is given no record of a transaction that is open or aborted.
 - Every marker says what the coordinator has decided. When a transaction is complete, each of its partitions has one,
   and none is left with it open.
-- A group's offsets move with committed transactions only, and never back.
+- A group's offsets move only with committed transactions, and never back.
 - The epoch that a leader knows of a producer never goes back.
 
 These hold where nobody commits offsets outside of transactions, and neither topics nor records are deleted.
@@ -32,7 +32,7 @@ WHOLE_LOG = 1 << 40  # bytes
 
 
 class Fate(StrEnum):
-    """What has become of a transaction."""
+    """The fate of a transaction."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -45,7 +45,7 @@ def _fate(commits: bool) -> Fate:
 
 @dataclass(slots=True)
 class _Decision:
-    """What a coordinator has decided of a transaction."""
+    """A coordinator's decision about a transaction."""
 
     producer_id: int
     commits: bool
@@ -59,10 +59,10 @@ class _Followed:
 
     Attributes:
         leader: its leader, whichever broker that is.
-        end: the offset behind it.
+        end: the offset after it.
         stable: the last stable offset.
         judged: the leader's machine that was judged last.
-        fates: offset -> of the transaction that the record belongs to.
+        fates: offset -> the fate of the transaction that the record belongs to.
         open: producer id -> the offsets of its open transaction.
         epochs: producer id -> the last epoch.
     """
@@ -80,12 +80,12 @@ class Invariants:
     """The invariants of a cluster.
 
     Args:
-        cluster: which is followed from its beginning.
-        group: whose offsets are judged.
-        tell: called with a partition's name and what its next marker is.
+        cluster: the cluster, which is followed from its beginning.
+        group: the group whose offsets are judged.
+        tell: called with a partition's name and its next marker in words.
 
     Attributes:
-        finished: how many transactions are complete, by what became of them.
+        finished: how many transactions are complete, by their fate.
     """
 
     def __init__(self, cluster: Cluster, group: str, tell: Callable[[str, str], None]) -> None:
@@ -98,11 +98,11 @@ class Invariants:
         self._offsets: dict[str, int] = {}
 
     def judge(self) -> str:
-        """What does not hold after a step, or "". A transactional.id ends no two transactions in one step."""
+        """The invariant that a step breaks, or "". A transactional.id ends at most one transaction in a step."""
         return next(self._wrongs(), "")
 
     def given(self, partition: str, batch: RecordBatch) -> str:
-        """What is wrong with a batch that a read_committed reader was given, or ""."""
+        """The error in giving a batch to a read_committed reader, or ""."""
         fate = self._followed[partition].fates.get(batch.base_offset)
         if fate in {Fate.OPEN, Fate.ABORTED}:
             return f"a reader of {partition} is given offset {batch.base_offset} of a transaction that is {fate}"

@@ -1,8 +1,8 @@
-"""From a run that is wrong to a schedule that has nothing to spare: delta debugging.
+"""Delta debugging: shrink a run that is wrong to a minimal schedule.
 
-Chunks of steps are left out, ever smaller ones, then single steps, then pairs, until whatever is left out makes the
-violation go away. A step that is not enabled without those before it is passed over, so what depends on a step goes
-with it. What is left is searched once more: is there a shorter schedule of the same steps?
+Chunks of steps are left out, ever smaller ones, then single steps, then pairs, until leaving out anything makes the
+violation go away. A step that is not enabled without those before it is skipped, so the steps that depend on a removed
+step go with it. Finally a search looks for a shorter schedule of the same steps.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ Fails = Callable[[Sequence[Instance]], list[Instance] | None]
 
 
 def shrunk(walker: Walker, run: Run) -> tuple[Wrong, list[Instance], bool]:
-    """What a run violates, a minimal schedule that does, and whether the violation is that of a run at rest.
+    """The violation of a run, a minimal schedule with it, and whether it is that of a run at rest.
 
     The schedule ends where the violation is seen; for a goal that is not reached, where the faults stop.
     """

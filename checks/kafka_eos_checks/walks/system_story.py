@@ -7,19 +7,19 @@ from kafka_eos_checks.drawing.sequence_diagram import Kind, Role, Step, Violatio
 from kafka_eos_checks.walks.served_application import GROUP, INPUT, OUTPUT, Application, Ask, Heard, To
 
 ROUTINE = frozenset({"Fetch", "OffsetFetch", "ConsumerGroupHeartbeat"})
-"""What is drawn only if it is lost or refused."""
+"""The requests that are drawn only if they are lost or refused."""
 
 COORDINATOR, READER, TIME = "transaction coordinators", "reader", "time"
 
 
 class Silence:
-    """Nothing is kept of a run that is not to be drawn."""
+    """The story of a run that is not drawn: nothing is kept."""
 
     def asked(self, application: Application, ask: Ask, fate: str) -> None:
         """A request, and what the network does with it."""
 
     def answered(self, application: Application, ask: Ask, fate: str, answer: Heard) -> None:
-        """What becomes of a request that has arrived."""
+        """The answer to a request that has arrived."""
 
     def late(self, application: Application, ask: Ask) -> None:
         """A copy of a request that the network has kept arrives."""
@@ -29,7 +29,7 @@ class Silence:
 
 
 class Story(Silence):
-    """What is drawn of a run; it grows as the run goes on."""
+    """The diagram of a run; it grows as the run goes on."""
 
     def __init__(self) -> None:
         self._steps: list[Step] = []

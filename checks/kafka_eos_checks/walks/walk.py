@@ -1,9 +1,9 @@
 """One run: a random walk over a machine under a swarm of faults, then a fair end without them.
 
-A run draws a subset of the kinds of faults and a weight for every action, and goes on by weight among the actions that
-are enabled (swarm testing: what never happens together in one run lets what is left happen more often). Then the faults
-stop. What the spec calls fair goes on until nothing of it is enabled, and then the goals have to be reached. Every
-state and every step is judged by the spec's own properties.
+A run draws a subset of the kinds of faults and a weight for every action, and takes enabled actions by weight (swarm
+testing: leaving some kinds out lets the others happen more often). Then the faults stop. The spec's fair actions go on
+until none of them is enabled, and then the goals have to be reached. Every state and every step is judged by the spec's
+own properties.
 """
 
 from collections import Counter
@@ -30,19 +30,19 @@ from kafka_eos_checks.walks.layers import Layer
 from kafka_eos_checks.walks.properties import Judge, Wrong, parts
 
 MOST_FAIR_STEPS = 3_000
-LIKELY = (0.0, 0.2, 0.35, 0.5, 0.8)  # of each kind of fault: one of these for a run
+LIKELY = (0.0, 0.2, 0.35, 0.5, 0.8)  # the probability that a run has a kind of fault: one of these for a run
 SELDOM = 6.0  # in half of the runs faults are less frequent than other actions: down to 2 ** -SELDOM times
 STEPS_FROM_KEPT = 40  # of a run that begins in a kept state
-RARELY = 0.04  # how often any arguments whatsoever are tried, though others are worth more
+RARELY = 0.04  # how often arbitrary arguments are tried instead of the promising ones
 MOST_MISSES = 3  # how often the clock of an action that is not enabled is halved
 MOST_TRIES = 4  # of one action, before another one is drawn
-AGAIN = 0.02  # how often a step to a state that a walk has come by is taken, though there may be another
+AGAIN = 0.02  # how often a step to a visited state is taken, though there may be another
 NOT_AT_REST = "comes to rest"
 
 
 @dataclass(slots=True)
 class Coverage:
-    """What runs have met.
+    """The coverage of runs.
 
     Attributes:
         actions: action -> how often it was taken.
@@ -55,13 +55,13 @@ class Coverage:
     faults: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def points(self) -> frozenset[str]:
-        """Each thing that was met, as one word."""
+        """Each point of the coverage, as one word."""
         return frozenset(
             (*self.actions, *map(" refused: ".join, self.refusals), *(" and ".join(pair) for pair in self.faults))
         )
 
     def add(self, other: "Coverage") -> None:
-        """Count the other's too."""
+        """Add the other's counts."""
         self.actions.update(other.actions)
         self.refusals.update(other.refusals)
         self.faults.update(other.faults)
@@ -72,14 +72,14 @@ class Run:
     """A run.
 
     Attributes:
-        seed: what determines it.
+        seed: the seed that determines it.
         schedule: the steps with faults.
         before: how many of them are those that lead to the kept state in which the run begins.
         fair: the steps after the faults have stopped.
         wrong: what it violates, if anything.
-        cut_off: whether the bounds end it, so that nothing is said of its goals.
-        time: of the clocks, when the faults stop.
-        coverage: what it met.
+        cut_off: whether the bounds end it, so that its goals are not judged.
+        time: the clocks' time when the faults stop.
+        coverage: its coverage.
     """
 
     seed: int
@@ -93,7 +93,7 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """All that were taken in this run."""
+        """The number of steps that were taken in this run."""
         return len(self.schedule) - self.before + len(self.fair)
 
 
@@ -107,7 +107,7 @@ def shape_of(instance: Instance) -> tuple[Hashable, ...]:
 
 
 def _with_rules(machine: type[Any], model: Model) -> type[Any]:
-    """A model's machine with the rules that the model replaces; what only properties use, the machine does not have."""
+    """A model's machine with the rules that the model replaces, except those that only properties use."""
     owners = [machine, *(getattr(machine, part) for part in ("LOG", "LIMITS") if hasattr(machine, part))]
     rules = {
         rule: other
@@ -218,7 +218,7 @@ class Walker:
         return tuple(map(self.convert, self._values(state)))
 
     def _after(self, values: tuple[Any, ...], spec: State, state: Any) -> tuple[tuple[Any, ...], State, int]:
-        """A state's values, the same as the spec has them, and which of them are others than before."""
+        """A state's values, the same as the spec has them, and which of them have changed."""
         after = self._values(state)
         changed = [place for place, value in enumerate(after) if value is not values[place]]
         if not changed:
@@ -343,12 +343,12 @@ class Walker:
     def _draw(
         self, state: Any, clocks: "_Clocks", coverage: Coverage, corpus: Corpus | None
     ) -> tuple[Instance, Any, bool] | None:
-        """The next step: of the actions in the order in which their clocks ring, the first that is enabled.
+        """The next step: the first enabled one of the actions in the order in which their clocks ring.
 
-        With a corpus, one to a state that no walk has come by, if there is any, but for some.
+        With a corpus, mostly a step to a state that no walk has visited, if there is any.
 
         Returns:
-            The step, the state after, and whether no walk has come by it.
+            The step, the state after, and whether no walk has visited it.
         """
         known: tuple[Instance, Any, bool] | None = None
         for instance, after in self._enabled(state, clocks, coverage):
@@ -447,7 +447,7 @@ class Walker:
                 yield other, after
 
     def judged(self, before: Any, after: Any) -> Wrong | None:
-        """What is wrong with a step by itself."""
+        """The property that a single step violates."""
         values, spec = self._values(before), self.spec(before)
         _, spec_after, changed = self._after(values, spec, after)
         return self.judge.step(spec, spec_after, changed)
@@ -455,12 +455,12 @@ class Walker:
     def replay(
         self, schedule: Sequence[Instance], constants: Any = None, seed: int | None = None
     ) -> tuple[Wrong | None, list[Instance], list[Any]]:
-        """What a schedule violates, the steps of it that can be taken, and the states along them.
+        """The violation of a schedule, its steps that can be taken, and the states along them.
 
         Args:
-            schedule: the steps. One that is not enabled is taken with other numbers, as that of a transaction when an
-                earlier one was left out, or passed over.
-            constants: of the run; by default those in which every fault may happen.
+            schedule: the steps. One that is not enabled is taken with other numbers (such as the transaction's, when an
+                earlier one was left out), or skipped.
+            constants: the run's constants; by default those in which every fault may happen.
             seed: if given, the run comes to rest after the schedule, in the order that the seed determines.
         """
         self._forget()

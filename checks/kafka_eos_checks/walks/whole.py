@@ -1,11 +1,11 @@
 """The whole system in one process: served clusters, applications, a mirror, virtual time, faults between them.
 
-What is served is the reference itself (:mod:`kafka_eos.server`), without sockets: brokers, coordinators, groups. A seed
+The clusters are the reference's (:mod:`kafka_eos.server`), without sockets: brokers, coordinators, groups. A seed
 decides the version of transactions and of exactly-once (a transactional.id for each partition, or a group of KIP-848),
 whether inputs come from another cluster (a mirror: offsets and outputs in the target), and which kinds of faults may
 happen. A reader with read_committed follows every output partition: no input may be found twice or out of order. After
 every step the invariants of :mod:`kafka_eos_checks.walks.served_invariants` hold of the target cluster. When the faults
-have stopped, every input is found once and every offset is behind it.
+have stopped, every input is found once and every offset is after it.
 """
 
 from collections import Counter
@@ -37,9 +37,9 @@ PARTITIONS, BROKERS = 2, 3
 KINDS = ("lose request", "lose answer", "repeat", "crash", "freeze", "move leader", "crash broker", "time")
 FATES = frozenset({"lose request", "lose answer", "repeat"})
 KNOWN_TO_BREAK = {1: frozenset({"repeat"})}
-"""By transaction.version, the faults that it does not stand: they are not among those of a run, which says so."""
+"""By transaction.version, the faults that it does not withstand; a run leaves them out, and says so."""
 
-WHY_BROKEN = "before transaction.version 2 a late copy of EndTxn ends the next transaction (KAFKA-17754)"
+WHY_BROKEN = "before transaction.version 2 a delayed duplicate of EndTxn ends the next transaction (KAFKA-17754)"
 SET_UPS = tuple(
     f"EOS v{eos}, transaction.version {version}{mirror}"
     for eos, version, mirror in ((1, 1, ""), (1, 1, ", mirror"), (1, 2, ""), (1, 2, ", mirror"), (2, 1, ""), (2, 2, ""))
@@ -62,19 +62,19 @@ class _Process:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a run.
+    """The outcome of a run.
 
     Attributes:
-        seed: what determines it.
-        title: what was run, one of ``SET_UPS``.
+        seed: the seed that determines it.
+        title: its set-up, one of ``SET_UPS``.
         requests: how many were handled.
-        milliseconds: of virtual time.
+        milliseconds: virtual time.
         events: what happened, in order.
         faults: kind -> how often.
-        taken_away: kinds that were drawn, and that the version is known not to stand.
-        finished: how many transactions are complete, by what became of them.
+        taken_away: kinds that were drawn, but that the version is known not to withstand.
+        finished: how many transactions are complete, by their fate.
         wrong: what went wrong, or "".
-        diagram: of a run that was cut down, as SVG; or "".
+        diagram: the diagram of a run that was cut down, as SVG; or "".
     """
 
     seed: int
@@ -93,9 +93,9 @@ class Whole:
     """One run.
 
     Args:
-        seed: what determines it.
-        inputs: of each partition.
-        machines: what decides in the target cluster; a mutant may stand in.
+        seed: the seed that determines it.
+        inputs: inputs of each partition.
+        machines: the machines of the target cluster; they may be mutants.
         allowed: places in the order of faults that may happen, for shrinking; None for all.
         story: is told what happens.
     """
@@ -180,7 +180,7 @@ class Whole:
         return self.target, self.target.state_partition(process.application.transactional_id).node
 
     def _handle(self, cluster: Cluster, api: str, version: int, node: int, row: Message) -> Heard:
-        """What a broker answers at once; both ways through the codec."""
+        """A broker's immediate answer; request and answer go through the codec."""
         codec = served_codec()
         given = codec.read(f"{api}Request", version, Buffer(codec.write(f"{api}Request", version, row)))
         answers: list[Message] = []
@@ -234,7 +234,7 @@ class Whole:
     # --- judging
 
     def _judge(self, wrong: str) -> None:
-        """What went wrong first is what is told."""
+        """Keep the first thing that went wrong."""
         if wrong and not self.outcome.wrong:
             self.outcome.wrong = wrong
             self._note(wrong)
@@ -403,13 +403,13 @@ def possible_pairs(title: str) -> set[frozenset[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What runs have met.
+    """The coverage of runs.
 
     Attributes:
         faults: kinds.
         pairs: of kinds, in one run; each with the set-up.
         set_ups: titles.
-        taken_away: kind -> from how many runs it was taken, as their version is known not to stand it.
+        taken_away: kind -> the number of runs without it because their version is known not to withstand it.
     """
 
     faults: frozenset[str]
@@ -441,7 +441,7 @@ class Coverage:
         }
 
     def never_met(self) -> list[str]:
-        """What no run has met, and what was taken away, a line each."""
+        """The pairs that no run has met, and the faults that were left out, a line each."""
         lines = [f"set-up never met: {title}" for title in SET_UPS if title not in self.set_ups]
         lines += [f"fault never met: {kind}" for kind in KINDS if kind not in self.faults]
         for title in SET_UPS:
@@ -456,7 +456,7 @@ class Coverage:
 
 
 def verdict_of(outcomes: Sequence[Outcome], seconds: float) -> Verdict:
-    """What became of runs, and what they met; the first that went wrong is cut down, told and drawn."""
+    """The verdict on runs, with their coverage; the first that went wrong is shrunk, told and drawn."""
     wrong = [outcome for outcome in outcomes if outcome.wrong]
     evidence, diagram = [], ""
     if wrong:

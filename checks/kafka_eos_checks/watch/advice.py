@@ -87,9 +87,9 @@ def hangs(report: Report, transaction: Transaction | None, start_offset: int, to
     """Advise about data that no coordinator will end.
 
     Args:
-        report: of the transaction.
+        report: the report of the transaction.
         transaction: as the coordinator has it; None for one that no coordinator tells of.
-        start_offset: of the transaction, as the partition's leader has it.
+        start_offset: the transaction's first offset, as the partition's leader has it.
         tools: how Kafka's tools are called.
     """
     words = "Abort it in this partition; readers of committed data then skip its records:"

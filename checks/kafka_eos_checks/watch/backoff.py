@@ -1,4 +1,4 @@
-"""How long to wait before something that has failed is tried again."""
+"""The waits before a failed operation is tried again."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a watcher asks a cluster: where partitions are led, what is in them, and what coordinators know.
+"""A watcher's questions to a cluster: where partitions are led, what is in them, and what coordinators know.
 
 Kafka: Fetcher, FetchRequest; TransactionsCommand.FindHangingTransactionsCommand, AbortTransactionCommand
 """
@@ -25,13 +25,13 @@ Place = tuple[str, int]  # topic, partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topics:
-    """What Metadata tells.
+    """The topics, as Metadata tells them.
 
     Attributes:
-        cluster_id: of the cluster.
+        cluster_id: the cluster's id.
         leaders: by partition, the node id of its leader, -1 for none.
         ids: by topic, its id, "" where the broker tells none.
-        unsure: topics that are there, and of which nothing can be told now.
+        unsure: topics that are there, but about which nothing can be told now.
     """
 
     cluster_id: str
@@ -42,7 +42,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What a leader gives of a partition.
+    """A leader's answer about a partition.
 
     Attributes:
         error: Kafka's code, 0 for none.
@@ -59,16 +59,16 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """What a coordinator knows of a transactional id.
+    """A coordinator's state of a transactional id.
 
     Attributes:
         name: the transactional id.
         state: ``Ongoing``, ``PrepareCommit``, ``CompleteAbort`` …
-        producer_id: its present one.
-        epoch: its present one; while a transaction ends it may be the next one already.
+        producer_id: its present producer id.
+        epoch: its present epoch; while a transaction ends it may be the next one already.
         start_ms: when the transaction began, -1 for none.
-        timeout_ms: after which the coordinator aborts it.
-        partitions: of the transaction.
+        timeout_ms: time after which the coordinator aborts it.
+        partitions: the transaction's partitions.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Transaction:
 
 
 class ClusterFailed(ConnectionError):  # noqa: N818 - what happened
-    """No broker answers, or one that does wants nothing to do with us."""
+    """No broker answers, or one that answers refuses us."""
 
 
 class Cluster:
@@ -146,7 +146,7 @@ class Cluster:
         raise ClusterFailed("; ".join(failures))
 
     def fetch(self, node: int, positions: Mapping[Place, int], wait_ms: int) -> dict[Place, Fetched]:
-        """What a broker has of the partitions that it leads, markers and aborted data included.
+        """The batches of the partitions that a broker leads, markers and aborted data included.
 
         Args:
             node: the broker.
@@ -201,7 +201,7 @@ class Cluster:
         }
 
     def transactions_of(self, producer_ids: Collection[int]) -> dict[int, Transaction] | None:
-        """What coordinators know of producer ids; None if one of them cannot tell now.
+        """The coordinators' state of producer ids; None if one of them cannot tell now.
 
         A transactional id that this client may not describe is not told of.
         """

@@ -24,14 +24,14 @@ reports:
   duplicate, gap, stale epoch, order   as `kafka-eos audit` has them; a stale epoch is what a fenced producer wrote late
   hanging transaction                  open data that no coordinator will end
   torn transaction                     committed on a partition and aborted on another (transaction version 2)
-  last stable offset lags              readers of committed data wait, and for whom
-  log was cut                          offsets that were read are not there any more
+  last stable offset lags              readers of committed data wait, and for which producer
+  log was cut                          offsets that were read no longer exist
   corrupt batch                        a CRC that is wrong
   resolved                             a transaction that was reported has ended, or readers wait for it no longer
 
-Only reads. Fetch gives everything below the high watermark, markers and aborted data included; of each batch the header
-is looked at, and of a marker whether it commits; keys and values of data are not. The client needs Read on topics and
-Describe on transactional ids: one that it may not describe looks as if no coordinator knew it.
+The watcher only reads. Fetch gives everything below the high watermark, markers and aborted data included; the watcher
+looks at the header of each batch, and whether a marker commits, but not at keys and values of data. The client needs
+Read on topics and Describe on transactional ids: one that it may not describe looks as if no coordinator knew it.
 
 A report is a line and, indented below it: since when; which offsets readers of committed data cannot see; who; whether
 it ends by itself; what to do next, with the command of Kafka's tools. With --jsonl it is one JSON object a line. With
@@ -43,7 +43,7 @@ says when it answers again.
 exit codes: 0 ended without a report, 1 there were reports of something wrong, 2 the cluster or the call cannot be used
 """
 COMMIT_SECONDS = 1.0  # between checkpoints without a report
-PATIENCE_SECONDS = 1.0  # before brokers are asked again that had nothing to say
+PATIENCE_SECONDS = 1.0  # before brokers that had nothing new are asked again
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
@@ -55,10 +55,10 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="some brokers, with commas")
-    parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties of a client: TLS, SASL")
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="some brokers, separated by commas")
+    parser.add_argument("--command-config", type=Path, metavar="FILE", help="client properties: TLS, SASL")
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="keep state and reports in this folder")
-    parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="only this one; several")
+    parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="only this topic; may be repeated")
     parser.add_argument(
         "--jsonl", action="store_true", help="print reports as JSON, one object a line, as they are in reports.jsonl"
     )
@@ -70,10 +70,14 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--hanging-after",
         type=_seconds,
         metavar="S",
-        help="age to ask about a transaction at (default 10; --once: 0)",
+        help="age of a transaction at which coordinators are asked about it (default 10; --once: 0)",
     )
     parser.add_argument(
-        "--lag-after", type=_seconds, default=60.0, metavar="S", help="that a transaction may hold readers (default 60)"
+        "--lag-after",
+        type=_seconds,
+        default=60.0,
+        metavar="S",
+        help="seconds that a transaction may hold readers back (default 60)",
     )
     parser.set_defaults(run=run)
 
@@ -163,11 +167,11 @@ def print_json(row: dict[str, Any]) -> None:
 
 @dataclass(slots=True)
 class Told:
-    """How many reports there were.
+    """The number of reports.
 
     Attributes:
-        wrong: of something that is wrong.
-        resolved: of something that is over.
+        wrong: reports of something that is wrong.
+        resolved: reports of something that is over.
     """
 
     wrong: int = 0
@@ -187,7 +191,7 @@ def follow(
     once: bool = False,
     show: Callable[[dict[str, Any]], None] = print_report,
 ) -> Told:
-    """Poll, commit and print until somebody says stop; how many reports there were.
+    """Poll, commit and print until a stop is asked for, and return the number of reports.
 
     A cluster that does not answer is waited for, except at the beginning.
     """

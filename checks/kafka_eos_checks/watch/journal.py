@@ -1,13 +1,13 @@
 """Reports and checkpoints in a folder, so that a restart neither loses nor repeats a report.
 
-``checkpoint.json``  what was read up to where, how many reports there were by then, and the latest ones whole
+``checkpoint.json``  the positions of reading, how many reports there were by then, and the latest ones whole
 ``reports.jsonl``    a report a line, numbered from 1
 
-A checkpoint replaces the one before by a rename, which happens or does not. It carries the reports that belong to it;
-they are appended to ``reports.jsonl`` afterwards, and a restart appends those of them that are missing. So what was
-read before a rename is reported once, and what was read after the last one is read again. Killed anywhere, the file
-of reports is in the end what it would have been (Spec: ExternalSink, the strategy of an outbox whose rows have
-numbers). On the terminal a report is printed once it is in the file, so a kill in between can keep it from there.
+A checkpoint replaces the one before by a rename, which is atomic. It carries the reports that belong to it. They are
+appended to ``reports.jsonl`` afterwards, and a restart appends those that are missing. So what was read before a rename
+is reported once, and what was read after the last one is read again. Wherever the watcher is killed, the file of
+reports is in the end what it would have been (Spec: ExternalSink, the strategy of an outbox whose rows have numbers).
+On the terminal a report is printed once it is in the file, so a kill in between can keep it off the terminal.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ FORMAT = 3  # 2 knew neither when transactions began nor which reports were not 
 
 
 class UnusableFolder(ValueError):  # noqa: N818 - named for the folder
-    """A folder that holds no checkpoint of ours, one that does not fit its reports, or one that somebody uses."""
+    """A folder without a checkpoint of ours, with one that does not fit its reports, or in use by another process."""
 
 
 class Journal:
@@ -34,7 +34,7 @@ class Journal:
         folder: made if it is not there.
 
     Attributes:
-        state: what the last checkpoint says was known; None if there is none.
+        state: the state in the last checkpoint; None if there is none.
         recovered: reports that a kill had kept out of the file.
 
     Raises:

@@ -1,7 +1,7 @@
-"""A watcher's reports: a finding together with what an operator needs in order to act on it.
+"""A watcher's reports: a finding together with the facts that an operator needs to act on it.
 
-A report says since when, which offsets readers of committed data cannot see, who is behind it, whether it ends by
-itself, and what to do. Later reports may say that an earlier one is over (``resolved``).
+A report says since when, which offsets readers of committed data cannot see, which producer causes it, whether it ends
+by itself, and what to do. Later reports may say that an earlier one is over (``resolved``).
 """
 
 import json
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 class Clock(StrEnum):
-    """Whose clock gave the time at which something began."""
+    """The clock that gave the time at which something began."""
 
     COORDINATOR = "coordinator"  # the start of the transaction, as its coordinator has it
     BROKER = "broker"  # the time of the append, or of a marker
@@ -29,7 +29,7 @@ class Clock(StrEnum):
 
 
 class Ends(StrEnum):
-    """Whether what is reported ends without anybody doing something."""
+    """Whether the reported problem ends by itself."""
 
     BY_ITSELF = "by itself"
     NEVER = "never"
@@ -77,9 +77,9 @@ class Report(Finding):
 
     Attributes:
         since: when it began; None for an end of something.
-        transactional_id: of the producer; "" where no coordinator tells one.
-        state: of its transaction at the coordinator; "" where none tells one.
-        blocked: what readers of committed data cannot see because of it.
+        transactional_id: the producer's; "" where no coordinator tells one.
+        state: its transaction's state at the coordinator; "" where none tells one.
+        blocked: the offsets that readers of committed data cannot see because of it.
         ends: whether it ends by itself.
         ends_ms: when it ends by itself, in milliseconds since the epoch; None for not known.
         next: what to do, in words.

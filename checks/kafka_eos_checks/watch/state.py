@@ -1,9 +1,9 @@
-"""What a watcher knows of a partition, and what the next batches make of it.
+"""A watcher's state of a partition, and the fold of the next batches into it.
 
 The rules over logs are those of the audit, folded chunk by chunk
 (:class:`kafka_eos_checks.audit.kernels.summary.Fold`).
-Next to them stand the transactions that are open, and those that were reported and are not over yet. Of a batch only
-the header is read, and of a marker whether it commits; of data no key and no value.
+In addition it has the open transactions, and those that were reported and are not over yet. Only the headers of batches
+are read, and of a marker whether it commits; never a key or a value of data.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,8 +38,8 @@ class OpenTransaction:
     """Data of a producer id that no marker has ended yet.
 
     Attributes:
-        offset: of its first batch.
-        epoch: of its first batch.
+        offset: the offset of its first batch.
+        epoch: the epoch of its first batch.
         seen_ms: when the watcher read it, in milliseconds since the epoch.
         since: when it began, as its first batch tells.
         hangs: whether it was reported to hang.
@@ -96,15 +96,15 @@ class Taken:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionState:
-    """What is known of one partition.
+    """The state of one partition.
 
     Attributes:
         topic: topic name.
         partition: its number.
         topic_id: of the topic, "" where the broker tells none; another one is another topic of the same name.
         position: the next offset to read.
-        fold: what the rules over logs know.
-        open: by producer id, the transactions that are open.
+        fold: the state of the rules over logs.
+        open: by producer id, the open transactions.
         reported: the reports of transactions that are not over yet.
         high_watermark: as the leader told it last; -1 before.
         last_stable_offset: as the leader told it last; -1 before.
@@ -196,7 +196,7 @@ class PartitionState:
         yield from self.resolve(lambda one: one.producer_id == producer_id and one.offset < offset, evidence, now_ms)
 
     def moved_on(self, now_ms: int) -> Iterator[Report]:
-        """Reports that are over because the last stable offset is behind them, now that everything was read."""
+        """Reports that are over because the last stable offset is after them, now that everything was read."""
         if self.drained:
             stable = self.last_stable_offset
             evidence = f"the last stable offset is {stable} now; the marker was not read"

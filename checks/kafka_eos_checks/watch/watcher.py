@@ -4,19 +4,19 @@ A transaction *hangs* if no coordinator will end it. It is looked for as ``kafka
 without waiting for the longest timeout that a transaction may have: data are open on a partition; then the coordinator
 says that it will not end them; then the partition is read again up to its end, and they are still open. A coordinator
 writes all markers before it says that a transaction is complete, and knows of a partition before data are written to
-it, so nothing that goes its usual way is seen like this. While a coordinator moves, none may know of its transactions:
-where no coordinator tells of a producer they are asked twice, and not at all while one of them is without a leader.
+it, so a normal transaction never looks like this. While a coordinator moves, none may know of its transactions: where
+no coordinator tells of a producer they are asked twice, and not at all while one of them is without a leader.
 
 The *last stable offset lags* if a transaction holds it back for longer than the watcher was told to accept: readers of
-committed data see nothing behind it, whoever wrote it.
+committed data see nothing after it, whoever wrote it.
 
-A transaction is *torn* if it was committed on a partition and aborted on another one. Markers tell that by themselves
-where each transaction has an epoch of its own, one below its markers' (transaction version 2); an epoch of version 1
-names many transactions, and nothing is said of them. A producer's last transactions are remembered, so partitions may
-be read that far apart.
+A transaction is *torn* if it was committed on a partition and aborted on another one. Markers alone show that if each
+transaction has an epoch of its own, one below its markers' (transaction version 2). An epoch of version 1 names many
+transactions, so nothing is reported about them. A producer's last transactions are remembered, so partitions may be
+read that far apart.
 
 A report of a transaction is *resolved* when its marker is read, or when everything was read and the last stable offset
-is behind it. What cannot be read is asked for again after a wait that doubles up to half a minute.
+is after it. What cannot be read is asked for again after a wait that doubles up to half a minute.
 
 KIP:   KIP-664, KIP-890
 Kafka: TransactionsCommand.FindHangingTransactionsCommand
@@ -74,7 +74,7 @@ class AnotherCluster(ValueError):  # noqa: N818 - named for what is wrong
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What is watched, and how patiently.
+    """The options of a watch.
 
     Attributes:
         topics: only these; all if there are none.
@@ -82,7 +82,7 @@ class Options:
         hanging_after_ms: how old an open transaction is before the coordinators are asked about it.
         lag_after_ms: how long a transaction may hold the last stable offset back.
         check_ms: between questions to the coordinators.
-        tools: how Kafka's tools are called, for what is to be done.
+        tools: how Kafka's tools are called, for the advice.
     """
 
     topics: frozenset[str] = frozenset()
@@ -106,14 +106,14 @@ class _Suspect:
 
 @dataclass(slots=True)
 class Watcher:
-    """Everything that is known of a cluster.
+    """The state of a watched cluster.
 
     Attributes:
-        cluster: who is asked.
-        options: what is watched.
-        tell: takes one line of what a person should know and is no violation.
-        cluster_id: of the cluster, once it is known.
-        partitions: what is known of each.
+        cluster: the cluster that is asked.
+        options: the options of the watch.
+        tell: takes a line for people that is no violation.
+        cluster_id: the cluster's id, once it is known.
+        partitions: the state of each.
         batches: how many were read.
         unread: partitions that could not be read when they were asked for last, and when they are again.
         heard: whether any broker answered in the last poll.
@@ -143,7 +143,7 @@ class Watcher:
     _missing: frozenset[str] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
-        """What a restart has to know."""
+        """The state that a restart needs."""
         rows = [state.to_json() for state in self.partitions.values()]
         decided = [
             [pid, epoch, decision.name, *place, offset]
@@ -315,7 +315,7 @@ class Watcher:
             yield from state.resolve(lambda one: one.offset >= last, "the log was cut before it", now_ms)
 
     def _tell_of_failures(self, read: set[Place], now_ms: int) -> None:
-        """Leave alone for a while what could not be read, and say so; and of what can be read again."""
+        """Delay and tell of the partitions that could not be read, and tell of those that can be read again."""
         failed, self._failed = self._failed, defaultdict(list)
         for why, places in failed.items():
             back_offs = [self.unread.setdefault(place, BackOff()) for place in places]
@@ -330,7 +330,7 @@ class Watcher:
     # --- transactions ------------------------------------------------------------------------------------------------
 
     def _hanging(self, read: Collection[Place], now_ms: int) -> Iterator[Report]:
-        """Those of which a coordinator had said that it will not end them, and which a later read does not end."""
+        """The transactions that a coordinator said it will not end, and that a later read does not end."""
         for (place, pid), suspect in list(self._suspects.items()):
             state, opened = self.partitions.get(place), suspect.opened
             if state is None or state.open.get(pid) is not opened:

@@ -1,5 +1,5 @@
 """Parts of Kafka's clients without a specification of their own: settings, batches in memory, error rates.
 
-Formats may enter, which know sizes and limits; no machine does. Tests compare these parts with Kafka's own Java
-classes. Read ``settings`` first.
+Tests compare these parts with Kafka's own Java classes. The room imports formats, which know sizes and limits, and no
+machine. Read ``settings`` first.
 """

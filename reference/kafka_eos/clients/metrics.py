@@ -1,4 +1,4 @@
-"""What clients and brokers count of errors: rates as Kafka's metrics measure them, and error counters by code.
+"""Error statistics of clients and brokers: rates as Kafka's metrics measure them, and error counters by code.
 
 Time is an argument, in milliseconds; nothing happens by itself.
 
@@ -20,7 +20,7 @@ SAMPLES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What happened in one window.
+    """The events of one window.
 
     Attributes:
         start_ms: when it began.
@@ -41,12 +41,12 @@ def _empty(now_ms: int) -> Sample:
 class Rate:
     """A sum per second over the last windows, the present one included.
 
-    A rate that has seen less than all windows but one is divided by these all the same: a burst does not begin with a
-    peak. Measuring forgets what is too old, so it gives the rate that goes on from there, too.
+    The sum is divided by at least all windows except one, so that a first burst is no peak. Measuring forgets what is
+    too old, so it also returns the rate that goes on from there.
 
     Attributes:
-        samples: of the windows, one more than are looked at.
-        current: place of the one that is filled.
+        samples: the windows, one more than are looked at.
+        current: the place of the window that is being filled.
     """
 
     samples: tuple[Sample, ...] = ()
@@ -89,7 +89,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderMetrics:
-    """What a producer counts, in records.    Kafka: Sender.SenderMetrics.
+    """A producer's metrics, in records.    Kafka: Sender.SenderMetrics.
 
     Attributes:
         sent: ``record-send-rate``; a record that is sent again counts again.
@@ -112,7 +112,7 @@ class SenderMetrics:
 class ErrorCounters:
     """How often a broker answered with each error code: ``kafka.network:type=RequestMetrics,name=ErrorsPerSec``.
 
-    An answer about several partitions counts once for each of them, as in Kafka; what is no error is not counted.
+    An answer about several partitions counts once for each of them, as in Kafka. Success is not counted.
 
     Attributes:
         counted: (API, error code) -> times.

@@ -1,16 +1,16 @@
 """The producer's memory between ``send()`` and the network: batches by size and linger, and what runs out.
 
-A record joins the last batch of its partition if it has room, or begins another, for which memory is taken from
+A record joins the last batch of its partition if that has room, or begins another, for which memory is taken from
 ``buffer.memory``. Without memory ``send()`` waits, for ``max.block.ms`` at most. A batch is sent when it is full, when
-it has lingered, when another one follows it, or when somebody waits for memory; it keeps its memory until it is
-acknowledged or given up, and it is given up ``delivery.timeout.ms`` after it was begun, wherever it is by then.
-A batch that was refused is sent again, by an idempotent producer in its old place; what other producers have in flight
-meanwhile overtakes it. The backoff between two attempts is left out.
+it has lingered, when another batch follows it, or when a record waits for memory. It keeps its memory until it is
+acknowledged or given up. It is given up ``delivery.timeout.ms`` after it was begun, wherever it is by then.
+A refused batch is sent again. With an idempotent producer it keeps its place; with any other, the batches in flight
+overtake it. The backoff between two attempts is left out.
 
 Time is an argument, in milliseconds; nothing happens by itself.
 
-Departs from Kafka: who waits for memory is served in turn, where Kafka lets a later record overtake that needs less; a
-batch that is given up while it is in flight gives its memory back at once, where Kafka waits for the answer.
+Departs from Kafka: records that wait for memory are served in turn, where Kafka lets a later record overtake if it
+needs less; a batch that is given up in flight gives its memory back at once, where Kafka waits for the answer.
 
 Kafka: org.apache.kafka.clients.producer.internals.RecordAccumulator, BufferPool, Sender, ProducerBatch
 KIP:   KIP-91
@@ -38,7 +38,7 @@ class NothingInFlight(ValueError):  # noqa: N818 - named for the input
 
 
 class Appended(StrEnum):
-    """What became of a record."""
+    """The outcome of ``append`` for a record."""
 
     JOINED = "joined"  # the last batch of its partition
     BEGAN = "began"  # a batch of its own
@@ -50,7 +50,7 @@ class Batch:
     """A batch that has not ended.
 
     Attributes:
-        number: of the batch, in the order in which a producer begins them.
+        number: the batch's place in the order in which the producer began its batches.
         partition: its partition.
         created_ms: when it was begun.
         records: how many it has.
@@ -85,11 +85,11 @@ class Waiter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOut:
-    """What is given up: batches with all of their records, and records whose ``send()`` fails.
+    """The batches that are given up, with all of their records, and the records whose ``send()`` fails.
 
     Attributes:
-        batches: for which ``delivery.timeout.ms`` has passed; each record's future fails with a TimeoutException.
-        waiters: for which ``max.block.ms`` has passed; ``send()`` fails with a BufferExhaustedException.
+        batches: those whose ``delivery.timeout.ms`` has passed; each record's future fails with a TimeoutException.
+        waiters: those whose ``max.block.ms`` has passed; ``send()`` fails with a BufferExhaustedException.
     """
 
     batches: tuple[Batch, ...] = ()
@@ -101,9 +101,9 @@ class RecordAccumulator:
     """The batches of a producer.
 
     Attributes:
-        settings: of the producer.
+        settings: the producer's settings.
         queued: batches that wait to be sent; those of a partition in their order.
-        in_flight: batches that were sent and not yet answered, in the order in which they were.
+        in_flight: batches that were sent and not yet answered, in the order in which they were sent.
         waiters: records that wait for memory, the first to be served first.
         begun: how many batches were begun.
         metrics: records sent, sent again and given up.
@@ -125,7 +125,7 @@ class RecordAccumulator:
         """Take a record from ``send()``.
 
         Args:
-            partition: of the record.
+            partition: the record's partition.
             size: bytes that it takes in a batch.
             now_ms: the time.
 
@@ -169,7 +169,7 @@ class RecordAccumulator:
         return replace(self, queued=queued, in_flight=(*self.in_flight, *moved), metrics=counted), moved
 
     def acknowledged(self, partition: int, now_ms: int) -> Self:
-        """The first batch of a partition in flight is stored: its memory is free, and who waits for it is served.
+        """The first batch of a partition in flight is stored: its memory is free, and waiting records are served.
 
         Raises:
             NothingInFlight: when there is none.
@@ -179,7 +179,7 @@ class RecordAccumulator:
         return self._answered(partition)[0]._served(now_ms)
 
     def refused(self, partition: int, now_ms: int) -> tuple[Self, Batch | None]:
-        """The first batch of a partition in flight met an error that may pass: it is queued again, before the others.
+        """The first batch of a partition in flight met a retriable error: it is queued again, before the others.
 
         Returns:
             The batch, if its ``retries`` or its time are used up and it fails for good.
@@ -199,7 +199,7 @@ class RecordAccumulator:
         return replace(rest, queued=queued, metrics=counted), None
 
     def time_out(self, now_ms: int) -> tuple[Self, TimedOut]:
-        """Give up what has taken too long; the memory of batches goes to those that still may wait for it.
+        """Give up what has taken too long; the memory of its batches goes to the records that still wait for it.
 
         Kafka: RecordAccumulator.expiredBatches, Sender.getExpiredInflightBatches, BufferPool.allocate
         """
@@ -215,7 +215,7 @@ class RecordAccumulator:
         return left._served(now_ms), TimedOut(batches=late, waiters=exhausted)
 
     def next_ms(self, now_ms: int) -> int | None:
-        """When something will be ready or too late by itself, None if nothing ever will."""
+        """The time at which a batch will be ready or a record too late, None if never."""
         settings = self.settings
         times = [batch.created_ms + settings.delivery_timeout_ms for batch in (*self.queued, *self.in_flight)]
         times += [waiter.since_ms + settings.max_block_ms for waiter in self.waiters]

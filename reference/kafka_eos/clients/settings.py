@@ -1,16 +1,17 @@
-"""The settings of clients: what Kafka's own clients refuse, and the producer that is left.
+"""The settings of clients: which of them Kafka's own clients refuse, and the producer with those that remain.
 
 Settings are what a properties file has: names and words. Each client has its own defaults and ranges, and rules about
-what cannot go together; a rule names its settings and where it stands in the client's source. The reference's producer
-is the Java client's: :func:`producer_settings` gives its settings as a value, with the ones that idempotence decides.
+settings that exclude each other; a rule names its settings and where it is in the client's source. The reference's
+producer is the Java client's: :func:`producer_settings` gives its settings as a value, with those that idempotence
+decides.
 
-The two clients differ where they are said to do the same. What librdkafka takes and Java refuses: a delivery timeout
-below linger and request timeout together; six requests in flight, for its producer is not idempotent unless told so; an
-acks above 1; an empty transactional id, which is none; a heartbeat that is not below the session timeout. What Java
-takes and librdkafka refuses: a transaction that ends before its records are given up; a transaction timeout below a
-second; a request timeout of 0; a batch size of 0; a linger that is no shorter than the delivery timeout that it has by
-default; a session that is longer than the time between two polls; a consumer without a group; and what it has no such
-settings for, ``buffer.memory`` and ``max.block.ms``.
+The two clients differ where they are said to do the same. librdkafka accepts and Java refuses: a delivery timeout
+below linger and request timeout together; six requests in flight, because librdkafka's producer is not idempotent by
+default; an acks above 1; an empty transactional id, which is none; a heartbeat that is not below the session timeout.
+Java accepts and librdkafka refuses: a transaction that ends before its records are given up; a transaction timeout
+below a second; a request timeout of 0; a batch size of 0; a linger that is not shorter than the default delivery
+timeout; a session that is longer than the time between two polls; a consumer without a group; and two settings that
+librdkafka does not have, ``buffer.memory`` and ``max.block.ms``.
 
 Kafka:      org.apache.kafka.clients.producer.ProducerConfig, KafkaProducer, clients.consumer.ConsumerConfig 4.3.0
 librdkafka: rdkafka_conf.c 2.16.0
@@ -50,7 +51,7 @@ class RefusedSettings(ValueError):  # noqa: N818 - named for the input
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A whole number: its default, and the smallest and largest that the client takes."""
+    """A whole number: its default, and the smallest and largest that the client accepts."""
 
     default: int
     low: int
@@ -68,7 +69,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Any text, not given by default; and whether it may be empty, which then is as if not given."""
+    """Any text, not given by default; and whether it may be empty, which then counts as not given."""
 
     may_be_empty: bool
 
@@ -81,8 +82,8 @@ class Values:
     """Settings with a client's defaults.
 
     Attributes:
-        given: by the user.
-        kinds: of the client.
+        given: those that the user gave.
+        kinds: the client's kinds of settings.
     """
 
     given: Given
@@ -115,12 +116,12 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What cannot go together.
+    """A rule about settings that exclude each other.
 
     Attributes:
-        settings: that it is about.
-        why: in words.
-        source: where the client has it.
+        settings: the settings that it is about.
+        why: the reason in words.
+        source: its place in the client's source.
         refuses: whether it refuses these values, each of which is in its range.
     """
 
@@ -162,7 +163,7 @@ class Client:
         return values
 
     def refusal(self, given: Given) -> RefusedSettings | None:
-        """Why the client refuses these settings, None if it takes them."""
+        """Why the client refuses these settings, None if it accepts them."""
         try:
             self.values(given)
         except RefusedSettings as refused:
@@ -171,7 +172,7 @@ class Client:
 
 
 def _out_of_range(kind: Kind, word: str) -> str:
-    """What is wrong with a word, "" for nothing."""
+    """The error in a word, "" for none."""
     match kind:
         case Number(_, low, high):
             try:
@@ -238,7 +239,7 @@ JAVA_PRODUCER = Client(
         "delivery.timeout.ms": Number(120_000, 0, INT32_MAX),
         "compression.type": Word("none", _COMPRESSIONS),
         "transactional.id": Text(may_be_empty=False),
-        "transaction.timeout.ms": Number(60_000, INT32_MIN, INT32_MAX),  # what is none the broker refuses
+        "transaction.timeout.ms": Number(60_000, INT32_MIN, INT32_MAX),  # the broker refuses an invalid one
     }),
     source="ProducerConfig.CONFIG",
     rules=(
@@ -280,22 +281,22 @@ JAVA_PRODUCER = Client(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """What a producer of the reference does.
+    """The settings of a producer of the reference.
 
     Attributes:
         acks: -1 for all in-sync replicas, 1 for the leader, 0 for nobody.
         enable_idempotence: whether batches have a producer id and sequences.
-        retries: of one batch.
+        retries: attempts after the first one of a batch.
         max_in_flight_requests_per_connection: requests without an answer.
         linger_ms: how long a batch waits for more records.
         batch_size: bytes of a batch at most, if it has more than one record; 0 for batches of one record.
         buffer_memory: bytes of all batches together.
         max_block_ms: how long send() waits for memory.
         request_timeout_ms: how long a request waits for its answer.
-        delivery_timeout_ms: after which a record is given up.
-        compression_type: of batches.
+        delivery_timeout_ms: time after which a record is given up.
+        compression_type: the compression of batches.
         transactional_id: None without transactions.
-        transaction_timeout_ms: after which the coordinator aborts.
+        transaction_timeout_ms: time after which the coordinator aborts.
     """
 
     acks: int
@@ -518,10 +519,10 @@ LIBRDKAFKA_CONSUMER = Client(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorSettings:
-    """What a processor of the reference does.
+    """The settings of a processor of the reference.
 
     Attributes:
-        commit_interval_ms: between the ends of two transactions.
+        commit_interval_ms: time between the ends of two transactions.
         producer: its producer, whose timeout bounds them.
     """
 

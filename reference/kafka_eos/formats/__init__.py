@@ -1,5 +1,5 @@
 """Bytes on disk, as Kafka writes them: batches, message sets, segments, indexes, records of coordinators.
 
-Pure functions between bytes and values; only ``log_directory`` and ``segment`` look at files. Nothing of the machines
-enters. Read ``record_batch`` first.
+Pure functions between bytes and values; only ``log_directory`` and ``segment`` look at files. This room imports no
+machines. Read ``record_batch`` first.
 """

@@ -3,17 +3,17 @@
 A record of an offset has a key of type 0 or 1 and names a group and a partition; its value is the offset that is
 committed from there on, and a null value (a tombstone) says that the coordinator forgot it. A record of a transaction
 counts from the transaction's COMMIT marker on, unless a later record of the same key counts already. Records of other
-types (a group's members and generation, the state of groups of KIP-848) are told apart by their type alone. ::
+types (a group's members and generation, the state of groups of KIP-848) are recognized only by their type. ::
 
     key    type int16 (0 or 1, alike), group string, topic string, partition int32
     value  version int16 (0 to 4), offset int64, leader_epoch int32 (from 3 on), metadata string,
-           commit_timestamp_ms int64, expire_timestamp_ms int64 (1 alone), tagged fields (from 4 on)
+           commit_timestamp_ms int64, expire_timestamp_ms int64 (only 1), tagged fields (from 4 on)
 
 The length of a string is an int16. In version 4 it is an unsigned varint of the length plus one, and tagged fields are
 a varint of their number, and each as the varints of its tag and size, and its bytes.
 
-``decode_key(data).encode() == data`` and ``decode_value(data).encode() == data`` for all bytes that decode; of these
-Kafka's encoder writes those whose varints are as short as can be, and no others are taken.
+``decode_key(data).encode() == data`` and ``decode_value(data).encode() == data`` for all bytes that decode. Only the
+shortest varints are accepted, as Kafka's encoder writes them.
 
 Kafka: OffsetCommitKey.json, LegacyOffsetCommitKey.json, OffsetCommitValue.json, LegacyOffsetCommitValue.json,
        org.apache.kafka.coordinator.group (GroupCoordinatorRecordHelpers, OffsetMetadataManager.replay)
@@ -45,7 +45,7 @@ _LEADER_EPOCH_FROM, _EXPIRES_IN = 3, 1
 
 
 class MalformedOffsetRecord(MalformedRecord):
-    """Bytes that are no key or value of ``__consumer_offsets``; the codec only."""
+    """Bytes that are no key or value of ``__consumer_offsets``; raised only by the codec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +79,12 @@ class OffsetCommitValue:
     """The value of a committed offset.
 
     Attributes:
-        version: of the format, 0 to 4.
-        offset: of the next record to read.
-        leader_epoch: of the record before it, -1 if it is not known.
+        version: the format's version, 0 to 4.
+        offset: the offset of the next record to read.
+        leader_epoch: the leader epoch of the record before it, -1 if it is not known.
         metadata: whatever the client adds.
         commit_timestamp_ms: milliseconds since the epoch.
-        expire_timestamp_ms: milliseconds since the epoch, -1 for never; in version 1 alone.
+        expire_timestamp_ms: milliseconds since the epoch, -1 for never; only in version 1.
         tagged_fields: by ascending tag; 0 is the topic's id.
     """
 
@@ -185,4 +185,4 @@ class _Reader(FieldReader):
 
     def end(self) -> None:
         if self.left:
-            raise MalformedOffsetRecord(self.position, f"{self.left} bytes behind the last field")
+            raise MalformedOffsetRecord(self.position, f"{self.left} bytes after the last field")

@@ -1,6 +1,6 @@
-"""A broker's log directory: which partitions are there, and which files each has.
+"""A broker's log directory: the partitions that are there, and the files of each.
 
-Names alone decide; no file is opened but ``meta.properties``. Symbolic links below the given directory are never
+Only names decide; no file is opened except ``meta.properties``. Symbolic links below the given directory are never
 followed, so nothing outside it is read.
 
 Kafka: org.apache.kafka.storage.internals.log.LogFileUtils, UnifiedLog.parseTopicPartitionName
@@ -26,7 +26,7 @@ class NotALogDirectory(ValueError):  # noqa: N818 - named for the directory, not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A segment and the files beside it, each None if absent.
+    """A segment and its other files, each None if absent.
 
     Attributes:
         base_offset: the first offset that the segment may hold, from its name.
@@ -79,10 +79,10 @@ class LogDirectory:
     """A broker's log directory.
 
     Attributes:
-        path: where it is.
+        path: its directory.
         broker_id: from ``meta.properties``; None if the file or the line is absent.
         partitions: in the order of topic and number.
-        skipped: what is no live partition.
+        skipped: the entries that are no live partition.
     """
 
     path: Path
@@ -98,7 +98,7 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
 
     Args:
         path: where to look.
-        suffixes: of files that hold a segment's batches, or stand for them; if there are several, the first one counts.
+        suffixes: suffixes of files that hold a segment's batches, or stand for them; of several files the first counts.
 
     Raises:
         NotALogDirectory: there is none.
@@ -145,7 +145,7 @@ def _log_directory(path: Path, suffixes: Sequence[str]) -> LogDirectory | None:
 
 
 def _partition(path: Path, suffixes: Sequence[str]) -> Partition | Skipped:
-    """The partition that ``path`` is by its name and files, or why it is none."""
+    """The partition at ``path``, judged by its name and files, or why it is none."""
     if set_aside := _SET_ASIDE.fullmatch(path.name):
         return Skipped(path=path, reason=f"a partition set aside by the broker ({set_aside['fate']})")
     named = _PARTITION.fullmatch(path.name)

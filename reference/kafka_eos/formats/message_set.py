@@ -1,4 +1,4 @@
-"""Message sets: what partitions held before record batches, in format versions 0 and 1, byte for byte.
+"""Message sets, the format of partitions before record batches, in format versions 0 and 1, byte for byte.
 
 A message set is one message after the other, without a header of its own::
 
@@ -7,17 +7,17 @@ A message set is one message after the other, without a header of its own::
 
     attributes: bits 0-2 compression, 3 timestamp type (version 1), 4-7 unused
 
-To compress messages is to make them the value of another, the wrapper. Its offset is that of the last message in it.
-In version 0 the messages in it have their absolute offsets; in version 1 they have relative ones, so that a broker
-need not compress anew what it appends. A wrapper of version 1 has the largest of its messages' timestamps, or the
-broker's with the type LOG_APPEND_TIME, which then stands for theirs.
+Compressed messages are the value of another message, the wrapper. Its offset is that of the last message in it. In
+version 0 the messages in it have their absolute offsets; in version 1 they have relative ones, so that a broker need
+not compress again what it appends. A wrapper of version 1 has the largest of its messages' timestamps, or with the type
+LOG_APPEND_TIME the broker's, which then replaces theirs.
 
 There is no producer id, epoch or sequence, and no transaction: idempotence came with record batches (KIP-98). Apache
-Kafka 4 still reads these formats and writes them no more (KIP-724).
+Kafka 4 still reads these formats, but no longer writes them (KIP-724).
 
 ``decode_message(data)[0].encode() == data`` for every message that decodes.
 
-Departs from Kafka, which lets pass what no encoder writes: a value's length below -1 (null to Kafka), bytes behind the
+Departs from Kafka, which accepts what no encoder writes: a value's length below -1 (null to Kafka), bytes after the
 value, a negative offset, a wrapper with messages of the other version, and a last message that is cut off, which its
 reader drops. Here these are malformed.
 
@@ -36,14 +36,14 @@ from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES, NO_TIMESTAMP, Buf
 from kafka_eos.formats.varint import INT64_MAX
 
 MESSAGE_OVERHEAD_BYTES = (14, 22)
-"""What a message takes beside its key and value, its offset and size not counted, by version."""
+"""The size of a message without its key, value, offset and size fields, by version."""
 
 _FRONT = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
 _CHECKED_FROM = 16
 _COMPRESSION_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
 
-_LZ4_CHECK = 6  # where the frame of Kafka's clients has the check of its descriptor, without a content size
+_LZ4_CHECK = 6  # place of the descriptor's check in the frame of Kafka's clients, which has no content size
 _LZ4_CONTENT_SIZE = 0x08
 
 
@@ -74,7 +74,7 @@ class Message:
 
     @property
     def compression(self) -> CompressionType:
-        """The codec of the value; NONE but for a wrapper."""
+        """The codec of the value; NONE except for a wrapper."""
         return CompressionType(self.attributes & _COMPRESSION_MASK)
 
     @property
@@ -131,7 +131,7 @@ class Message:
         if not inner:
             raise MalformedBatch(0, "a wrapper without messages")
         base = 0
-        # A wrapper at 0 is one of those that librdkafka left there; its messages begin at 0, as Kafka has it.
+        # librdkafka left wrappers at offset 0; Kafka takes their messages to begin at 0.
         if self.magic and self.offset:
             position, last = inner[-1]
             base = self.offset - last.offset
@@ -195,7 +195,7 @@ def decode_message(buffer: Buffer, position: int = 0) -> tuple[Message, int]:
         fields.append(None if length < 0 else checked[at : at + length])
         at += max(length, 0)
     if at != len(checked):
-        raise MalformedBatch(position + _CHECKED_FROM + at, f"{len(checked) - at} bytes are left behind the value")
+        raise MalformedBatch(position + _CHECKED_FROM + at, f"{len(checked) - at} bytes are left after the value")
     key, value = fields
     message = Message(offset=offset, magic=magic, attributes=attributes, timestamp=timestamp, key=key, value=value)
     return message, end
@@ -236,7 +236,7 @@ def build_message_set(
     """The bytes of a message set, in one wrapper if it is compressed.
 
     Args:
-        messages: with absolute offsets, all of one version and timestamp type, taken as they are.
+        messages: they have absolute offsets and one version and timestamp type, and are taken as they are.
         compression: the codec, in the framing of Kafka's Java producer.
         base_offset: what the relative offsets of version 1 count from; None takes the first message's offset.
 
@@ -270,7 +270,7 @@ def _is_lz4_of_version_0(message: Message, frame: bytes) -> bool:
 
 
 def _with_right_check(message: Message, frame: bytes) -> bytes:
-    """The frame with the check that lz4 wants; in version 0 Kafka does not look at the one that is there."""
+    """The frame with the check that lz4 wants; in version 0 Kafka ignores the frame's own check."""
     if not _is_lz4_of_version_0(message, frame):
         return frame
     at = _LZ4_CHECK + (8 if frame[4] & _LZ4_CONTENT_SIZE else 0)

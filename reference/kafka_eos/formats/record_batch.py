@@ -16,7 +16,7 @@ Two round trips hold. ``decode_batch(data)[0].encode() == data`` for every batch
 kept as stored. ``encode_records(batch.records())`` equals the decompressed payload if each varint in it has its
 shortest form, which every known encoder writes; longer forms are read, as Kafka reads them, and re-encoded short.
 
-Departs from Kafka, which lets pass what no encoder writes: a negative offset or last offset delta, a length below -1
+Departs from Kafka, which accepts what no encoder writes: a negative offset or last offset delta, a length below -1
 (null to Kafka), a varint with bits above the 32nd or 64th, and whatever payload a batch of no records has. Here these
 are malformed.
 
@@ -39,7 +39,7 @@ from kafka_eos.formats.varint import INT32_MAX, INT64_MAX, decode_varint, decode
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 Header: TypeAlias = tuple[bytes, bytes | None]
-"""A record's header. The key is UTF-8 by convention; its bytes are kept, for not every client keeps to it."""
+"""A record's header. The key is UTF-8 by convention; its bytes are kept, because not every client follows that."""
 
 MAGIC = 2
 HEADER_BYTES = 61
@@ -47,7 +47,7 @@ LOG_OVERHEAD_BYTES = 12
 """The bytes before what ``batch_length`` counts: ``base_offset`` and ``batch_length`` itself."""
 
 CHECKED_FROM = 21
-"""Where the bytes begin that the CRC covers: the offset and the leader epoch are the broker's to change."""
+"""The start of the bytes that the CRC covers. The offset and the leader epoch before it may be changed by brokers."""
 
 NO_PRODUCER_ID = NO_PRODUCER_EPOCH = NO_SEQUENCE = NO_TIMESTAMP = NO_PARTITION_LEADER_EPOCH = -1
 
@@ -261,17 +261,17 @@ class RecordBatch:
         """The transaction marker that a control batch holds.
 
         None for a batch without a marker: data, control records of the Raft log, or a control batch that the cleaner
-        has emptied and that stays for its producer's sake.
+        has emptied and keeps for the state of its producer.
 
         Raises:
-            MalformedBatch: a control record whose key or value is none; or as for :meth:`records`.
+            MalformedBatch: a control record with an invalid key or value; or as for :meth:`records`.
         """
         if not self.is_control or self.record_count == 0:
             return None
         return _decode_control_record(self.records()[0])
 
     def stamped(self, timestamp_type: TimestampType, max_timestamp: int) -> "RecordBatch":
-        """The batch with another timestamp type and largest timestamp; with LOG_APPEND_TIME it is that of all records.
+        """The batch with another timestamp type and largest timestamp, which with LOG_APPEND_TIME is all records'.
 
         Kafka: DefaultRecordBatch.setMaxTimestamp
         """
@@ -454,7 +454,7 @@ def _decode_nullable_bytes(section: bytes, position: int) -> tuple[bytes | None,
     else:
         size, start = decode_varint(section, position)
     if size >= 0:
-        # A slice may come out short; the position then lies outside the section, which whoever reads on will find.
+        # A slice may come out short; the position is then outside the section, and the next read finds that.
         return section[start : start + size], start + size
     if size == -1:
         return None, start

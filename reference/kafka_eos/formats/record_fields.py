@@ -1,4 +1,4 @@
-"""Fields of the records in which coordinators keep their state: what the codecs of their topics share.
+"""Fields of the records in which coordinators keep their state, for the codecs of their topics.
 
 Spec:  none
 Kafka: org.apache.kafka.common.protocol (ByteBufferAccessor), generated readers and writers of the coordinators' schemas
@@ -38,8 +38,8 @@ class FieldReader:
     Attributes:
         data: the key or value.
         flexible: whether lengths are varints and there are tagged fields.
-        position: of the next field, in bytes.
-        malformed: what a codec raises.
+        position: the position of the next field, in bytes.
+        malformed: the error that the codec raises.
     """
 
     data: bytes
@@ -53,7 +53,7 @@ class FieldReader:
         return len(self.data) - self.position
 
     def bytes_of(self, size: int) -> bytes:
-        """The next bytes, as many."""
+        """The next ``size`` bytes."""
         if size > self.left:
             raise self.malformed(len(self.data), f"{self.left} bytes are left where a field takes {size}")
         start, self.position = self.position, self.position + size
@@ -77,7 +77,7 @@ class FieldReader:
         raise self.malformed(start, "a varint of more than 5 bytes")
 
     def text(self, size: int) -> str:
-        """A string of so many bytes."""
+        """A string of ``size`` bytes."""
         begin = self.position
         try:
             return self.bytes_of(size).decode()

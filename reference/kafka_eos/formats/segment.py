@@ -1,4 +1,4 @@
-"""The files of a partition on disk: log segments and what stands beside them.
+"""The files of a partition on disk: log segments, their indexes, and producer snapshots.
 
 A segment (``.log``) is read batch by batch. What is no batch becomes a :class:`CorruptRegion`, and reading goes on
 at the next batch, so that a damaged file still tells all it can. The other files are small and read at once.
@@ -24,7 +24,7 @@ from kafka_eos.formats.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAG
 RESYNC_CHECKED_BYTES = 8 << 30
 """How many bytes of a file may go through CRC32C in search of the next batch, before the search is given up."""
 
-# What stands at byte 16 of a batch: magic, any CRC, and attributes whose unused bits are not set.
+# The bytes from byte 16 of a batch on: magic, any CRC, and attributes whose unused bits are not set.
 _MAGIC_CRC_ATTRIBUTES = re.compile(rb"\x02.{4}\x00[\x00-\x7f]", re.DOTALL)
 MAGIC_POSITION = 16  # of the byte with the format version, in a batch and in a message of the formats before
 _NOT_ZERO = re.compile(rb"[^\x00]")
@@ -39,7 +39,7 @@ _SNAPSHOT_CHECKED_FROM = 6
 
 
 class MalformedFile(ValueError):  # noqa: N818 - named for the bytes, as MalformedBatch is
-    """A file beside a segment that is not in its format; says file, position in bytes, and reason."""
+    """An index, snapshot or checkpoint that is not in its format; says file, position in bytes, and reason."""
 
     def __init__(self, path: Path, position: int, reason: str) -> None:
         super().__init__(f"{path}: at byte {position}: {reason}")
@@ -49,7 +49,7 @@ class MalformedFile(ValueError):  # noqa: N818 - named for the bytes, as Malform
 
 
 class RegionKind(StrEnum):
-    """What a region without batches is.
+    """The kinds of regions without batches.
 
     CORRUPT: bytes that are no batch of format version 2, or whose CRC is wrong.
     TORN_TAIL: the file ends inside its last batch, as after a crash during an append.
@@ -77,7 +77,7 @@ class CorruptRegion:
     """Bytes of a segment that are no batches: damage, or an older format.
 
     Attributes:
-        position: of its first byte in the file.
+        position: the position of its first byte in the file.
         end: position after its last byte; the next batch begins there, or the file ends.
         kind: what it is.
         reason: why no batch begins at ``position``.
@@ -110,10 +110,10 @@ class AbortedTransaction:
     """A line of a ``.txnindex``.
 
     Attributes:
-        producer_id: whose transaction was aborted.
-        first_offset: of its first batch on this partition.
-        last_offset: of its marker.
-        last_stable_offset: of the partition, when the marker was appended.
+        producer_id: the producer whose transaction was aborted.
+        first_offset: the offset of its first batch on this partition.
+        last_offset: the offset of its marker.
+        last_stable_offset: the partition's, when the marker was appended.
     """
 
     producer_id: int
@@ -124,7 +124,7 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSnapshotEntry:
-    """What a leader remembers of one producer in a ``.snapshot``: its last batch only.
+    """A leader's state of one producer in a ``.snapshot``: only its last batch.
 
     Attributes:
         producer_id: the key.
@@ -208,7 +208,7 @@ def _old_messages(data: Buffer, position: int) -> CorruptRegion | None:
 
 
 class _Search:
-    """The search for the next batch behind damage, with its budget for the whole file."""
+    """The search for the next batch after damage, with its budget for the whole file."""
 
     def __init__(self, data: Buffer) -> None:
         self._data = data
@@ -216,7 +216,7 @@ class _Search:
 
     def next_batch(self, position: int) -> int:
         """Where the next batch after ``position`` begins, or the end of the data."""
-        # The damaged batch's own length goes first: a batch inside one of its records is none of this log.
+        # The damaged batch's own length is tried first: a batch inside one of its records does not belong to this log.
         if (end := _claimed_end(self._data, position)) is not None and (end == len(self._data) or self._is_batch(end)):
             return end
         found = _MAGIC_CRC_ATTRIBUTES.search(self._data, position + 17)
@@ -248,7 +248,7 @@ def _claimed_end(data: Buffer, position: int) -> int | None:
 
 
 def _plausible_size(data: Buffer, position: int) -> int | None:
-    """The size of the batch that may begin at ``position``, judged by its header alone; None if none does.
+    """The size of the batch that may begin at ``position``, judged only by its header; None if none does.
 
     Random bytes pass about once in 2^25, so that few candidates cost a CRC.
     """

@@ -18,7 +18,7 @@ their number, and each as the varints of its tag and size, and its bytes. A fiel
 Departs from Kafka, which reads what no encoder writes: varints longer than needed, tagged fields out of order or with
 their default, bytes after the last field, text that is no UTF-8. Here these are malformed.
 
-:data:`LEGAL_TRANSITIONS` is the one table of which state may follow which.
+:data:`LEGAL_TRANSITIONS` is the one table of legal transitions.
 
 Kafka: TransactionLogKey.json, TransactionLogValue.json, org.apache.kafka.coordinator.transaction (TransactionLog,
        TransactionState, TransactionMetadata)
@@ -53,11 +53,11 @@ Element = TypeVar("Element")
 
 
 class MalformedTransactionRecord(MalformedRecord):
-    """Bytes that are no key or value of ``__transaction_state``; the codec only."""
+    """Bytes that are no key or value of ``__transaction_state``; raised only by the codec."""
 
 
 class TransactionState(IntEnum):
-    """What the coordinator is doing for a transactional id.
+    """The state of a transactional id.
 
     DEAD and PREPARE_EPOCH_FENCE are only ever pending, in memory; no coordinator writes them.
 
@@ -94,13 +94,13 @@ LEGAL_TRANSITIONS: Mapping[tuple[TransactionState, TransactionState], int] = Map
         (_S.COMPLETE_COMMIT, _S.DEAD): 0,
         (_S.COMPLETE_ABORT, _S.DEAD): 0,
         (_S.ONGOING, _S.PREPARE_EPOCH_FENCE): 0,
-        # A client that does not know how its transaction ended may abort it again, for the sake of the next epoch.
+        # A client that does not know how its transaction ended may abort it again, to get the next epoch.
         (_S.EMPTY, _S.PREPARE_ABORT): TRANSACTION_VERSION_2,
         (_S.COMPLETE_COMMIT, _S.PREPARE_ABORT): TRANSACTION_VERSION_2,
         (_S.COMPLETE_ABORT, _S.PREPARE_ABORT): TRANSACTION_VERSION_2,
     }
 )
-"""From each state to each that may follow, with the lowest transaction version of a client that allows it.
+"""The legal transitions: (before, after) -> the lowest transaction version of a client that allows it.
 
 Kafka: TransactionState.VALID_PREVIOUS_STATES
 """
@@ -119,7 +119,7 @@ class TransactionLogKey:
     """The key of a record.
 
     Attributes:
-        transactional_id: whose state the value is.
+        transactional_id: the id whose state the value is.
     """
 
     transactional_id: str
@@ -153,17 +153,17 @@ class TransactionLogValue:
     """The value of a record: all that the coordinator knows of a transactional id after a restart.
 
     Attributes:
-        version: of the format, 0 or 1.
-        producer_id: in use by the transactional id.
-        producer_epoch: of that producer id; in a PREPARE of transaction version 2 already the next one.
-        transaction_timeout_ms: after which the coordinator aborts.
+        version: the format's version, 0 or 1.
+        producer_id: the producer id in use by the transactional id.
+        producer_epoch: that producer id's epoch; in a PREPARE of transaction version 2 already the next one.
+        transaction_timeout_ms: time after which the coordinator aborts.
         transaction_status: the state.
-        transaction_partitions: of the transaction; None is null, which Kafka writes for EMPTY alone.
+        transaction_partitions: the transaction's partitions; None is null, which Kafka writes only for EMPTY.
         transaction_last_update_timestamp_ms: milliseconds since the epoch.
         transaction_start_timestamp_ms: milliseconds since the epoch, -1 before the first transaction.
         previous_producer_id: the one before the last transition, -1 for none.
         next_producer_id: the one that the client goes on with when this one's epochs are used up, -1 for none.
-        client_transaction_version: of the client that asked for the transition, 0 before version 2.
+        client_transaction_version: the version of the client that asked for the transition, 0 before version 2.
         next_producer_epoch: of ``next_producer_id``, -1 for none.
         unknown_tagged_fields: of later versions of Kafka, by ascending tag, from 4 on.
     """

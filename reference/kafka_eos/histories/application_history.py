@@ -1,6 +1,6 @@
-"""What a run of ``ConsumeTransformProduce`` leaves behind, as applications and brokers would write it.
+"""The history and logs of a run of ``ConsumeTransformProduce``, as applications and brokers would write them.
 
-Each partition of the machine is one of the topic of inputs and one of the topic of outputs; input n has offset n - 1.
+Each partition of the machine is one of the input topic and one of the output topic; input n has offset n - 1.
 Each transactional id has a producer id. A step of the run is a millisecond.
 
 ===============  ======================================================================================================
@@ -12,7 +12,7 @@ an instance      ``Assign``, ``Revoke``, ``Seek``, ``Poll``, ``BeginTransaction`
 ``coordinator``  ``WriteTxnMarkers``, ``TimeOut`` of a transaction, ``ExpireSession`` of a member
 ===============  ======================================================================================================
 
-The coordinator's own log is left out: markers follow on decisions as in transaction version 1.
+The coordinator's own log is left out: markers follow decisions as in transaction version 1.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,8 +47,8 @@ class ApplicationRecorder:
     """Watches a run.
 
     Attributes:
-        run: names the run.
-        constants: of the machine.
+        run: the run's name.
+        constants: the machine's constants.
         events: the history so far.
         logs: by topic and partition number, its batches.
         offsets: the batches of the partition of ``__consumer_offsets``.
@@ -122,7 +122,7 @@ class ApplicationRecorder:
         self._event(told | {"detail": detail})
 
     def _moved(self, taken: Taken[ConsumeTransformProduce], instance: str) -> None:
-        """What an instance has learnt of its partitions and of its positions."""
+        """The events of an instance that learns its partitions and positions."""
         before, after = taken.before.processes[instance], taken.after.processes[instance]
         if after.is_up and after.generation != before.generation:
             if after.generation:
@@ -304,7 +304,7 @@ class ApplicationRecorder:
         yield self._mark((OFFSETS_TOPIC, 0), self.offsets, producer, decision)
 
     def _mark(self, place: tuple[str, int], log: list[RecordBatch], producer: str, decision: ControlType) -> _Columns:
-        """Write a marker; its event has the epoch as a detail, for the column says which one a client was given."""
+        """Write a marker; its event has the epoch as a detail, because the column is for epochs given to clients."""
         offset = log[-1].last_offset + 1 if log else 0
         log.append(
             build_control_batch(

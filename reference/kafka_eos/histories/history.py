@@ -16,7 +16,7 @@ PHASES = ("invoke", "ok", "fail", "info")
 
 
 def _finite(word: str) -> float:
-    """A number with a point or an exponent; one beyond a double would be the same as any other such."""
+    """A number with a point or an exponent; raises if no double holds it, since all those would be read as equal."""
     number = float(word)
     if isinf(number):
         raise ValueError(f"{word[:20]!r} is too large a number for a double")
@@ -46,7 +46,7 @@ class Event:
     """One thing that happened.
 
     Attributes:
-        run: names the run; events of different runs are never compared.
+        run: the run's name; events of different runs are never compared.
         order: total order within the run, from 0; None where no order is known.
         time_us: microseconds since the epoch, on the clock of the process that wrote the event. Never an order.
         process: who did it (a client, a broker), unique within the run.

@@ -1,4 +1,4 @@
-"""The history of a run of ``IdempotentProducer``, as a recorder beside a real client and its brokers would write it."""
+"""The history of a run of ``IdempotentProducer``, as a recorder of a real client and its brokers would write it."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -23,7 +23,7 @@ def history(run: str, steps: Iterable[Taken[IdempotentProducer]]) -> Iterator[Ev
     """The events of a run, in order.
 
     Args:
-        run: names the run.
+        run: the run's name.
         steps: the steps of a simulation.
     """
     order = 0
@@ -34,7 +34,7 @@ def history(run: str, steps: Iterable[Taken[IdempotentProducer]]) -> Iterator[Ev
 
 
 def _rows(taken: Taken[IdempotentProducer]) -> Iterator[dict[str, Any]]:
-    """What one step shows: of the wire, then of the application."""
+    """The events of one step: first those of the wire, then those of the application."""
     before, after, action = taken.before, taken.after, taken.instance.action.name
     if action == "AllocateProducerId":
         yield _process(WIRE, "InitProducerId", "invoke")
@@ -57,7 +57,7 @@ def _rows(taken: Taken[IdempotentProducer]) -> Iterator[dict[str, Any]]:
 
 
 def _outcomes(before: IdempotentProducer, after: IdempotentProducer, action: str) -> Iterator[dict[str, Any]]:
-    """What the application learns of its values."""
+    """The events that tell the application the outcome of its values."""
     for value in sorted(before.outcome):
         now = after.outcome[value]
         if now == before.outcome[value]:

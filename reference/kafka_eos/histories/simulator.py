@@ -1,8 +1,8 @@
 """A seeded simulator: one long random run of a machine, with named faults, under the same actions that TLC searches.
 
 Faults are actions. Each has a weight, and a run draws its next action by weight among those that are enabled. When the
-steps are used up the faults stop, but for those that mend what others broke: a batch is sent again, a leader elected.
-The run goes on until nothing is enabled any more or the same number of steps has passed: whatever then is not at rest
+steps are used up the faults stop, except those that mend what others broke: a batch is sent again, a leader elected.
+The run goes on until nothing is enabled any more or the same number of steps has passed: whatever is not at rest then
 is stuck.
 """
 
@@ -39,7 +39,7 @@ class Simulation(Generic[_State]):
         seed: the same seed gives the same run.
         faults: action -> weight; an ordinary action has weight 10, and weight 0 never happens.
         recovery: the faults that go on, with their weights, when the others stop.
-        possible: action -> the arguments that are worth a try in a state, in an order that the state alone decides; of
+        possible: action -> the arguments that are worth a try in a state, in an order that only the state decides; for
             an action that is not named all arguments are tried.
     """
 
@@ -72,7 +72,7 @@ class Simulation(Generic[_State]):
         """Take steps with faults, then let the system come to rest without them.
 
         Args:
-            steps: number of steps with faults; as many again at most without.
+            steps: number of steps with faults; at most as many follow without.
         """
         weights = dict.fromkeys(self._actions, ORDINARY_WEIGHT) | self._faults
         yield from self._take(steps, weights)

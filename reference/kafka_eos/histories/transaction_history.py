@@ -1,4 +1,4 @@
-"""What a run of ``Transactions`` leaves behind, as clients, brokers and a reader of committed data would write it.
+"""The history and logs of a run of ``Transactions``, as clients, brokers and a reader would write them.
 
 One transactional.id, one producer id, a batch of one record for each partition of a transaction. A step of the run is a
 millisecond. A marker takes one offset, and so does a batch, so that an entry's place in the log of the machine is its
@@ -62,7 +62,7 @@ def value_name(instance: str, number: int, partition: int) -> str:
 
 
 def possible_arguments() -> dict[str, Callable[[Transactions], Arguments]]:
-    """For the simulator: the arguments of those actions that handle a request, from the requests that are there.
+    """The arguments, for the simulator, of the actions that handle a request: those of the requests that are there.
 
     An instance gives up an unanswered batch in one of :data:`GIVEN_UP` transactions, and otherwise wants to commit two
     of three.
@@ -127,7 +127,7 @@ class ReadCommitted:
         return value_name(entry.instance, entry.number, partition)
 
     def position_after(self, start: int, end: int) -> int:
-        """Where it goes on, once it was given what is from one position to the last stable offset."""
+        """The next position, once the reader was given everything from one position to the last stable offset."""
         return max(start, end)
 
 
@@ -136,9 +136,9 @@ class TransactionRecorder:
     """Watches a run.
 
     Attributes:
-        run: names the run.
-        constants: of the machine.
-        reader: of all partitions.
+        run: the run's name.
+        constants: the machine's constants.
+        reader: the reader of all partitions.
         events: the history so far.
         logs: by partition number, its batches.
         coordinator_log: the batches of the partition of ``__transaction_state``.
@@ -291,7 +291,7 @@ class TransactionRecorder:
         yield self._wire(instance, "EndTxn", "invoke", before.epoch, detail={"committed": commit})
 
     def _handle_end(self, taken: Taken[Transactions]) -> Iterator[dict[str, Any]]:
-        """Of a request that the network repeats, each copy but the first one is seen on its way."""
+        """A repeated request: each copy except the first one is seen on its way."""
         *request, stays = taken.instance.arguments
         instance, number, commit = request
         if tuple(request) in self._copies:
@@ -426,7 +426,7 @@ class TransactionRecorder:
     # --- the logs -------------------------------------------------------------------------------------------------
 
     def _append(self, taken: Taken[Transactions]) -> None:
-        """What a step adds to the logs, and what the reader then gets."""
+        """Append what a step adds to the logs, and give it to the reader."""
         before, after = taken.before, taken.after
         if after.transaction != before.transaction and taken.instance.action.name != "Failover":
             self._append_state(after)
@@ -505,5 +505,5 @@ class TransactionRecorder:
 
 
 def _nothing(_: Taken[Transactions]) -> Iterator[dict[str, Any]]:
-    """What an action shows that neither a client nor its wire sees."""
+    """The events of an action that neither a client nor its wire sees: none."""
     return iter(())

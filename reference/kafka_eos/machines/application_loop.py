@@ -122,7 +122,7 @@ class ApplicationLoop:
 
     @classmethod
     def context(cls, constants: Constants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
-        """Nothing beside the variables."""
+        """No derived values: the state is the variables."""
         return {}
 
     def reaction(self, error: str | None) -> str:
@@ -138,11 +138,11 @@ class ApplicationLoop:
         return self.transaction.state == "commit"
 
     def position_after_abort(self) -> int:
-        """Where the application polls after it has aborted: it has to seek to the committed offset."""
+        """The position after an abort: the application has to seek to the committed offset."""
         return self.committed
 
     def after_initialization(self) -> LoopTransaction:
-        """What is left of the last transaction once the application has initialized its producer again."""
+        """The last transaction after the application has initialized its producer again."""
         return self.transaction.aborted
 
     def _is_at(self, stage: str) -> int:
@@ -227,7 +227,7 @@ class ApplicationLoop:
 
     @action("CommitOffset")
     def commit_offset(self) -> Self:
-        """The application commits the offset behind its input, in no transaction.
+        """The application commits the offset after its input, in no transaction.
 
         Spec:  ApplicationLoop!CommitOffset
         Kafka: KafkaConsumer.commitSync
@@ -330,7 +330,7 @@ class ApplicationLoop:
 
     @action("Abort")
     def abort(self) -> Self:
-        """The application aborts, takes whatever it is answered for an abort, and goes on.
+        """The application aborts, takes any answer for an abort, and goes on.
 
         Spec:  ApplicationLoop!Abort
         KIP:   KIP-98

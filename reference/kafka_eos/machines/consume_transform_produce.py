@@ -84,7 +84,7 @@ class Process:
         generation: of the group, or the member's epoch; 0 where it is no member.
         assigned: its partitions.
         initialized: the transactional ids that it has an epoch of.
-        positions: of each partition, how many inputs it has read; -1 before the committed offset is fetched.
+        positions: for each partition, how many inputs it has read; -1 before the committed offset is fetched.
     """
 
     is_up: bool = True
@@ -142,7 +142,7 @@ class ConsumeTransformProduce(ConsumerGroup):
 
     @classmethod
     def context(cls, constants: Constants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
-        """Nothing beside the variables."""
+        """No derived values: the state is the variables."""
         return {}
 
     # --- rules ------------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class ConsumeTransformProduce(ConsumerGroup):
         return self.transactions[producer].state in {OPEN, OFFSETS_SENT}
 
     def is_fenced(self, instance: str, producer: str) -> bool:
-        """Another one has taken the transactional id over, or the coordinator has ended its transaction."""
+        """Another instance has taken over the transactional id, or the coordinator has ended the transaction."""
         return self.transactions[producer].holder != instance
 
     def init_error(self, producer: str) -> ErrorCode:
@@ -200,11 +200,11 @@ class ConsumeTransformProduce(ConsumerGroup):
         return self.has_initialized(instance, self.id_of(instance, partition))
 
     def presented_member(self, instance: str) -> str | None:
-        """What an instance says of itself when it sends offsets: version 1 says nothing."""
+        """The member that an instance names when it sends offsets: EOS v1 names none."""
         return None if self.constants.eos == V1 else instance
 
     def offset_to_send(self, instance: str, partition: str) -> int:
-        """The offset that an instance sends: that of the next input."""
+        """The offset that an instance sends: the next input's."""
         return self.processes[instance].positions[partition]
 
     def position_after_abort(self, instance: str, partition: str) -> int:  # noqa: ARG002 - a mutant of this rule needs them
@@ -212,7 +212,7 @@ class ConsumeTransformProduce(ConsumerGroup):
         return NO_OFFSET
 
     def presented_generation(self, instance: str) -> int:
-        """The generation or epoch that an instance says when it sends offsets: that in which it has read."""
+        """The generation or epoch that an instance sends with its offsets: the one in which it has read."""
         return self.processes[instance].generation
 
     def offsets_error(self, instance: str) -> ErrorCode:
@@ -255,7 +255,7 @@ class ConsumeTransformProduce(ConsumerGroup):
         return transaction
 
     def decided(self, producer: str, decision: str, holder: str | None) -> Transaction:
-        """A transaction after its decision; what is aborted no reader ever finds."""
+        """A transaction after its decision; no reader ever finds what is aborted."""
         written = self.transactions[producer].written if decision == COMMIT else self.no_output()
         return self.settled(Transaction(state=decision, holder=holder, written=written), self.pending[producer])
 
@@ -281,7 +281,7 @@ class ConsumeTransformProduce(ConsumerGroup):
         return Map({p: max([offset, *(offsets[p] for offsets in pending)]) for p, offset in self.committed.items()})
 
     def outputs_in_the_end(self) -> Counts:
-        """How often a reader finds an input's output once the markers have come."""
+        """The number of times that a reader finds an input's output once the markers have come."""
         written = [transaction.written for transaction in self.transactions.values() if transaction.state == COMMIT]
         return Map(
             {
@@ -294,7 +294,7 @@ class ConsumeTransformProduce(ConsumerGroup):
 
     @action("Initialize", "Instances", "TransactionalIds")
     def initialize(self, instance: str, producer: str) -> Self:
-        """InitProducerId gives an instance the next epoch: the former holder is fenced, what is open is aborted.
+        """InitProducerId gives an instance the next epoch: it fences the former holder and aborts what is open.
 
         Spec:  ConsumeTransformProduce!Initialize
         KIP:   KIP-98
@@ -354,7 +354,7 @@ class ConsumeTransformProduce(ConsumerGroup):
 
     @action("SendOffsets", "Instances", "TransactionalIds")
     def send_offsets(self, instance: str, producer: str) -> Self:
-        """An instance sends the offsets behind what it has read into its transaction.
+        """An instance sends the offsets after what it has read into its transaction.
 
         Spec:  ConsumeTransformProduce!SendOffsets
         KIP:   KIP-98, KIP-447

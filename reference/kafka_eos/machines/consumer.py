@@ -86,11 +86,11 @@ class Consumer(ReadCommitted, TransactionalPartition):
         return list(islice(found, size))
 
     def committed_limit(self) -> int:
-        """Where a response to a read_committed reader ends."""
+        """The offset at which a response to a read_committed reader ends."""
         return self.last_stable_offset()
 
     def upper_bound(self, fetched: Sequence[LogEntry]) -> int:
-        """The offset up to which aborted transactions are looked for: behind the response's last entry.
+        """The offset up to which aborted transactions are looked for: after the response's last entry.
 
         Kafka takes one that the offset index knows, which may be larger.
         """
@@ -107,7 +107,7 @@ class Consumer(ReadCommitted, TransactionalPartition):
         return [entry.offset for entry in self.passed(fetched, aborted)]
 
     def next_position(self, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:  # noqa: ARG002 - a mutant of this rule needs them
-        """Where a reader goes on: behind the response, whatever it passed on of it."""
+        """A reader's next position: after the response, whatever it passed on of it."""
         return fetched[-1].offset + 1
 
     def read(self, reader: str, fetched: Sequence[LogEntry], read: Sequence[int]) -> Self:

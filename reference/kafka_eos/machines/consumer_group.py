@@ -46,7 +46,7 @@ class Membership:
 
 
 def first_membership(constants: GroupConstants) -> Membership:
-    """Every instance a member that has the partitions which prefer it; nobody, where the group is a classic one."""
+    """Every instance is a member and has the partitions that prefer it; in a classic group, nobody is."""
     if constants.group_protocol == CLASSIC:
         return Membership(members=Map(dict.fromkeys(constants.instances, Member())))
     members = {
@@ -84,7 +84,7 @@ class ConsumerGroup(GroupCoordinator):
         return ErrorCode.NONE
 
     def target(self, members: frozenset[str], partition: str) -> str:
-        """Who is to have a partition: the instance that it prefers, or else the other one."""
+        """The instance that is to have a partition: the one that it prefers, or else the other."""
         preferred = self.constants.preferred[partition]
         return preferred if preferred in members else min(members)
 
@@ -94,7 +94,7 @@ class ConsumerGroup(GroupCoordinator):
         return all(partition not in other.assigned | other.revoking for other in others)
 
     def target_of(self, members: frozenset[str], member: str) -> frozenset[str]:
-        """What a member is to have."""
+        """The partitions that a member is to have."""
         return frozenset(p for p in self.constants.partitions if self.target(members, p) == member)
 
     def _free(self, partitions: frozenset[str], member: str) -> frozenset[str]:

@@ -113,7 +113,7 @@ class EpochBump:
 
     @classmethod
     def context(cls, constants: Constants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
-        """Nothing beside the variables."""
+        """No derived values: the state is the variables."""
         return {}
 
     def following(self, identity: Identity) -> Identity:
@@ -123,7 +123,7 @@ class EpochBump:
         return Identity(producer_id=identity.producer_id + 1, epoch=0)
 
     def presented(self, identity: Identity) -> Identity:
-        """What a request presents: the identity that the client has."""
+        """The identity that a request presents: the one that the client has."""
         return identity
 
     def is_retry(self, presented: Identity) -> bool:
@@ -137,10 +137,10 @@ class EpochBump:
         return ErrorCode.PRODUCER_FENCED
 
     def remembered_after(self, presented: Identity) -> Identity:
-        """What the coordinator takes for a retry after a request.
+        """The identity whose request the coordinator takes for a retry, after a request.
 
-        After a request that presents nothing it is nothing: else the one that is fenced by it would pass for its retry,
-        and get the newcomer's identity.
+        A request that presents nothing clears it. Otherwise the instance that the request fences would pass for its
+        retry, and get the newcomer's identity.
         """
         return presented
 

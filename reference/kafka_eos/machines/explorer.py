@@ -20,7 +20,7 @@ class TooManyStates(RuntimeError):  # noqa: N818 - named for what is wrong with 
 
 @dataclass(slots=True)
 class Exploration(Generic[_State]):
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         instances: every instance that was tried in every state.
@@ -75,8 +75,8 @@ def explore(
     """Search breadth-first from one state, trying every instance in every state.
 
     Args:
-        initial: where the search begins.
-        instances: what is tried in each state.
+        initial: the state where the search begins.
+        instances: the action instances to try in each state.
         within_bounds: TLC's CONSTRAINT: a state outside is generated, but neither kept nor expanded.
         limit: how many states there may be.
         on_progress: called now and then with the numbers of states expanded and found.

@@ -92,7 +92,7 @@ class ExternalSink:
 
     @classmethod
     def context(cls, constants: Constants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
-        """Nothing beside the variables."""
+        """No derived values: the state is the variables."""
         return {}
 
     def commits_first(self) -> bool:
@@ -108,7 +108,7 @@ class ExternalSink:
         return self.constants.strategy == "idempotent sink" and value in self.effects
 
     def effects_after(self, value: int) -> tuple[int, ...]:
-        """What has happened outside once the consumer has made its update."""
+        """The effects outside of Kafka once the consumer has made its update."""
         if self.constants.strategy == "outbox" or self.is_known(value):
             return self.effects
         return (*self.effects, value)
@@ -118,7 +118,7 @@ class ExternalSink:
         return (*self.outbox, value) if self.constants.strategy == "outbox" else self.outbox
 
     def noted_after(self, rows: int) -> int:
-        """What a relay that starts finds: rows are noted in the transaction that publishes them."""
+        """The rows that a starting relay finds noted: one transaction publishes a row and notes it."""
         return rows
 
     def _takes_input(self) -> None:
@@ -246,7 +246,7 @@ class ExternalSink:
 
     @action("GiveUp")
     def give_up(self) -> Self:
-        """The consumer, without an answer, takes it that the service has done what it was asked.
+        """The consumer, without an answer, assumes that the service has done what it was asked.
 
         Spec:  ExternalSink!GiveUp
         """
@@ -278,7 +278,7 @@ class ExternalSink:
 
     @action("RestartRelay")
     def restart_relay(self) -> Self:
-        """The relay crashes and starts again behind the last row that is noted.
+        """The relay crashes and starts again after the last row that is noted.
 
         Spec:  ExternalSink!RestartRelay
         KIP:   KIP-618

@@ -38,7 +38,7 @@ class GroupConstants:
         instances: processes of the application; an instance's name is its member id.
         partitions: the input partitions.
         transactional_ids: one for each partition or for each instance.
-        preferred: of each partition the instance that gets it whenever that is a member.
+        preferred: of each partition the instance that gets it whenever the instance is a member.
         group_protocol: "classic", or "consumer" for that of KIP-848.
     """
 
@@ -73,7 +73,7 @@ class Group:
 
 
 def first_group(constants: GroupConstants) -> Group:
-    """Every instance a member of the first generation; nobody, where the group is none of the classic protocol."""
+    """Every instance is a member of the first generation; in a group that is not classic, nobody is."""
     if constants.group_protocol == CLASSIC:
         return Group(members=constants.instances)
     return Group(state=EMPTY, generation=NO_GENERATION, members=frozenset())
@@ -108,7 +108,7 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def offset_fetch_error(self, partition: str) -> ErrorCode:
-        """Why a partition's offset is not told; ``NONE`` if it is.
+        """Why a partition's offset is not returned; ``NONE`` if it is.
 
         Kafka: OffsetMetadataManager.fetchOffsets, OffsetFetchRequest.requireStable
         """
@@ -125,7 +125,7 @@ class GroupCoordinator:
         return self.committed.update({p: offset for p, offset in offsets.items() if offset != NO_OFFSET})
 
     def committed_at_marker(self, producer: str, decision: str) -> Offsets:
-        """The committed offsets after the marker of a transaction: only a commit makes them those that were pending."""
+        """The committed offsets after the marker of a transaction: only a commit replaces them by the pending ones."""
         return self.over(self.pending[producer]) if decision == COMMIT else self.committed
 
     def with_pending(self, producer: str, offsets: Offsets) -> Self:
@@ -156,7 +156,7 @@ class GroupCoordinator:
         return replace(self, committed=committed, pending=self.pending.delete(producer))
 
     def pending_after_removal(self, members: frozenset[str]) -> Map[str, Offsets]:  # noqa: ARG002 - a mutant of this rule needs them
-        """What is pending when only these members are left: as before, even if there are none."""
+        """The pending offsets when only these members are left: as before, even if there are none."""
         return self.pending
 
     def all_have_joined(self) -> bool:
@@ -164,7 +164,7 @@ class GroupCoordinator:
         return self.group.state == PREPARING_REBALANCE and self.group.members <= self.group.joined
 
     def assigned_to(self, member: str, leader: str) -> frozenset[str]:
-        """The partitions that prefer a member, and for the leader also those whose preferred one is missing."""
+        """The partitions that prefer a member, and for the leader also those whose preferred member is missing."""
         return frozenset(
             partition
             for partition, preferred in self.constants.preferred.items()

@@ -199,7 +199,7 @@ class IdempotentProducer(ReplicatedLog):
     def kept_after_expiry(self, value: int) -> Batches:
         """The batches that stay in flight when one has expired.
 
-        With idempotence none, for a copy of each may still be on its way under the old epoch.
+        With idempotence none, because a copy of each may still be on its way under the old epoch.
 
         # Departs from Kafka: the Java client stamps them again with the new epoch (KAFKA-14034; the mutant
         # RestampAfterExpiry).
@@ -217,14 +217,11 @@ class IdempotentProducer(ReplicatedLog):
         return ()
 
     def producer_after_error(self, error: ErrorCode, kept: Batches) -> Producer:  # noqa: ARG002 - as above
-        """The producer after a fatal error: it is of no more use."""
+        """The producer after a fatal error: it can no longer be used."""
         return replace(self.producer, error=error)
 
     def may_expire(self, producer_id: int) -> bool:
-        """A forgotten producer has nothing on its way and nothing in flight.
-
-        Messages live shorter than producer state.
-        """
+        """A producer with nothing on its way or in flight may be forgotten: messages live less long than its state."""
         return all(request.producer_id != producer_id for request in self.requests) and all(
             batch.producer_id != producer_id for batch in self.in_flight
         )
@@ -415,7 +412,7 @@ class IdempotentProducer(ReplicatedLog):
         return same_leader and self.high_watermark > answer.offset
 
     def position(self, value: int) -> int:
-        """Where the answer to a value's last attempt is among the answers on their way.
+        """The place of the answer to a value's last attempt among the answers on their way.
 
         Raises:
             NotEnabled: when there is none.

@@ -1,4 +1,4 @@
-"""What a state machine of the reference is: a frozen value with one method per action of its TLA+ module.
+"""A state machine of the reference: a frozen value with one method per action of its TLA+ module.
 
 A machine is a frozen dataclass. Its fields are the module's variables in snake_case, and each method decorated with
 :func:`action` is the action of that name: it returns the next state, or raises ``NotEnabled`` or ``Rejected`` and

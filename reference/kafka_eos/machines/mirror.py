@@ -80,7 +80,7 @@ class Mirror:
 
     @classmethod
     def context(cls, constants: Constants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
-        """Nothing beside the variables."""
+        """No derived values: the state is the variables."""
         return {}
 
     def may_commit(self, task: str) -> bool:
@@ -88,7 +88,7 @@ class Mirror:
         return self.owner == task
 
     def start_position(self, task: str) -> int:  # noqa: ARG002 - the mutants look at the task
-        """Where a task begins to copy: where the offsets are, and nothing else counts."""
+        """The record with which a task starts to copy: the one that the offsets name, whatever the task had before."""
         return self.offset
 
     def offset_after(self, position: int) -> int:
@@ -139,7 +139,7 @@ class Mirror:
 
     @action("Rewind", "Tasks")
     def rewind(self, task: str) -> Self:
-        """A task reads the offsets and goes to where they are.
+        """A task reads the offsets and seeks to them.
 
         Spec:  Mirror!Rewind
         KIP:   KIP-618, KIP-656

@@ -1,4 +1,4 @@
-"""One replica that leads a partition and answers any produce request whatsoever.
+"""One replica that leads a partition and answers any produce request.
 
 Spec:  PartitionLog.tla
 KIPs:  98, 360

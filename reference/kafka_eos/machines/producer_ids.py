@@ -59,7 +59,7 @@ class Controller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """What a broker has.
+    """The state of a broker.
 
     Attributes:
         next: the id that it gives out next.
@@ -82,7 +82,7 @@ class Broker:
 
 
 STARTED = Broker()
-"""What a broker has that just started."""
+"""The state of a broker that has just started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class ProducerIds:
 
     @classmethod
     def context(cls, constants: Constants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
-        """Nothing beside the variables."""
+        """No derived values: the state is the variables."""
         return {}
 
     def last_of(self, first: int) -> int:
@@ -117,7 +117,7 @@ class ProducerIds:
         return first + self.constants.block_size - 1
 
     def behind(self, first: int) -> int:
-        """The first id behind a block."""
+        """The first id after a block."""
         return self.last_of(first) + 1
 
     def may_answer(self, first: int) -> bool:

@@ -1,7 +1,7 @@
-"""What a partition leader knows about idempotent producers, and the checks it makes before it appends a batch.
+"""A partition leader's state of idempotent producers, and the checks it makes before it appends a batch.
 
 The value :class:`Log` is one replica's log. Its guards are total functions in Kafka's order of checks; its effects
-return the next value. Payloads are not kept here: whoever serves real clients keeps them beside, by offset.
+return the next value. Payloads are not kept here: a server of real clients keeps them by offset.
 
 Spec:  ProducerState.tla
 KIPs:  98, 360
@@ -62,7 +62,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedBatch:
-    """What is remembered of a batch: its first sequence, number of records and first offset."""
+    """A remembered batch: its first sequence, number of records and first offset."""
 
     sequence: int
     count: int
@@ -71,7 +71,7 @@ class CachedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerState:
-    """What a replica knows of one producer: its epoch, and the last batches of that epoch, oldest first."""
+    """A replica's state of one producer: its epoch, and the last batches of that epoch, oldest first."""
 
     epoch: int
     batches: tuple[CachedBatch, ...]
@@ -94,7 +94,7 @@ EMPTY_SNAPSHOT = Snapshot()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """One replica's log: its batches, what is known of the producers, the last snapshot.
+    """One replica's log: its batches, the state of the producers, the last snapshot.
 
     Assumed: the content of a retry equals the content of the first copy (a broker compares neither content nor CRC).
     """
@@ -119,7 +119,7 @@ class Log:
     # --- the checks, in Kafka's order: duplicate, epoch, sequence ---------------------------------------------
 
     def is_retry_of(self, cached: CachedBatch, batch: Batch) -> bool:
-        """A remembered batch and a batch with its first and last sequence."""
+        """A batch has the first and the last sequence of a remembered one."""
         return cached.sequence == batch.sequence and cached.count == batch.count
 
     def retry_candidates(self, batch: Batch) -> tuple[CachedBatch, ...]:
@@ -132,7 +132,7 @@ class Log:
         return any(self.is_retry_of(cached, batch) for cached in self.retry_candidates(batch))
 
     def duplicate_offset(self, batch: Batch) -> int:
-        """Where the first copy of a duplicate is."""
+        """The offset of the first copy of a duplicate."""
         return next(cached.offset for cached in self.retry_candidates(batch) if self.is_retry_of(cached, batch))
 
     def is_fenced(self, producer: ProducerState, batch: Batch) -> bool:
@@ -200,7 +200,7 @@ class Log:
     # --- snapshot, rebuilding, truncation, expiry ---------------------------------------------------------------
 
     def snapshot_of(self, producer: ProducerState) -> ProducerState:
-        """What a snapshot keeps of a producer.
+        """The part of a producer's state that a snapshot keeps.
 
         # Departs from Kafka: a snapshot there keeps the last batch only; see the mutant LastBatchOnly.
         """

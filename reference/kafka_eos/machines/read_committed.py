@@ -1,7 +1,7 @@
-"""What a read_committed reader is given and what it drops: the rules of the aborted index and of the client's filter.
+"""The rules of read_committed: the leader's index of aborted transactions and the client's filter.
 
-A leader keeps an index of aborted transactions. A fetch response carries those that have to do with its batches, and
-the client drops their records. The list is all that the client knows: it is made anew for every response.
+A leader keeps an index of aborted transactions. A fetch response carries those that overlap its batches, and the
+client drops their records. The list is all that the client knows: it is made anew for every response.
 
 Spec:  Consumer.tla
 KIP:   KIP-98
@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortedTransaction:
-    """What a fetch response says of an aborted transaction: its producer and the offset of its first record."""
+    """An aborted transaction in a fetch response: its producer and the offset of its first record."""
 
     producer_id: int
     first_offset: int
@@ -26,8 +26,8 @@ class IndexedTransaction(AbortedTransaction):
     """An entry of a leader's index.
 
     Attributes:
-        last_offset: of the abort marker.
-        last_stable_offset: where reading of what is committed ended when the marker was written.
+        last_offset: the abort marker's offset.
+        last_stable_offset: where reading of committed data ended when the marker was written.
     """
 
     last_offset: int
@@ -35,7 +35,7 @@ class IndexedTransaction(AbortedTransaction):
 
 
 class Batch(Protocol):
-    """What the rules want to know of a batch or marker."""
+    """The part of a batch or marker that the rules look at."""
 
     @property
     def producer_id(self) -> int:
@@ -67,11 +67,11 @@ class ReadCommitted:
     __slots__ = ()
 
     def overlaps(self, transaction: IndexedTransaction, position: int, upper: int) -> bool:
-        """An aborted transaction has to do with a response."""
+        """An aborted transaction overlaps a response."""
         return transaction.last_offset >= position and transaction.first_offset < upper
 
     def ends_scan(self, transaction: IndexedTransaction, upper: int) -> bool:
-        """No later entry of the index can have to do with a response."""
+        """No later entry of the index can overlap a response."""
         return transaction.last_stable_offset >= upper
 
     def collected(self, index: Iterable[IndexedTransaction], position: int, upper: int) -> list[AbortedTransaction]:
@@ -89,14 +89,14 @@ class ReadCommitted:
         return transaction.first_offset <= entry.last_offset
 
     def begun(self, aborted: Sequence[AbortedTransaction], waiting: frozenset[int], entry: Batch) -> frozenset[int]:
-        """Those of the waiting transactions that have begun, by their places in the list; it is in no order that helps.
+        """The waiting transactions that have begun, by their places in the list, whose order does not help.
 
         The list is in the order of the markers.
         """
         return frozenset(place for place in waiting if self.has_begun(aborted[place], entry))
 
     def is_aborted(self, entry: Batch, active: frozenset[int]) -> bool:
-        """A record belongs to an aborted transaction if it belongs to one and its producer is in an aborted one."""
+        """A record is aborted if it is transactional and its producer is in an aborted transaction."""
         return entry.is_transactional and entry.producer_id in active
 
     def still_active(self, active: frozenset[int], entry: Batch) -> frozenset[int]:
@@ -129,7 +129,7 @@ def collect_aborted(index: Iterable[IndexedTransaction], position: int, upper: i
     Args:
         index: a partition's index, in the order of the markers.
         position: the offset that is fetched from.
-        upper: an offset behind the response's last record; a larger one finds more, which does no harm.
+        upper: an offset after the response's last record; a larger one finds more, which does no harm.
 
     Kafka: TransactionIndex.collectAbortedTxns
     """

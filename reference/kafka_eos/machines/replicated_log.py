@@ -78,7 +78,7 @@ class ReplicaLog(Log):
 
 
 def common_length(a: PVector[ReplicatedBatch], b: PVector[ReplicatedBatch]) -> int:
-    """How many batches two logs have in common from their beginning on.    Kafka: LeaderEpochFileCache (KIP-101)."""
+    """The number of batches that two logs have in common from their start. Kafka: LeaderEpochFileCache (KIP-101)."""
     length = 0
     for one, other in zip(a, b, strict=False):
         if (one.offset, one.leader_epoch) != (other.offset, other.leader_epoch):
@@ -119,7 +119,7 @@ class ReplicatedLog:
         return self.replicas[replica].log_end_offset
 
     def in_common(self, follower: str) -> int:
-        """How many batches a follower's log has in common with the leader's."""
+        """The number of batches that a follower's log has in common with the leader's."""
         assert self.leader is not None
         return common_length(self.replicas[follower].entries, self.replicas[self.leader].entries)
 
@@ -153,7 +153,7 @@ class ReplicatedLog:
 
     @action("TruncateFollower", "Replicas")
     def truncate_follower(self, replica: str) -> Self:
-        """A follower whose log is not the beginning of the leader's cuts it back to what they have in common.
+        """A follower whose log is not a prefix of the leader's truncates it to their common prefix.
 
         Spec:  ReplicatedLog!TruncateFollower
         KIP:   KIP-101, KIP-279
@@ -167,7 +167,7 @@ class ReplicatedLog:
     # --- in-sync set and high watermark                                             WHO: the leader ---------------
 
     def in_sync_end_offset(self) -> int:
-        """What every in-sync replica has of the leader's log."""
+        """The offset up to which every in-sync replica has the leader's log."""
         assert self.leader is not None
         source = self.replicas[self.leader].entries
         shared = min(len(source) if replica == self.leader else self.in_common(replica) for replica in self.isr)

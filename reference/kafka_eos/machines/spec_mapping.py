@@ -59,7 +59,7 @@ def record_fields(record: type) -> dict[str, str]:
 
 @cache
 def _constant_fields(record: type) -> tuple[tuple[str, Any], ...]:
-    """(field, type) of what follows from the constants and is no part of the record's identity."""
+    """(field, type) of each field that follows from the constants and is no part of the record's identity."""
     hints = get_type_hints(record)
     return tuple((f.name, hints[f.name]) for f in fields(record) if not f.compare)
 
@@ -110,7 +110,7 @@ def from_spec(hint: Any, value: SpecValue, context: Context = _NO_CONTEXT) -> An
     Args:
         hint: the type asked for.
         value: the TLA+ value.
-        context: what the spec has no place for, by type: the class to make instead of a record's class, and the value
+        context: what the spec's values lack, by type: the class to make instead of a record's class, and the value
             of each field that is no part of a record's identity (``compare=False``: what follows from the constants).
 
     Raises:

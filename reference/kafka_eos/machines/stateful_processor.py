@@ -38,7 +38,7 @@ class Constants:
 
     Attributes:
         inputs: 1..n.
-        key_of: of each input, its key.
+        key_of: for each input, its key.
         keys: the keys.
         instances: processes of the application.
         max_faults: how many crashes, aborts and instances taken for dead there are at most.
@@ -108,7 +108,7 @@ class StatefulProcessor:
 
     @classmethod
     def context(cls, constants: Constants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
-        """Nothing beside the variables."""
+        """No derived values: the state is the variables."""
         return {}
 
     # --- rules ------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The coordinator of one transactional.id, with its log, which answers any request whatsoever.
+"""The coordinator of one transactional.id, with its log, which answers any request.
 
 Spec:  TransactionCoordinator.tla
 KIPs:  98, 360, 588, 890
@@ -14,7 +14,7 @@ spec variable   field                Kafka
 metadata        ``metadata``         TransactionMetadata in the coordinator's cache; ``number`` counts transactions
 appending       ``appending``        TxnTransitMetadata in appendTransactionToLog, and the response callback
 durable         ``durable``          the last record below the high watermark of the partition of __transaction_state
-tail            ``tail``             the records behind it, whose callback was called with an error
+tail            ``tail``             the records after it, whose callback was called with an error
 loading         ``loading``          TransactionStateManager.loadingPartitions
 toMark          ``to_mark``          TransactionMetadata.topicPartitions while markers are sent
 fencing         ``fencing``          the thread between prepareFenceProducerEpoch and endTransaction
@@ -61,7 +61,7 @@ class Constants:
     Attributes:
         producer_ids: 0..n, the producer ids that requests carry.
         max_epoch: the largest epoch there is; 32767 in Kafka.
-        partitions: that can be in a transaction.
+        partitions: those that can be in a transaction.
         versions: the transaction versions of requests: of 1 and 2.
         faults: what may go wrong: of "append times out", "failover", "timeout", "expiry".
         max_faults: how often.
@@ -111,17 +111,17 @@ class Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionMetadata:
-    """What the coordinator knows of a transactional.id; by default one that it does not know.
+    """The coordinator's metadata of a transactional.id; by default one that it does not know.
 
     Attributes:
-        producer_id: of the clients.
+        producer_id: the clients' producer id.
         previous_producer_id: the producer id before the last transition.
         next_producer_id: the producer id after this transaction, when the epochs have run out; -1 otherwise.
-        epoch: of the producer id.
+        epoch: the epoch of the producer id.
         last_epoch: the epoch before the last bump, -1 if it may not be presented; in memory only.
         state: DEAD for a transactional.id that is unknown.
         pending: the state that a transition under way leads to; in memory only.
-        partitions: in the transaction.
+        partitions: those in the transaction.
         version: the transaction version of the request that led here; 1 stands for 0 too.
         failed_fence: the last fence was not written; in memory only.
         number: counts the transactions; Kafka has no such field.
@@ -166,9 +166,9 @@ class Appending:
     """A record on its way into the log, "none" if there is none.
 
     Attributes:
-        request: what it is for: a client's request, or the coordinator's own doing.
+        request: its reason: a client's request, or the coordinator's own action.
         asked: the identity that the client presented.
-        record: what the coordinator knows when it has arrived.
+        record: the coordinator's metadata once it is in the log.
     """
 
     request: str = NOTHING
@@ -194,7 +194,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """What a client was told of the end of a transaction: it asked as the one, and goes on as the other."""
+    """The answer that told a client its transaction's end: it asked as one identity, and goes on as the other."""
 
     number: int
     commit: bool
@@ -205,14 +205,14 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
-    """The log: the last record that every in-sync replica has, and the records behind it."""
+    """The log: the last record that every in-sync replica has, and the records after it."""
 
     durable: TransactionMetadata
     tail: tuple[TransactionMetadata, ...]
 
 
 def forgotten(number: int) -> TransactionMetadata:
-    """What the coordinator knows of a transactional.id that it has never met, or that has expired."""
+    """The coordinator's metadata of a transactional.id that it has never met, or that has expired."""
     return TransactionMetadata(number=number)
 
 
@@ -220,7 +220,7 @@ UNKNOWN = forgotten(0)
 
 
 def commits(record: TransactionMetadata) -> bool:
-    """Whether a record decides for commit."""
+    """A record decides for commit."""
     return record.state in {PREPARED[True], COMPLETED[True]}
 
 
@@ -261,11 +261,11 @@ class Rules:
         return epoch >= self.max_epoch - 1
 
     def in_log(self, known: TransactionMetadata) -> TransactionMetadata:
-        """What the log keeps of what the coordinator knows."""
+        """The part of the coordinator's metadata that the log keeps."""
         return replace(known, last_epoch=NO_EPOCH, pending=None, failed_fence=False)
 
     def loaded(self, record: TransactionMetadata) -> TransactionMetadata:
-        """What a new coordinator makes of the last record: it goes on with what is prepared."""
+        """The metadata that a new coordinator loads from the last record: it goes on with what is prepared."""
         return replace(record, pending=COMPLETED[commits(record)]) if record.state in PREPARED_STATES else record
 
     # --- InitProducerId -------------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ class Rules:
         return self.is_exhausted(known.epoch) and epoch in {NO_EPOCH, known.epoch}
 
     def after_retry_of_init(self, known: TransactionMetadata) -> TransactionMetadata:
-        """What the coordinator knows once it has given the same again.
+        """The coordinator's metadata after it has given the same producer id and epoch again.
 
         Departs from Kafka: there the retry of a request that brought a new producer id forgets the one before it, so
         that the next retry is fenced (the mutant RetryForgetsProducerId).
@@ -326,7 +326,7 @@ class Rules:
         return replace(known, state=EMPTY, partitions=frozenset())
 
     def after_init(self, known: TransactionMetadata, epoch: int, new_producer_id: int) -> TransactionMetadata:
-        """What the coordinator knows once it has given a producer id and epoch.
+        """The coordinator's metadata after it has given a producer id and epoch.
 
         Kafka: TransactionMetadata.prepareIncrementProducerEpoch, TransactionMetadata.prepareProducerIdRotation
         """
@@ -356,7 +356,7 @@ class Rules:
         return ErrorCode.CONCURRENT_TRANSACTIONS if known.state in PREPARED_STATES else ErrorCode.NONE
 
     def after_add(self, known: TransactionMetadata, partition: str, version: int) -> TransactionMetadata:
-        """What the coordinator knows once a partition is in the transaction, which begins if it has not.
+        """The coordinator's metadata after a partition was added to the transaction, which begins if it has not.
 
         Kafka: TransactionMetadata.prepareAddPartitions
         """
@@ -366,7 +366,7 @@ class Rules:
     # --- EndTxn ---------------------------------------------------------------------------------------------------
 
     def is_retry_of_last_epoch(self, known: TransactionMetadata, producer_id: int, epoch: int) -> bool:
-        """A retry of what ended the transaction before, when the epochs had run out."""
+        """A retry of the request that ended the previous transaction, when the epochs had run out."""
         return (
             known.pending is not FENCE
             and producer_id == known.previous_producer_id
@@ -449,9 +449,7 @@ class Rules:
     def after_end(
         self, known: TransactionMetadata, commit: bool, version: int, next_producer_id: int
     ) -> TransactionMetadata:
-        """What the coordinator knows once the end is decided.
-
-        The end of what has not begun counts as a transaction too.
+        """The coordinator's metadata after the end is decided. Ending what has not begun counts as a transaction too.
 
         Kafka: TransactionMetadata.prepareAbortOrCommit
         """
@@ -467,13 +465,13 @@ class Rules:
         )
 
     def goes_on_as(self, record: TransactionMetadata) -> Identity:
-        """Whom a client of version 2 goes on as, once it is told that its transaction has ended."""
+        """The identity with which a client of version 2 goes on, once it is told that its transaction has ended."""
         if record.next_producer_id != NO_PRODUCER_ID:
             return Identity(producer_id=record.next_producer_id, epoch=0)
         return Identity(producer_id=record.producer_id, epoch=record.epoch)
 
     def after_completion(self, known: TransactionMetadata) -> TransactionMetadata:
-        """What the coordinator knows once every marker is written.
+        """The coordinator's metadata after every marker is written.
 
         Kafka: TransactionMetadata.prepareComplete
         """
@@ -496,33 +494,30 @@ class Rules:
         return known.epoch if known.failed_fence or known.epoch == self.max_epoch else known.epoch + 1
 
     def raised(self, known: TransactionMetadata) -> TransactionMetadata:
-        """What is in memory before the append: version 1 raises the epoch at once."""
+        """The metadata in memory before the append: version 1 raises the epoch at once."""
         if self.server_version >= TRANSACTION_VERSION_2:
             return known
         return replace(known, epoch=self.fencing_epoch(known), last_epoch=NO_EPOCH)
 
     def after_fence(self, known: TransactionMetadata, next_producer_id: int) -> TransactionMetadata:
-        """What the coordinator knows once it has decided to abort by itself; in version 2 the end's own bump fences."""
+        """The coordinator's metadata after its own decision to abort; in version 2 the end's own bump fences."""
         return self.after_end(self.raised(known), False, self.server_version, next_producer_id)
 
     # --- after an append ------------------------------------------------------------------------------------------
 
     def after_timeout(self, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
-        """What the coordinator knows after an append that it gave up: what it knew before.
-
-        A completion is tried again.
-        """
+        """The coordinator's metadata after an append that it gave up: as before. A completion is tried again."""
         if append.request == COMPLETE:
             return known
         failed = known.failed_fence or append.request in {INIT_FENCES, TIMEOUT}
         return replace(known, pending=None, failed_fence=failed)
 
     def after_append(self, record: TransactionMetadata) -> TransactionMetadata:
-        """What is in memory once a record is in the log; behind the decision come the markers."""
+        """The metadata in memory once a record is in the log; the markers follow the decision."""
         return forgotten(record.number) if record.state is DEAD else self.loaded(record)
 
     def answer_to(self, append: Appending) -> Answer:
-        """What a client is answered once the record is in the log."""
+        """The answer to a client once the record is in the log."""
         record = append.record
         if append.request == INIT:
             return answer_with(INIT, ErrorCode.NONE, Identity(producer_id=record.producer_id, epoch=record.epoch))
@@ -534,7 +529,7 @@ class Rules:
         return answer_with(INIT, ErrorCode.CONCURRENT_TRANSACTIONS) if append.request == INIT_FENCES else NO_ANSWER
 
     def error_to(self, append: Appending, error: ErrorCode) -> Answer:
-        """What a client is answered when it is not."""
+        """The answer to a client when the record is not in the log."""
         if append.request == INIT_FENCES:
             return answer_with(INIT, error)
         return answer_with(append.request, error) if append.request in {INIT, ADD, END} else NO_ANSWER
@@ -584,7 +579,7 @@ class TransactionCoordinator:
 
     @classmethod
     def context(cls, constants: Constants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
-        """Nothing beside the variables."""
+        """No derived values: the state is the variables."""
         return {}
 
     @property
@@ -622,7 +617,7 @@ class TransactionCoordinator:
         )
 
     def _allocates(self, needed: bool) -> tuple[int, int]:
-        """The producer id that is allocated, or -1, and how many have been then."""
+        """The producer id that is allocated, or -1, and the number allocated with it."""
         return (self.allocated, self.allocated + 1) if needed else (NO_PRODUCER_ID, self.allocated)
 
     # --- requests                                                                   WHO: a client -----------------
@@ -735,7 +730,7 @@ class TransactionCoordinator:
         return self.fault("expiry").append(known, EXPIRY, forgotten(known.number))
 
     def marker_commits(self, partition: str) -> bool:  # noqa: ARG002 - the same for each partition
-        """Whether a partition's marker says commit: as decided."""
+        """A partition's marker commits if the coordinator has decided so."""
         return commits(self.metadata)
 
     def _marks(self) -> bool:
@@ -743,7 +738,7 @@ class TransactionCoordinator:
         return prepared and self.may_act() and self.is_idle()
 
     def noted(self, history: frozenset[_Noted], entry: _Noted) -> frozenset[_Noted]:
-        """What happened before, and this: for the properties alone, no rule looks at it."""
+        """The history with one more entry: only properties look at it, no rule does."""
         return history | {entry}
 
     @action("WriteMarker", "Partitions")
@@ -794,9 +789,9 @@ class TransactionCoordinator:
         return not self.loading
 
     def tail_after_failover(self, found: tuple[TransactionMetadata, ...]) -> tuple[TransactionMetadata, ...]:
-        """The records behind those that are replicated, once another replica has become the coordinator.
+        """The records after those that are replicated, once another replica has become the coordinator.
 
-        An append of the coordinator before this one that arrives now is refused.
+        An append of the previous coordinator that arrives now is refused.
         """
         return found
 

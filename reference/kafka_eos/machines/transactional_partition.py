@@ -129,7 +129,7 @@ def marker_entry(producer_id: int, epoch: int, commit: bool, coordinator_epoch: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProducer:
-    """What a leader knows of a producer.
+    """The leader's state of a producer.
 
     Attributes:
         epoch: of its last batch or marker.
@@ -157,8 +157,8 @@ class UnstableTransaction:
     Attributes:
         producer_id: whose it is.
         first_offset: of its first batch.
-        last_offset: of its marker, which is not known to be replicated; -1 while it is open, or when the entry of the
-            index could not be written.
+        last_offset: of its marker, which is not known to be replicated; -1 while it is open, or when the index entry
+            could not be written.
     """
 
     producer_id: int
@@ -177,7 +177,7 @@ class LeaderLog:
 
 
 class MarkerConstants(Protocol):
-    """What decides about a marker beside the log."""
+    """The constants that decide about a marker, besides the log."""
 
     @property
     def transaction_version(self) -> int:
@@ -192,7 +192,7 @@ class MarkerConstants(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRules:
-    """What a leader refuses and what an entry does: functions of the log and of the entry.
+    """The leader's refusals and the effects of an entry: functions of the log and of the entry.
 
     Attributes:
         constants: the transaction version of markers, and the last epoch.
@@ -258,7 +258,7 @@ class PartitionRules:
         )
 
     def stable_offset_after(self, transactions: Iterable[UnstableTransaction], producer_id: int, offset: int) -> int:
-        """Where the last stable offset would be after a transaction has ended, but for replication."""
+        """The last stable offset after a transaction has ended, if all were replicated."""
         others = (t for t in transactions if t.producer_id != producer_id and t.last_offset == NO_OFFSET)
         return min((t.first_offset for t in others), default=offset + 1)
 
@@ -294,7 +294,7 @@ class PartitionRules:
         return self.with_completed(indexed, entry, producer.first_offset)
 
     def with_replicated(self, before: LeaderLog, offset: int) -> LeaderLog:
-        """The log with those transactions whose marker is replicated let go."""
+        """The log after the transactions whose marker is replicated are let go."""
         kept = frozenset(t for t in before.transactions if t.last_offset == NO_OFFSET or t.last_offset >= offset)
         return replace(before, transactions=kept)
 
@@ -343,7 +343,7 @@ class TransactionalPartition(ReadablePartition):
 
     @classmethod
     def context(cls, constants: PartitionConstants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
-        """Nothing beside the variables."""
+        """No derived values: the state is the variables."""
         return {}
 
     @classmethod
@@ -366,11 +366,11 @@ class TransactionalPartition(ReadablePartition):
         return self.written(before, self.at_end(before, given))
 
     def without_index_entry(self, before: LeaderLog, given: LogEntry) -> LeaderLog:
-        """The log after a marker whose entry of the index could not be written: the transaction holds what it held."""
+        """The log after a marker that the index could not take: its transaction still holds the last stable offset."""
         return self.with_entry(before, self.at_end(before, given))
 
     def replay(self, before: LeaderLog, entries: Iterable[LogEntry]) -> LeaderLog:
-        """What a replica that has some entries more knows, without any check.
+        """The log of a replica after some more entries, without any check.
 
         Departs from Kafka: a follower there first takes in all that one fetch brought it, and then makes the entries of
         the index, with last stable offsets that come too late (the mutant AppendedAtOnce).
@@ -451,7 +451,7 @@ class TransactionalPartition(ReadablePartition):
         )
 
     def is_boundary(self, offset: int) -> bool:
-        """The log has an end there, or could have had."""
+        """The log ends at an offset, or could have ended there."""
         return offset == 0 or any(entry.offset + 1 == offset for entry in self.log.entries)
 
     @action("ElectLeader", "Offsets", "Offsets")

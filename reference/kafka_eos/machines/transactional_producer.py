@@ -20,7 +20,7 @@ seen           ``seen``          none: what application and brokers have seen
 faults         ``faults``        none: bounds what may go wrong
 =============  ================  ===================================================================================
 
-:data:`LEGAL_TRANSITIONS` is the one table of which state may follow which.
+:data:`LEGAL_TRANSITIONS` is the one table of legal transitions.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -63,7 +63,7 @@ _PREDECESSORS = {
     FATAL_ERROR: STATES,
 }
 
-#: Which state of the client may follow which: pairs (before, after).
+#: The legal transitions between the client's states: pairs (before, after).
 LEGAL_TRANSITIONS = frozenset((before, after) for after, befores in _PREDECESSORS.items() for before in befores)
 
 ADD_PARTITIONS, ADD_OFFSETS, COMMIT_OFFSETS = "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit"
@@ -170,12 +170,12 @@ class Constants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """What the client knows of itself.
+    """The client's own state.
 
     Attributes:
         state: one of :data:`STATES`.
         error: the exception that calls are refused with, or "NONE".
-        identity: its producer id and epoch: the how many-th that it was given; 0 is none.
+        identity: stands for its producer id and epoch: it counts those given to the client; 0 is none.
         version: of its transactions.
         bump: it asks for another epoch after this transaction.
         started: a broker may know of the transaction.
@@ -216,7 +216,7 @@ class ProducerBatch:
     sequence: int = 0
 
     def is_unknown(self, expired: bool) -> bool:
-        """What becomes of a batch is unknown if the client has given it up, or an earlier copy of it may be on its way.
+        """The fate of a batch is unknown if the client has given it up, or if an earlier copy of it may be on its way.
 
         Args:
             expired: the client has given it up; else a leader has refused it.
@@ -268,8 +268,8 @@ class Seen:
         failed: something of it has failed.
         fenced: a broker has said that the client is fenced.
         registered: the partitions that the coordinator has registered.
-        unknown: the last identity of which a batch may still be on its way that was given up.
-        last: of each partition, the last batch that was sent.
+        unknown: the last identity with a batch that was given up and may still be on its way.
+        last: for each partition, the last batch that was sent.
     """
 
     number: int = 0
@@ -294,19 +294,19 @@ def coordinator_of(request: str) -> str:
 
 
 def init_producer_id_reaction(error: str) -> str:
-    """What the client does about an answer to InitProducerId."""
+    """The client's reaction to an answer to InitProducerId."""
     if error in {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"}:
         return AGAIN_FROM_START
     return ABORTABLE if error == "TRANSACTION_ABORTABLE" else FATAL
 
 
 def find_coordinator_reaction(error: str) -> str:
-    """What the client does about an answer to FindCoordinator."""
+    """The client's reaction to an answer to FindCoordinator."""
     return ABORTABLE if error in {"GROUP_AUTHORIZATION_FAILED", "TRANSACTION_ABORTABLE"} else FATAL
 
 
 def add_partitions_reaction(error: str) -> str:
-    """What the client does about an answer to AddPartitionsToTxn."""
+    """The client's reaction to an answer to AddPartitionsToTxn."""
     if error in {
         "INVALID_PRODUCER_EPOCH",
         "PRODUCER_FENCED",
@@ -319,14 +319,14 @@ def add_partitions_reaction(error: str) -> str:
 
 
 def add_offsets_reaction(error: str) -> str:
-    """What the client does about an answer to AddOffsetsToTxn."""
+    """The client's reaction to an answer to AddOffsetsToTxn."""
     if error == "UNKNOWN_PRODUCER_ID":
         return WITH_BUMP
     return ABORTABLE if error in {"GROUP_AUTHORIZATION_FAILED", "TRANSACTION_ABORTABLE"} else FATAL
 
 
 def offset_commit_reaction(error: str) -> str:
-    """What the client does about an answer to TxnOffsetCommit."""
+    """The client's reaction to an answer to TxnOffsetCommit."""
     abortable = {
         "GROUP_AUTHORIZATION_FAILED",
         "FENCED_INSTANCE_ID",
@@ -338,14 +338,14 @@ def offset_commit_reaction(error: str) -> str:
 
 
 def end_reaction(request: str, error: str) -> str:
-    """What the client does about an answer to EndTxn."""
+    """The client's reaction to an answer to EndTxn."""
     if error == "UNKNOWN_PRODUCER_ID":
         return WITH_BUMP
     return ABORTABLE if error == "TRANSACTION_ABORTABLE" and request == COMMIT else FATAL
 
 
 def produce_reaction(error: str) -> str:
-    """What the client does about an answer to Produce."""
+    """The client's reaction to an answer to Produce."""
     if error == "DUPLICATE_SEQUENCE_NUMBER":
         return ACKNOWLEDGED
     fatal = {
@@ -411,13 +411,13 @@ class TransactionalProducer:
 
     @classmethod
     def context(cls, constants: Constants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
-        """Nothing beside the variables."""
+        """No derived values: the state is the variables."""
         return {}
 
     # --- error codes ------------------------------------------------------------------------------------------------
 
     def reaction_to_failure(self, request: str, error: str) -> str:
-        """What the client does about an error that is not retriable."""
+        """The client's reaction to an error that is not retriable."""
         reactions: Mapping[str, Callable[[str], str]] = {
             PRODUCE: produce_reaction,
             INIT_PRODUCER_ID: init_producer_id_reaction,
@@ -431,7 +431,7 @@ class TransactionalProducer:
         return end_reaction(request, error) if found is None else found(error)
 
     def reaction(self, request: str, error: str) -> str:
-        """What the client does about an error that answers a request."""
+        """The client's reaction to an error that answers a request."""
         return RETRY if error in RETRIABLE_ERRORS else self.reaction_to_failure(request, error)
 
     def exception_of(self, request: str, error: str) -> str:
@@ -478,7 +478,7 @@ class TransactionalProducer:
         return self.client.error == UNAUTHORIZED
 
     def is_refused_by_error(self, operation: str) -> bool:
-        """An abortable error refuses every call but the abort; a fatal one refuses all.
+        """An abortable error refuses every call except the abort; a fatal one refuses all.
 
         Departs from Kafka: it accepts an abort of a client that is about to start over.
         """
@@ -514,7 +514,7 @@ class TransactionalProducer:
         return self.call if self.call.operation == NOTHING else replace(self.call, outcome=outcome)
 
     def after_timeout(self) -> Call:
-        """What is left of a call that has timed out: offsets may be sent again or not."""
+        """The call after it has timed out: offsets may be sent again or not."""
         return NO_CALL if self.call.operation == SEND_OFFSETS else replace(self.call, running=False)
 
     def calls_of(self, request: str) -> frozenset[str]:
@@ -539,7 +539,7 @@ class TransactionalProducer:
 
     @property
     def due(self) -> frozenset[str]:
-        """New partitions are as good as a request that waits."""
+        """New partitions count as a request that waits."""
         return self.queue | ({ADD_PARTITIONS} if self.partitions.new else frozenset())
 
     def rank(self, request: str) -> int:
@@ -578,15 +578,15 @@ class TransactionalProducer:
         return not self.has_error
 
     def may_be_sent(self, request: str) -> bool:
-        """Whoever coordinates is looked for after an error too."""
+        """Coordinators are looked up after an error too."""
         return request in LOOKUPS.values() or self.sends_requests()
 
     def knows_receiver(self, request: str) -> bool:
-        """The client knows to whom a request goes: a lookup to anybody."""
+        """The client knows the receiver of a request; a lookup goes to any broker."""
         return request in LOOKUPS.values() or coordinator_of(request) in self.coordinators
 
     def requests_first(self) -> bool:
-        """Batches are sent when no request is in flight, nor one that can be sent waits."""
+        """Batches are sent when no request is in flight and none that can be sent waits."""
         return self.in_flight == NOTHING and not any(map(self.is_next, REQUESTS))
 
     def nothing_to_end(self, request: str) -> bool:
@@ -635,12 +635,12 @@ class TransactionalProducer:
     def call_after_fatal(self, request: str) -> Call:  # noqa: ARG002 - what Kafka looks at
         """The call after an answer with a fatal error.
 
-        Departs from Kafka: whoever waits for offsets that are not sent yet is not told, and times out.
+        Departs from Kafka: there a call that waits for offsets that are not sent yet is not told, and times out.
         """
         return self.finished(FAILED)
 
     def becomes_fatal(self, request: str, exception: str) -> Self:
-        """The client after a fatal error: it sends nothing more, and every answer is lost on it."""
+        """The client after a fatal error: it sends nothing more, and ignores every answer."""
         return replace(
             self,
             client=replace(self.client, state=FATAL_ERROR, error=exception),
@@ -841,7 +841,7 @@ class TransactionalProducer:
 
     @action("FindCoordinator", "CoordinatorTypes")
     def find_coordinator(self, type: str) -> Self:  # noqa: A002 - the spec's name
-        """The client asks who coordinates what its next request is about.
+        """The client asks for the coordinator that its next request needs.
 
         Spec:  TransactionalProducer!FindCoordinator
         Kafka: TransactionManager.lookupCoordinator

@@ -223,7 +223,7 @@ DECIDE = "DECIDE"
 
 
 class GuardConstants(Protocol):
-    """What guards depend on."""
+    """The constants that guards depend on."""
 
     @property
     def verification(self) -> bool:
@@ -233,7 +233,7 @@ class GuardConstants(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a leader asks the coordinator about."""
+    """The batch that a leader asks the coordinator about."""
 
     version: int
     epoch: int
@@ -241,7 +241,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardRules:
-    """A leader's guards: functions of what it knows of a producer, and of a request.
+    """A leader's guards: functions of its state of a producer, and of a request.
 
     Attributes:
         constants: whether a leader asks about transactions of version 1 as well.
@@ -272,7 +272,7 @@ class GuardRules:
         return ErrorCode.NONE
 
     def uses_guard_up(self, log: TransactionalLog, epoch: int) -> bool:
-        """A batch uses the guard up, but for one that belongs to a later epoch already.
+        """A batch uses the guard up, unless the guard belongs to a later epoch already.
 
         # Departs from Kafka: there every transactional append does (the mutant EveryAppendUsesGuardUp); a late batch
         # of an aborted transaction then makes the next one fail.
@@ -371,7 +371,7 @@ class Transactions(GuardRules):
 
     @classmethod
     def context(cls, constants: Constants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
-        """Nothing beside the variables."""
+        """No derived values: the state is the variables."""
         return {}
 
     # --- transitions of the coordinator's record ------------------------------------------------------------------
@@ -385,7 +385,7 @@ class Transactions(GuardRules):
         return self.transaction.state is TransactionState.EMPTY or self.transaction.state in COMPLETED.values()
 
     def commits(self) -> bool:
-        """Whether the record decides for commit."""
+        """The record decides for commit."""
         return self.transaction.state in {PREPARED[True], COMPLETED[True]}
 
     def decide(self, commit: bool, version: int, epoch: int) -> Self:
@@ -486,7 +486,7 @@ class Transactions(GuardRules):
     def end(self, instance: str, commit: bool) -> Self:
         """An instance ends its transaction, and asks again if the coordinator was busy.
 
-        It may abort while a batch is unanswered; before version 2 it then needs a new epoch, for the batch may be
+        It may abort while a batch is unanswered; before version 2 it then needs a new epoch, because the batch may be
         stored or not (KIP-360).
 
         Spec:  Transactions!End
@@ -515,9 +515,9 @@ class Transactions(GuardRules):
         )
 
     def upgraded(self, client: Client) -> Client:
-        """What becomes of a client that finds version 2.
+        """A client after it has found version 2.
 
-        It needs a new epoch, for the old one names its earlier transactions too (KAFKA-18227).
+        It needs a new epoch, because the old one names its earlier transactions too (KAFKA-18227).
         """
         return replace(client, version=2, state="new")
 
@@ -546,7 +546,7 @@ class Transactions(GuardRules):
         return replace(after, answers=frozenset(answer for answer in self.answers if answer.instance != instance))
 
     def after_answer(self, client: Client, answer: Reply) -> Client:
-        """What an instance becomes with an answer."""
+        """An instance's client after an answer."""
         heard = replace(client, awaits="nothing")
         if answer.error in {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_LEADER_OR_FOLLOWER}:
             return (
@@ -760,7 +760,7 @@ class Transactions(GuardRules):
         return replace(self, transaction=record)
 
     def partitions_to_mark(self) -> frozenset[str]:
-        """What a new coordinator has to send markers to."""
+        """The partitions to which a new coordinator has to send markers."""
         return self.transaction.partitions if self.is_prepared() else frozenset()
 
     def decided(self) -> Transaction:
@@ -813,9 +813,9 @@ class Transactions(GuardRules):
         return replace(after, verifying=self.verifying | {guarded}, logs=logs)
 
     def verification_error(self, version: int, epoch: int, partition: str) -> ErrorCode:
-        """Why the coordinator does not vouch for a batch; ``NONE`` if it does.
+        """Why the coordinator does not verify a batch; ``NONE`` if it does.
 
-        Before part 2 of KIP-890 the partition has to be registered, since then it is registered by the question.
+        Before part 2 of KIP-890 the partition has to be registered; since then the leader's question registers it.
         """
         error = self.add_error(epoch)
         if error is not ErrorCode.NONE:
@@ -825,7 +825,7 @@ class Transactions(GuardRules):
         return ErrorCode.NONE
 
     def after_verification(self, request: GuardedRequest) -> Transaction:
-        """The record when the coordinator has vouched for a batch."""
+        """The record after the coordinator has verified a batch."""
         return self.with_partition(request.partition, 2) if request.version == 2 else self.transaction
 
     @action("Verify", "Instances", "Numbers", "Partitions")
@@ -872,7 +872,7 @@ class Transactions(GuardRules):
 
     @action("AppendVerified", "Instances", "Numbers", "Partitions")
     def append_verified(self, instance: str, number: int, partition: str) -> Self:
-        """A leader appends a batch that the coordinator has vouched for, if nothing has happened since.
+        """A leader appends a batch that the coordinator has verified, if nothing has happened since.
 
         Spec:  Transactions!AppendVerified
         KIP:   KIP-98, KIP-890
@@ -973,7 +973,7 @@ class Transactions(GuardRules):
     def markers_after_election(self, partition: str) -> frozenset[str]:  # noqa: ARG002 - the mutant looks at it
         """The markers that are missing when a partition's leader changes.
 
-        Those under way to it come back and are sent again.
+        Markers in flight to the old leader fail and are sent again.
         """
         return self.to_mark
 
@@ -981,7 +981,7 @@ class Transactions(GuardRules):
     def elect_leader(self, partition: str) -> Self:
         """Another broker becomes the leader of a partition.
 
-        It has the log, but no guards, and what was under way to the old one comes back.
+        It has the log, but no guards; requests in flight to the old leader fail.
 
         Spec:  Transactions!ElectLeader
         KIP:   KIP-98, KIP-890

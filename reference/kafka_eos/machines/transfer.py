@@ -107,13 +107,13 @@ class Transfer:
 
     @classmethod
     def context(cls, constants: Constants) -> Context:  # noqa: ARG003 - the values follow from the variables alone
-        """Nothing beside the variables."""
+        """No derived values: the state is the variables."""
         return {}
 
     # --- rules ------------------------------------------------------------------------------------------------------
 
     def may_write(self, instance: str) -> bool:
-        """The leaders take what an instance writes: of everybody, or with transactions of the newest alone."""
+        """The leaders take what an instance writes; with transactions, only what the newest instance writes."""
         return not self.constants.transactional or self.owner == instance
 
     def aborts_open(self) -> bool:
@@ -129,7 +129,7 @@ class Transfer:
         return next((entry.kind for entry in log[place + 1 :] if entry.kind in {COMMIT, ABORT}), NONE)
 
     def found(self, log: Log, undecided: str) -> list[Entry]:
-        """The places of a log that a read_committed reader is given, for it as it is or as it is in the end."""
+        """The places of a log that a read_committed reader is given, if what has no marker is decided like this."""
         given = []
         for place, entry in enumerate(log):
             marker = self.marker_behind(log, place)
@@ -148,7 +148,7 @@ class Transfer:
         return found[-1].transfer if found else 0
 
     def is_unstable(self) -> bool:
-        """No offset is told while one waits for its marker."""
+        """No offset is returned while one waits for its marker."""
         log = self.logs[OFFSETS]
         return any(entry.kind == DATA and self.marker_behind(log, place) == NONE for place, entry in enumerate(log))
 

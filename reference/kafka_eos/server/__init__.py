@@ -1,8 +1,8 @@
-"""The reference as a server that Kafka's clients can use: machines, what they wrote, requests, and a network.
+"""The reference as a server that Kafka's clients can use: machines, their storage, requests, and a network.
 
 ===================  ==================================================================================================
 ``schemas``          the messages of the APIs that are served, as Kafka's own schemas define them
-``storage``          what partitions hold: batches in memory or in files
+``storage``          the batches of partitions, in memory or in files
 ``partitions``       a partition at its leader: the machines of its producers and transactions, around the storage
 ``transactions``     the transaction coordinators, one machine for each transactional.id
 ``groups``           the group coordinators: classic groups, committed and pending offsets

@@ -1,6 +1,6 @@
-"""A cluster: brokers, topics, coordinators. It knows no socket and no clock: whoever runs it tells it the time.
+"""A cluster: brokers, topics, coordinators. It knows no socket and no clock: its caller tells it the time.
 
-Brokers are logical: each is an address, and leads some of the partitions; what they store, they share. So a leader or a
+Brokers are logical: each is an address and leads some of the partitions; they share one storage. So a leader or a
 coordinator that moves is real to a client, while replication takes no time.
 
 Kafka: KafkaApis, MetadataCache, ReplicationControlManager
@@ -49,7 +49,7 @@ _INTERNAL_CONFIGS: dict[str, Values] = {
 
 
 Happened = Callable[..., None]
-"""Takes what no client asked for: its action, the broker, and columns of an event of the history."""
+"""A callback for what no client asked for: its action, the broker, and columns of an event of the history."""
 
 
 def unheard(action: str, node: int, **columns: Any) -> None:
@@ -71,23 +71,23 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What clients may ask for at most.
+    """Upper limits on what clients may request.
 
     Attributes:
-        connections: at a time.
-        frame_bytes: of one request.    Kafka: socket.request.max.bytes.
-        waiting_bytes: of all requests that have not arrived whole.
-        elements: of all arrays in one request.
-        idle_ms: a connection without a request for so long is closed.    Kafka: connections.max.idle.ms.
-        batch_bytes: of one batch, where its topic has no max.message.bytes.    Kafka: message.max.bytes.
-        log_bytes: of all partitions together, where they are kept in memory.
-        fetch_bytes: of one Fetch response.    Kafka: fetch.max.bytes.
-        fetch_wait_ms: for which a Fetch request may wait.
-        partitions: of all topics together.
-        groups: of consumers.
-        members: of one group, those included that were given an id and have not come back with it.
-        transactional_ids: of producers.
-        producers: that one partition remembers.
+        connections: open at a time.
+        frame_bytes: bytes of one request.    Kafka: socket.request.max.bytes.
+        waiting_bytes: bytes of all requests that have not arrived whole.
+        elements: elements of all arrays in one request.
+        idle_ms: a connection without a request for this long is closed.    Kafka: connections.max.idle.ms.
+        batch_bytes: bytes of one batch, where its topic has no max.message.bytes.    Kafka: message.max.bytes.
+        log_bytes: bytes of all partitions together, where they are kept in memory.
+        fetch_bytes: bytes of one Fetch response.    Kafka: fetch.max.bytes.
+        fetch_wait_ms: time that a Fetch request may wait.
+        partitions: partitions of all topics together.
+        groups: consumer groups.
+        members: members of one group, those included that were given an id and have not come back with it.
+        transactional_ids: transactional ids of producers.
+        producers: producers that one partition remembers.
     """
 
     connections: int = 1000
@@ -108,13 +108,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What an operator sets.
+    """The operator's settings.
 
     Attributes:
         transactions: version and times of transactions.
-        limits: what clients may ask for at most.
-        internal_partitions: of each internal topic.
-        default_partitions: of a topic that a client brings into being by asking for it; 0: none does.
+        limits: upper limits on what clients may request.
+        internal_partitions: partitions of each internal topic.
+        default_partitions: partitions of a topic that is created when a client asks for it; 0: none is created.
         producer_id_expiration_ms: producer.id.expiration.ms.
         timeout_check_ms: transaction.abort.timed.out.transaction.cleanup.interval.ms; 10000 in Kafka.
         group_initial_delay_ms: group.initial.rebalance.delay.ms.
@@ -139,7 +139,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """The machines that decide; a mutant may stand in for each."""
+    """The classes of the machines that decide; each may be a mutant."""
 
     leaders: LeaderRules = field(default=LeaderRules())
     coordinator: type[ServedCoordinator] = ServedCoordinator
@@ -157,18 +157,18 @@ class Topic:
 
 
 class Cluster:
-    """Everything that a cluster knows.
+    """The state of a cluster.
 
     Args:
         brokers: the logical brokers.
-        settings: what an operator sets.
-        storage: where partitions are kept.
-        machines: what decides.
+        settings: the operator's settings.
+        storage: the storage of the partitions.
+        machines: the classes of the machines.
         now: milliseconds since the epoch.
-        seed: of the names that are made up: topic ids and member ids.
+        seed: the seed of generated names: topic ids and member ids.
 
     Attributes:
-        happened: takes markers, timeouts, sessions that end, and leaders and coordinators that move.
+        happened: the callback for markers, timeouts, sessions that end, and leaders and coordinators that move.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class Cluster:
         self._expire()
 
     def restarted(self) -> "Cluster":
-        """The cluster after all its brokers have gone and come back: what they find is what was stored.
+        """The cluster after all its brokers have stopped and come back: they find what was stored.
 
         Raises:
             NothingStored: it is kept in memory.
@@ -243,7 +243,7 @@ class Cluster:
         return again
 
     def close(self) -> None:
-        """Give up what is open. Nothing needs to be written: everything is."""
+        """Close what is open. Nothing needs to be written: everything is."""
         for leader in self.leaders():
             leader.store.close()
         self.storage.close()
@@ -255,7 +255,7 @@ class Cluster:
         heapq.heappush(self._timers, (when, next(self._numbers), action))
 
     def advance(self, now: int) -> None:
-        """Time has passed: what was to be done until now is done; what is done every so often, once at its end."""
+        """Time has passed: do what was due until now; do periodic tasks once, at the end."""
         self._until = max(self._until, now)
         while self._timers and self._timers[0][0] <= now:
             when, _, action = heapq.heappop(self._timers)
@@ -264,7 +264,7 @@ class Cluster:
         self.now = max(self.now, now)
 
     def next_timer(self) -> int:
-        """When there is something to do next, if only to look for what has timed out."""
+        """The time of the next task, if only to look for timeouts."""
         return self._timers[0][0]
 
     def settle(self) -> None:
@@ -291,7 +291,7 @@ class Cluster:
         return str(UUID(bytes=self._random.randbytes(16), version=4))
 
     def partition_counts(self) -> dict[str, int]:
-        """Of each topic how many partitions it has, but for the internal ones."""
+        """Number of partitions per topic, without the internal topics."""
         return {name: len(t.partitions) for name, t in self.topics.items() if name not in INTERNAL_TOPICS}
 
     # --- brokers and topics ------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class Cluster:
         return (leader for topic in self.topics.values() for leader in topic.partitions)
 
     def check_name(self, name: str) -> None:
-        """See to it that there can be a topic of this name.
+        """Check that there can be a topic of this name.
 
         Raises:
             Rejected: INVALID_TOPIC_EXCEPTION, in Kafka's words.    Kafka: Topic.validate.
@@ -319,7 +319,7 @@ class Cluster:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
 
     def check_new_topic(self, name: str) -> None:
-        """See to it that a topic of this name can be made.
+        """Check that a topic of this name can be made.
 
         Raises:
             Rejected: why not.    Kafka: ReplicationControlManager.createTopics.
@@ -337,7 +337,7 @@ class Cluster:
                 raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
 
     def room_for(self, partitions: int) -> bool:
-        """There may be so many partitions more."""
+        """There may be this many more partitions."""
         return self.partition_count + partitions <= self.settings.limits.partitions
 
     def create_topic(
@@ -350,10 +350,10 @@ class Cluster:
         """A new topic.
 
         Args:
-            name: of it.
+            name: its name.
             partitions: how many.
-            configs: its own.
-            replicas: of each partition the brokers, the preferred leader first; or how many, spread over the brokers.
+            configs: its own configurations.
+            replicas: for each partition the brokers, the preferred leader first; or how many, spread over the brokers.
         """
         topic = Topic(name, UUID(bytes=self._random.randbytes(16), version=4), [])
         self.topics[name] = topic
@@ -364,7 +364,7 @@ class Cluster:
         return topic
 
     def grow_topic(self, topic: Topic, partitions: int, replicas: Sequence[tuple[int, ...]] | int = 1) -> None:
-        """Partitions behind those that a topic has; ``replicas`` of those, as for :meth:`create_topic`."""
+        """Add partitions to a topic; ``replicas`` are those of the new ones, as for :meth:`create_topic`."""
         first = len(topic.partitions)
         spread = replicas if isinstance(replicas, int) else 1
         nodes = [self._spread(number, spread) for number in range(first, partitions)]
@@ -382,7 +382,7 @@ class Cluster:
             self.partition_count += 1
 
     def _spread(self, number: int, replicas: int) -> tuple[int, ...]:
-        """The brokers of a partition, where nobody has named them."""
+        """The brokers of a partition for which a client has named none."""
         count = len(self.brokers)
         return tuple(self.brokers[(number + further) % count].node for further in range(min(replicas, count)))
 
@@ -411,12 +411,12 @@ class Cluster:
         return f"{count} replica(s) of {leader.name} are in sync, and {least} have to be" if count < least else ""
 
     def alter_topic(self, topic: str, values: Values) -> None:
-        """Give a topic its own configurations, in place of those it had."""
+        """Give a topic its own configurations, which replace those it had."""
         self.configs.set_topic(topic, values)
         self._note()
 
     def alter_broker(self, broker: str, values: Values) -> None:
-        """Give a broker, or all of them (``ALL_BROKERS``), configurations, in place of those it was given before."""
+        """Give a broker, or all of them (``ALL_BROKERS``), configurations, which replace those given before."""
         self.configs.set_broker(broker, values)
         for leader in self.leaders():
             leader.verify(self.configs.of_broker(leader.node, VERIFICATION))
@@ -466,7 +466,7 @@ class Cluster:
         return ErrorCode.FENCED_LEADER_EPOCH if epoch < found.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def move_leader(self, topic: str, number: int, node: int) -> None:
-        """Another broker leads a partition, and with it what it coordinates.
+        """Make another broker the leader of a partition, and so the coordinator of what belongs to it.
 
         Spec: Transactions!ElectLeader, Failover
         """
@@ -490,12 +490,12 @@ class Cluster:
         return next((other for other in nodes[place + 1 :] + nodes[:place] if other not in self.gone), node)
 
     def crash(self, node: int, until: int, to: int | None = None) -> None:
-        """A broker is gone until a time: others lead what it led, and what it coordinated is loaded only then.
+        """Crash a broker until a time: others lead what it led, and what it coordinated is loaded only then.
 
         Args:
             node: the broker.
             until: milliseconds since the epoch.
-            to: who leads its partitions from now on; None for the next broker.
+            to: the broker that leads its partitions from now on; None for the next one.
         """
         self.gone[node] = until
         led = [leader for leader in self.leaders() if leader.node == node]
@@ -518,7 +518,7 @@ class Cluster:
         self.at(until, lambda: None)  # whoever runs the timers settles afterwards
 
     def delete_records(self, leader: Leader, offset: int) -> None:
-        """A partition begins at a later offset; what is before it stays in the storage and is given to nobody."""
+        """Move a partition's start to a later offset; what is before it stays in the storage, but is not readable."""
         leader.log_start_offset = max(leader.log_start_offset, offset)
         self._note_start_offsets()
 
@@ -554,12 +554,12 @@ class Cluster:
 
         Args:
             partition: topic and number.
-            producer_id: whose transaction ends.
-            epoch: of the marker.
+            producer_id: the producer whose transaction ends.
+            epoch: the marker's epoch.
             commit: the decision.
-            coordinator_epoch: of the coordinator that sends it.
-            version: of the transaction.
-            transactional_id: whose coordinator sends it; None for an operator who aborts by hand.
+            coordinator_epoch: the epoch of the coordinator that sends it.
+            version: the transaction's version.
+            transactional_id: the one whose coordinator sends it; None for an operator who aborts by hand.
         """
         topic, _, number = partition.rpartition("-")
         found = self.find(topic, int(number))
@@ -644,7 +644,7 @@ class Cluster:
 
 
 def _started_with(settings: Settings, machines: Machines) -> Values:
-    """The settings that Kafka has as well, by its names."""
+    """The settings that Kafka has too, by Kafka's names."""
     limits, transactions = settings.limits, settings.transactions
     values = {
         "auto.create.topics.enable": str(settings.default_partitions > 0).lower(),

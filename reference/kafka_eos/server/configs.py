@@ -1,10 +1,10 @@
-"""What topics and brokers are configured with: names, the values that Kafka takes, and where a value comes from.
+"""The configurations of topics and brokers: names, the values that Kafka accepts, and where a value comes from.
 
 A topic's value is its own, or its broker's under another name, or Kafka's default. A broker's is its own, or that of
 all brokers, both altered by clients; or what it was started with, or Kafka's default.
 
-What is accepted and has no effect: everything about retention, cleaning, flushing, tiering and throttling, for nothing
-is deleted here, and one broker's storage is every broker's. :class:`AppendRules` has what does have one.
+Configurations of retention, cleaning, flushing, tiering and throttling are accepted without effect, because nothing is
+deleted here, and all brokers share one storage. :class:`AppendRules` has those with an effect.
 
 Kafka: TopicConfig, LogConfig, ServerLogConfigs, DynamicBrokerConfig, ConfigurationControlManager, ConfigHelper
 """
@@ -58,7 +58,7 @@ class Operation(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A value that a configuration has or would have: under which name, and where it comes from."""
+    """A value that a configuration has or would have, with the name under which it was set and its source."""
 
     name: str
     value: str
@@ -67,7 +67,7 @@ class Synonym(NamedTuple):
 
 Wrong = tuple[Any, str]
 Check = Callable[[Any], Wrong | None]
-"""Which value is wrong, and what about it; None if nothing is. It is given one of the right type."""
+"""A check of a value of the right type: the value that is wrong and why, or None."""
 
 
 def _in_range(least: int, most: int | None = None) -> Check:
@@ -89,7 +89,7 @@ def _each_of(*names: str) -> Check:
 
 
 def _anything(value: Any) -> None:
-    """Nothing is wrong with it."""
+    """Accept any value."""
 
 
 def _gzip_level(value: int) -> Wrong | None:
@@ -115,12 +115,12 @@ class Config:
     """A configuration.
 
     Attributes:
-        name: of it.
-        type: of its value.
-        default: Kafka's, as text.
-        wrong: what is wrong with a value.
-        broker: what brokers call it; None if they have none.
-        default_name: what the default is called there, and its value; None where none is told.
+        name: its name.
+        type: the type of its value.
+        default: Kafka's default, as text.
+        wrong: the check of a value.
+        broker: its name in brokers; None if they have none.
+        default_name: the name of the default there, and its value; None where none is told.
     """
 
     name: str
@@ -189,7 +189,7 @@ def _config(name: str, kind: ConfigType, default: object, wrong: Check = _anythi
 
 
 def _without_default(name: str, kind: ConfigType, default: object, wrong: Check, broker: str) -> Config:
-    """One whose broker has no default of that name: it follows from another one."""
+    """A configuration whose broker default follows from another configuration."""
     return Config(name=name, type=kind, default=str(default), wrong=wrong, broker=broker)
 
 
@@ -246,7 +246,7 @@ TOPIC_CONFIGS: Mapping[str, Config] = {
         _config("unclean.leader.election.enable", _BOOLEAN, "false", _anything, "unclean.leader.election.enable"),
     )
 }
-"""What a topic can be configured with, by name."""
+"""The configurations of topics, by name."""
 
 EFFECTIVE = (
     "cleanup.policy",
@@ -258,12 +258,12 @@ EFFECTIVE = (
     "min.insync.replicas",
     "segment.bytes",
 )
-"""Those of a topic that have an effect here, all of them on what a leader appends; nothing is cleaned or deleted."""
+"""The configurations of topics that have an effect here, all on what a leader appends."""
 
 _OF_TOPICS: Mapping[str, Config] = {each.broker: each for each in TOPIC_CONFIGS.values() if each.broker is not None}
 VERIFICATION, PRODUCER_EXPIRATION = "transaction.partition.verification.enable", "producer.id.expiration.ms"
 EFFECTIVE_OF_BROKERS = (PRODUCER_EXPIRATION, VERIFICATION)
-"""Those of a broker that have an effect here, beside those that topics inherit."""
+"""The configurations of brokers that have an effect here, besides those that topics inherit."""
 
 _OF_BROKERS: Mapping[str, Config] = {
     config.name: config
@@ -289,7 +289,7 @@ DYNAMIC_BROKER_CONFIGS: Mapping[str, Config] = {
     **{name: replace(each, name=name) for name, each in _OF_TOPICS.items()},
     **_OF_BROKERS,
 }
-"""What clients can alter of a broker, by name."""
+"""The configurations of brokers that clients can alter, by name."""
 
 READ_ONLY_BROKER_CONFIGS: Mapping[str, Config] = {
     name: _config(name, kind, default, _anything, name)
@@ -314,20 +314,20 @@ READ_ONLY_BROKER_CONFIGS: Mapping[str, Config] = {
         ("transactional.id.expiration.ms", _INT, 604_800_000),
     )
 }
-"""What a broker is started with and clients can only read, by name."""
+"""The configurations of brokers that clients can only read, by name."""
 
 
 class AppendRules(NamedTuple):
-    """What a leader goes by when it appends a client's batch.
+    """The configurations that a leader applies to a client's batch.
 
     Attributes:
-        max_message_bytes: of a batch.
-        segment_bytes: of a batch, too.
+        max_message_bytes: largest size of a batch.
+        segment_bytes: another limit on the size of a batch.
         timestamp_type: who sets timestamps.
         before_max_ms: how long ago a record's timestamp may be.
         after_max_ms: how far ahead it may be.
         is_compacted: records need keys.
-        compression: of what is stored; None: the producer's.
+        compression: the compression of what is stored; None: the producer's.
         min_in_sync: how many replicas have to be in sync.
     """
 
@@ -342,7 +342,7 @@ class AppendRules(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a client asks for: a name, what becomes of it, and a value."""
+    """A change that a client asks for: a name, an operation, and a value."""
 
     name: str
     operation: Operation
@@ -353,11 +353,11 @@ class Configs:
     """The configurations of a cluster's topics and brokers.
 
     Args:
-        started_with: what brokers were started with, as text, by Kafka's names.
+        started_with: the values that brokers were started with, as text, by Kafka's names.
 
     Attributes:
-        topics: what each topic has of its own.
-        brokers: what clients have altered, by the broker's number as text; ``ALL_BROKERS`` is for all.
+        topics: each topic's own values.
+        brokers: the values that clients have altered, by the broker's number as text; ``ALL_BROKERS`` is for all.
     """
 
     def __init__(self, started_with: Mapping[str, str]) -> None:
@@ -403,7 +403,7 @@ class Configs:
         return synonyms[0].value if told else config.default
 
     def append_rules(self, topic: str, node: int) -> AppendRules:
-        """What the leaders of a topic on a broker go by."""
+        """The rules that the leaders of a topic on a broker apply."""
         found = self._rules.get((topic, node))
         if found is None:
             given = {name: self.of_topic(topic, name, node) for name in EFFECTIVE}
@@ -422,14 +422,14 @@ class Configs:
     # --- what clients alter ------------------------------------------------------------------------------------------
 
     def set_topic(self, topic: str, values: Values) -> None:
-        """Give a topic its own values, in place of those it had."""
+        """Give a topic its own values, which replace those it had."""
         self.topics.pop(topic, None)
         if values:
             self.topics[topic] = values
         self._rules.clear()
 
     def set_broker(self, broker: str, values: Values) -> None:
-        """Give a broker, or all of them, values, in place of those that clients have given before."""
+        """Give a broker, or all of them, values, which replace those that clients have given before."""
         self.brokers.pop(broker, None)
         if values:
             self.brokers[broker] = values
@@ -438,11 +438,11 @@ class Configs:
     # --- what is kept ------------------------------------------------------------------------------------------------
 
     def kept(self) -> dict[str, dict[str, Values]]:
-        """What clients have set and altered."""
+        """The values that clients have set and altered."""
         return {"topics": self.topics, "brokers": self.brokers}
 
     def recover(self, kept: Mapping[str, Mapping[str, Values]]) -> None:
-        """Take over what :meth:`kept` has given an earlier process.
+        """Restore what :meth:`kept` returned to an earlier process.
 
         Raises:
             Rejected: a name or a value that cannot be used.
@@ -490,7 +490,7 @@ def altered(
 
 
 def check_values(known: Mapping[str, Config], values: Mapping[str, str]) -> None:
-    """See to it that values can be used, alone and together.
+    """Check that values can be used, alone and together.
 
     Raises:
         Rejected: INVALID_CONFIG, in Kafka's words.    Kafka: LogConfig.validate.

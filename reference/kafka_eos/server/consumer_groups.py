@@ -1,12 +1,12 @@
 """Consumer groups of KIP-848: the coordinator assigns, and every member follows at its own pace.
 
 The machine ``ConsumerGroup`` decides who has a partition, who may commit, and when a member is led to the group's
-epoch. Around it stand subscriptions, the assignors, sessions and heartbeats. Its constants are what the assignor says:
-the member that each partition prefers. Members are not written to ``__consumer_offsets``: after a restart they join
-again.
+epoch. This module adds subscriptions, the assignors, sessions and heartbeats. The machine's constants come from the
+assignor: the member that each partition prefers. Members are not written to ``__consumer_offsets``: after a restart
+they join again.
 
-Members of the classic protocol can be in such a group: their generation is their member epoch, and they follow by
-JoinGroup and SyncGroup what others follow by heartbeats (``migration.py``).
+Members of the classic protocol can be in such a group: their generation is their member epoch, and they follow the
+group by JoinGroup and SyncGroup, the others by heartbeats (``migration.py``).
 
 Departs from Kafka: an assignment is made at once, as with group.consumer.assignment.interval.ms=0 (4.3 waits a second
 by default).
@@ -31,7 +31,7 @@ from kafka_eos.server.groups import FIRST_WITH_EPOCHS, ServedGroup, State
 
 JOIN, LEAVE, LEAVE_FOR_A_WHILE = 0, -1, -2
 NEW_GROUP_EPOCH = 1
-"""Of a group that nobody has joined yet: the first one to subscribe has epoch 2, as in Kafka 4.3."""
+"""The epoch of a group that nobody has joined yet: the first member to subscribe gets epoch 2, as in Kafka 4.3."""
 UNIFORM, RANGE = "uniform", "range"
 ASSIGNORS = (UNIFORM, RANGE)
 """Kafka: group.consumer.assignors."""
@@ -42,7 +42,7 @@ NOTHING: Assignment = frozenset()
 
 @dataclass(slots=True, kw_only=True)
 class ClassicSide:
-    """What a member of the classic protocol has that others have not.
+    """The part of a member that only members of the classic protocol have.
 
     Attributes:
         protocols: its assignors in the order of its preference, each with its subscription.
@@ -63,7 +63,7 @@ class ClassicSide:
 
     @property
     def version(self) -> int:
-        """In which it reads assignments."""
+        """The version in which it reads assignments."""
         said = subscription(self.protocols[0][1])
         return 0 if said is None else said.version
 
@@ -73,20 +73,20 @@ class Follower:
     """A member of a consumer group; times in milliseconds.
 
     Attributes:
-        member_id: which it has made up itself, or was given.
-        instance_id: of a static member.
+        member_id: the id that it has made up itself, or was given.
+        instance_id: the instance id of a static member.
         client_id: as its requests say.
-        client_host: where they come from.
-        rebalance_ms: for so long it may take to give partitions up.
-        topics: that it subscribes to by name.
-        pattern: of the names of further topics.
+        client_host: the host that its requests come from.
+        rebalance_ms: time that it may take to give partitions up.
+        topics: the topics that it subscribes to by name.
+        pattern: a pattern for the names of further topics.
         resolved: the topics of its pattern have been looked for.
-        assignor: that it asks for.
+        assignor: the assignor that it asks for.
         previous_epoch: its member epoch before this one.
         expires: when its session ends.
         gives_up_by: when it has to have given up what is being revoked; None if nothing is.
         is_away: an instance that has left for a while: its partitions wait for it.
-        classic: what it has as a member of the classic protocol; None if it is none.
+        classic: its part as a member of the classic protocol; None if it is none.
     """
 
     member_id: str
@@ -111,7 +111,7 @@ class Follower:
         )
 
     def deadline(self) -> int:
-        """When it is to be removed, if nothing is heard of it."""
+        """The time at which it is removed, if it sends nothing."""
         others = [self.gives_up_by]
         if self.classic is not None:
             others += [self.classic.syncs_by, self.classic.joins_by]
@@ -140,7 +140,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
 
     @property
     def state(self) -> State:
-        """Whether everybody has what it is to have.    Kafka: ConsumerGroup.maybeUpdateGroupState."""
+        """Whether every member has its target assignment. Kafka: ConsumerGroup.maybeUpdateGroupState."""
         if not self.followers:
             return State.EMPTY
         if self.assigned_epoch < self.epoch:
@@ -158,20 +158,20 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
 
     @property
     def assignor(self) -> str:
-        """The one that most ask for.    Kafka: ConsumerGroup.preferredServerAssignor."""
+        """The assignor that most members ask for. Kafka: ConsumerGroup.preferredServerAssignor."""
         asked = Counter(each.assignor for each in self.followers.values() if each.assignor is not None)
         return asked.most_common(1)[0][0] if asked else UNIFORM
 
     def current(self, member_id: str) -> Following:
-        """What the machine has of a member."""
+        """The machine's state of a member."""
         return self.machine.membership.members[member_id]
 
     def target(self, member_id: str) -> Assignment:
-        """What a member is to have."""
+        """The partitions that a member is to have."""
         return self.machine.target_of(self.machine.members(), member_id)
 
     def waits_for_others(self, member_id: str) -> bool:
-        """Somebody has yet to give up what a member is to have.
+        """Another member has yet to give up partitions that this member is to have.
 
         Kafka: ConsumerGroup.waitingOnUnreleasedPartition
         """
@@ -207,7 +207,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         return self._told(member_id, self.machine.member_epoch_error(member_id, epoch))
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Why a member is told no offsets; ``NONE`` if it is.    Kafka: ConsumerGroup.validateOffsetFetch."""
+        """Why a member gets no offsets; ``NONE`` if it does.    Kafka: ConsumerGroup.validateOffsetFetch."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
         return self._told(member_id or "", self.machine.member_epoch_error(member_id or "", epoch))
@@ -233,7 +233,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         return ErrorCode.NONE if missed and not follower.is_away else ErrorCode.FENCED_MEMBER_EPOCH
 
     def join(self, follower: Follower, partitions: Mapping[str, int]) -> None:
-        """A member joins; by a subscription the group's epoch rises.    Spec: ConsumerGroup!Joined."""
+        """A member joins; a subscription raises the group's epoch.    Spec: ConsumerGroup!Joined."""
         self.followers[follower.member_id] = follower
         if follower.topics or follower.resolved:
             self._assign(partitions)
@@ -264,7 +264,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         follower.previous_epoch, follower.is_away = 0, False
 
     def leave_for_a_while(self, follower: Follower) -> None:
-        """An instance leaves, and what it has waits for it.
+        """An instance leaves for a while, and its partitions wait for it.
 
         Kafka: GroupMetadataManager.consumerGroupStaticMemberGroupLeave
         """
@@ -293,7 +293,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         self.machine = replace(self.machine, membership=replace(membership, epoch=membership.epoch + 1))
 
     def reassign(self, partitions: Mapping[str, int]) -> None:
-        """Subscriptions or topics may have changed: if that alone changes who is to have what, the epoch rises."""
+        """Raise the epoch if changed subscriptions or topics change the target assignment."""
         before = self.machine.constants
         self._assign(partitions)
         if self.machine.constants != before and self.assigned_epoch == self.epoch:
@@ -305,7 +305,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
 
         Args:
             follower: the member.
-            owned: what it says it has; None if it says nothing, so that it may have everything that it had.
+            owned: the partitions that it says it has; None if it says nothing, so that it may have all that it had.
             now: milliseconds.
         """
         member_id = follower.member_id
@@ -321,10 +321,10 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
             follower.gives_up_by = now + follower.rebalance_ms
 
     def _assign(self, partitions: Mapping[str, int]) -> None:
-        """Ask the assignor who is to have what.
+        """Ask the assignor for the target assignment.
 
         Args:
-            partitions: of each topic, how many.
+            partitions: the number of partitions of each topic.
         """
         wanted = {
             topic: frozenset(m for m, each in self.followers.items() if each.subscribes_to(topic))
@@ -342,7 +342,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
 def ranges(
     wanted: Mapping[str, frozenset[str]], partitions: Mapping[str, int], followers: Mapping[str, Follower]
 ) -> dict[str, str]:
-    """Of each topic a range of partitions for each member that wants it.    Kafka: RangeAssignor."""
+    """A range of each topic's partitions for each member that wants it.    Kafka: RangeAssignor."""
     given: dict[str, str] = {}
     for topic, who in wanted.items():
         members = sorted(who, key=lambda m: (followers[m].instance_id is None, followers[m].instance_id or m))
@@ -353,11 +353,11 @@ def ranges(
 
 
 def assigned(wanted: Mapping[str, frozenset[str]], before: Mapping[str, str]) -> dict[str, str]:
-    """Partitions evenly over the members that want them; who has one keeps it if that is even too.
+    """Partitions evenly over the members that want them; a member keeps what it has if that is even too.
 
     Args:
-        wanted: of each partition the members that may have it.
-        before: who was to have it.
+        wanted: for each partition, the members that may have it.
+        before: for each partition, the member of the last assignment.
 
     Kafka: UniformAssignor
     """
@@ -400,14 +400,14 @@ def following(group: ServedGroup[Any], machine: type[ConsumerGroup], membership:
 
 
 class Subscribed(NamedTuple):
-    """What a request has changed of a member's subscription."""
+    """The change that a request makes to a member's subscription."""
 
     names: bool
     pattern: bool
 
 
 def subscribe(follower: Follower, topics: Iterable[str] | None, pattern: str | None) -> Subscribed:
-    """Take over what a request says of subscriptions; None says nothing, an empty pattern takes the old one away."""
+    """Update a subscription from a request; None changes nothing, an empty pattern removes the old one."""
     names = follower.topics if topics is None else frozenset(topics)
     new_pattern = follower.pattern if pattern is None else pattern or None
     changed = Subscribed(names != follower.topics, new_pattern != follower.pattern)

@@ -1,7 +1,7 @@
-"""What consumers in a classic group put into JoinGroup and SyncGroup: subscriptions and assignments.
+"""The content of JoinGroup and SyncGroup of consumers in a classic group: subscriptions and assignments.
 
-The coordinator passes them on unread, but for two ends: it knows which topics a group is subscribed to, and turns a
-classic group into one of KIP-848 and back.
+The coordinator passes them on unread, with two exceptions: it reads which topics a group is subscribed to, and it reads
+them when it turns a classic group into one of KIP-848 and back.
 
 Kafka: ConsumerProtocol
 """
@@ -18,7 +18,7 @@ NEWEST = 3
 
 
 class Subscription(NamedTuple):
-    """What a member subscribes to, what it has, and the version in which it says so."""
+    """A member's subscription and its partitions, with the version of the message."""
 
     topics: frozenset[str]
     owned: frozenset[str]
@@ -26,7 +26,7 @@ class Subscription(NamedTuple):
 
 
 def subscription(data: bytes) -> Subscription | None:
-    """What a member says to an assignor; None if it is none of a consumer."""
+    """The subscription that a member sends to an assignor; None if it is not a consumer's."""
     read = _read("ConsumerProtocolSubscription", data)
     if read is None:
         return None

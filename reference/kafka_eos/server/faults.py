@@ -1,27 +1,27 @@
-"""Faults on demand: which request of a client meets which fault. A plan decides; the network carries it out.
+"""Faults on demand: a plan decides which request of a client meets which fault; the network carries it out.
 
-A plan is a list of rules. Each says which requests it is about, which of those it spoils, and how. Whether a rule fires
-depends on the requests that matched it before and on the seed, on no clock: the same requests meet the same faults.
+A plan is a list of rules. Each says which requests it matches, which of those it hits, and how. Whether a rule fires
+depends on the requests that matched it before and on the seed, not on a clock: the same requests meet the same faults.
 
-A *fate* decides what becomes of one request; an *event* happens to the cluster, before or after the request is handled.
+A *fate* changes what happens to one request; an *event* happens to the cluster, before or after the request is handled.
 
 =======================  ==============================================================================================
-``drop-answer``          it is handled; the connection is closed instead of the answer
-``withhold``             it is handled; from its answer on nothing comes on the connection any more
-``close``                the connection is closed, and it is never handled
-``delay``                it waits, and what follows on its connection with it
-``repeat``               it is handled once more, later; nobody gets that answer
-``overtake``             the connection is closed, and it is handled later, after the client's own retry
-``error``                it is answered with an error code, and not handled
+``drop-answer``          the request is handled; the connection is closed instead of the answer
+``withhold``             the request is handled; neither its answer nor anything later comes on the connection
+``close``                the connection is closed, and the request is never handled
+``delay``                the request waits, and so do those after it on its connection
+``repeat``               the request is handled once more, later; nobody gets that answer
+``overtake``             the connection is closed, and the request is handled later, after the client's own retry
+``error``                the request is answered with an error code, and not handled
 ``move-leader``          the partitions that it names get another leader
 ``move-coordinator``     the transactional.ids and groups that it names get another coordinator
 ``time-out-transaction`` the open transaction of the transactional.id that it names is aborted, as by its timeout
-``delay-markers``        for a while the transactional.id that it names gets no markers: what ends stays pending,
-                         and the next requests are told CONCURRENT_TRANSACTIONS
-``kill-broker``          a broker is gone for a while; its partitions are led by others, what it coordinated is loaded
-                         only when that while is over
-``restart``              all brokers are gone, and come back with what is in their files
-``advance-clock``        time goes on at once: timeouts of transactions, sessions, expiry
+``delay-markers``        for a while the transactional.id that it names gets no markers: an ended transaction stays
+                         pending, and the next requests are answered CONCURRENT_TRANSACTIONS
+``kill-broker``          a broker is gone for a while; others lead its partitions, and what it coordinated is loaded
+                         only when it is back
+``restart``              all brokers stop, and come back with what is in their files
+``advance-clock``        time moves forward at once: timeouts of transactions, sessions, expiry
 =======================  ==============================================================================================
 """
 
@@ -40,7 +40,7 @@ from kafka_eos.wire.protocol import Message
 
 
 class Fault(StrEnum):
-    """What a rule does."""
+    """The kind of a fault."""
 
     DROP_ANSWER = "drop-answer"
     WITHHOLD = "withhold"
@@ -65,7 +65,7 @@ FATES = frozenset(
 
 _SELECTING = ("api", "client", "topic", "transactional-id", "group", "broker")
 _CHOOSING = ("nth", "chance", "at-most")
-# What else a rule of each fault may say, and what it has to.
+# The further keys that a rule of each fault may have, and those that it must have.
 _OPTIONS: Mapping[Fault, tuple[frozenset[str], frozenset[str]]] = {
     fault: (frozenset(may), frozenset(must))
     for fault, may, must in (
@@ -92,12 +92,12 @@ class MalformedPlan(ValueError):  # noqa: N818 - named for the input, as Malform
 
 
 class Subjects(NamedTuple):
-    """What a request names.
+    """The partitions, transactional ids and groups that a request names.
 
     Attributes:
         partitions: topics with numbers; -1 where a topic is named without any.
-        transactional_ids: of producers.
-        groups: of consumers.
+        transactional_ids: those of producers.
+        groups: consumer groups.
     """
 
     partitions: tuple[tuple[str, int], ...]
@@ -124,22 +124,22 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Which requests meet which fault.
+    """A rule: requests, and the fault that they meet.
 
     Attributes:
         fault: what happens.
         api: the name of the requests' API; None for any.
         client: a pattern of client ids, as those of file names; so are topic, transactional_id and group.
-        topic: that they name.
-        transactional_id: that they name.
-        group: that they name.
-        broker: that they came to.
-        nth: which of them it spoils, from 1 on; empty for all.
-        chance: with which probability it spoils one of those.
+        topic: the topic that they name.
+        transactional_id: the transactional id that they name.
+        group: the group that they name.
+        broker: the broker that they came to.
+        nth: which of them it hits, from 1 on; empty for all.
+        chance: the probability with which it hits one of those.
         at_most: how often it fires; None for any number of times.
-        seconds: how long; what for is up to the fault.
+        seconds: a duration, whose meaning depends on the fault.
         error: the code of an answer.
-        to: the broker that something moves to; None for the next one.
+        to: the broker that a leader or coordinator moves to; None for the next one.
         after: an event happens after the request is handled, and before it is answered.
     """
 
@@ -197,7 +197,7 @@ def _one_of(pattern: str | None, names: Sequence[str]) -> bool:
 
 @dataclass(slots=True)
 class Tally:
-    """How often a rule had the opportunity, and how often it fired."""
+    """A rule, with how many requests matched it and how often it fired."""
 
     rule: Rule
     matched: int = 0
@@ -209,12 +209,12 @@ class Tally:
 
 
 class Faults:
-    """Decides, and counts.
+    """The rules of a plan, with their counts.
 
     Args:
         rules: in the order in which they are asked. All that fire bring about their events; of several fates the
-            first one counts, and the rules behind it have not fired.
-        seed: of the chances.
+            first one counts, and the rules after it have not fired.
+        seed: the seed of the chances.
     """
 
     def __init__(self, rules: Sequence[Rule] = (), seed: int | str = 0) -> None:
@@ -260,7 +260,7 @@ _PARTITION_COLUMNS = ("PartitionIndex", "Partition", "Index")
 
 
 def subjects_of(row: Message, name_of: Mapping[Any, str]) -> Subjects:
-    """What a request names.
+    """The partitions, transactional ids and groups that a request names.
 
     Args:
         row: its fields.
@@ -378,7 +378,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-# Of each key: what its value has to be, and how that is said.
+# For each key, the check of its value, and the expected value in words.
 _VALUES: Mapping[str, tuple[Any, str]] = {
     "api": (
         lambda value: _is_text(value) and value in SERVED,

@@ -33,12 +33,12 @@ from kafka_eos.server.migration import BIDIRECTIONAL, DOWNGRADE, UPGRADE, downgr
 from kafka_eos.wire.protocol import Message
 
 _BEYOND_RE2 = re.compile(r"\\[1-9]|\(\?(?:[=!>(]|<[=!]|P[=>])")
-"""What only Python's patterns have, not RE2's: references, looking around, atomic and conditional groups."""
+"""The parts of patterns that only Python has, not RE2: references, looking around, atomic and conditional groups."""
 _POSSESSIVE = re.compile(r"[*+?}]\+")
 
 
 class Beat(NamedTuple):
-    """The answer to a heartbeat: the error and why, the member's id and epoch, and its assignment if it has to know."""
+    """The answer to a heartbeat: the error and why, the member's id and epoch, and its assignment if it is news."""
 
     error: ErrorCode
     why: str | None = None
@@ -56,9 +56,9 @@ class ConsumerGroups:
         machine: the class of the machines.
         heartbeat_ms: how often a member is to be heard of.    Kafka: group.consumer.heartbeat.interval.ms.
         session_ms: without a heartbeat for so long it is removed.    Kafka: group.consumer.session.timeout.ms.
-        policy: which groups may become ones of the other protocol while they have members.
+        policy: which groups may change to the other protocol while they have members.
             Kafka: group.consumer.migration.policy.
-        partitions: of each topic how many there are, as of the last request.
+        partitions: the number of partitions of each topic, as of the last request.
     """
 
     groups: Groups
@@ -86,11 +86,11 @@ class ConsumerGroups:
         """A member says that it is there, joins or leaves.
 
         Args:
-            row: of the request.
-            version: of the request.
+            row: the request's fields.
+            version: the request's version.
             client: its id and its host.
-            owned: what it says it has, by name; None if it says nothing of that.
-            partitions: of each topic, how many.
+            owned: the partitions that it says it has, by name; None if it says nothing about that.
+            partitions: the number of partitions of each topic.
         """
         self.partitions = partitions
         name, epoch = row["GroupId"], row["MemberEpoch"]
@@ -176,7 +176,7 @@ class ConsumerGroups:
         return known if error is ErrorCode.NONE else error
 
     def _subscribe(self, group: FollowingGroup, follower: Follower, row: Message) -> bool:
-        """Take over what a heartbeat says; whether a subscription is new that can be assigned for at once."""
+        """Update a member from a heartbeat; True if it has a new subscription that can be assigned for at once."""
         if row["RebalanceTimeoutMs"] > 0:
             follower.rebalance_ms = row["RebalanceTimeoutMs"]
         if row["ServerAssignor"] is not None:
@@ -192,7 +192,7 @@ class ConsumerGroups:
         return changed.names or (changed.pattern and (follower.resolved or is_gone))
 
     def _resolve_later(self, group: FollowingGroup, follower: Follower) -> None:
-        """A pattern is resolved apart from the request that brings it.
+        """Resolve a pattern after the request that brings it.
 
         Kafka: GroupMetadataManager.maybeUpdateRegularExpressions
         """
@@ -227,7 +227,7 @@ class ConsumerGroups:
         return found if found.member_id == member_id else ErrorCode.FENCED_INSTANCE_ID
 
     def _fence(self, group: FollowingGroup, leaving: Sequence[Follower]) -> None:
-        """Remove members; where only members of the classic protocol stay, the group becomes a classic one."""
+        """Remove members; if only members of the classic protocol stay, the group becomes a classic one."""
         if not leaving:
             return
         if self._can_be_classic(group, leaving):
@@ -236,7 +236,7 @@ class ConsumerGroups:
             group.leave(leaving)
 
     def _watch(self, group: FollowingGroup, follower: Follower) -> None:
-        """Remove a member that is not heard of, or does not do in time what it has to."""
+        """Remove a member that sends no heartbeat, or does not do in time what it has to."""
 
         def look() -> None:
             now = self.groups.cluster.now
@@ -422,7 +422,7 @@ class ConsumerGroups:
         return made
 
     def _can_be_classic(self, group: FollowingGroup, but: Collection[Follower], *, replaced: bool = False) -> bool:
-        """All members, of which there are some, but for those that leave or are replaced are of the classic protocol.
+        """Some members stay, and all that neither leave nor are replaced are of the classic protocol.
 
         Kafka: GroupMetadataManager.validateOnlineDowngradeWithFencedMembers, validateOnlineDowngradeWithReplacedMember
         """
@@ -438,7 +438,7 @@ class ConsumerGroups:
 
 
 def _refused(row: Message, version: int, owned: Assignment | None) -> Beat | None:
-    """Why a heartbeat makes no sense; None if it does.
+    """The answer to an invalid heartbeat; None if it is valid.
 
     Kafka: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid
     """
@@ -480,8 +480,8 @@ def _subscribes(row: Message) -> bool:
 def is_pattern(text: str) -> bool:
     r"""Whether a pattern is one of RE2, as far as Python's patterns agree with those.
 
-    What both know is accepted and means the same; what Python has beyond RE2 is refused. Of RE2 alone are, and are
-    refused here: ``\pL``, ``\C``, ``\Q…\E``, ``[[:alpha:]]`` (read as a set of letters), and flags after the start.
+    What both know is accepted and means the same; what Python has beyond RE2 is refused. Also refused is what only RE2
+    has: ``\pL``, ``\C``, ``\Q…\E``, ``[[:alpha:]]`` (read as a set of letters), and flags after the start.
     """
     if _BEYOND_RE2.search(text) or _POSSESSIVE.search(re.sub(r"\\.|\[[^]]*\]", "", text)):
         return False

@@ -1,9 +1,8 @@
 """The group coordinators: classic groups with their generations, and committed and pending offsets.
 
-Who may commit, when a rebalance can end, and what a marker makes of pending offsets is decided by the machine
-``GroupCoordinator``. Around it stands what it leaves out: how members join and sync, sessions, and the offsets
-themselves. The machine's offsets are places: the offset of the record in ``__consumer_offsets`` that holds the group's
-offset.
+The machine ``GroupCoordinator`` decides who may commit, when a rebalance can end, and what a marker does to pending
+offsets. This module adds what the machine leaves out: how members join and sync, sessions, and the offsets themselves.
+The machine's offsets are places: the offset of the record in ``__consumer_offsets`` that holds the group's offset.
 
 Kafka: GroupMetadataManager, ClassicGroup, OffsetMetadataManager
 """
@@ -50,7 +49,7 @@ MIN_SESSION_MS, MAX_SESSION_MS = 10, 1_800_000
 
 
 class State(StrEnum):
-    """Of a group.    Kafka: GroupState."""
+    """The state of a group. Kafka: GroupState."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -86,12 +85,12 @@ class Member:
     """A member of a classic group; times in milliseconds.
 
     Attributes:
-        member_id: which the coordinator has given.
-        instance_id: of a static member.
+        member_id: the id that the coordinator has given it.
+        instance_id: the instance id of a static member.
         client_id: as its requests say.
-        client_host: where they come from.
+        client_host: the host that its requests come from.
         session_ms: without a heartbeat for this long it is removed.
-        rebalance_ms: for this long a rebalance waits for it.
+        rebalance_ms: a rebalance waits for it for this long.
         protocols: its assignors in the order of its preference, each with its subscription.
         assignment: as the leader has it.
         expires: when its session ends.
@@ -112,18 +111,18 @@ class Member:
     syncs: Reply | None = None
 
     def subscription(self, protocol: str) -> bytes:
-        """What it says to an assignor."""
+        """The subscription that it sends to an assignor."""
         return dict(self.protocols)[protocol]
 
     def update(self, row: Message) -> None:
-        """Take over what a JoinGroup request says.    Kafka: ClassicGroup.updateMember."""
+        """Update the member from a JoinGroup request.    Kafka: ClassicGroup.updateMember."""
         self.protocols = [(p["Name"], p["Metadata"]) for p in row["Protocols"]]
         self.session_ms = row["SessionTimeoutMs"]
         rebalance_ms: int = row.get("RebalanceTimeoutMs", -1)
         self.rebalance_ms = rebalance_ms if rebalance_ms >= 0 else self.session_ms
 
     def tell(self, error: ErrorCode, member_id: str = "") -> None:
-        """Answer what waits, by an error."""
+        """Answer the waiting requests with an error."""
         for waiting in (self.joins, self.syncs):
             if waiting is not None:
                 waiting({"ErrorCode": error, "MemberId": member_id, "ProtocolName": ""})
@@ -140,7 +139,7 @@ class ServedGroup(ABC, Generic[MachineT]):
     Attributes:
         name: its id.
         machine: members, committed and pending offsets.
-        values: the offsets behind the machine's places.
+        values: the offsets at the machine's places.
         protocol_type: "consumer" for consumers.
     """
 
@@ -154,7 +153,7 @@ class ServedGroup(ABC, Generic[MachineT]):
     @property
     @abstractmethod
     def state(self) -> State:
-        """Which phase it is in."""
+        """The phase of the group."""
 
     @property
     @abstractmethod
@@ -167,10 +166,10 @@ class ServedGroup(ABC, Generic[MachineT]):
 
     @abstractmethod
     def offset_delete_error(self) -> ErrorCode:
-        """Why no offset can be deleted; ``NONE`` if those can that nobody subscribes to."""
+        """Why no offset can be deleted; ``NONE`` if offsets without a subscriber can."""
 
     def committed(self, partition: str) -> CommittedOffset | None:
-        """What is committed for a partition."""
+        """The committed offset of a partition."""
         place = self.machine.committed.get(partition)
         return None if place is None else self.values[place]
 
@@ -208,7 +207,7 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
         return self.machine.group.generation
 
     def recall(self, content: Message) -> None:
-        """Become what a record of the group says: stable with its members, or empty.
+        """Restore the group from its record: stable with its members, or empty.
 
         Kafka: GroupMetadataManager.replay(GroupMetadataKey, GroupMetadataValue)
         """
@@ -252,11 +251,11 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
         return ErrorCode.NONE if static.member_id == member_id else ErrorCode.FENCED_INSTANCE_ID
 
     def speaks(self, protocol_type: str | None, protocol: str | None) -> bool:
-        """What a member takes for the group's protocol is that, where it says so."""
+        """The protocol that a member names, if any, is the group's."""
         return protocol_type in {None, self.protocol_type} and protocol in {None, self.protocol}
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Somebody subscribes to a topic; of a subscription that cannot be read, somebody may."""
+        """A member subscribes to a topic; one whose subscription cannot be read may."""
         if self.protocol_type != CONSUMER:
             return False
         said = [subscription(member.subscription(self.protocol)) for member in self.members.values() if self.protocol]
@@ -264,7 +263,7 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
 
 
 class Surroundings(Protocol):
-    """What groups need of the cluster."""
+    """The part of the cluster that groups need."""
 
     now: int
     happened: Callable[..., None]
@@ -285,11 +284,11 @@ class Groups:
 
     Attributes:
         cluster: clock, timers, partitions.
-        codec: of the records of ``__consumer_offsets``.
+        codec: the codec of the records of ``__consumer_offsets``.
         machine: the class of the machines.
         initial_delay_ms: how long the first member of an empty group waits for others.
-        max_members: of one group.
-        known: by id.
+        max_members: the most members of one group.
+        known: the groups by id.
     """
 
     cluster: Surroundings
@@ -414,7 +413,7 @@ class Groups:
         return ErrorCode.NONE, member_id
 
     def _fits(self, group: ClassicGroup, protocol_type: str, offered: Sequence[tuple[str, bytes]]) -> bool:
-        """The member speaks what the others do."""
+        """The member supports the others' protocol."""
         if not offered or not protocol_type:
             return False
         if not group.members:
@@ -548,7 +547,7 @@ class Groups:
     def _restart(
         self, group: ClassicGroup, member: Member, member_id: str, row: Message, version: int, reply: Reply
     ) -> None:
-        """An instance starts again: it takes the place of the member that it was, and in a stable group nobody waits.
+        """An instance starts again: it replaces the member that it was, and in a stable group nobody waits.
 
         KIP:   345, 814
         Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin
@@ -577,7 +576,7 @@ class Groups:
         self._complete_if_joined(group)
 
     def give_up(self, group: ClassicGroup) -> None:
-        """The group becomes one of KIP-848: who waits is told to join again, and nothing happens to it any more."""
+        """Give the group up because it becomes one of KIP-848; waiting members are told to join again."""
         for member in group.members.values():
             member.tell(ErrorCode.REBALANCE_IN_PROGRESS)
         group.members.clear()
@@ -587,7 +586,7 @@ class Groups:
         self._write_group(group)
 
     def take_over(self, group: ClassicGroup, *, rebalance: bool) -> None:
-        """A group of KIP-848 has become this stable one; members may have to join again."""
+        """Adopt this stable group, which was one of KIP-848; members may have to join again."""
         self.known[group.name] = group
         group.protocol = self._choose(group.members.values())
         self._write_group(group)
@@ -620,7 +619,7 @@ class Groups:
         self.cluster.at(self.cluster.now + waits, lambda: self._end_waiting(group, number))
 
     def _end_waiting(self, group: ClassicGroup, number: int) -> None:
-        """The rebalance has taken long enough: who has not joined is removed."""
+        """The rebalance has taken long enough: members that have not joined are removed."""
         if group.rebalances != number or group.state is not State.PREPARING_REBALANCE:
             return
         generation, joined = group.generation, group.machine.group.joined
@@ -675,9 +674,9 @@ class Groups:
         """Answer JoinGroup.
 
         Args:
-            group: of the generation.
-            member: that waits.
-            leader: whom it is told to lead; None for who does.
+            group: the group in its new generation.
+            member: the member that waits.
+            leader: the leader that it is told; None for the group's leader.
             skip: it leads, and shall not assign.
         """
         leader = group.leader if leader is None else leader
@@ -736,7 +735,7 @@ class Groups:
         return ErrorCode.REBALANCE_IN_PROGRESS if waits else ErrorCode.NONE
 
     def commit(self, name: str, offsets: Sequence[tuple[str, int, CommittedOffset]]) -> None:
-        """Commit offsets: of each partition its topic, number and offset."""
+        """Commit offsets, each given as topic, partition number and offset."""
         group = self.known.get(name)
         if group is None:
             group = self.known[name] = self.new(name)
@@ -761,7 +760,7 @@ class Groups:
         producer: tuple[int, int],
         ticket: Ticket,
     ) -> Appended:
-        """Write offsets that count once the transaction of a producer id and epoch commits."""
+        """Write offsets that are committed with the transaction of a producer id and epoch."""
         partition = self.cluster.offsets_partition(name)
         records = self._offset_records(name, offsets)
         written = partition.append_records(records, self.cluster.now, *producer, ticket)
@@ -786,7 +785,7 @@ class Groups:
         group.machine = group.machine.with_pending(producer, pending)
 
     def end_transaction(self, partition: Leader, producer_id: int, commit: bool) -> None:
-        """A marker was written to a partition of ``__consumer_offsets``: what is pending counts now, or is gone."""
+        """A marker was written to a partition of ``__consumer_offsets``: pending offsets are committed or dropped."""
         producer = str(producer_id)
         for group in self.known.values():
             if producer not in group.machine.pending or self.cluster.offsets_partition(group.name) is not partition:

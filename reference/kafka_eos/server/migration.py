@@ -30,7 +30,7 @@ def upgraded(
     """A classic group as a consumer group, or why it cannot be one.
 
     Args:
-        group: with members.
+        group: the group, with members.
         machine: the class of the machine.
         known: the partitions that there are.
         now: milliseconds.
@@ -75,7 +75,7 @@ def downgraded(group: FollowingGroup, empty: ClassicGroup, leaving: Collection[s
     """A consumer group, whose members are all of the classic protocol, as a classic group.
 
     Args:
-        group: with members.
+        group: the group, with members.
         empty: a new group of that name, which gets the members and the offsets.
         leaving: the ids of those that do not come along.
     """

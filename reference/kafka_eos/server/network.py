@@ -1,9 +1,9 @@
 """Connections and timers: the cluster on sockets.
 
-A connection's requests are answered one after the other, as in Kafka. What is no request costs the sender its
-connection and nobody else anything: a frame of an impossible length, an unknown API or version, bytes that are no such
-message, a peer that is gone or reads nothing. Here is also where faults are carried out: a connection knows what
-becomes of its request, the server what happens to brokers and clock.
+A connection's requests are answered one after the other, as in Kafka. An invalid request closes its sender's connection
+and disturbs no other: a frame of an impossible length, an unknown API or version, bytes that are no such message, a
+peer that is gone or reads nothing. Faults are carried out here too: a connection carries out the fate of its request,
+the server the events of brokers and clock.
 
 Kafka: SocketServer, RequestChannel
 """
@@ -46,13 +46,13 @@ def wall_clock() -> int:
 
 
 class MovableClock:
-    """The wall's clock, which can be put forward."""
+    """The wall clock, which can be put forward."""
 
     def __init__(self) -> None:
         self._ahead = 0
 
     def __call__(self) -> int:
-        """Milliseconds since the epoch, and what it was put forward."""
+        """Milliseconds since the epoch, plus the time that the clock was put forward."""
         return wall_clock() + self._ahead
 
     def advance(self, seconds: float) -> None:
@@ -61,7 +61,7 @@ class MovableClock:
 
 
 class Observer(Protocol):
-    """Who is told of every request before it is handled, and of every answer before it is sent."""
+    """An observer: it is told of every request before it is handled, and of every answer before it is sent."""
 
     def asked(self, connection: int, node: int, frame: bytes, *, fault: str = "", repeats: Any = None) -> Any:
         """A request, by the number of its connection and the broker; what is returned belongs to the answer.
@@ -70,12 +70,12 @@ class Observer(Protocol):
             connection: its number.
             node: the broker.
             frame: the request.
-            fault: what becomes of it, if that is none of the usual.
-            repeats: what was returned for the request that this is a copy of.
+            fault: its fate, if it meets a fault.
+            repeats: the value that was returned for the request of which this is a copy.
         """
 
     def answered(self, request: Any, frame: bytes, *, delivered: bool = True) -> None:
-        """The answer to a request for which ``asked`` has returned something else than None."""
+        """The answer to a request for which ``asked`` has not returned None."""
 
     def happened(self, action: str, node: int, **columns: Any) -> None:
         """Something that no client asked for: a crash, a marker, a timeout, a leader or a clock that moves.
@@ -93,11 +93,11 @@ class Exchange:
 
     Attributes:
         api: the name of its API.
-        version: of the messages.
+        version: the messages' version.
         frame: the request.
-        correlation: joins the two.
-        seen: what the observer has returned.
-        fate: what becomes of it, if that is none of the usual.
+        correlation: the id that joins the two.
+        seen: the value that the observer has returned.
+        fate: its fate, if it meets a fault.
     """
 
     api: str
@@ -148,7 +148,7 @@ class Connection(asyncio.Protocol):
         self._buffer.clear()
 
     def pause_writing(self) -> None:
-        """The peer does not read what it asked for: nothing more is done for it."""
+        """The peer does not read its answers: stop handling its requests."""
         self._writable = False
 
     def resume_writing(self) -> None:
@@ -252,12 +252,12 @@ class Connection(asyncio.Protocol):
             self._handle_now(exchange, request)
 
     def _meet(self, exchange: Exchange, request: Request, events: Sequence[Rule]) -> None:
-        """Let a request meet its fate, and the cluster what happens before and after.
+        """Carry out a request's fate, and the events of the cluster before and after.
 
         Args:
             exchange: the request.
             request: the same, for handlers.
-            events: of the cluster.
+            events: the events of the cluster.
         """
         for rule in events:
             if not rule.after:
@@ -342,13 +342,13 @@ class Connection(asyncio.Protocol):
         if delivered and transport is not None:
             transport.write(len(answer).to_bytes(4, "big") + answer)
         elif fate is not None and fate.fault is Fault.WITHHOLD:
-            self._answering = True  # for ever: whatever else comes is not handled
+            self._answering = True  # for ever: nothing else that comes is handled
         else:
             self.close(f"the fate of its {exchange.api}")
 
 
 def _unsupported() -> Message:
-    """What a client is told that asks for versions in an unknown version."""
+    """Answer to an ApiVersions request whose own version we do not know."""
     versions = served_versions("ApiVersions")
     known = {"ApiKey": _API_VERSIONS, "MinVersion": versions.start, "MaxVersion": versions.stop - 1}
     return {"ErrorCode": ErrorCode.UNSUPPORTED_VERSION, "ApiKeys": [known]}
@@ -360,18 +360,18 @@ class Server:
     Args:
         make_cluster: makes the cluster, once the addresses are known, for a time.
         sockets: one for each logical broker; the first is broker 1.
-        advertised_host: where clients are told to connect; None for where the sockets are.
-        limits: what clients may ask for at most.
+        advertised_host: the host that clients are told to connect to; None for that of the sockets.
+        limits: upper limits on what clients may request.
         clock: milliseconds since the epoch.
-        observer: who is told of requests and answers.
-        faults: which request meets which fault.
+        observer: the observer of requests and answers.
+        faults: the rules of the plan of faults.
 
     Attributes:
-        numbers: of connections.
-        cluster: what is served.
-        connections: that are open.
-        waiting_bytes: of requests that have not arrived whole.
-        errors: how often it answered with which error code.
+        numbers: the numbers of connections.
+        cluster: the cluster that is served.
+        connections: the open connections.
+        waiting_bytes: bytes of requests that have not arrived whole.
+        errors: how often it answered with each error code.
     """
 
     def __init__(
@@ -406,7 +406,7 @@ class Server:
 
     @property
     def bootstrap(self) -> str:
-        """What clients have to be given as ``bootstrap.servers``."""
+        """The value of ``bootstrap.servers`` for clients."""
         return ",".join(f"{broker.host}:{broker.port}" for broker in self.cluster.brokers)
 
     async def __aenter__(self) -> Self:
@@ -442,12 +442,12 @@ class Server:
         self.waiting_bytes -= unread
 
     def takes(self, size: int) -> bool:
-        """Whether so many more bytes may wait for the rest of their requests."""
+        """Whether this many more bytes may wait for the rest of their requests."""
         self.waiting_bytes += size
         return self.waiting_bytes <= self.limits.waiting_bytes
 
     def done_with(self, size: int) -> None:
-        """So many bytes wait no longer."""
+        """This many bytes wait no longer."""
         self.waiting_bytes -= size
 
     def handle(self, request: Request) -> Message | None:
@@ -458,7 +458,7 @@ class Server:
         return handle(self.cluster, request)
 
     def settle(self) -> None:
-        """Let the cluster do what requests have left to do, and see to it that it is woken in time."""
+        """Let the cluster do what requests have left to do, and set the timer of its next task."""
         try:
             self.cluster.settle()
         except Exception:
@@ -466,7 +466,7 @@ class Server:
         self._wind()
 
     def settle_after_answer(self) -> None:
-        """Settle; markers and completions are a step of their own, behind the requests that are here already.
+        """Settle; markers and completions are a step of their own, after the requests that are here already.
 
         In Kafka a thread of its own sends markers after the answer to EndTxn.
 
@@ -527,12 +527,12 @@ class Server:
                 self.advance(rule.seconds)
 
     def move_leader(self, topic: str, number: int, to: int | None = None) -> None:
-        """Another broker leads a partition; None for the next one, which is the same where there is only one."""
+        """Make another broker the leader of a partition; None for the next one (the same one if there is only one)."""
         leader = self.cluster.topics[topic].partitions[number]
         self.cluster.move_leader(topic, number, to or self.cluster.next_broker(leader.node))
 
     def move_coordinators(self, subjects: Subjects, to: int | None = None) -> None:
-        """Other brokers coordinate transactional.ids and groups."""
+        """Make other brokers the coordinators of transactional.ids and groups."""
         led = {self.cluster.state_partition(name).name: TRANSACTION_STATE for name in subjects.transactional_ids}
         led |= {self.cluster.offsets_partition(name).name: CONSUMER_OFFSETS for name in subjects.groups}
         for name, topic in led.items():
@@ -547,7 +547,7 @@ class Server:
         return True
 
     def kill(self, node: int, seconds: float, to: int | None = None) -> None:
-        """A broker is gone for a while, with its connections and without finishing anything."""
+        """Kill a broker for a while, with its connections and without finishing anything."""
         self.cluster.advance(self.clock())
         self._happened("Crash", node)
         self.cluster.crash(node, self.cluster.now + round(seconds * 1000), to)
@@ -556,7 +556,7 @@ class Server:
         self._wind()
 
     def restart(self) -> None:
-        """All brokers are gone, and come back with what is in their files."""
+        """Stop all brokers, and bring them back with what is in their files."""
         self._adopt(self.cluster.restarted())
         for broker in self.cluster.brokers:
             self._happened("Crash", broker.node)
@@ -578,7 +578,7 @@ class Server:
                 connection.close("the broker is gone")
 
     def _adopt(self, cluster: Cluster) -> None:
-        """Serve a cluster, and hear of what it does by itself."""
+        """Serve a cluster, and pass on what it does by itself."""
         self.cluster = cluster
         cluster.happened = self._happened
 

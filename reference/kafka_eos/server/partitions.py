@@ -1,7 +1,7 @@
 """A partition at its leader: the rules of ``leader``, around the batches themselves.
 
-``leader.Rules`` decides about an append and says what the leader has after it. Its entries are kept here no longer
-than they are needed; the batches are in the storage.
+``leader.Rules`` decides about an append and returns the leader's state after it. The state's entries are kept here no
+longer than they are needed; the batches are in the storage.
 
 Kafka: UnifiedLog, ReplicaManager
 """
@@ -33,12 +33,12 @@ from kafka_eos.server.storage import Store
 
 
 class Appended(NamedTuple):
-    """What became of a batch: where it is, now or since an earlier request, or why it was refused.
+    """Outcome of an append: the base offset (of this append or of the original, for a duplicate), or the error code.
 
     Attributes:
         error: why it was refused.
-        base_offset: where it is.
-        log_append_time: milliseconds since the epoch; -1 if its client has set its timestamps. Of a duplicate it is
+        base_offset: its base offset.
+        log_append_time: milliseconds since the epoch; -1 if its client has set its timestamps. For a duplicate it is
             the largest timestamp, whoever has set that.    Kafka: UnifiedLog.append.
     """
 
@@ -48,11 +48,11 @@ class Appended(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """What a batch has to show.
+    """The proof of verification that a transactional batch presents to its leader.
 
     Attributes:
         version: the transaction version of its request; 0 outside of a transaction.
-        guard: under which the coordinator was asked, -1 if it was not.
+        guard: the guard under which the coordinator was asked, -1 if it was not.
     """
 
     version: int
@@ -63,7 +63,7 @@ NO_TICKET = Ticket(OUTSIDE)
 
 
 def _sent(batch: RecordBatch) -> Batch:
-    """A batch as the machines see it. Without a producer id nothing else counts, whatever its client wrote there.
+    """A batch as the machines see it. Without a producer id its other producer fields are ignored.
 
     The clients aiokafka, KafkaJS and Sarama send sequence 0 with producer id -1.
 
@@ -85,13 +85,13 @@ class Leader:
         node: the broker that leads it.
         replicas: the brokers that have it, the preferred leader first.
         store: the batches.
-        rules: it goes by them.
+        rules: its rules.
         epochs: leader epochs, each with its first offset; the last one is this leader's.
         log_start_offset: the first offset that may be read.
-        state: what it has.
-        transactions: what readers may see of it.
+        state: the state of its machine.
+        transactions: the rules of what readers may see of it.
         last_timestamps: when each producer wrote last, in milliseconds since the epoch.
-        watchers: who wants to know of a change.
+        watchers: callbacks for a change.
     """
 
     topic: str
@@ -113,7 +113,7 @@ class Leader:
         self._become(self.rules.new_state())
 
     def _become(self, after: LeaderState) -> None:
-        """The leader has something else: everything is replicated at once, and no entry is kept but the last one."""
+        """Set the leader's state: everything is replicated at once, and only the last entry is kept."""
         log = replace(after.log, entries=pvector(after.log.entries[-1:]))
         known = replace(after.transactions, entries=pvector())
         self.state = replace(after, log=log, transactions=known)
@@ -141,11 +141,11 @@ class Leader:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where reading of what is committed ends."""
+        """The offset at which reading of committed data ends."""
         return self.transactions.last_stable_offset()
 
     def producer(self, producer_id: int) -> PartitionProducer:
-        """What is known of a producer's transactions."""
+        """The leader's state of a producer's transactions."""
         return self.state.producer(producer_id)
 
     def last_sequence(self, producer_id: int) -> int:
@@ -174,11 +174,11 @@ class Leader:
 
     @property
     def guarded_producers(self) -> int:
-        """How many producers the coordinator was asked about."""
+        """The number of producers that the coordinator was asked about."""
         return len(self.state.asked)
 
     def drop_guard(self, producer_id: int) -> None:
-        """Keep nothing of a producer that was not vouched for and has never written anything."""
+        """Forget a producer that was not verified and has never written anything."""
         if producer_id not in self.last_timestamps:
             self._forget_questions(producer_id)
 
@@ -194,7 +194,7 @@ class Leader:
         Args:
             batch: as it was decoded, with records.
             encoded: its bytes.
-            ticket: what a transactional batch has to show; None for another one.
+            ticket: the ticket of a transactional batch; None for any other.
             now: milliseconds since the epoch.
 
         Spec: Leader!AppendBatch, AcknowledgeDuplicate, RefuseBatch, AppendUnidentified
@@ -260,7 +260,7 @@ class Leader:
         self.store.append(data, offset, max_timestamp)
 
     def _note(self, sent: Batch, version: int) -> None:
-        """What the leader has after a batch that was written."""
+        """Update the leader's state after a batch that was written."""
         if sent.producer_id == NO_PRODUCER_ID:
             self._become(self._rules.with_unidentified(self.state, sent.count))
         else:
@@ -358,7 +358,7 @@ class Leader:
         self.store.epochs(self.epochs)
 
     def recover(self, batches: Iterable[RecordBatch]) -> None:
-        """The machines after what an earlier process has written, without any check.
+        """Restore the machines from what an earlier process has written, without any check.
 
         Kafka: UnifiedLog.rebuildProducerState
         """

@@ -1,4 +1,4 @@
-"""Answers that are only an error: what a request named, each with the same error code.
+"""Answers that are only an error: everything that a request named gets the same error code.
 
 They are made from the schemas of request and response, for any API: an array of the response has an element for each
 element of the request's array that names the same kind of thing; or, where elements are answered in their order, for
@@ -36,12 +36,12 @@ def refusal(codec: Codec, api: str, version: int, row: Message, error: ErrorCode
     """The response to a request that is refused.
 
     Args:
-        codec: of the API.
+        codec: the codec of the APIs.
         api: the name of the API.
-        version: of the messages.
+        version: the messages' version.
         row: the request's fields.
         error: the code.
-        why: what is told with it, where there is room for that.
+        why: the message that goes with it, where the response has a field for that.
     """
     return _answer(codec.fields(f"{api}Response", version), row, (error, why), nested=False)
 
@@ -67,7 +67,7 @@ def _answer(fields: Iterable[Message], asked: Message, told: tuple[ErrorCode, st
 
 
 def _named(column: str, asked: Mapping[str, Any]) -> Any:
-    """What a request has in a column, or in one that means the same."""
+    """The request's value of a column, or of one that means the same."""
     same = next((kind for kind in _KINDS if column in kind), (column,))
     return next((asked[name] for name in same if name in asked and not isinstance(asked[name], list)), None)
 

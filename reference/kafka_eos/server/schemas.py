@@ -73,7 +73,7 @@ REFUSED: Mapping[str, tuple[ErrorCode, str]] = {
     "ExpireDelegationToken": _NO_TOKENS,
     "DescribeDelegationToken": _NO_TOKENS,
 }
-"""The APIs that Kafka answers with nothing but an error where nobody has to authenticate, as here."""
+"""The APIs that Kafka answers only with an error where nobody has to authenticate, as here."""
 
 _REASONS = (
     (
@@ -123,14 +123,14 @@ _REASONS = (
     ),
 )
 NOT_SERVED: Mapping[str, str] = {api: why for why, apis in _REASONS for api in apis}
-"""The APIs that are not offered, each with the reason; who sends one all the same is told UNSUPPORTED_VERSION."""
+"""The APIs that are not offered, each with the reason; a request of one is answered UNSUPPORTED_VERSION."""
 
 HEADERS = ("RequestHeader", "ResponseHeader")
 OFFSET_RECORDS = ("OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue")
 """The records of ``__consumer_offsets``; their schemas are in the jar of the group coordinator."""
 
 CONSUMER_PROTOCOL = ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment")
-"""What members of classic groups tell each other through the coordinator."""
+"""The messages that members of classic groups send each other through the coordinator."""
 
 
 def _known() -> tuple[str, ...]:

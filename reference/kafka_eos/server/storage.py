@@ -1,8 +1,8 @@
-"""What partitions hold: record batches one behind the other, in memory or in the files of a Kafka log directory.
+"""The content of partitions: record batches one after the other, in memory or in the files of a Kafka log directory.
 
-A store knows of a batch its base offset, its place and its largest timestamp; whatever else there is to know, the
-machines keep. Appending takes the same time however long a partition is. In files, an append is one ``write`` and no
-``fsync``, as in Kafka: it outlives the process, whatever ends that, but not the machine.
+A store knows a batch's base offset, its place and its largest timestamp; the machines keep the rest. Appending takes
+the same time however long a partition is. In files, an append is one ``write`` and no ``fsync``, as in Kafka: it
+outlives the process, whatever ends that, but not the machine.
 
 Kafka: LogSegment, UnifiedLog, LogLoader, PartitionMetadataFile, LeaderEpochCheckpointFile, OffsetCheckpointFile
 """
@@ -25,7 +25,7 @@ from kafka_eos.formats.record_batch import RecordBatch
 from kafka_eos.formats.segment import CorruptRegion, RegionKind, read_leader_epochs, read_segment
 
 SEGMENT_BYTES = 1 << 30
-"""The size from which a segment is followed by another one.    Kafka: segment.bytes."""
+"""The size at which the next segment starts.    Kafka: segment.bytes."""
 
 PARTITION_METADATA = "partition.metadata"
 PRODUCER_IDS = "producer-ids"
@@ -33,7 +33,7 @@ LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 START_OFFSETS = "log-start-offset-checkpoint"
 TOPICS_AND_CONFIGS = "topics-and-configs.json"
-"""What Kafka keeps in ``__cluster_metadata``: replicas, and configurations that clients have set."""
+"""The file for what Kafka keeps in ``__cluster_metadata``: replicas, and configurations that clients have set."""
 
 
 class DamagedLog(ValueError):  # noqa: N818 - named for the data
@@ -44,14 +44,14 @@ class Store(Protocol):
     """A partition's batches."""
 
     def append(self, data: bytes, base_offset: int, max_timestamp: int) -> None:
-        """Write an encoded batch behind the last one."""
+        """Write an encoded batch after the last one."""
 
     def read(self, offset: int, upper: int, max_bytes: int, at_least_one: bool) -> bytes:
         """The batches from the one with ``offset`` on that begin below ``upper``, as many as fit.
 
         Args:
-            offset: at or behind the first offset, and below the end.
-            upper: where reading ends.
+            offset: at or after the first offset, and below the end.
+            upper: the offset where reading ends.
             max_bytes: how much there may be.
             at_least_one: the first batch is given even if it is larger.
         """
@@ -72,11 +72,11 @@ class Store(Protocol):
         """Remove everything."""
 
     def close(self) -> None:
-        """Give up what the store has open; nothing may be asked of it then."""
+        """Close what the store has open; it may not be used afterwards."""
 
 
 class _Index:
-    """Where batches begin: offsets, places in bytes, timestamps. A place more than there are batches is the end."""
+    """The starts of batches: offsets, places in bytes, timestamps. One more place is the end."""
 
     def __init__(self) -> None:
         self.offsets, self.places, self.timestamps = array("q"), array("q", [0]), array("q")
@@ -90,7 +90,7 @@ class _Index:
         self.places.append(self.places[-1] + size)
 
     def span(self, offset: int, upper: int, max_bytes: int, at_least_one: bool) -> tuple[int, int]:
-        """The first batch of a response, and the one behind its last."""
+        """The first batch of a response, and the one after its last."""
         first = max(bisect_right(self.offsets, offset) - 1, 0)
         below = bisect_left(self.offsets, upper)
         fitting = bisect_right(self.places, self.places[first] + max_bytes) - 1
@@ -103,7 +103,7 @@ class _Index:
 
 
 class MemoryStore:
-    """A partition in memory, of which the whole memory keeps count."""
+    """A partition in memory, whose bytes count for the whole memory."""
 
     def __init__(self, memory: "Memory") -> None:
         self._memory = memory
@@ -134,7 +134,7 @@ class MemoryStore:
         return self._index.places[-1]
 
     def epochs(self, starts: list[tuple[int, int]]) -> None:
-        """Nothing: who is gone with the process needs no note."""
+        """Nothing: what ends with the process need not be noted."""
 
     def close(self) -> None:
         """Nothing is open."""
@@ -166,7 +166,7 @@ class FileStore:
 
     @classmethod
     def recover(cls, found: Partition) -> tuple["FileStore", list[RecordBatch]]:
-        """A partition as an earlier process left it. What it was about to write when it was killed is cut off.
+        """A partition as an earlier process left it. An unfinished write at its end is cut off.
 
         Raises:
             DamagedLog: when there is other damage.
@@ -251,7 +251,7 @@ class FileStore:
 
 
 class Memory:
-    """Partitions that end with the process; ``stored_bytes`` is what they hold together."""
+    """Partitions that end with the process; ``stored_bytes`` is their total size."""
 
     def __init__(self) -> None:
         self.stored_bytes = 0
@@ -371,7 +371,7 @@ class Directory:
         return {f"{topic}-{number}": int(offset) for topic, number, offset in rows}
 
     def noted(self) -> Any:
-        """What was given to :meth:`note`, read from JSON; nothing if that never was.
+        """The last argument of :meth:`note`, read from JSON; None if there was none.
 
         Raises:
             DamagedLog: it cannot be read.

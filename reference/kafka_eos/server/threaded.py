@@ -1,4 +1,4 @@
-"""A served cluster in a thread of its own, and its control: what a test does to a cluster while clients use it.
+"""A served cluster in a thread of its own, with the controls that a test needs while clients use it.
 
 Every call is made by the server's own thread, between two requests, and has happened when it returns.
 """
@@ -21,7 +21,7 @@ from kafka_eos.server.network import MovableClock, Observer, Server, bind
 from kafka_eos.server.storage import Directory, Memory
 
 PATIENCE_SECONDS = 120.0
-"""How long a call waits for the server's thread before it says that the server is stuck."""
+"""The time that a call waits for the server's thread before it says that the server is stuck."""
 
 Result = TypeVar("Result")
 
@@ -31,12 +31,12 @@ class ServedCluster:
 
     Args:
         brokers: logical brokers, a port each.
-        settings: what an operator sets.
-        machines: what decides.
-        data: where it is kept; None for in memory.
-        faults: which request meets which fault; :meth:`fault` adds to them.
-        observer: who is told of requests and answers.
-        clock: which :meth:`advance` puts forward.
+        settings: the operator's settings.
+        machines: the classes of the machines.
+        data: the directory where it is kept; None for in memory.
+        faults: the rules of the plan of faults; :meth:`fault` adds to them.
+        observer: the observer of requests and answers.
+        clock: the clock, which :meth:`advance` puts forward.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ServedCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients have to be given as ``bootstrap.servers``."""
+        """The value of ``bootstrap.servers`` for clients."""
         return self._ready.result(PATIENCE_SECONDS).bootstrap
 
     def call(self, action: Callable[[Server], Result]) -> Result:
@@ -149,7 +149,7 @@ class ServedCluster:
         self.call(create)
 
     def fault(self, do: str, **options: Any) -> Tally:
-        """From now on requests meet a fault; the same as a table ``[[fault]]`` of a plan.
+        """Make requests meet a fault from now on; the same as a table ``[[fault]]`` of a plan.
 
         Args:
             do: the name of the fault.
@@ -175,13 +175,13 @@ class ServedCluster:
             self.call(lambda _: self.faults.remove(tally))
 
     def move_leader(self, topic: str, partition: int, to: int | None = None) -> None:
-        """Another broker leads a partition; the next one if none is named."""
+        """Make another broker the leader of a partition; the next one if none is named."""
         self.call(lambda server: server.move_leader(topic, partition, to))
 
     def move_coordinator(
         self, *, transactional_id: str | None = None, group: str | None = None, to: int | None = None
     ) -> None:
-        """Another broker coordinates a transactional.id or a group; the next one if none is named."""
+        """Make another broker the coordinator of a transactional.id or a group; the next one if none is named."""
         subjects = Subjects((), (transactional_id,) if transactional_id else (), (group,) if group else ())
         self.call(lambda server: server.move_coordinators(subjects, to))
 
@@ -190,11 +190,11 @@ class ServedCluster:
         return self.call(lambda server: server.time_out_transaction(transactional_id))
 
     def kill_broker(self, broker: int = 1, seconds: float = 1.0) -> None:
-        """A broker is gone for a while."""
+        """Kill a broker for a while."""
         self.call(lambda server: server.kill(broker, seconds))
 
     def restart(self) -> None:
-        """All brokers are gone, and come back with what is in their files.
+        """Stop all brokers, and bring them back with what is in their files.
 
         Raises:
             NothingStored: there are none.
@@ -202,6 +202,6 @@ class ServedCluster:
         self.call(lambda server: server.restart())
 
     def advance(self, seconds: float) -> None:
-        """Time goes on at once: what is due until then is done when this returns."""
+        """Move time forward at once; what is due by then is done when this returns."""
         self.call(partial(Server.advance, seconds=seconds))
         self.call(lambda _: None)

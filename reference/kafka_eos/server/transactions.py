@@ -1,8 +1,8 @@
 """The transaction coordinators: a machine for each transactional.id, its records, and its markers.
 
 A request is an action of the machine ``TransactionCoordinator``. What it appends goes to ``__transaction_state`` at
-once and is replicated at once, so that the client can be answered; then the machine goes on by itself (markers,
-completion) when :meth:`Coordinators.work` is called. Who asks in between is told CONCURRENT_TRANSACTIONS, as by Kafka.
+once and is replicated at once, so that the client can be answered. Then the machine goes on by itself (markers,
+completion) when :meth:`Coordinators.work` is called. Requests in between get CONCURRENT_TRANSACTIONS, as in Kafka.
 
 Kafka: TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager
 """
@@ -55,7 +55,7 @@ class ServedCoordinator(TransactionCoordinator):
     __slots__ = ()
 
     def noted(self, history: frozenset[_Noted], entry: _Noted) -> frozenset[_Noted]:  # noqa: ARG002 - it is forgotten
-        """What happened before is forgotten."""
+        """Forget the history."""
         return history
 
     def verification_error(self, producer_id: int, epoch: int, partition: str) -> ErrorCode:
@@ -74,7 +74,7 @@ class ServedCoordinator(TransactionCoordinator):
 
 
 class TransactionSettings(NamedTuple):
-    """What an operator sets.
+    """The operator's settings.
 
     Attributes:
         version: transaction.version of the cluster: 0, 1 or 2.
@@ -121,13 +121,13 @@ class ProducerIds:
         self._reserve = reserve
 
     def make_room(self) -> None:
-        """See to it that the next one may be given."""
+        """Reserve the next block, if the present one is used up."""
         if self.next == self._end:
             self._end += PRODUCER_ID_BLOCK
             self._reserve(self._end)
 
     def allocate(self) -> int:
-        """One more."""
+        """The next producer id."""
         self.make_room()
         self.next += 1
         return self.next - 1
@@ -139,8 +139,8 @@ class TransactionalId:
 
     Attributes:
         name: the id.
-        machine: all that decides.
-        timeout_ms: of its transactions, which the producer has asked for.
+        machine: the machine that decides.
+        timeout_ms: the timeout of its transactions, which the producer has asked for.
         start_ms: when the last transaction began, -1 before the first one.
         update_ms: when it was written last.
     """
@@ -162,13 +162,13 @@ class Coordinators:
     """The transaction coordinators of a cluster.
 
     Attributes:
-        settings: what an operator sets.
-        partitions: where records and markers go.
-        producer_ids: what is left of them.
+        settings: the operator's settings.
+        partitions: the partitions to which records and markers go.
+        producer_ids: the source of producer ids.
         machine: the class of the machines.
-        known: by transactional.id.
+        known: the state by transactional.id.
         loading: the partitions of ``__transaction_state`` that their new leader has not read yet, by name.
-        delayed: until when no marker of a transactional.id is written, in milliseconds since the epoch.
+        delayed: the time until which no marker of a transactional.id is written, in milliseconds since the epoch.
     """
 
     settings: TransactionSettings
@@ -193,7 +193,7 @@ class Coordinators:
         )
 
     def _of(self, name: str) -> TransactionalId:
-        """What is known of a transactional.id; it is not remembered before something is written."""
+        """The state of a transactional.id; it is not remembered before something is written."""
         found = self.known.get(name)
         return found or TransactionalId(name=name, machine=self.machine.initial(self._constants()))
 
@@ -339,7 +339,7 @@ class Coordinators:
         return after.answer
 
     def _sort(self, transactional: TransactionalId) -> None:
-        """Put it with those that are open, or with those that are not finished."""
+        """Put a transactional.id with the open ones, or with the unfinished ones."""
         if transactional.state is ONGOING:
             self._open[transactional.name] = None
         else:
@@ -380,7 +380,7 @@ class Coordinators:
         )
 
     def recover(self, batches: Iterable[RecordBatch]) -> None:
-        """What a partition of ``__transaction_state`` says: the last record of each transactional.id counts.
+        """Restore transactional.ids from a partition of ``__transaction_state``: the last record of each counts.
 
         Kafka: TransactionStateManager.loadTransactionMetadata
         """

@@ -1,10 +1,10 @@
-"""What a leader refuses of a client's batch before it looks at producers, and what it changes in it.
+"""The checks of a client's batch before the leader looks at producers, and the changes that it makes to the batch.
 
-The checks come in Kafka's order. Records are looked at only where a header cannot tell: in a compacted topic, where
-timestamps have a lower bound, and where a header has a timestamp beyond the upper one.
+The checks come in Kafka's order. Records are looked at only where a header does not suffice: in a compacted topic,
+where timestamps have a lower bound, and where a header has a timestamp beyond the upper one.
 
-Departs from Kafka: otherwise a header's largest timestamp is believed, and records are not read. Records that are none
-are INVALID_RECORD, where Kafka answers that or UNKNOWN_SERVER_ERROR, depending on where its reader fails.
+Departs from Kafka: otherwise a header's largest timestamp is trusted, and records are not read. Malformed records get
+INVALID_RECORD, where Kafka answers that or UNKNOWN_SERVER_ERROR, depending on where its reader fails.
 
 Kafka: ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator
 """
@@ -33,11 +33,11 @@ _SMALLEST_LENGTH = 14
 _ONE = "A Produce request has one batch for a partition"
 _PRODUCER = struct.Struct(">qh")
 _TOLD = 3
-"""Of how many records the message of an error tells."""
+"""The number of records that the message of an error tells."""
 
 
 class RecordError(NamedTuple):
-    """What is wrong with a record, by its place in the batch."""
+    """The error in a record, by its place in the batch."""
 
     place: int
     why: str
@@ -49,8 +49,8 @@ class Refused(Exception):  # noqa: N818 - the protocol's answer; nothing went wr
 
     Attributes:
         error: the code.
-        why: what the client is told.
-        records: what is wrong with which records.
+        why: the message for the client.
+        records: the errors of single records.
     """
 
     error: ErrorCode
@@ -59,7 +59,7 @@ class Refused(Exception):  # noqa: N818 - the protocol's answer; nothing went wr
 
 
 def one_batch(data: bytes | None, version: int) -> bytes:
-    """The one batch that a Produce request has for a partition, not decoded; an unfinished one behind it is left out.
+    """The one batch that a Produce request has for a partition, not decoded; an unfinished one after it is left out.
 
     Raises:
         Refused: there is none, or one more, or one in another format.    Kafka: ByteBufferLogInputStream.
@@ -113,9 +113,9 @@ def validated(data: bytes, rules: AppendRules, partition: str, now: int) -> tupl
     """A client's batch as it is to be appended, and its bytes, in which timestamps and compression are the topic's.
 
     Args:
-        data: of the batch.
-        rules: of the topic.
-        partition: its name.
+        data: the batch's bytes.
+        rules: the topic's rules.
+        partition: the partition's name.
         now: milliseconds since the epoch.
 
     Raises:

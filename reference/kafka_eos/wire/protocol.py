@@ -55,7 +55,7 @@ class Buffer:
 
     Args:
         data: the bytes.
-        max_elements: how many elements all arrays together may have; a byte on the wire can be a whole object here.
+        max_elements: how many elements all arrays together may have, because a byte on the wire can be an object here.
     """
 
     def __init__(self, data: bytes, max_elements: int = 1 << 31) -> None:
@@ -348,7 +348,7 @@ class Codec:
         return bytes(out)
 
     def fields(self, message: str, version: int) -> list[Message]:
-        """The fields of a message in a version, as its schema has them; those of its structures stand in them."""
+        """The fields of a message in a version, as its schema has them; a structure contains its own fields."""
         schema = self._schemas[message]
         structs = {each["name"]: each["fields"] for each in schema.get("commonStructs", [])}
 

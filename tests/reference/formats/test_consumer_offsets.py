@@ -76,7 +76,7 @@ def test_a_cut_or_longer_record_is_malformed(record: OffsetCommitKey | OffsetCom
     decode = decode_key if isinstance(record, OffsetCommitKey) else decode_value
     with pytest.raises(MalformedOffsetRecord, match="bytes are left where"):
         decode(whole[: data.draw(st.integers(0, len(whole) - 1))])
-    with pytest.raises(MalformedOffsetRecord, match="1 bytes behind the last field"):
+    with pytest.raises(MalformedOffsetRecord, match="1 bytes after the last field"):
         decode(whole + b"\0")
 
 

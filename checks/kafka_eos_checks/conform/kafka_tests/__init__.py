@@ -1,8 +1,8 @@
-"""Kafka's own tests, run against any broker: how they are started, what they are given, and what they tell.
+"""Kafka's own tests, run against any broker: a JVM with the tests, clusters for them, and their outcomes.
 
-A JVM runs the test classes of Kafka's released test jars. In place of the two classes of theirs that start a cluster
-inside the JVM (``RaftClusterInvocationContext.java``, and in older tests ``QuorumTestHarness.java``) stand ours, which
-ask this process for a cluster with the properties that the test names.
+A JVM runs the test classes of Kafka's released test jars. Our classes replace the two that start a cluster inside the
+JVM (``RaftClusterInvocationContext.java``, and in older tests ``QuorumTestHarness.java``): they ask this process for a
+cluster with the properties that the test names.
 """
 
 import json
@@ -23,7 +23,7 @@ from kafka_eos_checks.kit.missing import Missing
 SOURCES = Path(__file__).parent
 MAIN = "org.apache.kafka.common.test.junit.KafkaTests"
 INSIDES = "needs the inside of a broker"
-"""How the sources say that a test asks for what no client can be told."""
+"""The words of the sources for a test that asks for what no client can know."""
 
 CLASSES = tuple(
     f"kafka.{name}"
@@ -53,11 +53,11 @@ CLASSES = tuple(
 )
 
 StartCluster = Callable[[int, Mapping[str, str], Mapping[str, int], Path], AbstractContextManager[str]]
-"""Starts so many brokers with properties and levels of features in a new folder; gives their bootstrap servers."""
+"""Starts a number of brokers with properties and feature levels in a new folder; yields their bootstrap servers."""
 
 
 class Outcome(StrEnum):
-    """How a test ended."""
+    """The outcome of a test."""
 
     PASSED = "passes"
     FAILED = "FAILS"
@@ -143,7 +143,7 @@ def _converse(connection: socket.socket, start: StartCluster, folder: Path) -> l
 
 
 def outcome_of(status: str, why: str) -> Outcome:
-    """What JUnit's word for how a test ended means here, with what was thrown."""
+    """The outcome for JUnit's status of a test and what was thrown."""
     if status == "SUCCESSFUL":
         return Outcome.PASSED
     if status == "FAILED":

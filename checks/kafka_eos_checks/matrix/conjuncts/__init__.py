@@ -1,4 +1,4 @@
-"""Every conjunct of every guard, taken away one at a time, in the spec and in the reference.
+"""Every conjunct of every guard, removed one at a time, in the spec and in the reference.
 
 Read ``guards`` first.
 """

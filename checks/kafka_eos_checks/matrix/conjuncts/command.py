@@ -1,9 +1,9 @@
-"""Take away every conjunct of every guard, one at a time: something has to notice each.
+"""Remove every conjunct of every guard, one at a time: some check has to notice each.
 
-In the spec TLC is to find a property violated, or fail to evaluate, or find another graph than the spec's; in the
-reference the comparison with TLC's graph is to find a difference. What nothing notices is a survivor, unless
-spec/conjuncts.toml says why nothing can: such a one is looked for in the small tier only. Results are kept in
-build/checked/conjuncts: what is unchanged is not run again.
+In the spec TLC has to find a property violated, or fail to evaluate, or find another graph than the spec's; in the
+reference the comparison with TLC's graph has to find a difference. A conjunct whose removal nothing notices is a
+survivor, unless spec/conjuncts.toml says why nothing can notice it; such a conjunct is looked for only in the small
+tier. Results are kept in build/checked/conjuncts: what is unchanged is not run again.
 """
 
 import argparse
@@ -43,7 +43,7 @@ _S = TypeVar("_S", Subject, ReferenceSubject)
 
 
 def _chosen(every: Sequence[_S], modules: Sequence[str], reasons: Set[tuple[str, str]]) -> list[_S]:
-    """The conjuncts of the modules; one that is explained is looked for in the small tier only."""
+    """The conjuncts of the modules; an explained one is looked for only in the small tier."""
     return [
         replace(subject, models=_smallest(subject.models)) if subject.place in reasons else subject
         for subject in every
@@ -100,7 +100,7 @@ SIDES = {SPEC: _in_spec, REFERENCE: _in_reference}
 
 
 def table(module: str, outcomes: Sequence[Outcome]) -> Table:
-    """A row a conjunct of one module."""
+    """The table of one module, one row for each conjunct."""
     shown = Table(title=module, box=None, pad_edge=False, title_justify="left")
     for column in ("place", "conjunct", "killed by", "model"):
         shown.add_column(column, overflow="fold")
@@ -130,7 +130,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "modules", nargs="*", metavar="MODULE", help="modules of the spec or of the reference; default: all"
     )
     parser.add_argument("--only", choices=tuple(SIDES), help="one of the two sides")
-    parser.add_argument("--list", action="store_true", help="say what would be taken away, and run nothing")
+    parser.add_argument("--list", action="store_true", help="say what would be removed, and run nothing")
     parser.add_argument(
         "--first", action="store_true", help="the first means is enough: faster, and names fewer properties"
     )

@@ -1,4 +1,4 @@
-"""The registry ``spec/conjuncts.toml`` of the conjuncts that nothing can miss, each with the reason.
+"""The registry ``spec/conjuncts.toml`` of the conjuncts whose removal nothing can notice, each with the reason.
 
 An entry::
 

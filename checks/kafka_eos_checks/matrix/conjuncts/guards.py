@@ -1,8 +1,8 @@
 r"""The guards of a spec, conjunct by conjunct, and the module's text without one of them.
 
-Looked at are the operators that ``Next`` leads to. Of an action, every part of its enabling condition counts: what has
-no primed variable, also inside ``\E``, ``LET`` and the branches of ``IF``. Of the rules that the actions ask, boolean
-ones (``IsDuplicate``) and those that name an error (``AppendError``), every part of their body counts.
+The operators are those that ``Next`` leads to. In an action, every part of its enabling condition counts: the parts
+without a primed variable, also inside ``\E``, ``LET`` and the branches of ``IF``. In the rules that actions use, those
+that are boolean (``IsDuplicate``) or name an error (``AppendError``), every part of the body counts.
 
 =============================  =============================================================
 part                           what is put in its place
@@ -39,7 +39,7 @@ class Conjunct:
     """One part of a guard, and what takes its place.
 
     Attributes:
-        operator: the action or rule that it is a part of, ``Module!Operator``.
+        operator: the action or rule that it belongs to, ``Module!Operator``.
         change: ``the part -> TRUE``, on one line; the second of two equal ones in an operator ends with ``#2``.
         span: where it stands.
         value: ``TRUE`` or ``FALSE``.
@@ -60,8 +60,8 @@ def conjuncts(definitions: Mapping[str, Definition], texts: Mapping[str, str]) -
     """The parts of all guards that ``Next`` leads to, in the order of the text.
 
     Args:
-        definitions: by id, of the root module and of what it needs.
-        texts: module -> text, of the modules whose guards count.
+        definitions: by id, those of the root module and of the modules that it needs.
+        texts: module -> text, for the modules whose guards count.
     """
     found: dict[Conjunct, None] = {}
     for definition in _reachable(definitions):
@@ -119,7 +119,7 @@ def _everything(expression: Expression, definitions: Mapping[str, Definition], l
 
 
 def _parts(definition: Definition, definitions: Mapping[str, Definition]) -> Iterator[tuple[Span, str]]:
-    """What is a guard or a rule in the body of one definition and in its LETs."""
+    """The parts of guards and rules in the body of one definition and in its LETs."""
     kinds = _Kinds(definitions)
     for part in definition.body.walk():
         for uid in part.local:
@@ -140,7 +140,7 @@ class _Kinds:
     definitions: Mapping[str, Definition]
 
     def is_formula(self, expression: Expression, within: frozenset[str] = frozenset()) -> bool:
-        """TRUE or FALSE come out."""
+        """The expression's value is TRUE or FALSE."""
         if expression.local:
             return self.is_formula(expression.body, within)
         if expression.operator == CONDITIONAL:
@@ -151,7 +151,7 @@ class _Kinds:
         return self.is_formula(self.definitions[uid].body, within | {uid})
 
     def is_verdict(self, expression: Expression, within: frozenset[str] = frozenset()) -> bool:
-        """The name of an error comes out, and a condition decides which."""
+        """The expression's value is the name of an error, and a condition decides which."""
         if expression.local:
             return self.is_verdict(expression.body, within)
         if expression.operator == CONDITIONAL:
@@ -205,7 +205,7 @@ def _of_formula(expression: Expression) -> Iterator[tuple[Span, str]]:
 
 
 def _within(expression: Expression) -> Iterator[tuple[Span, str]]:
-    """The parts of something that is a whole itself: its disjuncts, the conjuncts of those and of an implication."""
+    """The parts of a whole formula: its disjuncts, the conjuncts of those and of an implication."""
     if expression.operator in DISJUNCTION:
         for operand in _flat(expression, DISJUNCTION):
             yield operand.span, "FALSE"

@@ -1,4 +1,4 @@
-"""What became of the mutants: by which means each was killed, and how often a module's guards are noticed."""
+"""Outcomes of the mutants: the means by which each was killed, and how many of a module's guards are noticed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from kafka_eos_checks.kit.verdict import Verdict
 
 
 class Means(StrEnum):
-    """How a mutant is told from the spec, the strongest first."""
+    """The means that distinguish a mutant from the spec, the strongest first."""
 
     PROPERTY = "property"
     EVALUATION = "evaluation error"
@@ -18,7 +18,7 @@ class Means(StrEnum):
 
     @property
     def kills(self) -> bool:
-        """Whether the mutant is told from the spec."""
+        """Whether the mutant is distinguished from the spec."""
         return self in _KILLING
 
 
@@ -27,15 +27,15 @@ _KILLING = (Means.PROPERTY, Means.EVALUATION, Means.GRAPH)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one mutant, in the model that says most about it.
+    """The outcome for one mutant, in the model that says most about it.
 
     Attributes:
         operator: ``Module!Operator``, or a function of the reference.
-        change: what was put in the place of what.
+        change: the replaced part and its replacement.
         place: line, or file and line.
-        means: how it is told from the spec.
-        by: the property that it violates, the error, or what differs.
-        model: where.
+        means: how it is distinguished from the spec.
+        by: the property that it violates, the error, or the difference.
+        model: the model that shows it.
         states: distinct states up to there.
         depth: states of the shortest way there, or 0.
         seconds: wall time, in all models.
@@ -63,12 +63,12 @@ class Outcome:
 
 
 def verdicts(check: str, outcomes: Iterable[Outcome], reasons: Mapping[tuple[str, str], str]) -> list[Verdict]:
-    """One verdict a module.
+    """One verdict for each module.
 
     Args:
         check: kind of check.
-        outcomes: of all mutants.
-        reasons: (operator, change) -> why nothing can tell it from the spec.
+        outcomes: the outcomes of all mutants.
+        reasons: (operator, change) -> why nothing can distinguish it from the spec.
     """
     by_module: dict[str, list[Outcome]] = {}
     for outcome in outcomes:

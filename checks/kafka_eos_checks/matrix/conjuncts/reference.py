@@ -1,13 +1,13 @@
 """The reference without one of its guards' conjuncts, against TLC's graph of the unchanged spec.
 
-Looked at are the sources of a machine: its own, those that it extends, and its logs'. What counts as a guard, and what
-takes its place:
+The sources of a machine are its own, those that it extends, and its logs'. These parts count as guards, with these
+replacements:
 
 =========================================================  ==========================================================
 part                                                       what is put in its place
 =========================================================  ==========================================================
 a conjunct of ``enabled(…)``                               ``True``: nobody asks
-a conjunct of what a function that answers ``bool`` says   ``True``
+a conjunct of the value of a function that returns bool    ``True``
 a conjunct of ``name = … and …``                           ``True``
 a disjunct of any of these                                 ``False``: the exception is not made
 the condition of ``if …: return`` or of ``a if … else b``  ``False``, where an error code or a ``bool`` is decided
@@ -31,7 +31,7 @@ from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
 from kafka_eos_checks.models.registry import Model, Registry, extended_modules
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint
 
-VERDICTS = frozenset({"ErrorCode", "str"})  # what a function that names an error answers
+VERDICTS = frozenset({"ErrorCode", "str"})  # the return types of functions that name an error
 TIERS = ("small", "full")
 
 
@@ -130,7 +130,7 @@ class _Places:
             self._answer(statement.value, (*path, "value"))
 
     def _answer(self, expression: ast.expr, path: _Path) -> None:
-        """What a function that decides returns."""
+        """Find the parts of the value that a deciding function returns."""
         if isinstance(expression, ast.IfExp):
             self._condition(expression.test, (*path, "test"))
             self._answer(expression.body, (*path, "body"))
@@ -247,10 +247,10 @@ def reference_subjects(registry: Registry) -> list[ReferenceSubject]:
 
 @dataclass(slots=True, kw_only=True)
 class GraphSearch:
-    """Compares mutants of the reference with TLC's graphs, of which each is made once and only when it is needed.
+    """A search that compares mutants of the reference with TLC's graphs, each made once and only when needed.
 
     Attributes:
-        cache: of earlier comparisons.
+        cache: the results of earlier comparisons.
         on_progress: called with a line that says how far it is.
     """
 
@@ -260,7 +260,7 @@ class GraphSearch:
     _keys: dict[str, str] = field(default_factory=dict)
 
     def judge(self, subject: ReferenceSubject) -> Outcome:
-        """What becomes of a mutant: the first graph that differs kills it.
+        """The outcome for a mutant: the first graph that differs kills it.
 
         Raises:
             GraphUnusable: when TLC gives no graph, or the reference as it is differs from it.
@@ -286,7 +286,7 @@ class GraphSearch:
         )
 
     def _difference(self, model: Model, part: GuardPart) -> tuple[str, float]:
-        """The first difference between the mutant and the graph of one model, "" for none; and the seconds it took."""
+        """The first difference between the mutant and the graph of one model, "" for none, and the seconds it took."""
         key = fingerprint(self._key(model), part.name, ast.dump(part.tree))
         known = self.cache.get(key)
         if known is not None:

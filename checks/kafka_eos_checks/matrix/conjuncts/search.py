@@ -81,7 +81,7 @@ def subjects(registry: Registry) -> list[Subject]:
 
 
 def _cost(model: Model) -> int:
-    """What a run of a model costs: the states that it generates."""
+    """The cost of a run of a model: the states that it generates."""
     return model.expect.generated or 0
 
 
@@ -114,7 +114,7 @@ def _conjuncts(texts: Mapping[str, str], module: str) -> list[Conjunct]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """What TLC found: the fields of :class:`kafka_eos_checks.tla.tlc.Result` that count here."""
+    """The fields of :class:`kafka_eos_checks.tla.tlc.Result` that count here."""
 
     verdict: str
     error: str = ""
@@ -126,12 +126,12 @@ class _Run:
 
 @dataclass(slots=True)
 class Search:
-    """Runs TLC on mutants and on the unchanged models that they are compared with.
+    """A search that runs TLC on mutants and on the unchanged models that they are compared with.
 
     Attributes:
-        cache: of earlier runs.
+        cache: the results of earlier runs.
         timeout: seconds for one run.
-        thorough: ask on for a property where the graph has told a mutant apart already.
+        thorough: go on looking for a violated property after the graph has distinguished a mutant.
     """
 
     cache: ResultCache
@@ -142,12 +142,12 @@ class Search:
     _lock: Lock = field(default_factory=Lock)
 
     def judge(self, subject: Subject, on_model: Callable[[str], None] = lambda _: None) -> Outcome:
-        """What becomes of a mutant.
+        """The outcome for a mutant.
 
-        Where a model has the spec's states, the edges are compared before another model is asked. When thorough, the
-        small tier is asked until a property is violated or TLC fails to evaluate it, also where the graph has told the
-        mutant apart already, and the full tier only when the small one sees nothing; else the cheapest model comes
-        first, and the first that tells it apart is enough.
+        If a mutant has the spec's states in a model, its edges are compared before another model is run. When thorough,
+        the models of the small tier are run until a property is violated or TLC fails to evaluate it, even after the
+        graph has distinguished the mutant, and the full tier only if the small one sees nothing. Otherwise the cheapest
+        model comes first, and the first that distinguishes the mutant is enough.
 
         Raises:
             UnusableMutant: when TLC cannot read the mutated module, or an unchanged model does not hold.
@@ -171,7 +171,7 @@ class Search:
         return replace(best, seconds=sum(look.seconds for look in looks))
 
     def _states_in(self, model: Model, subject: Subject, outcome: Outcome) -> Outcome:
-        """What the properties and the states of one model say about a mutant."""
+        """The outcome after the properties and the states of one model."""
         reference = self.reference(model)
         if reference.verdict == "times out":
             return replace(outcome, means=Means.UNDECIDED, by=f"the model itself {reference.error}", model=model.name)
@@ -182,7 +182,7 @@ class Search:
         )
 
     def _compare(self, model: Model, subject: Subject, run: _Run, reference: _Run) -> tuple[Means, str]:
-        """What a run says."""
+        """The means by which a run kills the mutant, with its reason."""
         found = run.verdict
         if found == f"violates {LIMIT}":
             return Means.GRAPH, f"more states than the spec's {reference.states:,}"
@@ -201,7 +201,7 @@ class Search:
         return Means.NONE, ""
 
     def _edges_in(self, model: Model, subject: Subject, outcome: Outcome) -> Outcome:
-        """What the edges of one model say about a mutant that has the spec's states in it."""
+        """The outcome after the edges of one model in which the mutant has the spec's states."""
         edges, own = self._edges_of(model, subject), self._edges_of(model)
         if edges is None or own is None:
             return replace(outcome, means=Means.UNDECIDED, by="TLC does not write the graph in time", model=model.name)
@@ -225,10 +225,10 @@ class Search:
         return found
 
     def _run(self, model: Model, subject: Subject | None = None, most: int | None = None) -> _Run:
-        """One run, or what an earlier one found.
+        """The result of a run, or that of an earlier one.
 
-        Where the first means is enough no property of a mutant is checked, which takes most of TLC's time: a mutant
-        that violates one has another graph. An earlier run that did check them says as much.
+        If the first means is enough, no property of a mutant is checked, because that takes most of TLC's time: a
+        mutant that violates one has another graph. An earlier run that did check them serves as well.
         """
         plain = plain_configuration(model)
         definitions = ""
@@ -257,7 +257,7 @@ class Search:
         return run
 
     def _edges_of(self, model: Model, subject: Subject | None = None) -> str | None:
-        """A hash of all labelled edges, for TLC counts one twice where a guard is true for two reasons.
+        """A hash of all labelled edges, because TLC counts one twice where a guard is true for two reasons.
 
         None when TLC does not write them in time.
         """

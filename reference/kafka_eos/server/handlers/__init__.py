@@ -1,8 +1,8 @@
-"""Requests and responses: what each API of Kafka asks of the cluster, and in which fields of which version it says so.
+"""Requests and responses: what each API asks of the cluster, in which fields of which version.
 
 A handler has the name of its API. It returns the response's fields, or ``None`` when it answers later (or never, as
-Produce with acks=0). What is decided here is which error code of Kafka's answers what the machines have said; the rules
-themselves are theirs.
+Produce with acks=0). Handlers only translate the machines' answers into Kafka's error codes; the rules are the
+machines'.
 
 Kafka: KafkaApis, AddPartitionsToTxnManager, the schemas of the messages
 """
@@ -39,6 +39,6 @@ def handle(cluster: Cluster, request: Request) -> Message | None:
 
 
 def _refuse(request: Request) -> Message:
-    """What is told of an API that has no handler."""
+    """The response to a request of an API that has no handler."""
     error, why = REFUSED.get(request.api) or (ErrorCode.UNSUPPORTED_VERSION, NOT_SERVED[request.api])
     return refusal(served_codec(), request.api, request.version, request.row, error, why)

@@ -1,4 +1,4 @@
-"""Configurations of topics and brokers, for those who ask and those who alter them.
+"""Requests that describe and alter the configurations of topics and brokers.
 
 Kafka: ConfigHelper, ConfigAdminManager, ConfigurationControlManager
 """
@@ -30,7 +30,7 @@ _OF_THE_BROKER_ALONE = {"broker.id", "node.id"}
 
 
 def describe_configs(cluster: Cluster, request: Request) -> Message:
-    """What topics and brokers are configured with, and where that comes from."""
+    """The configurations of topics and brokers, with their sources."""
     rows = []
     for asked in request.row["Resources"]:
         row = {"ResourceType": asked["ResourceType"], "ResourceName": asked["ResourceName"]}
@@ -66,7 +66,7 @@ def _described(cluster: Cluster, request: Request, asked: Message) -> list[Messa
 
 
 def _of_broker(cluster: Cluster, name: str, node: int) -> list[tuple[Config, list[Synonym], str | None]]:
-    """What a broker is configured with; of all brokers together only what clients have altered."""
+    """The configurations of a broker; for all brokers together only those that clients have altered."""
     if name != ALL_BROKERS and _number(name, "Broker") != node:
         why = f"Unexpected broker id, expected {node} or empty string, but received {name}"
         raise Rejected(ErrorCode.INVALID_REQUEST, why)
@@ -107,7 +107,7 @@ def _entry(config: Config, synonyms: list[Synonym], default: str | None, kind: i
 
 
 def list_config_resources(cluster: Cluster, request: Request) -> Message:
-    """Topics and brokers, which alone have configurations here; before version 1 only metrics of clients are asked for.
+    """Topics and brokers, the only resources with configurations here; version 0 asks only for clients' metrics.
 
     Kafka: KafkaApis.handleListConfigResources
     """
@@ -121,17 +121,17 @@ def list_config_resources(cluster: Cluster, request: Request) -> Message:
 
 
 def incremental_alter_configs(cluster: Cluster, request: Request) -> Message:
-    """Some configurations of topics and brokers become others."""
+    """Change some configurations of topics and brokers."""
     return {"Responses": _altered(cluster, request)}
 
 
 def alter_configs(cluster: Cluster, request: Request) -> Message:
-    """All configurations of topics and brokers become others; what is not named goes back to what it would be."""
+    """Replace all configurations of topics and brokers; those that are not named get their inherited values again."""
     return {"Responses": _altered(cluster, request)}
 
 
 def _altered(cluster: Cluster, request: Request) -> list[Message]:
-    """What becomes of the resources of a request; each is altered whole or not at all."""
+    """The rows of the response, one for each resource; each is altered whole or not at all."""
     given = Counter((row["ResourceType"], row["ResourceName"]) for row in request.row["Resources"])
     rows = []
     for row in request.row["Resources"]:
@@ -168,7 +168,7 @@ def _check_keys(configs: Iterable[Message]) -> None:
 
 
 def _changes(row: Message) -> list[Change]:
-    """What a resource's part of a request asks for; of AlterConfigs every name is set."""
+    """The changes that a request asks for a resource; AlterConfigs sets every name."""
     changes = []
     for each in row["Configs"]:
         number = each.get("ConfigOperation", Operation.SET)
@@ -217,7 +217,7 @@ def _check_topic(cluster: Cluster, name: str) -> None:
 def _check_dynamic(known: Mapping[str, Config], values: Values) -> None:
     """Kafka: DynamicBrokerConfig.validate.
 
-    Departs from Kafka, which takes a name that it does not know, for the sake of plugins: there are none here.
+    Departs from Kafka, which accepts a name that it does not know, because plugins may; there are none here.
     """
     fixed = [name for name in values if name not in known]
     if fixed:

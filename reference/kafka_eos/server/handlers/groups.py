@@ -15,7 +15,8 @@ from kafka_eos.server.handlers.request import (
 from kafka_eos.wire.protocol import Message
 
 ALL_OPERATIONS, NO_OPERATIONS = 3400, -(1 << 31)
-"""What everybody may do with a group (as bits: read, delete, describe, see and alter settings); that nobody has asked.
+"""The bits of the operations that everybody may do on a group (read, delete, describe, see and alter settings), and the
+value for a request that does not ask for them.
 
 Kafka: AclEntry.supportedOperations
 """
@@ -216,7 +217,7 @@ def _described_follower(cluster: Cluster, group: FollowingGroup, follower: Follo
 
 
 def delete_groups(cluster: Cluster, request: Request) -> Message:
-    """Groups that go, with their offsets."""
+    """Delete groups, with their offsets."""
     rows = []
     for name in request.row["GroupsNames"]:
         error = group_error(cluster, request, name)

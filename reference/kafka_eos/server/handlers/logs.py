@@ -21,7 +21,7 @@ READ_COMMITTED = 1
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 DEBUGGING_REPLICA_ID = -2  # of who asks a replica that need not be the leader.    Kafka: ListOffsetsRequest
 OFFSETS_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, -5: 9, -6: 11}
-"""Timestamps of ListOffsets that are names, with the version that has them.    Kafka: ReplicaManager.fetchOffset."""
+"""The special timestamps of ListOffsets, with the version that has them.    Kafka: ReplicaManager.fetchOffset."""
 
 
 ADD_PARTITIONS_RETRY_MS, ADD_PARTITIONS_MAX_MS = 20, 100
@@ -29,14 +29,14 @@ ADD_PARTITIONS_RETRY_MS, ADD_PARTITIONS_MAX_MS = 20, 100
 
 _TRANSACTIONAL = 0x10
 _WITHOUT_START = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE})
-"""What is told without the partition's first offset, though its leader has refused it.
+"""Errors that are answered without the partition's first offset, though its leader has refused the batch.
 
 Kafka: ReplicaManager.appendRecordsToLeader
 """
 
 
 def produce(cluster: Cluster, request: Request) -> Message | None:
-    """Append batches; of version 2 the leader adds partitions to transactions, and tries again while one is pending."""
+    """Append batches; in version 2 the leader adds partitions to transactions, and tries again while one is pending."""
     return _produced(cluster, request, cluster.now + ADD_PARTITIONS_MAX_MS)
 
 
@@ -85,7 +85,7 @@ def _key(request: Request, topic: Message) -> str | UUID:
 
 
 class _Admitted(NamedTuple):
-    """A batch that its leader will look at, and what it has to show."""
+    """A batch that its leader will look at, with its ticket."""
 
     leader: Leader
     data: bytes
@@ -192,7 +192,7 @@ def fetch(cluster: Cluster, request: Request) -> Message | None:
 
 
 class _LongPoll:
-    """A Fetch request that waits. Once it is answered or its client is gone, nothing of it is kept."""
+    """A waiting Fetch request; nothing of it is kept once it is answered or its client is gone."""
 
     def __init__(self, cluster: Cluster, request: Request) -> None:
         self._cluster = cluster
@@ -327,7 +327,7 @@ def list_offsets(cluster: Cluster, request: Request) -> Message:
 
 
 def _offset_at(leader: Leader, timestamp: int, committed: bool) -> tuple[int, int]:
-    """Timestamp and offset that a question means; -1 for a timestamp that is not told or not found."""
+    """Timestamp and offset that answer a question; -1 for a timestamp that is not told or not found."""
     upper = leader.last_stable_offset if committed else leader.high_watermark
     if timestamp == LATEST:
         return -1, upper

@@ -18,7 +18,7 @@ from kafka_eos.wire.protocol import Message
 
 
 def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
-    """Write offsets that count once the transaction commits."""
+    """Write offsets that are committed with the transaction."""
     row = request.row
     name, producer = row["GroupId"], (row["ProducerId"], row["ProducerEpoch"])
     error = group_error(cluster, request, name)

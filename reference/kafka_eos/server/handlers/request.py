@@ -1,4 +1,4 @@
-"""A request as a handler meets it, and what handlers share."""
+"""A request as handlers get it, and the functions that handlers share."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -27,18 +27,18 @@ def served_versions(api: str) -> range:
 
 @dataclass(slots=True)
 class Request:
-    """A request as a handler meets it.
+    """A request as handlers get it.
 
     Attributes:
         api: the name of its API.
-        version: of the message.
+        version: the message's version.
         row: its fields.
         node: the broker that it came to.
         client_id: as the client calls itself.
         client_host: where it comes from.
-        reply: answers it, for those that are not answered at once.
-        cancel: forgets it, when its client is gone before it is answered.
-        failed: why a request that gets no answer costs its client the connection; empty if it does not.
+        reply: the function that answers it, for those that are not answered at once.
+        cancel: the function that forgets it, when its client is gone before it is answered.
+        failed: why the connection of a request without an answer is closed; empty if it is not.
     """
 
     api: str
@@ -53,7 +53,7 @@ class Request:
 
     @property
     def transaction_version(self) -> int:
-        """Which version of transactions the client follows."""
+        """The version of transactions that the client follows."""
         return TRANSACTION_VERSION_2 if self.version >= FIRST_VERSION_2[self.api] else 1
 
 
@@ -66,7 +66,7 @@ def per_topic(topics: Iterable[Message], answer: Callable[[str, Message], Messag
 
 
 def group_error(cluster: Cluster, request: Request, group: str) -> ErrorCode:
-    """Why a broker coordinates no such group; ``NONE`` if it does."""
+    """Why a broker does not coordinate a group; ``NONE`` if it does."""
     if cluster.offsets_partition(group).node != request.node:
         return ErrorCode.NOT_COORDINATOR
     full = group not in cluster.groups.known and len(cluster.groups.known) >= cluster.settings.limits.groups
@@ -79,7 +79,7 @@ def named_group_error(cluster: Cluster, request: Request, group: str) -> ErrorCo
 
 
 def transaction_error(cluster: Cluster, request: Request, transactional_id: str) -> ErrorCode:
-    """Why a broker coordinates no such transactional.id; ``NONE`` if it does."""
+    """Why a broker does not coordinate a transactional.id; ``NONE`` if it does."""
     if cluster.state_partition(transactional_id).node != request.node:
         return ErrorCode.NOT_COORDINATOR
     is_loading = cluster.transactions.is_loading(transactional_id)
@@ -89,7 +89,7 @@ def transaction_error(cluster: Cluster, request: Request, transactional_id: str)
 def ticket_for(
     cluster: Cluster, request: Request, leader: Leader, producer_id: int, epoch: int, sequence: int = NO_SEQUENCE
 ) -> tuple[ErrorCode, Ticket | None]:
-    """What a transactional batch has to show its leader: where that needs it, the coordinator is asked.
+    """The ticket of a transactional batch for its leader; the coordinator is asked where the leader needs it.
 
     Spec:  Leader!StartVerification, RefuseVerification, Transactions!Verify
     Kafka: ReplicaManager.maybeSendPartitionsToTransactionCoordinator, AddPartitionsToTxnManager
@@ -113,7 +113,7 @@ def ticket_for(
 
 
 def _told_to_producer(error: ErrorCode, request: Request) -> ErrorCode:
-    """How a leader passes on what the coordinator said.    Kafka: ReplicaManager.handleProduceAppend."""
+    """The error with which a leader passes on the coordinator's.    Kafka: ReplicaManager.handleProduceAppend."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.CONCURRENT_TRANSACTIONS and request.transaction_version < TRANSACTION_VERSION_2:

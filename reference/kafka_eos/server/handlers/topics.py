@@ -1,4 +1,4 @@
-"""What a client asks first, and topics."""
+"""The first requests of a client, and topics."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _PRODUCE = 0
 
 
 def api_versions(cluster: Cluster, request: Request) -> Message:  # noqa: ARG001
-    """Which APIs in which versions are served, and which transaction version is in force."""
+    """The APIs and versions that are served, and the transaction version in force."""
     codec = served_codec()
     served = [(codec.keys[api], served_versions(api)) for api in (*SERVED, *REFUSED)]
     levels = {"group.version": 1, "transaction.version": cluster.settings.transactions.version}
@@ -150,7 +150,7 @@ def _not_made(name: str, error: ErrorCode, why: str) -> Message:
 
 
 def _made(cluster: Cluster, request: Request, row: Message) -> Message:
-    """Make a topic, unless it is only to be looked at whether it can be made; what is told of it.
+    """Make a topic, or only check that it can be made, and return its row of the response.
 
     Raises:
         Rejected: why not.    Kafka: ReplicationControlManager.createTopics, whose checks come in this order.
@@ -176,7 +176,7 @@ def _made(cluster: Cluster, request: Request, row: Message) -> Message:
 
 
 def _configs_of_new(cluster: Cluster, configs: Mapping[str, str]) -> list[Message]:
-    """What a new topic is configured with, as the controller sees it.    Kafka: since KIP-525."""
+    """The configurations of a new topic, as the controller sees them.    Kafka: since KIP-525."""
     rows = []
     for name, config in TOPIC_CONFIGS.items():
         inherited = cluster.configs.broker_synonyms(config, ALL_BROKERS)
@@ -256,7 +256,7 @@ def _check_alike(replicas: Sequence[tuple[int, ...]], factor: int) -> None:
 
 
 def delete_topics(cluster: Cluster, request: Request) -> Message:
-    """Topics that go, with all that they hold."""
+    """Delete topics, with all that they hold."""
     asked = request.row.get("Topics") or [{"Name": name} for name in request.row.get("TopicNames", ())]
     rows = []
     for row in asked:
@@ -348,7 +348,7 @@ def delete_records(cluster: Cluster, request: Request) -> Message:
 
 
 def find_coordinator(cluster: Cluster, request: Request) -> Message:
-    """Which broker coordinates a group or a transactional.id."""
+    """The broker that coordinates a group or a transactional.id."""
     kind = request.row.get("KeyType", _GROUP)
 
     def find(key: str) -> Message:

@@ -42,7 +42,7 @@ def init_producer_id(cluster: Cluster, request: Request) -> Message:
 
 
 def add_partitions_to_txn(cluster: Cluster, request: Request) -> Message:
-    """Add partitions to a transaction, or, from version 4 on, to several, or vouch for them."""
+    """Add partitions to a transaction, or, from version 4 on, to several, or verify them."""
     row = request.row
     if request.version < 4:
         topics = row["V3AndBelowTopics"]
@@ -68,7 +68,7 @@ def add_partitions_to_txn(cluster: Cluster, request: Request) -> Message:
 def _add_partitions(
     cluster: Cluster, request: Request, given: tuple[str, int, int], topics: list[Message], verify_only: bool
 ) -> list[Message]:
-    """One partition that is not there spoils it for all.    Kafka: KafkaApis.handleAddPartitionsToTxnRequest."""
+    """If one partition does not exist, the whole request fails.    Kafka: KafkaApis.handleAddPartitionsToTxnRequest."""
     name, producer_id, epoch = given
     asked = [(topic["Name"], number) for topic in topics for number in topic["Partitions"]]
     lacking = {key for key in asked if isinstance(cluster.find(*key), ErrorCode)}
@@ -191,7 +191,7 @@ def describe_producers(cluster: Cluster, request: Request) -> Message:
 
 
 def describe_transactions(cluster: Cluster, request: Request) -> Message:
-    """What coordinators know of transactional.ids."""
+    """The coordinators' state of transactional.ids."""
     rows = []
     for name in request.row["TransactionalIds"]:
         known = cluster.transactions.known.get(name)
