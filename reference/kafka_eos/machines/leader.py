@@ -481,7 +481,7 @@ class Leader:
         ).of_leader()
 
     def last_stable_offset(self) -> int:
-        """Where reading of what is committed ends."""
+        """The offset at which reading of committed data ends."""
         return self.rules.readable(self.leader).last_stable_offset()
 
     # --- what arrives                                                               WHO: the leader ---------------

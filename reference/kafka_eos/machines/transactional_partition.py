@@ -324,7 +324,7 @@ class ReadablePartition(PartitionRules):
         return min(self.unstable_offsets())
 
     def last_stable_offset(self) -> int:
-        """Where reading of what is committed ends."""
+        """The offset at which reading of committed data ends."""
         return (
             min(self.high_watermark, self.first_unstable_offset()) if self.unstable_offsets() else self.high_watermark
         )
