@@ -21,7 +21,7 @@ check: setup ## every check of the small models, graphs, traces, proofs, contrac
 
 setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages into .venv and fetch the TLA+ tools
 
-test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run the tests, but for those of a minute or more
+test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run the tests, except those of a minute or more
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not thorough"
 
 test-all: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library
@@ -36,7 +36,7 @@ lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
 model-check: setup ## check every model of the small and full tiers with TLC
 	$(KAFKA_EOS) check models --tier full --json $(VERDICTS)/models.json
 
-model-check-deep: setup ## the deep tier too: larger constants, more than an hour
+model-check-deep: setup ## also check the deep tier: larger constants, more than an hour
 	$(KAFKA_EOS) check models --tier deep --json $(VERDICTS)/model-check-deep.json
 
 proofs: setup ## prove invariants of the reference without bounds, with z3; contracts, with CrossHair
@@ -54,7 +54,7 @@ conformance: setup ## compare the reference's state graphs with TLC's, and valid
 	$(KAFKA_EOS) check graphs --json $(VERDICTS)/graphs.json
 	$(KAFKA_EOS) check traces --json $(VERDICTS)/traces.json
 
-findings: setup $(JARS)/kafka/.copied ## what checking found in Kafka: run the models, audit the recordings and ask the broker behind it
+findings: setup $(JARS)/kafka/.copied ## check the findings in Kafka: run their models, audit their recordings, send their requests to the broker
 	$(KAFKA_EOS) ledger findings --check
 
 sinks: setup ## effects outside of Kafka, on SQLite, killed at every step
@@ -76,7 +76,7 @@ peers: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.
 kafka-tests: setup $(JARS)/kafka/.copied $(JARS)/kafka-tests/.copied ## Kafka's own tests of transactions, groups, Produce, Fetch and offsets, on the server and on Kafka 4.3; build/kafka-tests.html (half an hour)
 	$(KAFKA_EOS) check kafka-tests --json build/kafka-tests.json
 
-costs: setup $(JARS)/kafka/.copied ## measure anew what exactly-once costs, and keep it (a quarter of an hour)
+costs: setup $(JARS)/kafka/.copied ## measure again what exactly-once costs, and keep the figures (a quarter of an hour)
 	$(KAFKA_EOS) lab costs --measured checks/kafka_eos_checks/lab/costs/measured.json --json $(VERDICTS)/costs.json
 
 bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, replay, graph comparison and server against their peers
@@ -94,17 +94,17 @@ fuzz: setup ## a million mutated record batches through the codec, random logs a
 	$(KAFKA_EOS) lab fuzz --clusters 5000
 	$(KAFKA_EOS) lab fuzz --frames 200000
 
-schemas: setup $(JARS)/kafka/.copied ## write the message schemas that the server carries anew, out of Kafka's jars, and docs/served.md
+schemas: setup $(JARS)/kafka/.copied ## write the server's message schemas from Kafka's jars again, and docs/served.md
 	$(BIN)/python -m kafka_eos_checks.brokers.vendored_schemas
 	$(BIN)/python -m kafka_eos_checks.testing.coverage
 
-lock: ## write the lock files anew (needs pip-tools)
+lock: ## write the lock files again (needs pip-tools)
 	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  --extra spark --extra record --extra prove --extra dev -o requirements/main.lock pyproject.toml
 	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  --extra bench -c requirements/main.lock -o requirements/bench.lock pyproject.toml
 
-clean: ## remove what the targets made, but for .venv and the jars
+clean: ## remove the output of the targets, except .venv and the jars
 	rm -rf $(VERDICTS) build/models build/report.html build/report.json build/recording
 
 help: ## list the targets
@@ -121,7 +121,7 @@ $(VENV)/.installed-bench: $(VENV)/.installed requirements/bench.lock
 	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/bench.lock
 	@touch $@
 
-libraries: $(LIBRARIES)/go/.built $(LIBRARIES)/node/.installed ## build what the tests of client libraries run; without Go or Node they are skipped
+libraries: $(LIBRARIES)/go/.built $(LIBRARIES)/node/.installed ## build the tours of the client libraries; without Go or Node their tests are skipped
 
 $(LIBRARIES)/go/.built: $(wildcard $(TOURS)/go/go.* $(TOURS)/go/*/*.go)
 	@mkdir -p $(@D)

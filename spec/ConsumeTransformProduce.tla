@@ -77,8 +77,8 @@ IsOpen(producer) == transactions[producer].state \in {"open", "offsets sent"}
 (* Another instance has taken over the transactional id, or the coordinator has ended the transaction. *)
 IsFenced(instance, producer) == transactions[producer].holder # instance
 
-(* Why InitProducerId is not answered with an epoch; "NONE" if it is.    *)
-(* Kafka: TransactionCoordinator.prepareInitProducerIdTransit            *)
+(* The reason why InitProducerId is not answered with an epoch; "NONE" if it is. *)
+(* Kafka: TransactionCoordinator.prepareInitProducerIdTransit                    *)
 InitError(producer) == IF transactions[producer].state \in {"commit", "abort"} THEN "CONCURRENT_TRANSACTIONS" ELSE "NONE"
 
 (* InitProducerId aborts the transaction that it finds. *)
@@ -102,7 +102,7 @@ PositionAfterAbort(instance, partition) == NoOffset
 (* The generation or epoch that an instance sends with its offsets: the one in which it has read. *)
 PresentedGeneration(instance) == processes[instance].generation
 
-(* Why an instance's offsets are refused; "NONE" if they are not. *)
+(* The reason why an instance's offsets are refused; "NONE" if they are not. *)
 OffsetsError(instance) ==
     IF GroupProtocol = "classic" THEN TxnOffsetCommitError(PresentedMember(instance), PresentedGeneration(instance))
     ELSE MemberEpochError(PresentedMember(instance), PresentedGeneration(instance))

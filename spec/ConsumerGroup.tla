@@ -44,7 +44,8 @@ Members ==
     IF GroupProtocol = "classic" THEN group.members
     ELSE {instance \in Instances : membership.members[instance].epoch > 0}
 
-(* Why offsets in a transaction are refused; "NONE" if they are not. Kafka: ConsumerGroup.validateOffsetCommit *)
+(* The reason why offsets in a transaction are refused; "NONE" if they are not. *)
+(* Kafka: ConsumerGroup.validateOffsetCommit                                    *)
 MemberEpochError(member, epoch) ==
     IF member = NoMember THEN "NONE"
     ELSE IF member \notin Members THEN "UNKNOWN_MEMBER_ID"

@@ -55,7 +55,7 @@ Presented(identity) == identity
 (* The request asks again for what has been given out already. *)
 IsRetry(presented) == presented = coordinator.last
 
-(* Why the coordinator refuses a request; "NONE" if it does not. *)
+(* The reason why the coordinator refuses a request; "NONE" if it does not. *)
 BumpError(presented) ==
     IF presented = Nobody \/ presented = coordinator.current \/ IsRetry(presented) THEN "NONE"
     ELSE "PRODUCER_FENCED"

@@ -42,14 +42,15 @@ GroupInit ==
     /\ pending = [producer \in TransactionalIds |-> NothingPending]
     /\ committed = [partition \in Partitions |-> 0]
 
-(* Why offsets in a transaction are refused; "NONE" if they are not. Kafka: ClassicGroup.validateOffsetCommit *)
+(* The reason why offsets in a transaction are refused; "NONE" if they are not. *)
+(* Kafka: ClassicGroup.validateOffsetCommit                                     *)
 TxnOffsetCommitError(member, generation) ==
     IF member = NoMember THEN "NONE"
     ELSE IF member \notin group.members THEN "UNKNOWN_MEMBER_ID"
     ELSE IF generation # group.generation THEN "ILLEGAL_GENERATION"
     ELSE "NONE"
 
-(* Why a partition's offset is not returned; "NONE" if it is.                  *)
+(* The reason why a partition's offset is not returned; "NONE" if it is.       *)
 (* Kafka: OffsetMetadataManager.fetchOffsets, OffsetFetchRequest.requireStable *)
 OffsetFetchError(partition) ==
     IF \E producer \in TransactionalIds : pending[producer][partition] # NoOffset THEN "UNSTABLE_OFFSET_COMMIT" ELSE "NONE"

@@ -239,7 +239,7 @@ AskedAfterElection(asked) == [NothingAsked EXCEPT !.guard = asked.guard + 1]
 WithForgotten(before, producerId) ==
     [before EXCEPT !.log = Forgotten(@, producerId), !.transactions = OfVersion2!Forgotten(@, producerId)]
 
-(* Where reading of what is committed ends. *)
+(* The offset at which reading of committed data ends. *)
 LastStableOffset == OfVersion2!LastStableOffset
 
 (***************************************************************************)

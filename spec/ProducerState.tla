@@ -97,7 +97,7 @@ IsInSequence(log, batch) ==
     ELSE LET producer == log.producers[batch.producerId]
          IN  IF batch.epoch # producer.epoch THEN StartsEpoch(batch) ELSE Follows(producer, batch)
 
-(* Why the leader refuses a batch that is no duplicate; "NONE" if it does not. *)
+(* The reason why the leader refuses a batch that is no duplicate; "NONE" if it does not. *)
 AppendError(log, batch) ==
     IF batch.producerId = NoProducerId THEN "NONE"
     ELSE IF KnowsProducer(log, batch.producerId) /\ IsFenced(log.producers[batch.producerId], batch)

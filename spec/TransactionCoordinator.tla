@@ -153,12 +153,12 @@ IsRetryOfInit(known, epoch) ==
 (* Departs from Kafka: there, when the epochs have run out, every epoch but the present one fails with *)
 (* UNKNOWN_SERVER_ERROR, also that of a retry (the mutant NoBumpWhenExhausted).                        *)
 
-(* Why the coordinator gives no epoch although nothing is open; "NONE" if it does. *)
+(* The reason why the coordinator gives no epoch although nothing is open; "NONE" if it does. *)
 BumpError(known, epoch) ==
     IF known.epoch = NoEpoch \/ epoch \in {NoEpoch, known.epoch} \/ IsRetryOfInit(known, epoch) THEN "NONE"
     ELSE "PRODUCER_FENCED"
 
-(* Why the coordinator gives no producer id and epoch; "NONE" if it does, or begins to abort what is open. *)
+(* The reason why the coordinator gives no producer id and epoch; "NONE" if it does, or starts to abort. *)
 InitError(known, producerId, epoch) ==
     IF (producerId = NoProducerId) # (epoch = NoEpoch) THEN "INVALID_REQUEST"
     ELSE IF known.pending # "none" THEN "CONCURRENT_TRANSACTIONS"
@@ -188,7 +188,7 @@ AfterInit(known, epoch, newProducerId) ==
 (* AddPartitionsToTxn                                                      *)
 (***************************************************************************)
 
-(* Why the coordinator adds no partition; "NONE" if it does, or has it already. *)
+(* The reason why the coordinator adds no partition; "NONE" if it does, or has it already. *)
 AddError(known, producerId, epoch) ==
     IF known.state = "DEAD" THEN "INVALID_PRODUCER_ID_MAPPING"
     ELSE IF known.pending # "none" THEN "CONCURRENT_TRANSACTIONS"
@@ -226,11 +226,11 @@ IsEpochToEnd(known, producerId, epoch) ==
 
 (* While a fence waits for its second half, a commit meets a transition that it may not replace: Kafka fails then. *)
 
-(* Why the coordinator does not begin to end an open transaction, or "DECIDE" if it does. *)
+(* The reason why the coordinator does not begin to end an open transaction, or "DECIDE" if it does. *)
 OpenVerdict(known, commit) ==
     IF commit /\ known.pending = "PREPARE_EPOCH_FENCE" THEN "UNKNOWN_SERVER_ERROR" ELSE "DECIDE"
 
-(* Why the coordinator does not begin to end the transaction of a request of version 1, or "DECIDE" if it does. *)
+(* The reason why the coordinator does not end the transaction of a version 1 request, or "DECIDE" if it does. *)
 EndVerdictOfVersion1(known, producerId, epoch, commit) ==
     IF known.producerId # producerId THEN "INVALID_PRODUCER_ID_MAPPING"
     ELSE IF known.epoch # epoch THEN "PRODUCER_FENCED"
@@ -240,7 +240,7 @@ EndVerdictOfVersion1(known, producerId, epoch, commit) ==
     ELSE IF known.state = Prepared(commit) THEN "CONCURRENT_TRANSACTIONS"
     ELSE "INVALID_TXN_STATE"
 
-(* Why the coordinator does not begin to end the transaction of a request of version 2, or "DECIDE" if it does. *)
+(* The reason why the coordinator does not end the transaction of a version 2 request, or "DECIDE" if it does. *)
 EndVerdictOfVersion2(known, producerId, epoch, commit) ==
     IF IsBusy(known) THEN "CONCURRENT_TRANSACTIONS"
     ELSE IF known.producerId # producerId /\ ~IsRetryOfLastEpoch(known, producerId, epoch)
@@ -254,7 +254,7 @@ EndVerdictOfVersion2(known, producerId, epoch, commit) ==
     ELSE IF commit THEN "INVALID_TXN_STATE"
     ELSE "DECIDE"
 
-(* Why the coordinator does not begin to end the transaction, or "DECIDE" if it does. *)
+(* The reason why the coordinator does not begin to end the transaction, or "DECIDE" if it does. *)
 EndVerdict(known, producerId, epoch, commit, version) ==
     IF known.state = "DEAD" THEN "INVALID_PRODUCER_ID_MAPPING"
     ELSE IF version = 1 THEN EndVerdictOfVersion1(known, producerId, epoch, commit)

@@ -94,7 +94,7 @@ IsOldBatch(producer, batch) == batch.epoch < producer.epoch
 (* A batch does not belong to the transaction that its producer has open. *)
 IsOutsideTransaction(producer, batch) == batch.kind = "plain" /\ IsOpen(producer)
 
-(* Why a leader refuses a batch; "NONE" if it does not.    Kafka: ProducerAppendInfo.appendDataBatch *)
+(* The reason why a leader refuses a batch; "NONE" if it does not.    Kafka: ProducerAppendInfo.appendDataBatch *)
 BatchError(before, batch) ==
     LET producer == before.producers[batch.producerId] IN
     IF IsOldBatch(producer, batch) THEN "INVALID_PRODUCER_EPOCH"
@@ -109,7 +109,7 @@ IsOldMarker(producer, marker) ==
 (* A marker is of a coordinator that has been replaced. *)
 IsOfOldCoordinator(producer, marker) == marker.coordinatorEpoch < producer.coordinatorEpoch
 
-(* Why a leader refuses a marker; "NONE" if it does not.    Kafka: ProducerAppendInfo.appendEndTxnMarker *)
+(* The reason why a leader refuses a marker; "NONE" if it does not.    Kafka: ProducerAppendInfo.appendEndTxnMarker *)
 MarkerError(before, marker) ==
     LET producer == before.producers[marker.producerId] IN
     IF IsOldMarker(producer, marker) THEN "INVALID_PRODUCER_EPOCH"

@@ -296,7 +296,7 @@ HandleInit(instance) ==
                                               ELSE UNCHANGED coordinatorVars
     /\ UNCHANGED <<logs, clientVars, addRequests, produceRequests, verifying, verified, endRequests, markerRequests, faults>>
 
-(* Why the coordinator refuses to add a partition; "NONE" if it does not. *)
+(* The reason why the coordinator refuses to add a partition; "NONE" if it does not. *)
 AddError(epoch) ==
     IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
     ELSE IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
@@ -323,7 +323,7 @@ IsRetryOfEnd(version, epoch) == version = 2 /\ epoch + 1 = transaction.epoch
 (* While markers are written a transition is pending: version 2 looks at that first (KAFKA-18464), version 1 at the *)
 (* epoch.                                                                                                           *)
 
-(* Why the coordinator does not begin to end the transaction, or "DECIDE" if it does. *)
+(* The reason why the coordinator does not begin to end the transaction, or "DECIDE" if it does. *)
 EndVerdict(version, epoch, commit) ==
     IF version = 1 THEN
         IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
@@ -447,7 +447,7 @@ StartVerification(instance, number, partition) ==
 
 (* Before part 2 of KIP-890 the partition has to be registered; since then the leader's question registers it. *)
 
-(* Why the coordinator does not verify a batch; "NONE" if it does. *)
+(* The reason why the coordinator does not verify a batch; "NONE" if it does. *)
 VerificationError(version, epoch, partition) ==
     IF AddError(epoch) # "NONE" THEN AddError(epoch)
     ELSE IF version = 1 /\ partition \notin transaction.partitions THEN "INVALID_TXN_STATE"
@@ -487,7 +487,7 @@ VerifyByFormer(instance, number, partition) ==
     /\ UNCHANGED <<coordinatorVars, logs, clientVars, initRequests, addRequests, produceRequests, endRequests,
                    markerRequests, answers>>
 
-(* Why a leader refuses a batch that belongs to a transaction; "NONE" if it does not. *)
+(* The reason why a leader refuses a batch that belongs to a transaction; "NONE" if it does not. *)
 DataError(log, version, epoch, guard) ==
     IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
     ELSE IF NeedsGuard(version) /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE"
@@ -534,7 +534,7 @@ AppendUnverified(instance, number, partition) ==
 
 (* Under version 2 a marker's epoch is above its data's, or the same when it has been written already. *)
 
-(* Why a leader refuses a marker; "NONE" if it does not. *)
+(* The reason why a leader refuses a marker; "NONE" if it does not. *)
 MarkerError(log, marker) ==
     IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
     ELSE IF marker.epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"

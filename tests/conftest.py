@@ -1,4 +1,4 @@
-"""What all tests share: a small protocol, Hypothesis' profile, and a seed that is printed and can be given again."""
+"""Fixtures and settings of all tests: a small protocol, Hypothesis' profile, and a printed seed that can be given."""
 
 import json
 import random

@@ -1,6 +1,6 @@
 """Orders in, shipments out: every order is shipped exactly once.
 
-One transaction for each batch: the shipments, and the offsets behind the orders that they come from.
+Each batch has one transaction, with the shipments and the offsets after their orders.
 """
 
 import time
@@ -16,9 +16,9 @@ class Shipping:
     """The application.
 
     Args:
-        bootstrap_servers: of the cluster.
-        orders: the topic that is read.
-        shipments: the topic that is written.
+        bootstrap_servers: the cluster's bootstrap servers.
+        orders: the topic to read.
+        shipments: the topic to write.
         group: the consumer group.
     """
 
@@ -41,11 +41,11 @@ class Shipping:
         self.last: float | None = None
 
     def assigned(self, *_: Any) -> None:
-        """It is known which partitions to read."""
+        """Note that partitions are assigned."""
         self.last = time.monotonic()
 
     def run(self, quiet: float, batch: int = 10) -> None:
-        """Ship orders until none has come for a while, in seconds."""
+        """Ship orders until none has come for ``quiet`` seconds."""
         while self.last is None or time.monotonic() < self.last + quiet:
             orders = [message for message in self.consumer.consume(batch, 0.1) if message.error() is None]
             if orders:
@@ -53,7 +53,7 @@ class Shipping:
                 self.last = time.monotonic()
 
     def ship(self, orders: Sequence[Message]) -> None:
-        """Ship some orders in a transaction; if that has to be aborted, go back to where they begin."""
+        """Ship some orders in a transaction; after an abort, go back to the first of them."""
         self.producer.begin_transaction()
         try:
             for order in orders:
@@ -67,7 +67,7 @@ class Shipping:
             self.go_back(orders)
 
     def send_offsets(self, orders: Sequence[Message]) -> None:
-        """The offsets behind the orders belong to the transaction."""
+        """Send the offsets after the orders to the transaction."""
         behind = {
             order.partition(): TopicPartition(order.topic(), order.partition(), order.offset() + 1) for order in orders
         }
@@ -76,7 +76,7 @@ class Shipping:
         )
 
     def commit(self) -> None:
-        """Commit, and again for as long as it is not known whether that was done."""
+        """Commit, and retry while the outcome is unknown."""
         while True:
             try:
                 self.producer.commit_transaction(SECONDS)
@@ -87,7 +87,7 @@ class Shipping:
                 return
 
     def go_back(self, orders: Sequence[Message]) -> None:
-        """What was aborted is read once more."""
+        """Seek to the first of the aborted orders, to read them again."""
         first: dict[int, TopicPartition] = {}
         for order in orders:
             first.setdefault(order.partition(), TopicPartition(order.topic(), order.partition(), order.offset()))

@@ -1,4 +1,4 @@
-"""The application against a broker that fails as it is told; three mistakes are found."""
+"""The application on a broker with planned faults; three mistakes are found."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ ORDERS, SHIPMENTS, GROUP = "orders", "shipments", "shipping"
 
 
 def place_orders(broker, count: int) -> None:
-    """Two partitions of orders, each with a number of its own."""
+    """Place numbered orders in two partitions."""
     broker.create_topic(ORDERS, partitions=2)
     broker.create_topic(SHIPMENTS, partitions=2)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
@@ -32,7 +32,7 @@ def run(broker, application: type[Shipping], quiet: float = 1.0) -> None:
 
 
 def order_of(record) -> bytes:
-    """What an order and its shipment have in common."""
+    """The identity that an order and its shipment share."""
     return record.value.removeprefix(b"shipped ")
 
 

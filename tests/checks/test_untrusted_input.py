@@ -1,4 +1,4 @@
-"""What strangers wrote: files that lie or are too deep, and packages; each case ends with a clear error."""
+"""Untrusted input: false or deeply nested files, and packages; each case ends with a clear error."""
 
 import ast
 import csv
@@ -17,7 +17,7 @@ DEEP, LONG = "[" * 100_000, "9" * 5_000
 
 @pytest.mark.parametrize("line", [DEEP, f'{{"seq": {LONG}}}', '{"seq": 1', "\x00"])
 @pytest.mark.parametrize("command", ["audit", "explain"])
-def test_a_history_that_is_too_deep_or_has_too_long_a_number_names_its_line(
+def test_a_history_with_deep_nesting_or_a_long_number_is_refused_with_its_line(
     command: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     history = tmp_path / "history.jsonl"
@@ -29,7 +29,7 @@ def test_a_history_that_is_too_deep_or_has_too_long_a_number_names_its_line(
 
 
 @pytest.mark.parametrize("form", [DEEP, LONG, "{:type :ok", "\x00", "1e400", "#a " * 100_000, "{{} " * 50_000])
-def test_a_history_of_jepsens_that_is_too_deep_or_has_too_long_a_number_names_its_line(
+def test_a_jepsen_history_with_deep_nesting_or_a_long_number_is_refused_with_its_line(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     history = tmp_path / "history.edn"
@@ -41,7 +41,7 @@ def test_a_history_of_jepsens_that_is_too_deep_or_has_too_long_a_number_names_it
 
 
 @pytest.mark.parametrize("content", [f"a = {DEEP}", f"[[fault]]\ndo = 'close'\nnth = {LONG}", "fault = 1", "\x00"])
-def test_a_plan_that_is_too_deep_or_has_too_long_a_number_names_its_file(
+def test_a_plan_with_deep_nesting_or_a_long_number_is_refused_with_its_file(
     content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = tmp_path / "plan.toml"
@@ -52,7 +52,7 @@ def test_a_plan_that_is_too_deep_or_has_too_long_a_number_names_its_file(
     assert "Traceback" not in said
 
 
-def test_a_plan_that_is_no_text_names_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_that_is_no_text_is_refused_with_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_bytes(b"\xff\xfe[[fault]]")
     assert main(["serve", "--port", "0", "--faults", str(plan)]) == 2
@@ -85,14 +85,14 @@ def sources() -> Iterator[Path]:
     yield from sorted((ROOT / "checks").rglob("*.py"))
 
 
-# What is run there is the project's own: the reference with one conjunct taken away, the spec's properties as Python.
+# These run only the project's own code: the reference without one conjunct, and the spec's properties as Python.
 OWN = {"checks/kafka_eos_checks/matrix/conjuncts/reference.py", "checks/kafka_eos_checks/models/formulas.py"}
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "yaml"}
 UNSAFE_CALLS = {"eval", "exec", "compile", "__import__"}
 
 
 def unsafe(tree: ast.AST) -> list[str]:
-    """Imports and calls by which the bytes of a file could run as a program."""
+    """Imports and calls that could execute the bytes of a file."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -104,7 +104,7 @@ def unsafe(tree: ast.AST) -> list[str]:
     return found
 
 
-def test_nothing_that_is_read_is_run() -> None:
+def test_nothing_that_is_read_is_executed() -> None:
     found = {
         path.relative_to(ROOT).as_posix(): unsafe(ast.parse(path.read_text(encoding="utf-8"))) for path in sources()
     }
@@ -112,7 +112,7 @@ def test_nothing_that_is_read_is_run() -> None:
 
 
 @pytest.mark.parametrize("program", ["import pickle", "from yaml import load", "eval(text)"])
-def test_a_program_that_runs_what_it_reads_is_found(program: str) -> None:
+def test_a_program_that_executes_its_input_is_found(program: str) -> None:
     assert unsafe(ast.parse(program)) != []
 
 

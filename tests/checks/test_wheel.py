@@ -1,4 +1,4 @@
-"""The wheel in an environment of its own, outside of any clone: what the documents show works, or says what it needs.
+"""The wheel in its own environment, outside of any clone: documented calls work or name what they need.
 
 The environment has what the wheel declares and nothing else. Its packages are links to those that run the tests, so
 nothing is fetched.
@@ -41,7 +41,7 @@ class Installed:
         return str(self.environment / "bin" / "kafka-eos")
 
     def run(self, command: Sequence[str], path: str = "", **more: str) -> subprocess.CompletedProcess[str]:
-        """Run a command with nothing of the tests' own environment but its Java, where ``path`` has it."""
+        """Run a command without the tests' environment, except for Java if ``path`` has it."""
         variables = {name: value for name, value in os.environ.items() if name in {"JAVA_HOME", "LANG", "LC_ALL"}}
         variables |= {"PATH": path or str(self.environment / "no-programs"), "HOME": str(self.folder), **more}
         return subprocess.run(
@@ -54,7 +54,7 @@ class Installed:
 
 
 def install(wheel: Path, environment: Path, folder: Path, *extras: str) -> Installed:
-    """Install the wheel, and what it requires, into a new environment."""
+    """Install the wheel and its requirements into a new environment."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True, timeout=120)
     python = environment / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
@@ -68,7 +68,7 @@ def install(wheel: Path, environment: Path, folder: Path, *extras: str) -> Insta
 
 
 def link(distribution: metadata.Distribution, extras: Sequence[str], site: Path, linked: set[tuple[str, str]]) -> None:
-    """Link what a distribution requires, and what that requires in turn."""
+    """Link the requirements of a distribution, recursively."""
     for requirement in map(Requirement, distribution.requires or ()):
         wanted = requirement.marker is None or any(requirement.marker.evaluate({"extra": e}) for e in ("", *extras))
         key = (requirement.name, ",".join(sorted(requirement.extras)))
@@ -93,7 +93,7 @@ def light(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return installed
 
 
-# Calls as the documents show them, or with what a person puts in; the exit code, and what is printed.
+# Calls as the documents show them, or with placeholders filled in; the exit code, and the expected output.
 WORK = {
     "kafka-eos --help": ("--help", 0, "usage: kafka-eos"),
     "kafka-eos audit example:violations": ("", 1, "found 5 findings"),
@@ -154,7 +154,7 @@ NEED = {
     "kafka-eos check": ("", CLONES),
     "kafka-eos check all": ("", CLONES),
 }
-# Tried below with a server, or with Spark.
+# Tested below with a server, or with Spark.
 ELSEWHERE = {
     "kafka-eos audit",
     "kafka-eos audit headers",
@@ -180,7 +180,7 @@ def shown() -> Iterator[str]:
         yield from re.findall(r"^(?:\$ )?(kafka-eos (?!is ).*)$", text, re.MULTILINE)
 
 
-def test_every_call_that_the_documents_show_is_tried_here() -> None:
+def test_every_call_that_the_documents_show_is_tested_here() -> None:
     assert set(shown()) == {*WORK, *NEED, *ELSEWHERE}
 
 
@@ -193,7 +193,7 @@ def test_a_call_that_the_documents_show_works_from_the_wheel(call: str, light: I
 
 
 @pytest.mark.parametrize("call", NEED)
-def test_a_call_that_needs_more_than_the_light_package_says_what_and_how_to_get_it(call: str, light: Installed) -> None:
+def test_a_call_that_needs_more_than_the_light_package_names_it_and_how_to_get_it(call: str, light: Installed) -> None:
     instead, remedy = NEED[call]
     done = light.kafka_eos(instead or call.removeprefix("kafka-eos "))
     assert (done.returncode, done.stdout) == (2, "")

@@ -1,4 +1,4 @@
-"""Citations: what docstrings, comments and modules name behind ``Spec`` and ``Kafka`` exists."""
+"""Citations: the names after ``Spec`` and ``Kafka`` in docstrings, comments and modules exist."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ from kafka_eos_checks.tla.modules import ModuleFolder
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("reference", "checks", "tests", "examples", "spec")
-# they write modules and citations of their own, to test how these are read
+# these tests write modules and citations of their own
 PLANTED = {
     ROOT / "tests/spec/test_citations.py",
     ROOT / "tests/spec/test_vocabulary.py",
@@ -39,7 +39,7 @@ def sources() -> Iterator[tuple[Path, str]]:
 
 
 def dead_operators(file: Path, text: str) -> list[str]:
-    """The operators that a file cites and no module has; and citations of the spec that name nothing."""
+    """The operators that a file cites and no module has; and citations of the spec that name no operator."""
     dead = []
     for citation in citations(file, text):
         found = cited_operators(citation) if citation.label == "Spec" else []

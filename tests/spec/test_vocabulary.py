@@ -73,7 +73,7 @@ def step_of(machine: type[Any]) -> str:
 
 
 def twins(machine: type[Any]) -> dict[str, object]:
-    """What of the reference can be an operator's twin: methods of machine, log and limits, functions beside them."""
+    """The twins of operators in the reference: methods of machine, log and limits, and functions next to them."""
     found: dict[str, object] = {}
     for cls in (machine, getattr(machine, "LOG", machine), getattr(machine, "LIMITS", machine)):
         for base in reversed(cls.__mro__[:-1]):

@@ -141,7 +141,7 @@ class Broker:
         advertised_port: the port on which the proxy listens for this broker's clients.
         kafka: its release.
         java: the command that runs it, with the JVM's options.
-        log_directories: how many it has.
+        log_directories: the number of its log directories.
     """
 
     node: int
@@ -498,7 +498,7 @@ class Cluster:
 
         Args:
             name: the topic's name.
-            partitions: how many.
+            partitions: the number of partitions.
             configs: the topic's configurations.
             replicas: for each partition the node ids, the preferred leader first; None: on all brokers.
 

@@ -19,7 +19,7 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault.
+    """A fault of one request.
 
     Attributes:
         kind: what happens.
@@ -41,7 +41,7 @@ class Plan:
         seed: decides everything; requests are independent of each other, so the plan does not depend on timing.
         chances: probability of each kind; the rest is passed on.
         longest: upper bound of a fault's seconds.
-        spared: how many requests pass before the first fault.
+        spared: the number of requests before the first fault.
         apis: the APIs whose requests are counted and meet faults.
         scripted: faults of single requests, which win over chance.
     """

@@ -68,7 +68,7 @@ class Journal:
         return [replace(event, order=number) for number, (_, event) in enumerate(ordered)]
 
     def count(self, wanted: Callable[[Event], bool]) -> int:
-        """How many events so far satisfy a predicate."""
+        """The number of events so far that satisfy a predicate."""
         with self._changed:
             return sum(wanted(event) for _, event in self._events)
 

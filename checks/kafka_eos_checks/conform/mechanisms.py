@@ -69,7 +69,7 @@ class Asked:
 
     @property
     def kind(self) -> str:
-        """Of a batch."""
+        """The kind of the request's batch."""
         return PLAIN if self.request.detail.startswith("plain") else TRANSACTIONAL
 
 

@@ -63,7 +63,7 @@ def kips_of(edge: Edge, client: int) -> str:
 
 
 def explained(rule: str) -> str:
-    """A rule of the spec with what it says: ``TransactionCoordinator!AddError: Why the coordinator …``."""
+    """A rule of the spec with what it says: ``TransactionCoordinator!AddError: The reason why the coordinator …``."""
     module, _, operator = rule.partition("!")
     name = snake_case(operator)
     found = next((getattr(each, name) for each in _RULES.get(module, ()) if hasattr(each, name)), None)
@@ -113,7 +113,7 @@ class Report:
 
     @property
     def edges(self) -> int:
-        """How many edges a client asks for."""
+        """The number of edges that a client asks for."""
         return sum(not result.edge.is_internal for result in self.results.values())
 
     def rows(self) -> Iterator[tuple[str, str, str, Counter[Found]]]:

@@ -91,7 +91,7 @@ class Counts:
     """The counts of a run.
 
     Attributes:
-        scenarios: how many were played.
+        scenarios: the number of played scenarios.
         requests: requests of the machines.
         retries: requests that were repeated because the broker was busy.
         observations: how often the state was read back.

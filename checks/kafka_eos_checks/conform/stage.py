@@ -82,15 +82,15 @@ class Places:
     _known: dict[tuple[str, str, int], Address] = field(default_factory=dict)
 
     def leader(self, topic: str, partition: int) -> Address:
-        """Of a partition."""
+        """The address of a partition's leader."""
         return self._found(("leader", topic, partition), self._ask_leader)
 
     def coordinator(self, kind: int, key: str) -> Address:
-        """Of a group or a transactional.id."""
+        """The address of the coordinator of a group or a transactional.id."""
         return self._found(("coordinator", key, kind), self._ask_coordinator)
 
     def forget(self) -> None:
-        """Ask anew."""
+        """Ask again."""
         self._known.clear()
 
     def _found(self, key: tuple[str, str, int], ask: Callable[[str, int], Address | str]) -> Address:

@@ -13,7 +13,7 @@ from kafka_eos_checks.conform.stage import GROUP_KEY, Places, Stage, error_name
 from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported, Wire, wait
 
 PARTITIONS = 32
-"""Of a topic; a scenario has one for itself."""
+"""The number of partitions of a topic; each scenario has a partition of its own."""
 PREFIX = "kafka-eos-conform"
 _FIRST_WITH_DEFAULTS = 4
 """CreateTopics: from this version on the broker's own replication factor can be asked for (KIP-464)."""

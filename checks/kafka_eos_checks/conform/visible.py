@@ -136,7 +136,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where reading of what is committed ends."""
+        """The offset at which reading of committed data ends."""
         return self.rules.readable(self.state).last_stable_offset()
 
     @property

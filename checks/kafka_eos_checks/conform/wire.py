@@ -175,7 +175,7 @@ class Wire:
         caps: the newest version to be used, by API.
         offered: the oldest and the newest version that the broker offers, by API.
         features: the finalized levels of features, by name.
-        requests: how many were sent.
+        requests: the number of sent requests.
     """
 
     bootstrap: Address

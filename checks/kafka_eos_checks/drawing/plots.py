@@ -17,7 +17,7 @@ FONT, VALUE_WIDTH = 12, 110
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One row."""
+    """A row of a bar plot."""
 
     label: str
     value: float

@@ -36,9 +36,9 @@ class Verdict:
         ok: whether the two agree. Decided by the check, never typed in.
         unjudged: why something could not be judged, or that there was nothing to judge; "" where all was judged. If
             not "", a verdict without a violation is not green.
-        unknown: how many existing things could not be judged.
+        unknown: the number of existing things that could not be judged.
         unjudged_for: the reasons of these by a short name, each with its count.
-        recent: how many things were too recent to judge: a later run of the check judges them.
+        recent: the number of things that were too recent to judge: a later run of the check judges them.
         seconds: wall time.
         figures: counts with a name: states, depth, edges, events …
         evidence: plain text for people: the counterexample as a story, the shortest path, the findings.

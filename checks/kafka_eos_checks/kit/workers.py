@@ -16,7 +16,7 @@ def worker_pool(jobs: int, begin: Callable[[], None] | None = None) -> Pool:
     """Worker processes, spawned without this one's state.
 
     Args:
-        jobs: how many.
+        jobs: the number of workers.
         begin: called once in each, if anything is to be set there.
     """
     return multiprocessing.get_context("spawn").Pool(jobs, initializer=_begin, initargs=(begin,))

@@ -1,1 +1,1 @@
-"""Data made and measured: recordings of real brokers, generated logs, damaged input, costs, benchmarks."""
+"""Tools that make and measure data: recordings of real brokers, generated logs, damaged input, costs, benchmarks."""

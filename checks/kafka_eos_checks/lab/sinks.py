@@ -1,11 +1,10 @@
-"""Effects outside of Kafka on a real database, killed at every step.
+"""Effects outside of Kafka on a real database, by consumers that are killed at every step.
 
-For each strategy of ``ExternalSink`` a consumer handles its inputs in a process of its own, on SQLite; another file
-of SQLite stands for Kafka, with the group's offset and the topic that the relay writes. The process is killed (SIGKILL)
-before every statement in turn, calls and answers get lost, and whoever is killed is started again. Every choice is
-visited, none is sampled; what is not visited is a death inside of one statement, COMMIT included, which is
-SQLite's own business. The contents that are left in the end have to be the ends of the model: no other, and none
-missing. So a transaction of the database, which the model has as one step, is taken apart into its statements here.
+For each strategy of ``ExternalSink`` a consumer handles its inputs in a process of its own, on SQLite; a second SQLite
+file stands for Kafka, with the group's offset and the topic that the relay writes. The process is killed (SIGKILL)
+before every statement in turn, calls and answers get lost, and a killed process is started again. Every choice is
+visited, none is sampled; only a death inside a statement, COMMIT included, is left to SQLite. The final contents must
+be exactly those of the model's final states. A database transaction, one step in the model, is several statements here.
 """
 
 import argparse
@@ -32,7 +31,7 @@ EPILOG = """examples:
   kafka-eos lab sinks outbox --faults 3     one of them
   kafka-eos lab sinks --json build/sinks.json
 
-exit codes: 0 all as the model says, 1 a content differs, 2 the call cannot be used
+exit codes: 0 all contents are the model's, 1 a content differs, 2 the call cannot be used
 """
 CLAIMS = {"side effect": ("C37",)}
 SINK_TABLES = """
@@ -56,7 +55,7 @@ Content = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A choice of a run: which of how many options was taken, and whether all but the first are faults."""
+    """A choice of a run: the option taken, the number of options, and whether all except the first are faults."""
 
     taken: int
     options: int
@@ -77,11 +76,11 @@ class Process:
     """A consumer or a relay, between its start and its end or its death.
 
     Args:
-        folder: where the two databases are.
-        inputs: how many inputs the topic has.
-        given: the options to take first; after them, always the first one.
-        faults: how many faults there may be.
-        report: a file descriptor that is told each choice.
+        folder: the folder of the two databases.
+        inputs: the number of inputs in the topic.
+        given: the options to take first; after them, always the first option.
+        faults: the maximum number of faults.
+        report: a file descriptor to which each choice is written.
     """
 
     def __init__(self, folder: Path, inputs: int, given: Sequence[int], faults: int, report: int) -> None:
@@ -95,7 +94,7 @@ class Process:
         self.report = report
 
     def choose(self, options: int, *, is_fault: bool) -> int:
-        """Take an option; without faults left only the first of those that are faults."""
+        """Take an option; without faults left only the first, if the others are faults."""
         if is_fault and not self.faults:
             return 0
         taken = self.given.pop(0) if self.given else 0
@@ -104,17 +103,17 @@ class Process:
         return taken
 
     def step(self) -> None:
-        """The place before a statement, where the process may be killed."""
+        """Choose, before a statement, whether the process is killed."""
         if self.choose(2, is_fault=True):
             os.kill(os.getpid(), signal.SIGKILL)
 
     def execute(self, database: sqlite3.Connection, statement: str, *values: int) -> None:
-        """A step and a statement."""
+        """Take a step, then execute a statement."""
         self.step()
         database.execute(statement, values)
 
     def commit_offset(self, value: int) -> None:
-        """Commit the offset behind an input in Kafka."""
+        """Commit the offset after an input in Kafka."""
         self.execute(self.kafka, "UPDATE offsets SET next = ?", value + 1)
 
 
@@ -138,26 +137,26 @@ def _with_offset(process: Process, value: int, update: str) -> None:
 
 
 def offsets_in_the_database(process: Process, value: int) -> None:
-    """Update and offset in one transaction."""
+    """Write update and offset in one transaction."""
     _with_offset(process, value, INSERT_EFFECT)
 
 
 def outbox(process: Process, value: int) -> None:
-    """Row and offset in one transaction."""
+    """Write row and offset in one transaction."""
     _with_offset(process, value, "INSERT INTO outbox (input) VALUES (?)")
 
 
 def idempotent_sink(process: Process, value: int) -> None:
-    """Update unless the key is there, then commit."""
+    """Update unless the key exists, then commit."""
     process.execute(process.sink, "INSERT OR IGNORE INTO effects (input) VALUES (?)", value)
     process.commit_offset(value)
 
 
 def side_effect(process: Process, value: int) -> None:
-    """Call a service until it answers, or until it is given up; then commit. No transaction reaches the service."""
+    """Call a service until it answers, or give up; then commit. No transaction covers the service."""
     while True:
         process.step()
-        fault = process.choose(3, is_fault=True)  # 1: the answer is lost, 2: the call is
+        fault = process.choose(3, is_fault=True)  # 1: the answer is lost, 2: the call is lost
         if fault != 2:
             process.sink.execute(INSERT_EFFECT, (value,))
         if not fault or process.choose(2, is_fault=False):
@@ -185,7 +184,7 @@ def consume(process: Process, handle: Callable[[Process, int], None]) -> None:
 
 
 def relay(process: Process) -> None:
-    """Publish the rows of the outbox behind the one that is noted, each with its note, and take them out."""
+    """Publish the rows of the outbox after the noted one, each with its note, and delete them."""
     (noted,) = process.kafka.execute("SELECT row FROM noted").fetchone()
     for row, value in process.sink.execute("SELECT row, input FROM outbox WHERE row > ?", (noted,)).fetchall():
         process.execute(process.kafka, "BEGIN IMMEDIATE")
@@ -196,7 +195,7 @@ def relay(process: Process) -> None:
 
 
 def _life(work: Callable[[Process], None], process: Callable[[int], Process], report: int) -> NoReturn:
-    """What a child does: its work, and nothing of its parent's."""
+    """The body of a child process: its work, without the parent's cleanup."""
     code = 1
     try:
         work(process(report))
@@ -206,13 +205,13 @@ def _life(work: Callable[[Process], None], process: Callable[[int], Process], re
 
 
 def live(work: Callable[[Process], None], process: Callable[[int], Process]) -> tuple[list[Choice], bool]:
-    """A process from its start to its end.
+    """Run a process from its start to its end.
 
     Returns:
-        The choices that it met, and whether it was killed.
+        The choices that it made, and whether it was killed.
 
     Raises:
-        RuntimeError: when it failed by itself.
+        RuntimeError: if it failed by itself.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -232,13 +231,13 @@ def live(work: Callable[[Process], None], process: Callable[[int], Process]) -> 
 def run_once(
     folder: Path, strategy: str, inputs: int, faults: int, given: Sequence[int]
 ) -> tuple[list[Choice], Content]:
-    """A run from empty databases until nothing is left to do.
+    """Run a strategy from empty databases until nothing is left to do.
 
     Args:
         folder: a folder for the databases; those of an earlier run are removed.
         strategy: one of ``STRATEGIES``.
-        inputs: how many inputs the topic has.
-        faults: how many faults there may be.
+        inputs: the number of inputs in the topic.
+        faults: the maximum number of faults.
         given: the options to take first.
 
     Returns:
@@ -269,7 +268,7 @@ def run_once(
 
 
 def runs(folder: Path, strategy: str, inputs: int, faults: int) -> Iterator[Content]:
-    """The content that each run leaves behind; every choice is visited, depth first."""
+    """The final content of each run; every choice is visited, depth first."""
     given: list[int] | None = []
     while given is not None:
         choices, content = run_once(folder, strategy, inputs, faults, given)
@@ -280,7 +279,7 @@ def runs(folder: Path, strategy: str, inputs: int, faults: int) -> Iterator[Cont
 
 
 def ends_of_model(strategy: str, inputs: int, faults: int) -> set[Content]:
-    """The effects in the states of ``ExternalSink`` in which every input is behind the consumer and the relay."""
+    """The effects in the states of ``ExternalSink`` in which consumer and relay have handled every input."""
     constants = Constants(inputs=frozenset(range(1, inputs + 1)), strategy=strategy, max_faults=faults)
     found = explore(ExternalSink.initial(constants), instances(ExternalSink, constants))
     rest = (inputs + 1, "nothing", ())
@@ -288,13 +287,13 @@ def ends_of_model(strategy: str, inputs: int, faults: int) -> set[Content]:
 
 
 def check(strategy: str, inputs: int, faults: int, promised: str = "") -> Verdict:
-    """Compare what a strategy leaves on the database with the model.
+    """Compare the final contents of a strategy on the database with the model.
 
     Args:
         strategy: the strategy that runs.
-        inputs: how many inputs there are.
-        faults: how many faults there may be.
-        promised: the strategy whose model it is compared with; by default its own.
+        inputs: the number of inputs.
+        faults: the maximum number of faults.
+        promised: the strategy whose model is compared; by default its own.
     """
     begun = time.monotonic()
     wanted = ends_of_model(promised or strategy, inputs, faults)
@@ -329,8 +328,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument(
         "strategies", nargs="*", metavar="STRATEGY", help=f"of {', '.join(map(repr, STRATEGIES))}; default: all"
     )
-    parser.add_argument("--inputs", type=int, default=2, metavar="N", help="how many inputs (default 2)")
-    parser.add_argument("--faults", type=int, default=2, metavar="N", help="how many faults at most (default 2)")
+    parser.add_argument("--inputs", type=int, default=2, metavar="N", help="number of inputs (default 2)")
+    parser.add_argument("--faults", type=int, default=2, metavar="N", help="maximum number of faults (default 2)")
     add_json(parser)
     parser.set_defaults(run=run, parser=parser)
 
@@ -341,7 +340,7 @@ def run(arguments: argparse.Namespace) -> int:
         if strategy not in STRATEGIES:
             arguments.parser.error(f"no strategy {strategy!r}; there are {', '.join(map(repr, STRATEGIES))}")
     if arguments.inputs < 1 or arguments.faults < 0:
-        arguments.parser.error("there has to be an input, and no fault is the least")
+        arguments.parser.error("--inputs must be at least 1 and --faults at least 0")
     verdicts = []
     for strategy in arguments.strategies or STRATEGIES:
         progress_console.print(f"killing {strategy} at every step")

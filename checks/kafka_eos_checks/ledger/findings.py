@@ -54,7 +54,7 @@ class Report(StrEnum):
 
 
 class State(StrEnum):
-    """How much of a finding's evidence is checked here."""
+    """The share of a finding's evidence that is checked here."""
 
     CHECKED = "checked"
     PARTLY = "checked in part"
@@ -178,7 +178,7 @@ class KafkaFinding:
             )
 
     def commands(self) -> Iterator[str]:
-        """What reproduces it."""
+        """The commands that reproduce the finding."""
         if self.recording:
             yield f"kafka-eos audit {EXAMPLE}{self.recording}"
             yield f"kafka-eos lab record {self.recording} --out build/recording"
@@ -212,7 +212,7 @@ class Entry:
 
     @property
     def state(self) -> State:
-        """How much of the evidence is checked here."""
+        """The share of the evidence that is checked here."""
         verdicts = [part.verdict for part in self.parts if part.verdict is not None]
         if any(not verdict.ok for verdict in verdicts):
             return State.DIFFERS

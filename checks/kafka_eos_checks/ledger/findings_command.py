@@ -230,7 +230,7 @@ def _words(parts: Sequence[Part]) -> str:
 
 
 def _when(parts: Sequence[Part], times: Times) -> str:
-    """When the oldest of these verdicts was taken; a recording is audited now."""
+    """The time of the oldest of these verdicts; a recording is audited now."""
     known = [times[part.verdict.check, part.verdict.name] for part in parts if part.verdict and part.index is not None]
     return f"{min(known):%Y-%m-%d %H:%M}" if known else "now"
 

@@ -66,7 +66,7 @@ class Asked:
     Attributes:
         registry: the registry that has the mutants.
         mutants: the mutants to be killed.
-        jobs: how many at a time, for slow means.
+        jobs: the number of parallel jobs, for slow means.
     """
 
     registry: Registry

@@ -73,7 +73,7 @@ class _TooLong(Exception):  # noqa: N818 - what happened
 
 
 def _asked(machines: Machines, version: int, mechanism: Mechanism) -> tuple[int, str]:
-    """How many edges diverge, and the first of them as a story.
+    """The number of diverging edges, and the first of them as a story.
 
     Raises:
         _TooLong: when that takes longer than :data:`PATIENCE`.

@@ -95,7 +95,7 @@ def mutated(machine: type[Any], overrides: Mapping[str, str]) -> type[Machine]:
         function = globals().get(snake_case(mutant))
         if function is None:
             raise UnknownRule(
-                f"kafka_eos_checks.mutants.rules has no function {snake_case(mutant)}; write it beside the spec's"
+                f"kafka_eos_checks.mutants.rules has no function {snake_case(mutant)}; add it for the spec's mutant"
             )
         owner = next((c for c in (machine, *parts.values()) if hasattr(c, snake_case(rule))), None)
         if owner is None:

@@ -155,7 +155,7 @@ class AnyProducers:
         self.changes = changes
 
     def terms(self, producer_id: Any) -> ProducerTerms:
-        """One producer's state."""
+        """The state of one producer."""
         found = _unchanged_terms(self.name, producer_id)
         for key, state in self.changes:
             found = either(producer_id == term_of(key), terms_of_state(state), found)
@@ -228,7 +228,7 @@ class AnyEntries:
 
     @property
     def length(self) -> Any:
-        """How many."""
+        """The number of entries."""
         return LENGTH + len(self.appended)
 
     def __bool__(self) -> bool:

@@ -307,7 +307,7 @@ class AnyTail:
 
 
 class AnyKept:
-    """How many of the records that are not replicated a new coordinator has."""
+    """The number of unreplicated records that a new coordinator has."""
 
     def __init__(self, unreplicated: Callable[[], AnyTail]) -> None:
         self.unreplicated = unreplicated

@@ -143,7 +143,7 @@ class AnyEntries:
 
     @property
     def length(self) -> Any:
-        """How many."""
+        """The number of entries."""
         return self.before + len(self.appended) if self.appended else self.before
 
     def __bool__(self) -> bool:
@@ -181,7 +181,7 @@ class AnyProducers:
         self.name, self.changes = name, changes
 
     def terms(self, producer_id: Any) -> dict[str, Any]:
-        """One producer's fields."""
+        """The fields of one producer."""
         fields = ("epoch", "coordinator_epoch", "first_offset")
         found = {field: _function(f"{self.name}_{field}")(producer_id) for field in fields}
         for key, producer in self.changes:
@@ -235,7 +235,7 @@ class AnyIndex:
 
     @property
     def size(self) -> Any:
-        """How many entries."""
+        """The number of entries."""
         return self.before + len(self.appended)
 
     def at(self, place: Any, field: str) -> Any:
@@ -1032,7 +1032,7 @@ def of_replay(
 
     Args:
         machine: the machine that has the replay.
-        count: how many entries follow the log.
+        count: the number of entries after the log.
         step: a name for it.
         kinds: the entries' kinds; any for none.
         kind: the query's kind.

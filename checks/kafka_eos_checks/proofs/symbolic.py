@@ -164,7 +164,7 @@ def conjunction(formulas: Sequence[Any]) -> Any:
 
 
 def disjunction(formulas: Sequence[Any]) -> Any:
-    """One of them."""
+    """The disjunction of formulas."""
     return z3.Or(*formulas) if formulas else z3.BoolVal(False)
 
 

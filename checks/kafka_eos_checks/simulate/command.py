@@ -67,8 +67,8 @@ class Plan:
     Attributes:
         seed: the seed of the random choices.
         steps: steps with faults; the run then comes to rest without them.
-        values: how many values the application sends.
-        replicas: how many replicas the partition has.
+        values: the number of values that the application sends.
+        replicas: the number of the partition's replicas.
         faults: action -> weight, in place of ``FAULTS``.
         mutant: a mutant of the registry, or "" for the reference as it is.
     """

@@ -53,7 +53,7 @@ class Wrong:
         order: the order of actions.
         steps: what happened.
         what: what is wrong about it.
-        size: how many faults, how many steps.
+        size: the number of faults, then the number of steps.
     """
 
     order: str
@@ -109,7 +109,7 @@ class Scenario(ABC):
         """The errors in the result of a finished run, or ""."""
 
     def wrong_step(self, before: Any, after: Any) -> str:  # noqa: ARG002 - for those that look at steps
-        """Why the guarantee does not allow a step, or ""."""
+        """The reason why the guarantee does not allow a step, or ""."""
         return ""
 
     def told(self, fault: Fault) -> str:
@@ -234,7 +234,7 @@ class Schedules:
         return self._wrong[place]
 
     def wrong_step(self, before: int, after: int) -> str:
-        """Why the guarantee does not allow a step, or ""."""
+        """The reason why the guarantee does not allow a step, or ""."""
         return self.scenario.wrong_step(self.nodes[before].state, self.nodes[after].state)
 
     def faults(self) -> list[Fault]:
@@ -256,7 +256,7 @@ class Schedules:
 
 
 def _faults(state: Any) -> int:
-    """How many faults a machine has counted; 0 where it counts none."""
+    """The number of faults that a machine has counted; 0 if it counts none."""
     return int(getattr(state, "faults", 0))
 
 
@@ -268,9 +268,9 @@ class Tally:
         without: schedules without a fault.
         singles: schedules with one fault.
         pairs: schedules with two.
-        wrong: how many were wrong.
+        wrong: the number of wrong schedules.
         shown: the one of those with the fewest faults, and the fewest steps.
-        states: how many states the schedules visited.
+        states: the number of states that the schedules visited.
     """
 
     without: int = 0
@@ -282,7 +282,7 @@ class Tally:
 
     @property
     def schedules(self) -> int:
-        """How many were tried."""
+        """The number of tried schedules."""
         return self.without + self.singles + self.pairs
 
 

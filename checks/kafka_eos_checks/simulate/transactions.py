@@ -54,8 +54,8 @@ class TransactionsPlan:
         seed: the seed of the random choices.
         steps: steps with faults; the run then comes to rest without them.
         transactions: the most transactions of each instance.
-        partitions: how many partitions transactions write to.
-        instances: how many share the transactional.id; each that begins fences the others.
+        partitions: the number of partitions that transactions write to.
+        instances: the number of instances with the transactional.id; each that starts fences the others.
         versions: transaction versions that the instances speak: of 1 and 2. With both, an instance of version 1 finds
             version 2 between two transactions.
         verification: whether leaders ask the coordinator before a transaction's first batch (KIP-890 part 1).

@@ -56,7 +56,7 @@ class ServedProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The id of the process."""
         return int(self._process.pid)
 
     @property

@@ -74,7 +74,7 @@ class Application:
         eos: 1 or 2.
         transaction_version: the cluster's: 1 or 2.
         partition: the partition that it reads, in version 1.
-        batch: how many inputs it takes into a transaction.
+        batch: the number of inputs per transaction.
         retires: it ends when it is refused: another process has replaced it, and two would fence each other for ever.
         assigned: the partitions that it has, in version 2.
         positions: for each partition, the next input.
@@ -94,7 +94,7 @@ class Application:
 
     @property
     def transactional_id(self) -> str:
-        """One for each partition, or one for each process."""
+        """The transactional.id: one per partition, or one per process."""
         return f"{GROUP}-{self.partition}" if self.eos == 1 else f"{GROUP}-{self.name}"
 
     def life(self) -> Life:

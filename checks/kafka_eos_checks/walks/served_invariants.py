@@ -85,7 +85,7 @@ class Invariants:
         tell: called with a partition's name and its next marker in words.
 
     Attributes:
-        finished: how many transactions are complete, by their fate.
+        finished: the number of complete transactions, by their fate.
     """
 
     def __init__(self, cluster: Cluster, group: str, tell: Callable[[str, str], None]) -> None:

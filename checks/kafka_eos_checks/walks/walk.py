@@ -74,7 +74,7 @@ class Run:
     Attributes:
         seed: the seed that determines it.
         schedule: the steps with faults.
-        before: how many of them are those that lead to the kept state in which the run begins.
+        before: the number of those that lead to the kept state in which the run begins.
         fair: the steps after the faults have stopped.
         wrong: what it violates, if anything.
         cut_off: whether the bounds end it, so that its goals are not judged.

@@ -67,12 +67,12 @@ class Outcome:
     Attributes:
         seed: the seed that determines it.
         title: its set-up, one of ``SET_UPS``.
-        requests: how many were handled.
+        requests: the number of handled requests.
         milliseconds: virtual time.
         events: what happened, in order.
         faults: kind -> how often.
         taken_away: kinds that were drawn, but that the version is known not to withstand.
-        finished: how many transactions are complete, by their fate.
+        finished: the number of complete transactions, by their fate.
         wrong: what went wrong, or "".
         diagram: the diagram of a run that was cut down, as SVG; or "".
     """

@@ -34,7 +34,7 @@ WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """How Kafka's tools are called for this cluster.
+    """The form of calls of Kafka's tools for this cluster.
 
     Attributes:
         bootstrap: the value of ``--bootstrap-server``.

@@ -33,6 +33,6 @@ class BackOff:
         return is_new
 
     def in_words(self) -> str:
-        """When it is tried again."""
+        """The time of the next attempt, in words."""
         often = "every" if self.wait_ms == LONGEST_MS else "in"
         return f"{often} {self.wait_ms // 1000} s"

@@ -87,7 +87,7 @@ class Transaction:
 
     @property
     def times_out_ms(self) -> int | None:
-        """When the coordinator aborts it, in milliseconds since the epoch; None where it is not open."""
+        """The time at which the coordinator aborts it, in milliseconds since the epoch; None if it is not open."""
         return self.start_ms + self.timeout_ms if self.state == "Ongoing" and self.start_ms > 0 else None
 
     def in_words(self) -> str:

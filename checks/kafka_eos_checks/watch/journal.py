@@ -128,7 +128,7 @@ class Journal:
         return rows
 
     def _whole_lines(self) -> int:
-        """How many reports the file has; a line that a kill has cut off is taken away."""
+        """The number of reports in the file; an incomplete last line after a kill is removed."""
         path = self._folder / REPORTS
         if not path.exists():
             return 0

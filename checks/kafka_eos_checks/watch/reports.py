@@ -38,7 +38,7 @@ class Ends(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Since:
-    """When something began: in milliseconds since the epoch, by a clock."""
+    """The time at which something began: in milliseconds since the epoch, by a clock."""
 
     ms: int
     clock: Clock
@@ -62,11 +62,11 @@ class Blocked:
 
     @property
     def offsets(self) -> int:
-        """How many there are."""
+        """The number of offsets."""
         return self.end - self.first
 
     def in_words(self) -> str:
-        """How many, where."""
+        """The number of offsets and their range, in words."""
         what = "1 offset" if self.offsets == 1 else f"{self.offsets:,} offsets"
         return f"{what} of {self.topic}-{self.partition} ({self.first} to {self.end - 1})"
 

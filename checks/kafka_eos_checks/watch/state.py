@@ -84,7 +84,7 @@ class Taken:
     """The outcome of reading some batches.
 
     Attributes:
-        batches: how many they are.
+        batches: the number of batches.
         reports: the violations in them, and the ends of what was reported.
         endings: the markers that name one transaction.
     """
@@ -271,7 +271,7 @@ class PartitionState:
 
 
 Stamps = Callable[[int], Since]
-"""When the batch at an offset was stored, by its time stamp."""
+"""The time at which the batch at an offset was stored, by its timestamp."""
 
 
 def _stamps(headers: Headers, now_ms: int) -> Stamps:
@@ -298,7 +298,7 @@ def _is_cut_off(records: bytes, position: int) -> bool:
 
 
 def partition_from_json(row: dict[str, Any]) -> PartitionState:
-    """What :meth:`PartitionState.to_json` wrote."""
+    """Read a state that :meth:`PartitionState.to_json` wrote."""
     producers = {pid: Producer(*rest) for pid, *rest in row["producers"]}
     return PartitionState(
         topic=row["topic"],

@@ -114,7 +114,7 @@ class Watcher:
         tell: takes a line for people that is no violation.
         cluster_id: the cluster's id, once it is known.
         partitions: the state of each.
-        batches: how many were read.
+        batches: the number of batches that were read.
         unread: partitions that could not be read when they were asked for last, and when they are again.
         heard: whether any broker answered in the last poll.
         decided: by producer id, how its last transactions ended, as far as their epochs name them.
@@ -169,7 +169,7 @@ class Watcher:
 
     @property
     def unresolved(self) -> int:
-        """How many transactions were reported that are not over."""
+        """The number of reported transactions that have not ended."""
         return sum(len(state.reported) for state in self.partitions.values())
 
     def _is_read(self, place: Place) -> bool:
@@ -510,7 +510,7 @@ def _holds(state: PartitionState, opened: OpenTransaction) -> bool:
 
 
 def _why_hanging(transaction: Transaction | None, place: Place, epoch: int) -> str:
-    """Why no coordinator will end data of an epoch on a partition; "" if one will."""
+    """The reason why no coordinator will end data of an epoch on a partition; "" if one will."""
     if transaction is None:
         return "open, and no coordinator tells of a transactional id with this producer"
     if transaction.will_end(place, epoch):

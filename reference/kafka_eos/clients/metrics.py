@@ -110,7 +110,7 @@ class SenderMetrics:
 
 @dataclass(slots=True)
 class ErrorCounters:
-    """How often a broker answered with each error code: ``kafka.network:type=RequestMetrics,name=ErrorsPerSec``.
+    """The number of a broker's answers per error code: ``kafka.network:type=RequestMetrics,name=ErrorsPerSec``.
 
     An answer about several partitions counts once for each of them, as in Kafka. Success is not counted.
 

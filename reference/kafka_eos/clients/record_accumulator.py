@@ -53,7 +53,7 @@ class Batch:
         number: the batch's place in the order in which the producer began its batches.
         partition: its partition.
         created_ms: when it was begun.
-        records: how many it has.
+        records: the number of its records.
         size: bytes, the header's included.
         memory: bytes that it holds of ``buffer.memory``.
         attempts: how often it was sent.
@@ -105,7 +105,7 @@ class RecordAccumulator:
         queued: batches that wait to be sent; those of a partition in their order.
         in_flight: batches that were sent and not yet answered, in the order in which they were sent.
         waiters: records that wait for memory, the first to be served first.
-        begun: how many batches were begun.
+        begun: the number of batches that were begun.
         metrics: records sent, sent again and given up.
     """
 

@@ -163,7 +163,7 @@ class Client:
         return values
 
     def refusal(self, given: Given) -> RefusedSettings | None:
-        """Why the client refuses these settings, None if it accepts them."""
+        """The reason why the client refuses these settings, None if it accepts them."""
         try:
             self.values(given)
         except RefusedSettings as refused:
@@ -205,7 +205,7 @@ def idempotence_of_java(values: Values) -> bool:
 
 
 def delivery_timeout_of_java(values: Values) -> int:
-    """How long a record may take, in milliseconds: by default at least linger and request timeout together.
+    """The delivery timeout of a record, in milliseconds: by default at least linger and request timeout together.
 
     Kafka: KafkaProducer.configureDeliveryTimeout
     """

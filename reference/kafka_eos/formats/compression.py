@@ -21,7 +21,7 @@ _OUTPUT_SIZES = (64 << 10, 1 << 20, 16 << 20)
 """Output buffers to try before the limit itself, so that a small batch never pays for a large one."""
 
 _BUFFER_FULL = "failed to write whole buffer"
-"""What cramjam says when the output does not fit the given buffer."""
+"""The message of cramjam for output that does not fit the given buffer."""
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)  # magic, version, oldest compatible version
 _XERIAL_MAGIC = _XERIAL_HEADER[:8]

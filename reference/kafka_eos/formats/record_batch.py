@@ -67,7 +67,7 @@ _NULL = 1  # the varint of -1
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps of a batch.
+    """The origin of a batch's timestamps.
 
     Kafka: org.apache.kafka.common.record.TimestampType
     """
@@ -149,7 +149,7 @@ class RecordBatch:
         producer_id: -1 without idempotence.
         producer_epoch: -1 without idempotence.
         base_sequence: of the first record, -1 without idempotence and in control batches.
-        record_count: how many records the payload has; fewer than appended after compaction.
+        record_count: the number of records in the payload; after compaction fewer than appended.
         payload: the records as stored, compressed if ``compression`` says so.
     """
 
@@ -199,7 +199,7 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may remove the batch's tombstones or marker; None if not set."""
+        """The time after which the cleaner may remove the batch's tombstones or marker; None if not set."""
         return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
 
     @property

@@ -49,7 +49,7 @@ class FieldReader:
 
     @property
     def left(self) -> int:
-        """How many bytes have not been read."""
+        """The number of unread bytes."""
         return len(self.data) - self.position
 
     def bytes_of(self, size: int) -> bytes:

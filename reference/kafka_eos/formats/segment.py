@@ -22,7 +22,7 @@ from kafka_eos.formats.message_set import decode_message
 from kafka_eos.formats.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, Buffer, RecordBatch, decode_batch
 
 RESYNC_CHECKED_BYTES = 8 << 30
-"""How many bytes of a file may go through CRC32C in search of the next batch, before the search is given up."""
+"""The number of bytes of a file that may go through CRC32C in search of the next batch, before the search ends."""
 
 # The bytes from byte 16 of a batch on: magic, any CRC, and attributes whose unused bits are not set.
 _MAGIC_CRC_ATTRIBUTES = re.compile(rb"\x02.{4}\x00[\x00-\x7f]", re.DOTALL)
@@ -215,7 +215,7 @@ class _Search:
         self._budget = RESYNC_CHECKED_BYTES
 
     def next_batch(self, position: int) -> int:
-        """Where the next batch after ``position`` begins, or the end of the data."""
+        """The beginning of the next batch after ``position``, or the end of the data."""
         # The damaged batch's own length is tried first: a batch inside one of its records does not belong to this log.
         if (end := _claimed_end(self._data, position)) is not None and (end == len(self._data) or self._is_batch(end)):
             return end
@@ -239,7 +239,7 @@ class _Search:
 
 
 def _claimed_end(data: Buffer, position: int) -> int | None:
-    """Where the batch at ``position`` ends by its own length; None if that is not inside the data."""
+    """The end of the batch at ``position`` by its own length; None if that is not inside the data."""
     if position + HEADER_BYTES > len(data):
         return None
     length = int.from_bytes(data[position + 8 : position + LOG_OVERHEAD_BYTES], "big", signed=True)

@@ -42,7 +42,7 @@ def decode_varint(data: bytes, position: int, bits: int = 32) -> tuple[int, int]
     Args:
         data: where the number is.
         position: of its first byte.
-        bits: how many the number may have.
+        bits: the maximum number of bits.
 
     Raises:
         MalformedBatch: the data end inside the number, or it has more than ``bits`` bits.

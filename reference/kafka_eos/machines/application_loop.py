@@ -39,7 +39,7 @@ class Constants:
     Attributes:
         inputs: 1..n.
         loop: one of :data:`LOOPS`.
-        max_faults: how many crashes, errors, timeouts and lost answers there are at most.
+        max_faults: the maximum number of crashes, errors, timeouts and lost answers.
     """
 
     inputs: frozenset[int]

@@ -45,7 +45,7 @@ Counts = Map[str, Map[int, int]]  # partition -> input -> how many outputs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constants(GroupConstants):
-    """The constants of ConsumeTransformProduce.tla, beside those of GroupCoordinator.tla.
+    """The constants of ConsumeTransformProduce.tla, besides those of GroupCoordinator.tla.
 
     Attributes:
         inputs: 1..n, the inputs of each partition.
@@ -179,7 +179,7 @@ class ConsumeTransformProduce(ConsumerGroup):
         return self.transactions[producer].holder != instance
 
     def init_error(self, producer: str) -> ErrorCode:
-        """Why InitProducerId is not answered with an epoch; ``NONE`` if it is.
+        """The reason why InitProducerId is not answered with an epoch; ``NONE`` if it is.
 
         Kafka: TransactionCoordinator.prepareInitProducerIdTransit
         """
@@ -216,7 +216,7 @@ class ConsumeTransformProduce(ConsumerGroup):
         return self.processes[instance].generation
 
     def offsets_error(self, instance: str) -> ErrorCode:
-        """Why an instance's offsets are refused; ``NONE`` if they are not."""
+        """The reason why an instance's offsets are refused; ``NONE`` if they are not."""
         is_classic = self.constants.group_protocol == CLASSIC
         check = self.txn_offset_commit_error if is_classic else self.member_epoch_error
         return check(self.presented_member(instance), self.presented_generation(instance))

@@ -32,11 +32,11 @@ READ_COMMITTED, READ_UNCOMMITTED, BUFFERING = "read_committed", "read_uncommitte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constants(PartitionConstants):
-    """The constants of Consumer.tla, beside those of TransactionalPartition.tla.
+    """The constants of Consumer.tla, besides those of TransactionalPartition.tla.
 
     Attributes:
         readers: of "read_committed", "read_uncommitted", "buffering".
-        fetch_sizes: how many entries a response may hold.
+        fetch_sizes: the possible maximum numbers of entries in a response.
     """
 
     readers: frozenset[str]

@@ -1,4 +1,4 @@
-"""The coordinator of a consumer group of KIP-848, beside the classic one: every member has an epoch of its own.
+"""The coordinator of a consumer group of KIP-848, unlike the classic one: every member has an epoch of its own.
 
 Spec:  ConsumerGroup.tla
 KIPs:  447, 848
@@ -71,7 +71,7 @@ class ConsumerGroup(GroupCoordinator):
         return frozenset(instance for instance, member in self.membership.members.items() if member.epoch > 0)
 
     def member_epoch_error(self, member: str | None, epoch: int) -> ErrorCode:
-        """Why offsets in a transaction are refused; ``NONE`` if they are not.
+        """The reason why offsets in a transaction are refused; ``NONE`` if they are not.
 
         Kafka: ConsumerGroup.validateOffsetCommit
         """

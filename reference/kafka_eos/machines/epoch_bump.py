@@ -131,7 +131,7 @@ class EpochBump:
         return presented == self.coordinator.last
 
     def bump_error(self, presented: Identity) -> ErrorCode:
-        """Why the coordinator refuses a request; ``NONE`` if it does not."""
+        """The reason why the coordinator refuses a request; ``NONE`` if it does not."""
         if presented in {NOBODY, self.coordinator.current} or self.is_retry(presented):
             return ErrorCode.NONE
         return ErrorCode.PRODUCER_FENCED

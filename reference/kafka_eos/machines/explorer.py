@@ -78,7 +78,7 @@ def explore(
         initial: the state where the search begins.
         instances: the action instances to try in each state.
         within_bounds: TLC's CONSTRAINT: a state outside is generated, but neither kept nor expanded.
-        limit: how many states there may be.
+        limit: the maximum number of states.
         on_progress: called now and then with the numbers of states expanded and found.
 
     Raises:

@@ -44,7 +44,7 @@ class Constants:
     Attributes:
         inputs: 1..n.
         strategy: one of :data:`STRATEGIES`.
-        max_faults: how many crashes and lost calls and answers there are at most.
+        max_faults: the maximum number of crashes and lost calls and answers.
     """
 
     inputs: frozenset[int]

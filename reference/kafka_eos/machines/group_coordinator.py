@@ -95,7 +95,7 @@ class GroupCoordinator:
         return Map(dict.fromkeys(self.constants.partitions, NO_OFFSET))
 
     def txn_offset_commit_error(self, member: str | None, generation: int) -> ErrorCode:
-        """Why offsets in a transaction are refused; ``NONE`` if they are not.
+        """The reason why offsets in a transaction are refused; ``NONE`` if they are not.
 
         Kafka: ClassicGroup.validateOffsetCommit
         """
@@ -108,7 +108,7 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def offset_fetch_error(self, partition: str) -> ErrorCode:
-        """Why a partition's offset is not returned; ``NONE`` if it is.
+        """The reason why a partition's offset is not returned; ``NONE`` if it is.
 
         Kafka: OffsetMetadataManager.fetchOffsets, OffsetFetchRequest.requireStable
         """

@@ -32,7 +32,7 @@ from kafka_eos.machines.replicated_log import ReplicaLog, ReplicatedBatch, Repli
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constants(ReplicatedConstants):
-    """The constants of IdempotentProducer.tla, beside those of ReplicatedLog.tla.
+    """The constants of IdempotentProducer.tla, besides those of ReplicatedLog.tla.
 
     Attributes:
         values: 1..n, what the application sends, in this order.

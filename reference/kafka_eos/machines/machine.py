@@ -44,7 +44,7 @@ class Machine(Protocol):
 
     @classmethod
     def context(cls, constants: Any) -> Context:
-        """What :func:`load` needs beside the spec's variables; see ``spec_mapping.from_spec``."""
+        """The values that :func:`load` needs besides the spec's variables; see ``spec_mapping.from_spec``."""
         ...
 
 

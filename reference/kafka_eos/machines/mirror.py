@@ -34,7 +34,7 @@ class Constants:
     Attributes:
         records: 1..n, in the order of the source.
         tasks: those that may be given the partition.
-        batch_size: how many records a task copies in one transaction at most.
+        batch_size: the maximum number of records that a task copies in one transaction.
         offsets_in: the cluster that keeps the offsets: "target" or "source".
     """
 

@@ -35,7 +35,7 @@ class Constants:
         brokers: the brokers that give ids out.
         producer_ids: 0..n, the ids that there are.
         block_size: ids of a block; 1000 in Kafka.
-        max_faults: how many controllers change, answers are lost and brokers restart at most.
+        max_faults: the maximum number of controller changes, lost answers and broker restarts.
     """
 
     brokers: frozenset[str]

@@ -166,7 +166,7 @@ class Log:
         return self.follows(producer, batch)
 
     def append_error(self, batch: Batch) -> ErrorCode:
-        """Why the leader refuses a batch that is no duplicate; ``NONE`` if it does not."""
+        """The reason why the leader refuses a batch that is no duplicate; ``NONE`` if it does not."""
         if batch.producer_id == NO_PRODUCER_ID:
             return ErrorCode.NONE
         producer = self.producers.get(batch.producer_id)

@@ -41,7 +41,7 @@ class Constants:
         key_of: for each input, its key.
         keys: the keys.
         instances: processes of the application.
-        max_faults: how many crashes, aborts and instances taken for dead there are at most.
+        max_faults: the maximum number of crashes, aborts and instances taken for dead.
     """
 
     inputs: frozenset[int]

@@ -287,7 +287,7 @@ class Rules:
         return NO_EPOCH not in {known.epoch, epoch} and epoch != known.epoch and epoch == known.last_epoch
 
     def bump_error(self, known: TransactionMetadata, epoch: int) -> ErrorCode:
-        """Why the coordinator gives no epoch although nothing is open; ``NONE`` if it does.
+        """The reason why the coordinator gives no epoch although nothing is open; ``NONE`` if it does.
 
         Departs from Kafka: there, when the epochs have run out, every epoch but the present one fails with
         UNKNOWN_SERVER_ERROR, also that of a retry (the mutant NoBumpWhenExhausted).
@@ -299,7 +299,7 @@ class Rules:
         return ErrorCode.PRODUCER_FENCED
 
     def init_error(self, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
-        """Why the coordinator gives no producer id and epoch; ``NONE`` if it does, or begins to abort what is open.
+        """The reason why the coordinator gives no producer id and epoch; ``NONE`` if it does, or starts to abort.
 
         Kafka: TransactionCoordinator.prepareInitProducerIdTransit
         """
@@ -341,7 +341,7 @@ class Rules:
     # --- AddPartitionsToTxn ---------------------------------------------------------------------------------------
 
     def add_error(self, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
-        """Why the coordinator adds no partition; ``NONE`` if it does, or has it already.
+        """The reason why the coordinator adds no partition; ``NONE`` if it does, or has it already.
 
         Kafka: TransactionCoordinator.handleAddPartitionsToTransaction
         """
@@ -388,14 +388,14 @@ class Rules:
         return epoch == known.epoch or retry
 
     def open_verdict(self, known: TransactionMetadata, commit: bool) -> str:
-        """Why the coordinator does not begin to end an open transaction, or "DECIDE" if it does.
+        """The reason why the coordinator does not begin to end an open transaction, or "DECIDE" if it does.
 
         While a fence waits for its second half, a commit meets a transition that it may not replace: Kafka fails then.
         """
         return ErrorCode.UNKNOWN_SERVER_ERROR.name if commit and known.pending is FENCE else DECIDE
 
     def end_verdict_of_version1(self, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool) -> str:
-        """Why the coordinator does not begin to end the transaction of a request of version 1, or "DECIDE" if it does.
+        """The reason why the coordinator does not end the transaction of a version 1 request, or "DECIDE" if it does.
 
         Kafka: TransactionCoordinator.endTransactionWithTV1
         """
@@ -414,7 +414,7 @@ class Rules:
         return ErrorCode.INVALID_TXN_STATE.name
 
     def end_verdict_of_version2(self, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool) -> str:
-        """Why the coordinator does not begin to end the transaction of a request of version 2, or "DECIDE" if it does.
+        """The reason why the coordinator does not end the transaction of a version 2 request, or "DECIDE" if it does.
 
         Kafka: TransactionCoordinator.endTransaction
         """
@@ -435,7 +435,7 @@ class Rules:
         return ErrorCode.INVALID_TXN_STATE.name if commit else DECIDE
 
     def end_verdict(self, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool, version: int) -> str:
-        """Why the coordinator does not begin to end the transaction, or "DECIDE" if it does."""
+        """The reason why the coordinator does not begin to end the transaction, or "DECIDE" if it does."""
         if known.state is DEAD:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING.name
         if version < TRANSACTION_VERSION_2:

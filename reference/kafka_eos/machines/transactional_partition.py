@@ -46,7 +46,7 @@ class PartitionConstants:
         batch_kinds: what batches may be: of "transactional", "plain".
         offsets: 0..n, where the log may end.
         transaction_version: 1 or 2.
-        max_leader_epoch: how many elections there may be.
+        max_leader_epoch: the maximum number of elections.
         index_failures: whether the storage may fail to write an entry of the index.
         expiration: whether a producer's state may expire.
         cleaning: whether the log is compacted.
@@ -209,7 +209,7 @@ class PartitionRules:
         return batch.kind == PLAIN and producer.is_open
 
     def batch_error(self, before: LeaderLog, batch: LogEntry) -> ErrorCode:
-        """Why a leader refuses a batch; ``NONE`` if it does not."""
+        """The reason why a leader refuses a batch; ``NONE`` if it does not."""
         producer = before.producers[batch.producer_id]
         if self.is_old_batch(producer, batch):
             return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -231,7 +231,7 @@ class PartitionRules:
         return marker.coordinator_epoch < producer.coordinator_epoch
 
     def marker_error(self, before: LeaderLog, marker: LogEntry) -> ErrorCode:
-        """Why a leader refuses a marker; ``NONE`` if it does not."""
+        """The reason why a leader refuses a marker; ``NONE`` if it does not."""
         producer = before.producers[marker.producer_id]
         if self.is_old_marker(producer, marker):
             return ErrorCode.INVALID_PRODUCER_EPOCH

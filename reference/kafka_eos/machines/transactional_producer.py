@@ -144,9 +144,9 @@ class Constants:
         errors: the error codes that brokers may answer with, by name.
         versions: of the transactions of the cluster: {1}, {2}, or {1, 2}: it is upgraded.
         supports_bump: False: brokers without KIP-360, before 2.5.
-        max_transactions: how many transactions the application begins at most.
-        max_sends: how many batches it sends in each.
-        max_faults: how many errors, timeouts and lost answers there are at most.
+        max_transactions: the maximum number of transactions that the application begins.
+        max_sends: the maximum number of batches in each.
+        max_faults: the maximum number of errors, timeouts and lost answers.
     """
 
     partitions: frozenset[str]
@@ -259,9 +259,9 @@ class Seen:
     """What application and brokers have seen of the last transaction.
 
     Attributes:
-        number: how many transactions were begun.
+        number: the number of begun transactions.
         version: the client's at the beginning.
-        sends: how many batches the application has sent in it.
+        sends: the number of batches that the application has sent in it.
         offsets: whether it has sent offsets.
         ends: the ends that were asked for, and not refused.
         ended: the end that is known, or "none".

@@ -264,7 +264,7 @@ class GuardRules:
         return log
 
     def data_error(self, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
-        """Why a leader refuses a batch that belongs to a transaction; ``NONE`` if it does not."""
+        """The reason why a leader refuses a batch that belongs to a transaction; ``NONE`` if it does not."""
         if epoch < log.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if self.needs_guard(version) and not self.is_ongoing(log, epoch) and guard != log.guard:
@@ -623,7 +623,7 @@ class Transactions(GuardRules):
         return after
 
     def add_error(self, epoch: int) -> ErrorCode:
-        """Why the coordinator refuses to add a partition; ``NONE`` if it does not."""
+        """The reason why the coordinator refuses to add a partition; ``NONE`` if it does not."""
         if epoch != self.transaction.epoch:
             return ErrorCode.PRODUCER_FENCED
         return ErrorCode.CONCURRENT_TRANSACTIONS if self.is_prepared() else ErrorCode.NONE
@@ -655,7 +655,7 @@ class Transactions(GuardRules):
         return version == 2 and epoch + 1 == self.transaction.epoch
 
     def end_verdict(self, version: int, epoch: int, commit: bool) -> str:
-        """Why the coordinator does not begin to end the transaction, or "DECIDE" if it does.
+        """The reason why the coordinator does not begin to end the transaction, or "DECIDE" if it does.
 
         While markers are written a transition is pending: version 2 looks at that first (KAFKA-18464), version 1 at the
         epoch.
@@ -813,7 +813,7 @@ class Transactions(GuardRules):
         return replace(after, verifying=self.verifying | {guarded}, logs=logs)
 
     def verification_error(self, version: int, epoch: int, partition: str) -> ErrorCode:
-        """Why the coordinator does not verify a batch; ``NONE`` if it does.
+        """The reason why the coordinator does not verify a batch; ``NONE`` if it does.
 
         Before part 2 of KIP-890 the partition has to be registered; since then the leader's question registers it.
         """
@@ -896,7 +896,7 @@ class Transactions(GuardRules):
         return after.append_to(partition, request, 0)
 
     def marker_error(self, log: TransactionalLog, marker: Marker) -> ErrorCode:
-        """Why a leader refuses a marker; ``NONE`` if it does not.
+        """The reason why a leader refuses a marker; ``NONE`` if it does not.
 
         Under version 2 a marker's epoch is above its data's, or the same when it has been written already.
         """

@@ -40,7 +40,7 @@ class Constants:
         transfers: 1..n, in the order of the topic.
         instances: processes of the application.
         transactional: whether the application uses transactions.
-        max_faults: how many crashes, aborts and instances taken for dead there are at most.
+        max_faults: the maximum number of crashes, aborts and instances taken for dead.
     """
 
     partitions: frozenset[str]

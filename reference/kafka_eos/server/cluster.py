@@ -351,7 +351,7 @@ class Cluster:
 
         Args:
             name: its name.
-            partitions: how many.
+            partitions: the number of partitions.
             configs: its own configurations.
             replicas: for each partition the brokers, the preferred leader first; or how many, spread over the brokers.
         """
@@ -401,7 +401,7 @@ class Cluster:
         return [node for node in leader.replicas if node not in self.gone]
 
     def lacking_replicas(self, leader: Leader, least: int) -> str:
-        """Why a partition has too few replicas in sync; the empty string if it has enough.
+        """The reason why a partition has too few replicas in sync; the empty string if it has enough.
 
         Kafka: Partition.effectiveMinIsr
         """

@@ -39,7 +39,7 @@ class ConfigType(IntEnum):
 
 
 class Source(IntEnum):
-    """Where a value comes from.    Kafka: DescribeConfigsResponse.ConfigSource."""
+    """The source of a value.    Kafka: DescribeConfigsResponse.ConfigSource."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -328,7 +328,7 @@ class AppendRules(NamedTuple):
         after_max_ms: how far ahead it may be.
         is_compacted: records need keys.
         compression: the compression of what is stored; None: the producer's.
-        min_in_sync: how many replicas have to be in sync.
+        min_in_sync: the minimum number of in-sync replicas.
     """
 
     max_message_bytes: int

@@ -198,7 +198,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         return ErrorCode.NONE
 
     def commit_error(self, member_id: str, epoch: int, transactional: bool, version: int) -> ErrorCode:
-        """Why offsets are refused; ``NONE`` if they are not.    Kafka: ConsumerGroup.validateOffsetCommit."""
+        """The error that refuses offsets; ``NONE`` if there is none.    Kafka: ConsumerGroup.validateOffsetCommit."""
         if epoch < 0 and (self.is_empty or (transactional and not member_id)):
             return self.machine.member_epoch_error(None, epoch)
         follower = self.followers.get(member_id)
@@ -207,7 +207,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         return self._told(member_id, self.machine.member_epoch_error(member_id, epoch))
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Why a member gets no offsets; ``NONE`` if it does.    Kafka: ConsumerGroup.validateOffsetFetch."""
+        """The reason why a member gets no offsets; ``NONE`` if it does.    Kafka: ConsumerGroup.validateOffsetFetch."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
         return self._told(member_id or "", self.machine.member_epoch_error(member_id or "", epoch))
@@ -220,7 +220,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
     # --- members -----------------------------------------------------------------------------------------------------
 
     def epoch_error(self, follower: Follower, epoch: int, owned: Assignment | None) -> ErrorCode:
-        """Why a heartbeat is refused; ``NONE`` if it is not.
+        """The reason why a heartbeat is refused; ``NONE`` if it is not.
 
         A member that did not get the last answer still has the epoch before, and no more than it was given.
 

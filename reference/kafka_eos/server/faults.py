@@ -204,7 +204,7 @@ class Tally:
     fired: int = 0
 
     def in_words(self) -> str:
-        """One line."""
+        """A line with the rule and its counts."""
         return f"{self.rule}: fired {self.fired} time(s), {self.matched} request(s) matched"
 
 

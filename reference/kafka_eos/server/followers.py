@@ -313,7 +313,7 @@ class ConsumerGroups:
         }
 
     def _join_error(self, group: FollowingGroup, row: Message, version: int, member_id: str) -> ErrorCode:
-        """Why a member of the classic protocol may not join; ``NONE`` if it may."""
+        """The reason why a member of the classic protocol may not join; ``NONE`` if it may."""
         instance_id, offered = row.get("GroupInstanceId"), row["Protocols"]
         if member_id not in group.followers and len(group.followers) >= self.groups.max_members:
             return ErrorCode.GROUP_MAX_SIZE_REACHED

@@ -35,7 +35,7 @@ OFFSET_KEY, GROUP_KEY = 1, 2
 OFFSET_VALUE_VERSION = GROUP_VALUE_VERSION = 3
 NO_GENERATION = -1
 MAX_METADATA_BYTES = 4096
-"""How long the metadata of an offset may be.    Kafka: offset.metadata.max.bytes."""
+"""The maximum length of an offset's metadata.    Kafka: offset.metadata.max.bytes."""
 
 FIRST_WITH_EPOCHS = 9
 """The version of OffsetCommit from which on a member of a consumer group gives its epoch (KIP-848)."""
@@ -60,7 +60,7 @@ class State(StrEnum):
 
 
 class CommittedOffset(NamedTuple):
-    """What a group has committed for a partition."""
+    """The committed offset of a group for a partition."""
 
     offset: int
     leader_epoch: int
@@ -166,7 +166,7 @@ class ServedGroup(ABC, Generic[MachineT]):
 
     @abstractmethod
     def offset_delete_error(self) -> ErrorCode:
-        """Why no offset can be deleted; ``NONE`` if offsets without a subscriber can."""
+        """The reason why no offset can be deleted; ``NONE`` if offsets without a subscriber can."""
 
     def committed(self, partition: str) -> CommittedOffset | None:
         """The committed offset of a partition."""
@@ -242,7 +242,7 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
     def instance_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Why a member is not the one of an instance; ``NONE`` if it is.    Kafka: ClassicGroup.validateMember."""
+        """The error if a member is not that of an instance, or ``NONE``.    Kafka: ClassicGroup.validateMember."""
         if instance_id is None:
             return ErrorCode.NONE
         static = self.static_member(instance_id)
@@ -363,7 +363,7 @@ class Groups:
             self._answer_join(group, member)
 
     def _join_error(self, row: Message, version: int, client_id: str) -> tuple[ErrorCode, str]:
-        """Why a member may not join, or ``NONE``; and its id, which it may be given here."""
+        """The reason why a member may not join, or ``NONE``; and its id, which it may be given here."""
         name, member_id, instance_id = row["GroupId"], row["MemberId"], row.get("GroupInstanceId")
         if not name:
             return ErrorCode.INVALID_GROUP_ID, member_id
@@ -492,7 +492,7 @@ class Groups:
     def _member_error(
         self, group: ClassicGroup | None, member_id: str, generation: int, instance_id: str | None
     ) -> ErrorCode:
-        """Why a member's request is refused; ``NONE`` if it is not.    Kafka: ClassicGroup.validateMember."""
+        """The error that refuses a member's request, or ``NONE``.    Kafka: ClassicGroup.validateMember."""
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = group.instance_error(member_id, instance_id)
@@ -707,7 +707,7 @@ class Groups:
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     def commit_error(self, row: Message, transactional: bool, generation: int, version: int) -> ErrorCode:
-        """Why offsets are refused; ``NONE`` if they are not.
+        """The reason why offsets are refused; ``NONE`` if they are not.
 
         Kafka: OffsetMetadataManager.validateOffsetCommit, ClassicGroup.validateOffsetCommit
         """

@@ -163,7 +163,7 @@ class Leader:
         return self._rules.needs_verification(self.state, producer_id, epoch, version)
 
     def verification_error(self, producer_id: int, epoch: int) -> ErrorCode:
-        """Why the coordinator is not even asked.    Spec: Leader!RefuseVerification."""
+        """The reason why the coordinator is not even asked.    Spec: Leader!RefuseVerification."""
         return self._rules.verification_error(self.state, producer_id, epoch)
 
     def start_verification(self, producer_id: int, epoch: int, sequence: int, version: int) -> Ticket:

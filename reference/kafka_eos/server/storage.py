@@ -63,7 +63,7 @@ class Store(Protocol):
         """The base offset of the first batch with the largest timestamp, and that; None for an empty partition."""
 
     def size(self) -> int:
-        """How many bytes there are."""
+        """The number of bytes."""
 
     def epochs(self, starts: list[tuple[int, int]]) -> None:
         """Note the leader epochs, each with its first offset."""

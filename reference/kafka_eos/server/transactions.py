@@ -43,7 +43,7 @@ from kafka_eos.server.partitions import Leader
 
 NO_TIMESTAMP = -1
 PRODUCER_ID_BLOCK = 1000
-"""How many producer ids are reserved at a time.    Kafka: ProducerIdsBlock."""
+"""The number of producer ids that are reserved at a time.    Kafka: ProducerIdsBlock."""
 
 _ANY_NUMBER_OF = 2**62
 _Noted = TypeVar("_Noted")
@@ -88,7 +88,7 @@ class TransactionSettings(NamedTuple):
 
 
 class Partitions(Protocol):
-    """Where coordinators write."""
+    """The partitions to which coordinators write."""
 
     happened: Callable[..., None]
 
@@ -153,7 +153,7 @@ class TransactionalId:
 
     @property
     def state(self) -> TransactionState:
-        """Of its transaction."""
+        """The state of its transaction."""
         return self.machine.metadata.state
 
 

@@ -83,7 +83,7 @@ def one_batch(data: bytes | None, version: int) -> bytes:
 
 
 def _end_of_batch(data: bytes, start: int) -> int | None:
-    """Where a batch ends; None if it is not there or not whole."""
+    """The end of a batch; None if it is missing or incomplete."""
     left = len(data) - start
     if left < LOG_OVERHEAD_BYTES:
         return None

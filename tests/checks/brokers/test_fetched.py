@@ -1,4 +1,4 @@
-"""What a Fetch response's partition holds, and what read_committed delivers of it."""
+"""The contents of a partition in a Fetch response, and the records that read_committed delivers of it."""
 
 from typing import Any
 
@@ -39,26 +39,26 @@ def part(records: bytes, *aborted: int) -> dict[str, Any]:
 
 
 def delivered(log: bytes, *aborted: int) -> list[int]:
-    """The base offsets that a read_committed consumer is given."""
+    """The base offsets that a read_committed consumer gets."""
     given = part(log, *aborted)
     return [batch.base_offset for batch in committed(batches(given), given["AbortedTransactions"])]
 
 
-def test_an_aborted_transaction_is_left_out_up_to_its_marker_and_markers_always_are() -> None:
+def test_an_aborted_transaction_is_left_out_up_to_its_marker_and_so_is_every_marker() -> None:
     log = data(0) + data(1, producer=8) + marker(2, ControlType.ABORT) + data(3) + marker(4, ControlType.COMMIT)
     assert delivered(log, 0) == [1, 3]
     assert delivered(log) == [0, 1, 3]
     assert [batch.base_offset for batch in batches(part(log))] == [0, 1, 2, 3, 4]
 
 
-def test_a_last_batch_that_is_cut_is_left_out() -> None:
+def test_an_incomplete_last_batch_is_left_out() -> None:
     log = data(0) + data(1)
     assert [batch.base_offset for batch in batches(part(log[:-1]))] == [0]
     assert batches(part(log[:10])) == []
     assert batches({"Records": None}) == []
 
 
-def test_a_batch_that_is_damaged_is_told() -> None:
+def test_a_damaged_batch_is_reported() -> None:
     log = bytearray(data(0))
     log[-1] ^= 1
     with pytest.raises(MalformedBatch, match="CRC32C"):

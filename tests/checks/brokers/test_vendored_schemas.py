@@ -1,4 +1,4 @@
-"""The message schemas that the server carries are those of the pinned Kafka."""
+"""The server's vendored message schemas are those of the pinned Kafka."""
 
 import json
 from pathlib import Path
@@ -14,12 +14,12 @@ JARS = pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there;
 
 
 @JARS
-def test_they_are_what_the_jars_hold() -> None:
+def test_the_vendored_schemas_equal_those_in_the_jars() -> None:
     assert vendored_schemas.TARGET.read_text(encoding="utf-8") == vendored_schemas.from_jars()
 
 
 @JARS
-def test_they_are_read_and_written_as_the_jars_own() -> None:
+def test_vendored_schemas_encode_and_decode_like_those_in_the_jars() -> None:
     own, vendored = load_codec(clients_jar()), schemas.served_codec()
     for api in (*schemas.SERVED, *schemas.REFUSED, *schemas.NOT_SERVED):
         for message in (f"{api}Request", f"{api}Response"):
@@ -29,7 +29,7 @@ def test_they_are_read_and_written_as_the_jars_own() -> None:
 
 
 @JARS
-def test_every_api_that_kafkas_brokers_have_for_clients_is_served_refused_or_said_not_to_be() -> None:
+def test_every_client_api_of_kafkas_brokers_is_served_refused_or_listed_as_not_served() -> None:
     of_clients = {
         schema["name"].removesuffix("Request")
         for schema in vendored_schemas.schemas_of(need_jars() / f"kafka-clients-{KAFKA_VERSION}.jar").values()
@@ -41,13 +41,13 @@ def test_every_api_that_kafkas_brokers_have_for_clients_is_served_refused_or_sai
     assert sum(map(len, tables)) == len(set().union(*tables))
 
 
-def test_each_is_there_once_and_none_is_there_for_nothing() -> None:
+def test_each_schema_is_vendored_once_and_used() -> None:
     rows = json.loads(vendored_schemas.TARGET.read_text(encoding="utf-8"))
     assert sorted(row["name"] for row in rows) == sorted(schemas.messages())
 
 
 @JARS
-def test_the_command_writes_the_file_anew(
+def test_the_command_writes_the_file_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(vendored_schemas, "TARGET", tmp_path / "schemas.json")

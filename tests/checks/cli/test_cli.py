@@ -17,7 +17,7 @@ from kafka_eos_checks.kit.paths import CLONE
 
 
 def exit_code(*arguments: str) -> int:
-    """The exit code, also when argparse leaves by itself."""
+    """The exit code, also when argparse exits by itself."""
     try:
         return main(arguments)
     except SystemExit as left:
@@ -61,7 +61,7 @@ def test_the_help_of_a_command_shows_examples_of_it(call: str, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("words", [(), *((group,) for group in GROUPS if (group,) not in calls())])
-def test_a_call_without_a_command_shows_the_help_and_is_no_success(
+def test_a_call_without_a_command_shows_the_help_and_fails(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code(*words) == 2
@@ -87,7 +87,7 @@ def test_a_call_without_a_command_shows_the_help_and_is_no_success(
         ("nothing-like-it", "kafka-eos: unknown command nothing-like-it (see kafka-eos --help)"),
     ],
 )
-def test_an_unknown_word_is_told_the_nearest_command_of_its_level_or_of_another(
+def test_an_unknown_word_is_answered_with_the_nearest_command_of_any_level(
     words: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code(*words.split()) == 2
@@ -174,7 +174,7 @@ def test_the_exit_code_is_the_commands(probe: Probe, code: int) -> None:
     assert probe(lambda _: code) == code
 
 
-def test_a_missing_extra_is_said_in_one_line_with_the_remedy(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_extra_is_named_in_one_line_with_the_remedy(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
     def run(_: argparse.Namespace) -> int:
         need("no_such_package.part", "spark")
         return 0
@@ -191,7 +191,7 @@ def test_an_interrupted_command_has_the_shells_exit_code(probe: Probe) -> None:
     assert probe(run) == 130
 
 
-def test_a_bug_is_not_taken_for_an_unusable_call(probe: Probe) -> None:
+def test_a_bug_is_not_reported_as_an_unusable_call(probe: Probe) -> None:
     def run(_: argparse.Namespace) -> int:
         raise ZeroDivisionError
 
@@ -199,7 +199,7 @@ def test_a_bug_is_not_taken_for_an_unusable_call(probe: Probe) -> None:
         probe(run)
 
 
-def test_a_package_that_is_there_is_imported_and_one_that_breaks_on_import_is_no_missing_extra(
+def test_a_package_that_fails_on_import_is_not_reported_as_a_missing_extra(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     assert need("json", "spark").__name__ == "json"

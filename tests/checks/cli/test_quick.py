@@ -1,4 +1,4 @@
-"""What ``kafka-eos check`` shows: something of each floor, chosen by what the registry says."""
+"""The selection of ``kafka-eos check``: part of each floor, chosen from the registry."""
 
 import argparse
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ def registry() -> Registry:
     return Registry()
 
 
-def test_each_module_with_a_small_model_that_holds_has_its_main_model(registry: Registry) -> None:
+def test_the_main_model_of_each_module_with_a_small_model_is_checked(registry: Registry) -> None:
     chosen = quick.main_models(registry.models.values())
     holding = {m.module for m in registry.models.values() if m.tier == "small" and not m.expect.violates}
     assert chosen.keys() == holding
@@ -28,12 +28,12 @@ def test_each_module_with_a_small_model_that_holds_has_its_main_model(registry: 
     assert chosen["PartitionLog"].name == "PartitionLog"
 
 
-def test_each_module_with_a_small_graph_has_it_compared(registry: Registry) -> None:
+def test_the_graph_of_each_module_with_a_small_graph_is_compared(registry: Registry) -> None:
     compared = {module for module, m in quick.main_models(registry.models.values()).items() if m.graph == "small"}
     assert compared == {m.module for m in registry.models.values() if m.graph == "small"}
 
 
-def test_each_module_with_a_small_mutant_has_one(registry: Registry) -> None:
+def test_one_mutant_of_each_module_with_a_small_mutant_is_checked(registry: Registry) -> None:
     chosen = quick.one_mutant_each(registry.mutants.values())
     assert chosen.keys() == {m.module for m in registry.mutants.values() if m.tier == "small"}
     assert all(mutant.kind == "mutant" and mutant.expect.violates for mutant in chosen.values())

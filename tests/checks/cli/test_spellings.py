@@ -1,4 +1,4 @@
-"""Every call of ``kafka-eos`` that the project shows is one that the parser takes."""
+"""The parser takes every call of ``kafka-eos`` that the project shows."""
 
 import re
 import shlex
@@ -20,7 +20,7 @@ _MADE = re.compile(r"^\t\$\(KAFKA_EOS\) ?(.*)$", re.MULTILINE)
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """The files that show calls, but for tests, which also show calls that are refused."""
+    """The files that show calls, except tests, which also show calls that are refused."""
     listed = subprocess.run(["git", "ls-files"], cwd=CLONE, capture_output=True, text=True, check=True, timeout=60)
     for name in listed.stdout.splitlines():
         if name.endswith(SUFFIXES) and not name.startswith("tests/"):
@@ -28,14 +28,14 @@ def texts() -> Iterator[tuple[str, str]]:
 
 
 def words_of(call: str) -> list[str]:
-    """The words of a call as shown, with values in place of what a person or a program puts in."""
+    """The words of a shown call, with values in place of its placeholders."""
     call = re.sub(r"\$\([A-Z]+\)|\{[^{}]*\}", "7", re.split(r"   ?| \| ", call)[0])
     call = re.sub(r"[\[\]…]|\\n$", "", call).replace("0..N", "0..9").rstrip('"),')
     return ["9000000" if word in {"N", "SEED"} else word for word in shlex.split(call)]
 
 
 def refusal(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """Why the parser does not take the words; "" when it does."""
+    """The reason why the parser refuses the words; "" if it takes them."""
     try:
         parser, left = parser_of(words)
         if words:
@@ -57,7 +57,7 @@ def test_every_call_on_a_line_of_its_own_can_be_parsed(capsys: pytest.CaptureFix
     assert len(shown) > 120
 
 
-def test_every_call_in_a_sentence_can_be_parsed_but_may_leave_out_what_is_required(
+def test_every_call_in_a_sentence_can_be_parsed_but_may_omit_required_arguments(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shown = [(name, call) for name, text in texts() for call in _QUOTED.findall(text)]

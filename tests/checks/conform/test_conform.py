@@ -1,4 +1,4 @@
-"""``kafka-eos conform`` against the reference's server: it conforms, and with a rule changed it is told apart."""
+"""``kafka-eos conform`` against the reference's server: it conforms, and with a changed rule it diverges."""
 
 import io
 import json
@@ -37,7 +37,7 @@ def served(version: int = 2, machines: Machines = MACHINES, brokers: int = 1) ->
 
 
 def names(cluster: ServedCluster) -> set[str]:
-    """Topics and groups that are there."""
+    """The existing topics and groups."""
 
     def found(server: Any) -> set[str]:
         return {*server.cluster.topics, *server.cluster.groups.known} - set(INTERNAL_TOPICS)
@@ -60,7 +60,7 @@ def report_on(cluster: ServedCluster, *mechanisms: str, **target: Any) -> Report
 @pytest.mark.parametrize(
     ("version", "mechanisms"), [(0, ("commit", "offsets")), (1, ("idempotence", "transaction")), (2, ())]
 )
-def test_the_reference_conforms_in_every_version_and_nothing_is_left_behind(
+def test_the_reference_conforms_in_every_version_and_everything_is_cleaned_up(
     version: int, mechanisms: tuple[str, ...]
 ) -> None:
     with served(version) as cluster:
@@ -78,7 +78,7 @@ def test_clients_of_version_1_conform_on_a_cluster_of_version_2_with_two_brokers
         assert report.versions["EndTxn"] == 4
 
 
-def test_a_broker_without_verification_conforms_to_the_spec_without_verification_only() -> None:
+def test_a_broker_without_verification_conforms_only_to_the_spec_without_verification() -> None:
     with served(1, Machines(leaders=LeaderRules(verification=False))) as cluster:
         assert set(report_on(cluster, "commit", verification=False).found) == {Found.CONFORMS}
         chosen = [each for each in MECHANISMS if each.name == "commit"]
@@ -131,7 +131,7 @@ def test_a_broker_with_another_rule_diverges(
     assert not report.conforms
 
 
-def test_a_divergence_tells_its_shortest_scenario_with_messages_and_the_rule_and_is_drawn() -> None:
+def test_a_divergence_shows_its_shortest_scenario_its_rule_and_a_diagram() -> None:
     with served(1, leaders(IsDuplicate="NoDuplicateCache")) as cluster:
         report = report_on(cluster, "idempotence")
     first = report.kinds()[0][0]
@@ -181,7 +181,7 @@ def call(cluster: ServedCluster, *arguments: str) -> int:
     return main(["conform", "--bootstrap", cluster.bootstrap_servers, *arguments])
 
 
-def test_the_command_says_what_conforms(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_prints_which_edges_conform(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with served() as cluster:
         assert call(cluster, "--only", "commit: *TxnOffsetCommit*", "--json", str(tmp_path / "r.json")) == 0
     told = capsys.readouterr().out
@@ -228,7 +228,7 @@ def test_brokers_elsewhere_are_written_to_only_with_yes(
         assert call(cluster, "--only", "commit: *", "--yes") == 0
 
 
-def test_names_of_loopback_are_told_apart() -> None:
+def test_names_of_loopback_are_recognised() -> None:
     assert command.is_loopback("127.0.0.1")
     assert command.is_loopback("::1")
     assert not command.is_loopback("192.0.2.7")
@@ -257,13 +257,13 @@ def test_a_version_that_the_cluster_does_not_have_ends_with_2(capsys: pytest.Cap
     assert "transaction.version is 1" in capsys.readouterr().err
 
 
-def test_nobody_there_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_cluster_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conform", "--bootstrap", f"127.0.0.1:{free_ports(1)[0]}", "--timeout", "2"]) == 2
     assert "refused" in capsys.readouterr().err
     assert main(["conform", "--bootstrap", "nowhere"]) == 2
 
 
-def test_what_a_broker_does_not_offer_is_not_supported() -> None:
+def test_an_api_that_a_broker_does_not_offer_is_not_supported() -> None:
     with served() as cluster:
         chosen = [each for each in MECHANISMS if each.name == "commit"]
         session = open_session(Target(bootstrap=cluster.bootstrap_servers), chosen)
@@ -277,7 +277,7 @@ def test_what_a_broker_does_not_offer_is_not_supported() -> None:
     assert report.conforms
 
 
-def test_a_broker_that_does_not_answer_cannot_be_told() -> None:
+def test_the_edges_of_a_broker_that_does_not_answer_are_unknown() -> None:
     with served() as cluster, cluster.faulty("close", api="EndTxn"):
         report = report_on(cluster, "commit")
     assert report.found[Found.UNKNOWN] > 0

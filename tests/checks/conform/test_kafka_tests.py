@@ -1,4 +1,4 @@
-"""Kafka's own tests: what comes of outcomes, and one of its test classes for real."""
+"""Kafka's own tests: verdicts from outcomes, and a real run of one test class."""
 
 import json
 import shutil
@@ -54,19 +54,19 @@ def test_differences_and_reasons_have_to_go_together(server: Outcome, reason: st
     assert each.fault == fault
 
 
-def test_of_the_invocations_of_a_test_the_worst_counts() -> None:
+def test_the_worst_outcome_of_a_tests_invocations_counts() -> None:
     rows = ended(PASSED, PASSED)
     rows[SERVER].append(Ended("A.b", FAILED, "boom"))
     [each] = compare(rows, {})
     assert each.outcomes == {SERVER: FAILED, KAFKA: PASSED}
 
 
-def test_a_test_that_neither_passes_is_no_difference() -> None:
+def test_a_test_that_fails_on_both_servers_is_no_difference() -> None:
     [each] = compare(ended(FAILED, Outcome.UNUSABLE), {})
     assert not each.differs
 
 
-def test_a_test_that_one_of_the_two_was_not_asked_differs() -> None:
+def test_a_test_that_ran_on_only_one_server_differs() -> None:
     [each] = compare({SERVER: [], KAFKA: [Ended("A.b", PASSED, "")]}, {})
     assert each.fault
 
@@ -89,7 +89,7 @@ def test_what_fails_on_kafka_alone_runs_there_a_second_time_and_counts_as_it_end
     assert second_try(ended(PASSED, FAILED), {"A.b": "because"}, lambda _: []) == ended(PASSED, FAILED)[KAFKA]
 
 
-def test_a_run_that_looks_at_nothing_is_a_fault() -> None:
+def test_a_run_without_any_test_is_an_error() -> None:
     assert harness_faults([], 73, {"A.b": "because"}) == [
         f"{KAFKA} passes 0 tests, where it was 73",
         "A.b: has a reason, and was not run",
@@ -98,7 +98,7 @@ def test_a_run_that_looks_at_nothing_is_a_fault() -> None:
     assert harness_faults(compared, 1, {}) == []
 
 
-def test_at_most_five_tests_differ_and_each_is_of_a_class_that_is_run() -> None:
+def test_at_most_five_tests_differ_and_each_belongs_to_a_class_that_is_run() -> None:
     known, expected = known_differences()
     assert len(known) <= 5
     assert expected > len(known)
@@ -123,7 +123,7 @@ def test_properties_of_a_broker_are_settings_of_the_server_or_refused() -> None:
         settings_of({}, {"share.version": 1})
 
 
-def test_what_asks_for_the_inside_of_a_broker_is_no_failure_of_it() -> None:
+def test_a_test_that_needs_a_brokers_internals_is_no_failure_of_the_broker() -> None:
     assert outcome_of("FAILED", f"java.lang.UnsupportedOperationException: {INSIDES}: logManager") is Outcome.UNUSABLE
     assert outcome_of("FAILED", "expected: 1") is FAILED
     assert (outcome_of("SUCCESSFUL", ""), outcome_of("ABORTED", "")) == (PASSED, Outcome.SKIPPED)

@@ -1,4 +1,4 @@
-"""``kafka-eos conform --peers``: brokers side by side, and those that cannot be started here."""
+"""``kafka-eos conform --peers``: brokers compared, and brokers that cannot be started here."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ def use(monkeypatch: pytest.MonkeyPatch, *more: Peer) -> None:
     monkeypatch.setattr(peers_command, "PEERS", (PEERS[0], *more))
 
 
-def test_the_page_has_who_conforms_who_diverges_and_who_was_skipped(
+def test_the_page_lists_conforming_diverging_and_skipped_brokers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     use(
@@ -62,7 +62,7 @@ def test_the_page_has_who_conforms_who_diverges_and_who_was_skipped(
     assert (tmp_path / "p.json").exists()
 
 
-def test_a_peer_that_has_to_conform_and_does_not_ends_it_with_1(
+def test_a_diverging_peer_that_has_to_conform_ends_the_command_with_1(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     use(monkeypatch, Peer(name="forgetful", transaction_version=2, start=forgetful, has_to_conform=True))
@@ -82,14 +82,14 @@ def test_a_kafka_whose_jars_are_missing_is_skipped_by_name_with_the_reason(
 
 @pytest.mark.broker
 @pytest.mark.skipif(not have_jars("2.8.2"), reason="the jars of Kafka 2.8.2 are not there; `make peers` fetches them")
-def test_kafka_from_before_verification_takes_a_first_batch_with_any_sequence_and_conforms_otherwise() -> None:
+def test_kafka_before_verification_only_differs_in_taking_any_first_sequence() -> None:
     [peer] = [each for each in PEERS if each.name == "Apache Kafka 2.8.2"]
     report = peers_command.compare(peer).report
     assert report is not None
     assert set(report.found) == {Found.CONFORMS, Found.KNOWN}
     assert set(report.known()) == {"first-sequence"}
-    assert report.counts.unread == set()  # there are no transactions among them
+    assert report.counts.unread == set()  # none of them is about transactions
 
 
-def test_a_peer_that_nobody_knows_ends_it_with_2(tmp_path: Path) -> None:
+def test_an_unknown_peer_ends_the_command_with_2(tmp_path: Path) -> None:
     assert main(["conform", "--peers", "--only", "nobody", "--out", str(tmp_path / "p.html")]) == 2

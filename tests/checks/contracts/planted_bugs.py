@@ -1,6 +1,6 @@
-"""Runs every contract, those of the codec with a bug in it and the others with mutants, and prints verdicts as JSON.
+"""Run every contract, those of the codec with a planted bug and the others with mutants, and print verdicts as JSON.
 
-A program of its own: CrossHair looks into every call that Python makes, those of pytest too.
+This is a program of its own, because CrossHair analyses every call that Python makes, also those of pytest.
 """
 
 import json
@@ -16,8 +16,8 @@ from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.matrix.mutant_contracts import contracts_about, find_by_contract
 from kafka_eos_checks.models.registry import Registry
 
-SECONDS = 0.75  # of CPU time, for a contract with too many paths to run them all
-ENOUGH = 20.0  # for the others, which take less than one
+SECONDS = 0.75  # CPU seconds, for a contract with too many paths to run them all
+ENOUGH = 20.0  # CPU seconds for the other contracts, which take less than one
 LARGE = {"varint", "batch codec"}
 
 

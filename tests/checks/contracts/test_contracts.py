@@ -1,4 +1,4 @@
-"""Contracts hold as far as they are explored, and a planted bug in each contracted module is found."""
+"""Contracts hold on all explored paths, and a planted bug in each module with contracts is found."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ def found() -> dict[str, list[dict[str, Any]]]:
     return verdicts
 
 
-def test_no_contract_is_broken_and_what_was_not_explored_is_said(found: dict[str, list[dict[str, Any]]]) -> None:
+def test_no_contract_is_broken_and_unexplored_paths_are_reported(found: dict[str, list[dict[str, Any]]]) -> None:
     verdicts = found["as they are"]
     assert len(verdicts) == sum(map(len, CONTRACTS.values()))
     for verdict in verdicts:
@@ -37,7 +37,7 @@ def test_no_contract_is_broken_and_what_was_not_explored_is_said(found: dict[str
         assert verdict["figures"]["paths"] > 1
 
 
-def test_every_contract_is_broken_by_a_planted_bug_or_a_mutant_and_its_arguments_are_told(
+def test_a_planted_bug_or_a_mutant_breaks_every_contract_and_its_arguments_are_shown(
     found: dict[str, list[dict[str, Any]]],
 ) -> None:
     broken = set()
@@ -52,7 +52,7 @@ def test_every_contract_is_broken_by_a_planted_bug_or_a_mutant_and_its_arguments
         assert any(f"{contract}(" in verdict["evidence"] for contract in broken)
 
 
-def test_what_is_assumed_of_the_arguments_is_told(found: dict[str, list[dict[str, Any]]]) -> None:
+def test_the_assumptions_about_arguments_are_shown(found: dict[str, list[dict[str, Any]]]) -> None:
     evidence = {verdict["name"]: verdict["evidence"].splitlines() for verdict in found["as they are"]}
     assert evidence["batch codec: any_bytes_are_records_or_refused"][1:] == [
         "of arguments with len(data) <= 9, 0 <= count <= 2",
@@ -68,7 +68,7 @@ def test_each_rule_that_a_contract_is_about_is_one_of_its_class() -> None:
                 assert [rule for rule in rules if not hasattr(owner, rule)] == []
 
 
-def test_a_mutant_is_looked_for_in_the_contracts_about_its_rules_and_in_no_others() -> None:
+def test_a_mutant_is_searched_only_in_the_contracts_about_its_rules() -> None:
     registry = Registry()
     assert [one.promise.__name__ for one in contracts_about(registry.get("CacheOfOne"))] == [
         "five_batches_are_remembered"
@@ -82,7 +82,7 @@ def test_a_mutant_that_breaks_no_contract_survives(found: dict[str, list[dict[st
 
 
 @pytest.mark.parametrize(("answer", "code"), [(CONFIRMED, 0), (BROKEN, 1)])
-def test_the_command_writes_its_verdicts_and_fails_with_a_contract(
+def test_the_command_writes_its_verdicts_and_fails_if_a_contract_fails(
     answer: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def check(module: str, contract: Any, seconds: float) -> Verdict:

@@ -61,7 +61,7 @@ def test_a_value_without_a_place_on_the_scale_is_an_error(value: float) -> None:
         bar_plot([Bar("a", value)], unit="s")
 
 
-def test_nothing_is_no_place_on_a_log_scale() -> None:
+def test_zero_has_no_place_on_a_log_scale() -> None:
     assert lengths(drawn([Bar("a", 0)])) == [1]
     with pytest.raises(ValueError, match="no place on the scale"):
         bar_plot([Bar("a", 0)], unit="s", log=True)
@@ -115,7 +115,7 @@ def test_each_curve_has_its_name_its_own_dashes_and_the_interval_of_each_point()
     assert any(node.text == "<p50>, 10: 2 (1.8 to 2.2)" for node in root.iter(f"{SVG}title"))
 
 
-def test_what_is_claimed_is_a_band_behind_the_curves() -> None:
+def test_the_claimed_range_is_a_band_behind_the_curves() -> None:
     root = drawn_curves([curve("a", 50, 100)], band=(60, 80))
     (band,) = root.iter(f"{SVG}rect")
     (_, low), (_, high) = dots(drawn_curves([curve("a", 60, 80)], band=(60, 100)))

@@ -115,17 +115,17 @@ def test_without_a_violation_nothing_is_marked() -> None:
 
 
 @pytest.mark.parametrize("step", [-1, 1])
-def test_a_violation_after_a_step_that_is_not_there_is_an_error(step: int) -> None:
+def test_a_violation_after_a_missing_step_is_an_error(step: int) -> None:
     with pytest.raises(ValueError, match="there are 1 steps"):
         sequence_diagram(LIFELINES, [Step("client", "broker", "x")], Violation(step, "P"))
 
 
-def test_a_step_between_lifelines_that_are_not_given_is_an_error() -> None:
+def test_a_step_between_unknown_lifelines_is_an_error() -> None:
     with pytest.raises(ValueError, match="no lifeline coordinator"):
         sequence_diagram(LIFELINES, [Step("client", "coordinator", "x")])
 
 
-def test_a_long_story_keeps_its_beginning_and_its_end_and_says_what_is_left_out() -> None:
+def test_a_long_story_keeps_its_beginning_and_end_and_names_what_is_left_out() -> None:
     steps = [Step("client", "broker", f"step {index}") for index in range(MAX_STEPS + 37)]
     drawn = sequence_diagram(LIFELINES, steps)
     expected = [*range(1, FIRST_STEPS + 1), *range(FIRST_STEPS + 38, MAX_STEPS + 38)]
@@ -165,7 +165,7 @@ def test_the_least_busy_lifelines_are_folded_into_one_when_there_are_too_many() 
     assert any("others," in text for text in drawn)
 
 
-def test_the_names_stand_again_below_a_long_picture_only() -> None:
+def test_only_a_long_picture_repeats_the_names_at_the_bottom() -> None:
     short = texts(sequence_diagram(LIFELINES, [Step("client", "broker", "x")] * 3))
     long = texts(sequence_diagram(LIFELINES, [Step("client", "broker", "x")] * 40))
     assert (short.count("broker"), long.count("broker")) == (1, 2)
@@ -232,7 +232,7 @@ def test_an_error_code_without_a_name_is_shown_as_its_number() -> None:
     assert "Produce: error 999" in texts(drawn)
 
 
-def test_an_answer_that_was_not_delivered_is_lost_whatever_it_said() -> None:
+def test_an_undelivered_answer_is_lost_whatever_its_content() -> None:
     ask = event("p", "Produce", "invoke", topic="t", partition=0)
     said = event("p", "Produce", "ok", topic="t", partition=0, offset=3, detail={"delivered": False, "value": "v"})
     heard = event("p", "Produce", "ok", topic="t", partition=0, offset=3, detail={"delivered": True})
@@ -249,7 +249,7 @@ def test_a_request_that_names_no_partition_goes_to_its_broker() -> None:
     assert not any("connection" in text for text in texts(drawn))
 
 
-def test_a_crash_takes_place_when_it_is_over_and_not_when_it_begins() -> None:
+def test_a_crash_is_drawn_at_its_end_and_not_at_its_beginning() -> None:
     events = [event("broker-1", action, phase) for action in ("Crash", "Restart") for phase in ("invoke", "ok")]
     drawn = from_events(events)
     assert step_kinds(drawn) == ["event", "crash", "event", "restart"]
@@ -295,7 +295,7 @@ def test_a_marker_comes_from_the_coordinator_or_from_the_operator_by_hand() -> N
     ]
 
 
-def test_what_a_coordinator_does_by_itself_takes_place_at_it() -> None:
+def test_an_action_of_the_coordinator_by_itself_is_drawn_at_the_coordinator() -> None:
     events = [
         event("broker-1", "TimeOut", "ok", transactional_id="x"),
         event("broker-2", "Failover", "ok", transactional_id="x", coordinator_epoch=3),
@@ -310,7 +310,7 @@ def test_what_a_coordinator_does_by_itself_takes_place_at_it() -> None:
     assert steps_of(events)[1] == {"coordinator of x": Role.COORDINATOR, "group g": Role.COORDINATOR}
 
 
-def test_a_decision_a_copy_and_an_injected_fault_are_told_in_the_label() -> None:
+def test_the_label_names_a_decision_a_duplicate_and_an_injected_fault() -> None:
     about = {"transactional_id": "x"}
     assert [step.label for step in steps_of([
         event("p", "EndTxn", "invoke", detail={"request": 3, "committed": True, "fault": "drop-answer"}, **about),
@@ -325,7 +325,7 @@ def test_a_decision_a_copy_and_an_injected_fault_are_told_in_the_label() -> None
     ]  # fmt: skip
 
 
-def test_what_a_fault_has_hit_is_drawn_as_a_thick_line() -> None:
+def test_a_message_hit_by_a_fault_is_drawn_as_a_thick_line() -> None:
     def widths(**detail: object) -> list[str]:
         drawn = from_events([event("p", "Produce", "invoke", topic="t", partition=0, detail=detail)])
         return [
@@ -337,19 +337,19 @@ def test_what_a_fault_has_hit_is_drawn_as_a_thick_line() -> None:
 
 
 @pytest.mark.parametrize(("fault", "kind"), [("close", "lost"), ("overtake", "lost"), ("delay", "message")])
-def test_a_request_that_a_fault_keeps_away_does_not_arrive(fault: str, kind: str) -> None:
+def test_a_request_dropped_by_a_fault_does_not_arrive(fault: str, kind: str) -> None:
     ask = event("p", "Produce", "invoke", topic="t", partition=0, detail={"fault": fault})
     assert step_kinds(from_events([ask])) == [kind]
 
 
-def test_what_the_caller_left_out_is_told_where_it_was() -> None:
+def test_steps_that_the_caller_left_out_are_noted_at_their_place() -> None:
     events = [event("p", "Append", "ok", topic="t", partition=0) for _ in range(3)]
     drawn = texts(from_events(events, left_out={0: 5, 2: 1, 3: 20}))
     rows = [text for text in drawn if text in {"1", "2", "3"} or "left out" in text]
     assert rows == ["… 5 steps left out …", "1", "2", "… 1 step left out …", "3", "… 20 steps left out …"]
 
 
-def test_what_the_caller_left_out_counts_with_what_there_is_no_room_for() -> None:
+def test_steps_left_out_by_the_caller_and_for_lack_of_room_are_counted_together() -> None:
     events = [event("p", "Append", "ok", topic="t", partition=0) for _ in range(MAX_STEPS + 10)]
     [middle] = [text for text in texts(from_events(events, left_out={FIRST_STEPS + 3: 7})) if "left out" in text]
     assert middle == "… 17 steps left out …"

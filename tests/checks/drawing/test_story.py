@@ -12,12 +12,12 @@ WORDS = Words(
 
 
 def changes(old: object, new: object) -> list[str]:
-    """What a story says between two values of a variable x."""
+    """The text of a story between two values of a variable x."""
     lines = tell([Step("Init", {"x": old}), Step("Go", {"x": new})]).splitlines()  # type: ignore[dict-item]
     return [line.strip() for line in lines[lines.index("   1  Go") + 1 :]]
 
 
-def test_only_what_changed_is_told_as_deep_as_it_can_be_named() -> None:
+def test_only_the_innermost_named_changes_are_shown() -> None:
     before = {"log": (Map(epoch=0),), "known": Map({7: Map(epoch=0, last=1)}), "total": 1}
     after = {"log": (Map(epoch=0), Map(epoch=1)), "known": Map({7: Map(epoch=1, last=1)}), "total": 1}
     assert [str(change) for change in differences(before, after)] == [
@@ -55,7 +55,7 @@ def test_the_short_changes_of_one_record_share_a_line() -> None:
     ]
 
 
-def test_what_is_new_and_what_is_gone_is_said_so() -> None:
+def test_added_and_removed_elements_are_named_as_such() -> None:
     assert changes(Map({0: 1}), Map({0: 1, 7: 2})) == ["x[7] is new: 2"]
     assert changes(Map({0: 1, 7: 2}), Map({0: 1})) == ["x[7] is gone; it was 2"]
 
@@ -71,12 +71,12 @@ def test_true_is_not_one() -> None:
     assert [str(change) for change in differences({"x": 1}, {"x": True})] == ["x: 1 -> TRUE"]
 
 
-def test_values_are_told_without_the_marks_of_tla() -> None:
+def test_values_are_shown_without_tla_punctuation() -> None:
     value = Map(ok=True, ids=frozenset({"b", "a"}), log=(1, Map({3: "x"})))
     assert in_words(value) == "(ids {a, b}, log [1, (3: x)], ok yes)"
 
 
-def test_a_step_is_told_by_its_sentence_its_arguments_and_what_it_changes() -> None:
+def test_a_step_is_shown_by_its_sentence_its_arguments_and_its_changes() -> None:
     steps = [
         Step("Init", {"log": (), "total": 0}),
         Step('Add("a", {1, 2})', {"log": ("a",), "total": 3}),
@@ -115,7 +115,7 @@ def test_long_lines_are_folded() -> None:
     assert "199" in told
 
 
-def test_a_behaviour_without_end_says_where_it_goes_back_to() -> None:
+def test_an_infinite_behaviour_names_the_state_it_returns_to() -> None:
     steps = [Step("Init", {"x": 0}), Step("Add", {"x": 1})]
     assert "and again from step 1" in tell(steps, loop_to=1)
     assert "and then nothing more happens" in tell(steps, loop_to=2)

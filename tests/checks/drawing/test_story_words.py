@@ -1,4 +1,4 @@
-"""The words of stories: what comments of the modules say of their operators and variables."""
+"""The words of stories: the comments of the modules on their operators and variables."""
 
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def test_every_action_of_a_module_that_can_fail_has_a_sentence_and_every_variabl
     assert [name for name in machine.VARIABLES if not words.variables.get(name)] == []
 
 
-def test_every_property_that_a_model_must_violate_says_what_it_is() -> None:
+def test_every_property_that_a_model_must_violate_has_a_sentence() -> None:
     every = (*Registry().models.values(), *Registry().mutants.values())
     failing = [model for model in every if model.expect.violates]
     nameless = {

@@ -49,7 +49,7 @@ def test_a_picture_of_our_own_passes_the_gate_unchanged() -> None:
         "<g>" * 40 + "</g>" * 40,
     ],
 )
-def test_what_our_pictures_never_hold_is_refused(markup: str) -> None:
+def test_content_that_our_pictures_never_have_is_refused(markup: str) -> None:
     with pytest.raises(UnsafeSvg):
         inert(inside(markup))
 
@@ -67,7 +67,7 @@ def test_what_our_pictures_never_hold_is_refused(markup: str) -> None:
         inside("") + "<script>alert(1)</script>",
     ],
 )
-def test_what_is_no_picture_is_refused(text: str) -> None:
+def test_a_text_that_is_no_picture_is_refused(text: str) -> None:
     with pytest.raises(UnsafeSvg):
         inert(text)
 
@@ -77,11 +77,11 @@ def test_comments_and_instructions_do_not_get_through() -> None:
     assert kept == f'<svg xmlns="{NAMESPACE}" viewBox="0 0 1 1"><g/></svg>'
 
 
-def test_what_cannot_be_seen_is_written_as_an_escape() -> None:
+def test_invisible_characters_are_written_as_escapes() -> None:
     assert visible("a\x00b\u202ec\ud800\uffff\x85") == "a\\x00b\\u202ec\\ud800\\uffff\\x85"
 
 
-def test_what_can_be_seen_stays_as_it_is() -> None:
+def test_visible_characters_stay_as_they_are() -> None:
     assert visible("größer → 我\tthen\nnext") == "größer → 我\tthen\nnext"
     assert visible(visible("a\x00b")) == visible("a\x00b")
 

@@ -124,7 +124,7 @@ def mutants(counter: ModuleType) -> dict[str, tuple[type[Any], str]]:
 
 
 @pytest.mark.parametrize("name", ["GuardMissing", "GuardTooMany", "OtherEffect", "OtherCode", "Crash", "OtherStart"])
-def test_a_mutated_machine_is_told_apart_with_the_shortest_path(
+def test_a_mutated_machine_differs_and_the_shortest_path_is_shown(
     name: str, registry: Registry, counter: ModuleType, compare_counter: Callable[..., Comparison]
 ) -> None:
     machine, what = mutants(counter)[name]
@@ -152,7 +152,7 @@ def test_a_model_with_rules_of_its_own_is_compared_with_the_reference_that_has_t
 @pytest.mark.parametrize(
     "name", ["PendingDeletedWithGroup", pytest.param("LateCompletionTakesNext", marks=pytest.mark.thorough)]
 )
-def test_a_mutant_is_told_apart_with_the_constants_that_it_needs(name: str) -> None:
+def test_a_mutant_differs_with_the_constants_that_it_needs(name: str) -> None:
     registry = Registry()
     mutant = registry.get(name)
     model = registry.get(mutant.model)
@@ -187,7 +187,7 @@ def test_a_dump_with_two_states_of_the_same_values_is_refused(graph: StateGraph)
         read_dot(text, "M", ("total", "log", "more"), graph.instances)
 
 
-def test_the_command_compares_and_tells_an_unusable_call(
+def test_the_command_compares_graphs_and_refuses_an_unusable_call(
     registry: Registry,
     counter: ModuleType,
     graph: StateGraph,
@@ -212,7 +212,7 @@ def test_the_command_compares_and_tells_an_unusable_call(
 
 
 def test_several_graphs_are_compared_at_a_time(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(registry.folder.parent))  # the processes import the machine by its name
+    monkeypatch.syspath_prepend(str(registry.folder.parent))  # the worker processes import the machine by its name
     one = registry.get("OneClient")
     less = replace(one, name="OneClientLess", constants={**one.constants, "Amounts": "{1}"})
     registry.models["OneClientLess"] = less

@@ -46,7 +46,7 @@ def test_a_model_as_the_registry_says_is_ok(registry: Registry) -> None:
         (replace(HOLDS, verdict="violates NotAboveLimit"), "expected holds, found violates NotAboveLimit"),
     ],
 )
-def test_whatever_differs_from_the_registry_is_a_failure_that_says_what(
+def test_every_difference_from_the_registry_is_a_failure_that_names_it(
     registry: Registry, result: Result, problem: str
 ) -> None:
     outcome = judge(expecting(registry), result)
@@ -78,7 +78,7 @@ def test_models_and_mutants_are_checked_together_and_counterexamples_name_the_ar
     names = ("Counter", "OneClient", "NoLimit")
     outcomes = {o.model.name: o for o in check_models([registry.get(name) for name in names], timeout=60)}
     numbers = [p.partition(":")[0] for p in outcomes["Counter"].problems]
-    assert numbers == ["generated", "states", "depth"]  # the registry of the tests says nothing about them
+    assert numbers == ["generated", "states", "depth"]  # the registry of the tests has no entry for them
     assert outcomes["OneClient"].ok
     assert outcomes["NoLimit"].ok
     story = to_verdict(outcomes["NoLimit"]).evidence
@@ -98,7 +98,7 @@ START = {"total": 0, "seen": Map(a=0, b=0), "log": (), "readers": frozenset(), "
 ADDED = {**START, "total": 2, "log": (Map(client="a", amount=2),)}
 
 
-@pytest.mark.parametrize("name", ["Add", "Next"])  # TLC names an action, or the disjunction that it stands in
+@pytest.mark.parametrize("name", ["Add", "Next"])  # TLC names an action, or the disjunction that contains it
 def test_arguments_are_those_with_which_the_reference_takes_the_step(registry: Registry, name: str) -> None:
     _, step = with_arguments(registry.get("Counter"), [Step("Init", START), Step(name, ADDED)])
     assert step.action == 'Add("a", 2)'
@@ -136,7 +136,7 @@ def test_a_model_that_is_named_is_told_with_the_path_of_its_diagram(
     assert ">Reset<" in (tmp_path / "build" / "models" / "One" / "counterexample.svg").read_text(encoding="utf-8")
 
 
-def test_counterexamples_of_a_tier_or_of_many_models_are_not_told_but_named(registry: Registry) -> None:
+def test_counterexamples_of_a_tier_or_of_many_models_are_only_named(registry: Registry) -> None:
     many = [failing(registry, name) for name in ("One", "Two", "Three", "Four")]
     wanted = "4 counterexamples are as expected and not shown; `kafka-eos check models One` tells one as a story"
     assert printed(many, named=True) == wanted
@@ -151,12 +151,12 @@ def test_an_unexpected_counterexample_of_a_tier_has_its_diagram_and_is_told_with
     text = printed(outcomes, named=False)
     assert f"Diagram of Two: {tmp_path}/models/Two/counterexample.svg" in text
     assert "Diagram of One" not in text
-    assert "   1  Reset" not in text  # print_verdicts prints the evidence of what differs
+    assert "   1  Reset" not in text  # print_verdicts prints the evidence of differing verdicts
     assert "   1  Reset" in to_verdict(outcomes[1]).evidence
 
 
 @pytest.mark.tlc
-def test_an_unexpected_violation_is_told_with_arguments_too(registry: Registry) -> None:
+def test_an_unexpected_violation_is_also_shown_with_arguments(registry: Registry) -> None:
     model = replace(registry.get("Counter"), invariants=("NeverFull",))
     outcome = check_model(model, timeout=60)
     assert outcome.problems == ("expected holds, found violates NeverFull",)

@@ -114,7 +114,7 @@ def answer(json_file: str) -> None:
         write_verdicts(arguments.json, [VERDICT])
 
 
-def test_a_dash_writes_the_verdicts_to_standard_output_and_all_else_to_standard_error(
+def test_a_dash_writes_verdicts_to_standard_output_and_the_rest_to_standard_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     answer("-")

@@ -1,4 +1,4 @@
-"""The files that a module needs, read off its imports."""
+"""The files that a module needs, from its imports."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from kafka_eos_checks.kit import imports
 from kafka_eos_checks.kit.imports import needed
 
 
-def test_what_is_imported_is_followed_in_functions_too_and_other_projects_are_left_out(
+def test_imports_are_followed_also_in_functions_but_not_into_other_projects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {

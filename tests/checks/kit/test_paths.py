@@ -8,7 +8,7 @@ from kafka_eos_checks.kit.missing import MissingClone, need_clone
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The package's folder when it is installed, where somebody else has a folder ``spec``."""
+    """The folder of an installed package, next to another package's folder ``spec``."""
     package = tmp_path / "lib" / "site-packages" / "kafka_eos_checks"
     package.mkdir(parents=True)
     (tmp_path / "lib" / "spec").mkdir()
@@ -39,6 +39,6 @@ def test_an_installed_package_has_the_files_it_carries_and_writes_to_the_current
 
 
 @pytest.mark.usefixtures("installed")
-def test_what_only_a_clone_has_is_named_with_how_to_get_one() -> None:
+def test_a_file_that_only_a_clone_has_is_named_with_the_way_to_get_one() -> None:
     with pytest.raises(MissingClone, match="needs the tests, which only a clone of the repository has; clone it"):
         need_clone("the tests")

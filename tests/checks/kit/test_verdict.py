@@ -72,14 +72,14 @@ def test_a_table_has_one_line_a_verdict_with_its_mark_and_figures() -> None:
     assert verdict_table([GOOD, BAD]).row_count == 2
 
 
-def test_the_evidence_of_what_differs_is_printed_as_it_is_and_of_the_rest_not() -> None:
+def test_only_the_evidence_of_differing_verdicts_is_printed_and_unchanged() -> None:
     said = printed([GOOD, BAD])
     assert "FAIL mutant B: expected violates P, found holds" in said
     assert "the [shortest] path:\n1  Init" in said
     assert "FAIL" not in printed([GOOD])
 
 
-def test_what_is_not_judged_or_not_there_is_never_ok() -> None:
+def test_a_verdict_that_is_skipped_or_absent_is_never_ok() -> None:
     standings = [Standing.OK, Standing.FAIL, Standing.NOT_JUDGED, Standing.NOTHING]
     assert [each.standing for each in (GOOD, BAD, UNSURE, EMPTY)] == standings
     rows = [each.to_json() for each in (GOOD, BAD, UNSURE, EMPTY)]
@@ -102,11 +102,11 @@ def test_what_is_not_judged_or_not_there_is_never_ok() -> None:
         ([], "nothing was judged"),
     ],
 )
-def test_the_headline_counts_what_is_not_judged(verdicts: list[Verdict], said: str) -> None:
+def test_the_headline_counts_unjudged_verdicts(verdicts: list[Verdict], said: str) -> None:
     assert headline(verdicts) == said
 
 
-def test_what_is_not_judged_is_printed_with_its_reason_and_without_a_line_in_the_table_if_there_is_nothing(
+def test_unjudged_verdicts_are_printed_with_their_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     print_verdicts([GOOD, UNSURE, EMPTY])

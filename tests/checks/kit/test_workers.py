@@ -1,4 +1,4 @@
-"""Workers end with the process that started them, also when that is killed."""
+"""Workers end with the process that started them, even if that process is killed."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ if __name__ == "__main__":
     print(*(child.pid for child in active_children()), flush=True)
     busy.wait()
 """
-MOST_SECONDS = 30  # until a worker has noticed
+MOST_SECONDS = 30  # until a worker notices the end of its parent
 
 
 def runs(pid: int) -> bool:
@@ -36,7 +36,7 @@ def runs(pid: int) -> bool:
 
 
 def workers_left(pool: str, folder: Path, seconds: float) -> list[int]:
-    """The workers that run still some seconds after their parent was killed; they are ended then."""
+    """The workers that still run some seconds after their parent was killed; they are ended then."""
     program = folder / "starts_two.py"
     program.write_text(STARTS_TWO.format(pool=pool), encoding="utf-8")
     with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as parent:
@@ -61,6 +61,6 @@ def test_other_workers_would_stay_until_their_task_is_done(tmp_path: Path) -> No
     assert workers_left('get_context("spawn").Pool(2)', tmp_path, 1.0) != []
 
 
-def test_a_worker_begins_with_what_it_was_given() -> None:
+def test_a_worker_gets_the_initial_value_of_its_parent() -> None:
     with worker_pool(1, partial(sys.setrecursionlimit, 4321)) as pool:
         assert pool.apply(sys.getrecursionlimit) == 4321

@@ -1,4 +1,4 @@
-"""Strategies for effects outside of Kafka, on SQLite, with a process that is killed at every step."""
+"""Strategies for effects outside of Kafka, on SQLite, in a process that is killed at every step."""
 
 import json
 from pathlib import Path
@@ -12,18 +12,18 @@ from kafka_eos_checks.lab.sinks import HANDLERS, INSERT_EFFECT, Choice, Process,
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_what_is_left_on_the_database_is_what_the_model_says(strategy: str) -> None:
+def test_the_final_contents_of_the_database_are_those_of_the_model(strategy: str) -> None:
     verdict = check(strategy, inputs=2, faults=1)
     assert verdict.ok, verdict.evidence
     assert verdict.figures["contents"] == len(ends_of_model(strategy, 2, 1))
 
 
-def test_a_strategy_that_promises_too_much_is_found() -> None:
+def test_a_strategy_that_breaks_its_promise_is_found() -> None:
     verdict = check("update before commit", inputs=1, faults=1, promised="idempotent sink")
     assert (verdict.ok, verdict.evidence) == (False, "only on the database: (1, 1)")
 
 
-def test_a_transaction_that_is_none_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statements_outside_of_a_transaction_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def apart(process: Process, value: int) -> None:
         process.execute(process.sink, INSERT_EFFECT, value)
         process.execute(process.sink, "UPDATE offsets SET next = ?", value + 1)
@@ -34,7 +34,7 @@ def test_a_transaction_that_is_none_is_found(monkeypatch: pytest.MonkeyPatch) ->
     assert verdict.evidence == "only on the database: (1, 1)"
 
 
-def test_a_sink_that_never_repeats_is_less_than_the_model_of_one_that_does() -> None:
+def test_a_sink_that_never_repeats_lacks_contents_of_the_model_of_one_that_does() -> None:
     verdict = check("idempotent sink", inputs=1, faults=1, promised="update before commit")
     assert verdict.evidence == "only in the model: (1, 1)"
 
@@ -61,7 +61,7 @@ def test_a_process_that_fails_by_itself_is_not_taken_for_one_that_was_killed(
         run_once(tmp_path, "outbox", 1, 0, [])
 
 
-def test_the_command_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_its_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "sinks.json"
     assert main(["lab", "sinks", "side effect", "--inputs", "1", "--faults", "1", "--json", str(file)]) == 0
     assert "side effect" in capsys.readouterr().out
@@ -73,10 +73,10 @@ def test_the_command_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFi
     ("wrong", "said"),
     [
         (["lab", "sinks", "prayer"], "no strategy 'prayer'"),
-        (["lab", "sinks", "--inputs", "0"], "there has to be an input"),
+        (["lab", "sinks", "--inputs", "0"], "--inputs must be at least 1"),
     ],
 )
-def test_a_call_that_cannot_be_used_says_so(wrong: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unusable_call_is_refused(wrong: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(wrong)
     assert capsys.readouterr().err.startswith(f"kafka-eos lab sinks: {said}")

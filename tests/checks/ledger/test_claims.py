@@ -36,7 +36,7 @@ def test_a_source_is_read_as_title_and_section(tmp_path: Path) -> None:
     assert read_claims(file)[0].sources == ("Title (2021), section “Two: Three”",)
 
 
-def test_a_claim_stands_as_its_verdicts_say() -> None:
+def test_the_state_of_a_claim_follows_from_its_verdicts() -> None:
     verdicts = [verdict("a", True, "C1", "C2"), verdict("b", False, "C2"), verdict("c", True)]
     entries = ledger([claim("C1"), claim("C2"), claim("C3")], verdicts)
     assert [(entry.claim.id, entry.standing, entry.verdicts) for entry in entries] == [
@@ -46,7 +46,7 @@ def test_a_claim_stands_as_its_verdicts_say() -> None:
     ]
 
 
-def test_an_id_that_only_a_verdict_knows_is_a_row_of_its_own() -> None:
+def test_an_id_that_only_a_verdict_names_has_a_row_of_its_own() -> None:
     (_, stray) = ledger([claim("C1")], [verdict("a", True, "C9")])
     assert (stray.claim.id, stray.standing, stray.verdicts) == ("C9", Standing.UNKNOWN, (0,))
 

@@ -32,7 +32,7 @@ def test_a_claim_without_a_verdict_is_open() -> None:
     assert entry.standing is Standing.OPEN
 
 
-def test_a_claim_is_settled_by_verdicts_that_are_as_expected() -> None:
+def test_verdicts_as_expected_settle_a_claim() -> None:
     (entry,) = answer(["C15"], [verdict()]).entries
     assert entry.standing is Standing.SETTLED
 
@@ -53,7 +53,7 @@ def test_every_claim_of_the_ledger_has_a_check_behind_it() -> None:
     registry = Registry()
     checked = {claim for model in [*registry.models.values(), *registry.mutants.values()] for claim in model.claims}
     measured = {claim for verdict in verdicts(read_evidence(KEPT)) for claim in verdict.claims}
-    elsewhere = {"C06", "C09", "C24"}  # recorded and told traces settle them too
+    elsewhere = {"C06", "C09", "C24"}  # recorded and simulated traces settle them too
     assert {entry.claim.id for entry in answer([], []).entries} <= checked | measured | elsewhere
 
 
@@ -78,7 +78,7 @@ def test_the_command_shows_a_claim_with_its_story_and_writes_its_diagram(
     assert (row["id"], row["standing"], row["verdicts"][0]["name"]) == ("C15", "settled", "Some")
 
 
-def test_the_ledger_exits_with_one_as_long_as_a_claim_is_open(
+def test_the_ledger_exits_with_1_while_a_claim_is_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("kafka_eos_checks.kit.paths.build_folder", lambda: tmp_path)
@@ -88,6 +88,6 @@ def test_the_ledger_exits_with_one_as_long_as_a_claim_is_open(
     assert "kafka-eos ledger claims --check" in captured.err
 
 
-def test_a_misspelt_id_exits_with_two_before_anything_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelt_id_exits_with_2_before_anything_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ledger", "claims", "C99", "--check"]) == 2
     assert "no claim C99" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What checking found in Kafka: each finding has its models and, if it was seen, its recording; none is just said."""
+"""The findings in Kafka: each has its models and, if it was observed, its recording as evidence."""
 
 import tomllib
 from dataclasses import replace
@@ -37,7 +37,7 @@ def model(name: str, *, ok: bool = True, check: str = "model") -> Verdict:
 
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.id)
-def test_models_violate_what_is_mended_holds_and_recordings_have_it(finding: KafkaFinding) -> None:
+def test_models_violate_findings_mended_models_hold_and_recordings_show_them(finding: KafkaFinding) -> None:
     registry = Registry()
     assert all(registry.get(name).expect.violates for name in finding.models)
     assert not any(registry.get(name).expect.violates for name in finding.mended)
@@ -53,20 +53,20 @@ def test_models_violate_what_is_mended_holds_and_recordings_have_it(finding: Kaf
 
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.id)
-def test_a_finding_is_told_in_whole_sentences_and_a_known_one_says_where(finding: KafkaFinding) -> None:
+def test_a_finding_has_whole_sentences_and_a_known_one_has_its_issue(finding: KafkaFinding) -> None:
     for text in (finding.title, finding.consequence, finding.cause, finding.cure):
         assert text.endswith((".", ")")), text
     assert finding.known or finding.report is Report.NEW
     assert (finding.report is Report.NEW) == finding.reported.startswith("new: no report is known to us.")
 
 
-def test_every_test_of_a_finding_is_there() -> None:
+def test_every_test_of_a_finding_exists() -> None:
     for finding in FINDINGS:
         file, _, name = finding.test.partition("::")
         assert not file or f"def {name}(" in (CLONE / file).read_text(encoding="utf-8")
 
 
-def test_the_best_shown_come_first_and_of_those_the_gravest() -> None:
+def test_the_best_shown_findings_come_first_then_the_gravest() -> None:
     order = [(list(Shown).index(finding.shown), list(Harm).index(finding.harm)) for finding in FINDINGS]
     assert order == sorted(order)
     assert {finding.shown for finding in FINDINGS} == set(Shown)
@@ -105,11 +105,11 @@ def test_without_its_archive_a_recording_is_not_checked(tmp_path: Path, monkeypa
     assert (entry.state, entry.parts[0].verdict) == (State.OPEN, None)
 
 
-def test_a_finding_stands_as_the_verdicts_on_its_evidence_say() -> None:
+def test_the_state_of_a_finding_follows_from_the_verdicts_on_its_evidence() -> None:
     client = Verdict(check="finding", name="client-keeps-epoch: client", expected="passes", found="passes", ok=True)
     mutant = model("BumpsNotWhileEnding", check="mutant")
     mended = model("TransactionalProducerGraph")
-    other = replace(mended, name="client-keeps-epoch: client")  # a model of that name would be none of its evidence
+    other = replace(mended, name="client-keeps-epoch: client")  # a model of that name would not be its evidence
 
     def state(*verdicts: Verdict) -> State:
         (entry,) = entries([OF_A_CLIENT], verdicts)

@@ -1,4 +1,4 @@
-"""``kafka-eos ledger findings``: the list, one finding, and what ``--check`` runs."""
+"""``kafka-eos ledger findings``: the list, one finding, and the checks that ``--check`` runs."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ def of_model(name: str, *, ok: bool = True) -> Verdict:
 
 
 def taken(folder: Path, name: str, when: datetime, *verdicts: Verdict) -> None:
-    """Verdicts that a command left in a file at some time."""
+    """Verdicts that a command wrote to a file at some time."""
     file = folder / "verdicts" / name
     write_verdicts(file, verdicts)
     os.utime(file, (when.timestamp(), when.timestamp()))
@@ -49,7 +49,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def paragraph(shown: str, finding: str) -> str:
-    """What the list says of one finding, on one line."""
+    """The list's text on one finding, on one line."""
     rest = shown.partition(f"\n  {finding} ")[2]
     return " ".join(rest.partition("\n\n")[0].split())
 
@@ -71,7 +71,9 @@ def test_a_fresh_clone_shows_the_kept_recordings_and_says_that_the_rest_is_not_c
     assert shown.index("Shown on a real broker (4)") < shown.index("Shown on Kafka's own client, without a broker (4)")
 
 
-def test_verdicts_of_earlier_commands_are_used_with_their_time(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verdicts_of_earlier_commands_are_shown_with_their_time(
+    build: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     monday, tuesday = datetime(2026, 1, 5, 12, 30, tzinfo=UTC), datetime(2026, 1, 6, 12, 30, tzinfo=UTC)
     mended = replace(of_model("AppendedAtOnceMended"), check="model")
     taken(build, "mutants.json", monday, of_model("AppendedAtOnce"))
@@ -89,7 +91,7 @@ def test_verdicts_of_earlier_commands_are_used_with_their_time(build: Path, caps
     assert "1 checked, 2 checked in part, 11 not checked, 1 differs here." in shown
 
 
-def test_one_finding_is_told_with_its_meaning_its_commands_and_its_run(
+def test_one_finding_is_shown_with_its_meaning_its_commands_and_its_run(
     build: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["ledger", "findings", RECORDED.id, "--json", str(build / "own.json")]) == 0
@@ -107,7 +109,7 @@ def test_one_finding_is_told_with_its_meaning_its_commands_and_its_run(
     assert [verdict.name for verdict in read_verdicts(build / "own.json")] == [f"{RECORDED.id}: recording"]
 
 
-def test_a_finding_that_nothing_has_checked_says_what_does(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unchecked_finding_names_the_command_that_checks_it(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ledger", "findings", "decision-lost"]) == 0
     shown = capsys.readouterr().out
     assert "There is no run to show yet: `kafka-eos ledger findings decision-lost --check` takes one" in shown
@@ -127,7 +129,7 @@ def test_an_unknown_finding_and_spoiled_verdicts_are_errors(build: Path, capsys:
 
 
 def found_by_tlc(models: list[Model]) -> Iterator[Outcome]:
-    """What TLC would have said, as the registry expects it."""
+    """The result of TLC that the registry expects."""
     for model in models:
         result = Result(verdict=model.expect.words)
         yield Outcome(model=model, result=result, found=model.expect.words)
@@ -183,7 +185,7 @@ def test_a_check_takes_each_model_once_and_keeps_the_verdicts_of_each_finding(
     assert {verdict.name for verdict in kept} == names
     capsys.readouterr()
     monkeypatch.setattr(findings_command, "chosen", lambda _: [replace(own[0], test="test_it.py::test_left_out")])
-    assert main(["ledger", "findings", ids[0], "--check"]) == 1  # its client could not be checked
+    assert main(["ledger", "findings", ids[0], "--check"]) == 1  # the finding of the client could not be checked
     assert "not checked here: the test test_it.py brings clients to it" in capsys.readouterr().out
 
 
@@ -195,14 +197,14 @@ LATE_COPY = replace(BY_ID["lowest-sequence"], test="")
 
 @contextmanager
 def mended(folder: Path) -> Iterator[str]:
-    """The reference, which forgets the sequence of a batch that it does not append."""
+    """The reference, which forgets the sequence of a batch that was not appended."""
     with ServedCluster(settings=Settings(transactions=TransactionSettings(version=1))) as cluster:
         yield cluster.bootstrap_servers
 
 
 @contextmanager
 def as_kafka(folder: Path) -> Iterator[str]:
-    """It refuses the third batch, the one behind the copy."""
+    """A broker that refuses the third batch, after the delayed duplicate."""
     with ServedCluster(settings=Settings(transactions=TransactionSettings(version=1))) as cluster:
         cluster.fault("error", api="Produce", nth=3, error="OUT_OF_ORDER_SEQUENCE_NUMBER")
         yield cluster.bootstrap_servers
@@ -223,7 +225,7 @@ def played_on(start: Start, monkeypatch: pytest.MonkeyPatch) -> tuple[KafkaFindi
     return LATE_COPY, peer
 
 
-def test_a_finding_of_a_scenario_is_shown_when_a_broker_answers_so_and_is_drawn(
+def test_a_finding_of_a_scenario_is_shown_and_drawn_if_a_broker_answers_that_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     finding, _ = played_on(as_kafka, monkeypatch)
@@ -237,14 +239,14 @@ def test_a_finding_of_a_scenario_is_shown_when_a_broker_answers_so_and_is_drawn(
     assert any(each.endswith("--transaction-version 1 --repeat transaction-7909f3") for each in commands)
 
 
-def test_a_finding_of_a_scenario_that_a_broker_conforms_in_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finding_of_a_scenario_is_not_shown_if_the_broker_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
     finding, _ = played_on(mended, monkeypatch)
     verdict = of_broker(finding)
     assert verdict is not None
     assert (verdict.ok, verdict.found) == (False, "another answer")
 
 
-def test_a_finding_whose_broker_cannot_be_started_is_not_checked_and_says_why(
+def test_a_finding_whose_broker_cannot_be_started_is_unchecked_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     finding, _ = played_on(absent, monkeypatch)

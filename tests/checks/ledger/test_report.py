@@ -41,7 +41,7 @@ FAILS = Verdict(check="graph", name="PartitionLog", expected="0 differences", fo
 
 
 class Page(HTMLParser):
-    """Everything that the page holds, and whether its elements nest."""
+    """The content of the page, and whether its elements are nested correctly."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Page(HTMLParser):
 
 
 def page_of(*verdicts: Verdict) -> Page:
-    """The page without the findings, which are there whatever the verdicts are."""
+    """The page without the findings, which are on every page."""
     return Page(render(replace(report_of(verdicts, NOW), findings=())))
 
 
@@ -175,11 +175,11 @@ def findings_of(*verdicts: Verdict) -> str:
 
 
 def finding_of(name: str, *verdicts: Verdict) -> str:
-    """What that section says of one finding."""
+    """The text of that section on one finding."""
     return findings_of(*verdicts).partition(f'<tbody id="finding-{name}"')[2].partition("</tbody>")[0]
 
 
-def test_the_findings_stand_first_with_what_shows_them_and_how_much_is_checked() -> None:
+def test_the_findings_come_first_with_their_evidence_and_the_share_that_is_checked() -> None:
     text = render(report_of([HOLDS], NOW))
     assert text.index('<section id="findings">') < text.index('<section id="s1">')
     assert '<a href="#findings">Findings in Kafka <span>15</span></a>' in text
@@ -191,7 +191,7 @@ def test_the_findings_stand_first_with_what_shows_them_and_how_much_is_checked()
     assert "<code>kafka-eos check models AppendedAtOnce AppendedAtOnceMended</code>" in recorded
 
 
-def test_a_finding_holds_its_run_and_diagram_folded() -> None:
+def test_a_finding_has_its_run_and_diagram_folded() -> None:
     recorded = finding_of("aborted-records-delivered", HOLDS)
     assert recorded.index("<details>") < recorded.index("<pre>aborted record delivered: ") < recorded.index("<svg")
     in_model = finding_of("decision-lost", FOUND)
@@ -208,16 +208,16 @@ def test_a_finding_whose_evidence_differs_is_open_and_its_verdict_can_be_reached
     assert ": expected passes, found fails</li>" in shown
     page = Page(render(report_of([HOLDS, failing], NOW)))
     assert page.text.index("finding client-keeps-epoch: client") < page.text.index("date")
-    assert "v0" in page.ids  # a verdict of kind finding is in its finding's row, and nowhere else
+    assert "v0" in page.ids  # a verdict of kind finding is only in its finding's row
     assert page.ids.count("v0") == 1
 
 
-def test_links_and_ids_are_sound_with_findings_too_and_all_of_it_is_inert() -> None:
+def test_links_and_ids_are_sound_and_text_is_inert_with_findings_too() -> None:
     page = Page(render(report_of([HOLDS, FOUND, CLIENT, replace(CLIENT, name="nobody: client")], NOW)))
     assert_inert(page)
     assert len(page.ids) == len(set(page.ids))
     assert {value[1:] for name, value in page.attributes if name == "href" and value} <= set(page.ids)
-    assert "nobody: client" in page.text  # evidence of no finding that is listed is a row of its own
+    assert "nobody: client" in page.text  # evidence of a finding that is not listed is a row of its own
 
 
 def test_report_json_has_the_findings_with_their_evidence() -> None:
@@ -243,7 +243,7 @@ def test_a_page_of_some_verdicts_has_no_findings(tmp_path: Path) -> None:
 # --- the matrix, text of any content ----------------------------------------------------------------------------------
 
 
-def test_the_matrix_of_mutants_has_a_column_for_each_means_with_how_many_it_kills() -> None:
+def test_the_matrix_has_a_column_for_each_means_with_the_number_of_its_kills() -> None:
     row = Verdict(check="mutant-means", name="one", expected="killed", found="killed", ok=True)
     cells: list[dict[str, int | float | str]] = [
         {"TLC": "NoGap", "proof": "-"},
@@ -328,12 +328,12 @@ def test_the_environment_names_versions_date_and_seed_but_no_place() -> None:
     assert not any("/" in value for value in facts.values())
 
 
-def test_long_identifiers_are_broken_between_their_words_and_are_text_still() -> None:
+def test_long_identifiers_are_broken_between_their_words_and_stay_text() -> None:
     assert breakable("<b>OneTwo_three KIP-890") == "&lt;b&gt;One<wbr>Two_<wbr>three KIP-890"
     assert "Partition<wbr>Log" in render(report_of([HOLDS], NOW))
 
 
-def test_the_page_loads_nothing_and_forbids_itself_to() -> None:
+def test_the_page_loads_nothing_and_its_policy_forbids_loading() -> None:
     text = render(report_of([HOLDS], NOW))
     assert "default-src 'none'; style-src 'unsafe-inline'" in text
     assert "@import" not in text
@@ -353,9 +353,7 @@ def test_report_json_holds_the_verdicts_as_they_were(tmp_path: Path) -> None:
     assert (c03["standing"], c03["verdicts"]) == ("settled", [{"check": "model", "name": "PartitionLog"}])
 
 
-def test_the_command_says_by_its_exit_code_whether_a_verdict_differs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_exit_code_tells_whether_a_verdict_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad, out = tmp_path / "good.json", tmp_path / "bad.json", tmp_path / "report.html"
     write_verdicts(good, [HOLDS])
     write_verdicts(bad, [FAILS])
@@ -429,7 +427,7 @@ def test_a_file_that_holds_no_verdicts_is_named_with_the_reason(
     assert "verdicts.json: " in capsys.readouterr().err
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         cli.main(["ledger", "report", "--verdicts", str(tmp_path / "none.json"), "--out", str(tmp_path / "r.html")])
         == 2

@@ -1,4 +1,4 @@
-"""``kafka-eos check impact``: what a change to a rule touches is found from the sources and the registries."""
+"""``kafka-eos check impact``: the places that depend on a rule, from the sources and the registries."""
 
 import json
 import re
@@ -102,7 +102,7 @@ def test_every_operator_that_has_a_mutant_has_a_spec_a_method_a_mutant_and_a_mod
         rule = rule_of(name, SOURCES)
         places = [place for part in (_in_spec, _in_reference, _in_registry) for place in part(rule)]
         wanted = {"spec", "mutant", "model"}
-        if name in SOURCES.spec.reached(module, "Next"):  # else only a property depends on it
+        if name in SOURCES.spec.reached(module, "Next"):  # otherwise only a property depends on it
             wanted.add("reference")
         assert wanted <= {place.kind for place in places}, name
 
@@ -133,7 +133,7 @@ def test_the_command_shows_the_places_as_text_and_as_json(capsys: pytest.Capture
         assert f"{place['file']}:{place['line']}" in shown
 
 
-def test_the_walk_through_of_changing_a_rule_shows_what_the_command_says(found: list[Place]) -> None:
+def test_the_tutorial_on_changing_a_rule_shows_the_commands_output(found: list[Place]) -> None:
     text = (CLONE / "CONTRIBUTING.md").read_text(encoding="utf-8")
     shown = text.split("$ kafka-eos check impact AcceptsUnknownProducer\n")[1].split("```")[0].splitlines()
     real = [without_number(line) for line in told(found)]
@@ -142,5 +142,5 @@ def test_the_walk_through_of_changing_a_rule_shows_what_the_command_says(found: 
 
 
 def without_number(line: str) -> str:
-    """A line of the answer; the numbers of lines and of places change with every edit."""
+    """A line of the answer without numbers of lines and places, which change with every edit."""
     return re.sub(r":\d+  | \(\d+\)$", " ", line)

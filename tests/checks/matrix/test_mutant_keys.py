@@ -1,4 +1,4 @@
-"""What the verdict of a means on a mutant depends on: nothing less than what is imported for it, and little more."""
+"""The key of a means' verdict on a mutant: it depends on all imported modules, and on little more."""
 
 import shutil
 import subprocess
@@ -32,7 +32,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def changes_key(packages: Path, means: str, file: str) -> bool:
-    """Whether an edit of a file changes the key of a mutant."""
+    """Whether an edit of a file changes the key of a mutant's verdict."""
     registry = Registry()
     mutant = registry.get(MUTANT)
     before = key_of(means, registry, mutant)
@@ -67,7 +67,7 @@ def changes_key(packages: Path, means: str, file: str) -> bool:
         ("requests", [f"{REFERENCE}/histories/simulator.py", f"{CHECKS}/walks/walk.py", f"{CHECKS}/proofs/append.py"]),
     ],
 )
-def test_an_edit_of_a_file_that_a_means_does_not_use_leaves_what_is_kept(
+def test_an_edit_of_a_file_that_a_means_does_not_use_keeps_the_key(
     packages: Path, means: str, files: Sequence[str]
 ) -> None:
     assert not [file for file in files if changes_key(packages, means, file)]
@@ -87,7 +87,7 @@ MUTANTS, BOUNDS = f"{CHECKS}/mutants/rules.py", f"{CHECKS}/models/bounds.py"
         (
             "TLC",
             [*MACHINE, MUTANTS, f"{CHECKS}/graphs/model_check.py", f"{CHECKS}/tla/tlc.py"],
-        ),  # the story's arguments
+        ),  # for the arguments of the story
         ("graph", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/graphs/command.py", f"{CHECKS}/graphs/state_graph.py"]),
         ("replay", [*MACHINE, MUTANTS, f"{CHECKS}/matrix/mutant_replays.py", f"{CHECKS}/audit/audit.py"]),
         ("simulation", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/walks/broken.py", f"{CHECKS}/walks/walk.py"]),
@@ -96,7 +96,7 @@ MUTANTS, BOUNDS = f"{CHECKS}/mutants/rules.py", f"{CHECKS}/models/bounds.py"
         ("requests", [*MACHINE, MUTANTS, f"{REFERENCE}/server/partitions.py", f"{CHECKS}/conform/run.py"]),
     ],
 )
-def test_an_edit_of_the_machine_of_the_mutants_or_of_a_module_of_the_means_makes_what_is_kept_useless(
+def test_an_edit_of_the_mutants_machine_or_of_a_module_of_the_means_changes_the_key(
     packages: Path, means: str, files: Sequence[str]
 ) -> None:
     assert [file for file in files if changes_key(packages, means, file)] == files
@@ -111,7 +111,7 @@ def test_another_clone_of_the_same_files_has_the_same_keys(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("module", "changes"), [("PartitionLog.tla", True), ("PartitionLogMutants.tla", True), ("Transfer.tla", False)]
 )
-def test_an_edit_of_a_module_of_the_mutants_spec_makes_what_is_kept_useless_and_one_of_another_does_not(
+def test_only_an_edit_of_a_module_of_the_mutants_own_spec_changes_the_key(
     module: str, changes: bool, tmp_path: Path
 ) -> None:
     registry = Registry(Path(shutil.copytree(spec_folder(), tmp_path / "spec")) / "models")
@@ -137,7 +137,7 @@ for name, each in list(sys.modules.items()):
         print(each.__file__)
 """
 BY_NAME = {"bounds.py", "partition_log.py"}  # the bounds are imported where a model has some
-# means -> a mutant, what finds it, and the files that are needed for other arguments alone
+# means -> a mutant, what finds it, and the files that are only needed for other arguments
 RUNS: Mapping[str, tuple[str, str, set[str]]] = {
     "TLC": (
         "CatchBlocks",
@@ -203,7 +203,7 @@ def without_packages(paths: Iterable[Path]) -> set[Path]:
 
 
 @pytest.mark.parametrize("means", MODULES)
-def test_what_is_kept_depends_on_every_module_that_is_imported_when_a_means_runs(means: str, tmp_path: Path) -> None:
+def test_the_key_depends_on_every_module_that_is_imported_when_a_means_runs(means: str, tmp_path: Path) -> None:
     mutant, run, more = RUNS[means]
     code = RUN.format(folder=str(tmp_path), mutant=mutant, run=run)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -232,7 +232,7 @@ def asked() -> list[str]:
 
 @pytest.fixture
 def ask(tmp_path: Path, asked: list[str]) -> Callable[[float, str], str]:
-    """Asks for the verdict on a mutant within a limit, which is this if none is kept."""
+    """A function that asks for a mutant's verdict within a limit; its second argument is given if none is kept."""
     registry = Registry()
 
     def find(limit: float, found: str) -> str:
@@ -248,14 +248,12 @@ def ask(tmp_path: Path, asked: list[str]) -> Callable[[float, str], str]:
     return find
 
 
-def test_what_is_found_is_not_looked_for_again_within_another_limit(
-    ask: Callable[[float, str], str], asked: list[str]
-) -> None:
+def test_a_kill_is_not_searched_again_within_another_limit(ask: Callable[[float, str], str], asked: list[str]) -> None:
     assert [ask(limit, FOUND) for limit in (60.0, 240.0, 60.0)] == [FOUND] * 3
     assert asked == ["60"]
 
 
-def test_what_is_not_found_is_looked_for_again_within_another_limit_alone(
+def test_a_survivor_is_searched_again_only_within_another_limit(
     ask: Callable[[float, str], str], asked: list[str]
 ) -> None:
     assert [ask(limit, NOT_FOUND) for limit in (60.0, 60.0, 240.0, 240.0)] == [NOT_FOUND] * 4

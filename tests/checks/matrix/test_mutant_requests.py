@@ -1,4 +1,4 @@
-"""A served reference with a mutant's rules is told apart by raw requests, and one with its own rules is not."""
+"""A served reference with a mutant's rules is detected by raw requests, and the unchanged one conforms."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def idempotence_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["NoDuplicateCache", "EpochStartGap", "LargestSequenceOnly"])
-def test_a_served_mutant_is_told_apart_and_its_first_divergence_is_told(name: str) -> None:
+def test_a_served_mutant_is_detected_and_its_first_divergence_is_reported(name: str) -> None:
     mutant = REGISTRY.get(name)
     machines = machines_with(mutant)
     assert machines is not None
@@ -32,12 +32,12 @@ def test_a_served_mutant_is_told_apart_and_its_first_divergence_is_told(name: st
     assert "the spec: " in verdict.evidence
 
 
-def test_the_reference_with_its_own_rules_conforms_and_counts_as_a_mutant_that_survives() -> None:
+def test_the_unchanged_reference_conforms_and_counts_as_a_surviving_mutant() -> None:
     verdict = find_by_requests(REGISTRY.get("NoDuplicateCache"), AS_SERVED)
     assert (verdict.ok, verdict.found, verdict.evidence) == (False, CONFORMS, "")
 
 
-def test_rules_that_no_broker_has_are_those_of_no_served_machine() -> None:
+def test_rules_that_no_broker_has_belong_to_no_served_machine() -> None:
     assert machines_with(REGISTRY.get("ReuseSequence")) is None
     assert machines_with(REGISTRY.get("PositionOfRecords")) is None
     assert "Transfer" not in SERVED

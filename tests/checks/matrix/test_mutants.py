@@ -1,4 +1,4 @@
-"""Every mutant that the registry says a replay can see is seen: exactly its rule fires on a simulated recording."""
+"""Every mutant with a replay in the registry is detected: exactly its rule fires on a simulated recording."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -81,9 +81,9 @@ VISIBLE = [mutant for mutant in REGISTRY.mutants.values() if mutant.replay]
 SEEDS = range(MOST_SEEDS)
 
 
-# What else a violation brings: a batch stored again holds its values again; data that are in the wrong transaction end
-# with it, and are read before their own is to be committed; a decision that changes between two partitions tears the
-# transaction; what is committed by a fenced member is processed again by its successor.
+# Further rules that a violation fires: a batch stored again holds its values again; data in the wrong transaction end
+# with it, and are read before the commit of their own; a decision that changes between two partitions tears the
+# transaction; the successor of a fenced member processes again what the member committed.
 ALONGSIDE = {
     DUPLICATE: {DUPLICATE_VALUE},
     UNASKED: {ABORTED_DELIVERED, PRECOMMITTED},
@@ -99,7 +99,7 @@ ALONGSIDE = {
 
 
 def alongside(mutant: Model) -> set[str]:
-    """The rules that its violation brings too; Java's restamps are refusals."""
+    """The further rules that the mutant's violation fires; Java's restamps are refusals."""
     return ALONGSIDE.get(mutant.replay, set()) | ({REFUSED} if "KeptAfterError" in mutant.overrides else set())
 
 
@@ -148,7 +148,7 @@ def test_the_reference_as_it_is_violates_no_rule(plan: AnyPlan, seeds: int, tmp_
     assert {seed: rules for seed, rules in found.items() if rules} == {}
 
 
-def test_every_rule_but_the_order_of_offsets_is_shown_by_a_mutant_a_named_failure_or_a_wrong_reader() -> None:
+def test_every_rule_except_offset_order_has_a_mutant_a_named_failure_or_a_wrong_reader() -> None:
     by_mutants = {mutant.replay for mutant in VISIBLE}
     by_scenarios = {TORN, ABORTED_DELIVERED}
     by_a_reader = {STABLE_WENT_BACK, POLL_SKIP, NON_MONOTONIC, INCONSISTENT, PRECOMMITTED}
@@ -164,7 +164,7 @@ def test_a_mutant_that_no_replay_can_see_says_why() -> None:
 BATCH = Batch(producer_id=7, epoch=0, sequence=0, count=1)
 
 
-def test_a_mutated_machine_has_the_other_rule_wherever_it_stands_and_the_machine_keeps_its_own() -> None:
+def test_a_mutated_machine_has_the_other_rule_everywhere_and_the_machine_keeps_its_own() -> None:
     forgetful = mutated(PartitionLog, {"IsDuplicate": "NoDuplicateCache", "NextSequence": "NoWrap"})
     log = forgetful.LOG(limits=forgetful.LIMITS(2, 5)).appended(BATCH)  # type: ignore[attr-defined]
     assert not log.is_duplicate(BATCH)
@@ -209,7 +209,7 @@ def test_two_means_have_to_kill_a_mutant_unless_all_others_say_why_they_cannot()
     assert not found[list(registry.mutants)[3]].ok, "nobody has looked at it"
 
 
-def test_a_mutant_that_is_walked_by_nobody_and_one_that_no_proof_is_about_say_so(
+def test_a_mutant_without_walks_and_one_without_proofs_give_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     registry = Registry()
@@ -220,7 +220,7 @@ def test_a_mutant_that_is_walked_by_nobody_and_one_that_no_proof_is_about_say_so
     assert {v.evidence for v in proof_mutants(asked)} == {"its rule is part of no proof"}
 
 
-def test_models_that_must_fail_are_rows_and_means_that_need_a_changed_rule_say_so() -> None:
+def test_models_that_must_fail_are_rows_and_means_that_need_a_changed_rule_give_the_reason() -> None:
     known = [row for row in rows(REGISTRY) if is_known_failure(row)]
     failing = [model for model in REGISTRY.models.values() if model.expect.violates]
     assert {row.name for row in known} == {m.name for m in failing if "Induction" not in m.module}
@@ -247,7 +247,7 @@ def test_the_whole_matrix_is_written_as_its_rows(
     assert "NoEndBump" in capsys.readouterr().out
 
 
-def test_what_has_been_found_is_kept_until_something_changes_that_it_depends_on(
+def test_a_result_is_kept_until_something_changes_that_it_depends_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     registry = Registry()
@@ -281,7 +281,7 @@ def test_a_walk_that_ran_for_soak_counts_and_is_kept_once(monkeypatch: pytest.Mo
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_an_ended_call_goes_on_where_it_was(
+def test_an_interrupted_call_is_continued(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def means(asked: Asked) -> Iterable[Verdict]:

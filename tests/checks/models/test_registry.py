@@ -53,7 +53,7 @@ def test_an_entry_that_cannot_be_used_is_refused_with_file_entry_and_remedy(
     assert str(registry.folder / "Counter.toml") in str(caught.value)
 
 
-def test_a_folder_without_models_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_without_models_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(MalformedRegistry, match=r"no models; name the folder of the files <Module>\.toml"):
         Registry(tmp_path / "models")
 
@@ -72,7 +72,7 @@ def test_two_files_do_not_share_a_name(registry: Registry) -> None:
         Registry(registry.folder)
 
 
-def test_an_entry_has_what_its_base_has_and_tells_what_differs(registry: Registry) -> None:
+def test_an_entry_inherits_from_its_base_and_states_the_differences(registry: Registry) -> None:
     base = '[base]\nconstants = { Limit = "3", MaxLog = "2" }\nbounds = "Bounds"\ninvariants = ["NotAboveLimit"]\n'
     text = base + '[model.M]\ntitle = "t"\nconstants = { Limit = "4" }\n[model.N]\ntitle = "t"\nbounds = ""\n'
     made = registry_of(registry, text)
@@ -140,7 +140,7 @@ def test_an_update_without_a_line_to_change_says_what_to_add(registry: Registry)
         changed.update("M", Expectation(states=1))
 
 
-def test_the_proofs_that_an_entry_names_exist_and_each_is_refuted_by_some() -> None:
+def test_the_proofs_that_an_entry_names_exist_and_some_entry_refutes_each() -> None:
     named = [name for mutant in Registry().mutants.values() for name in mutant.proofs]
     assert set(named) == set(NAMES)
 
@@ -151,11 +151,11 @@ def test_a_mutant_of_the_model_that_a_whole_proof_is_about_names_the_proof() -> 
     assert [mutant.name for mutant in of_model if mutant.proofs != ("append",)] == []
 
 
-def test_the_simulations_that_entries_name_are_those_that_there_are() -> None:
+def test_the_simulations_that_entries_name_exist() -> None:
     assert {mutant.simulation for mutant in Registry().mutants.values()} == {"", *SETTINGS}
 
 
-def test_a_simulation_that_is_not_known_is_refused_with_those_that_are() -> None:
+def test_an_unknown_simulation_is_refused_with_the_known_ones() -> None:
     mutant = replace(Registry().get("NoDuplicateCache"), simulation="fast")
     with pytest.raises(MalformedRegistry, match="no simulation 'fast'; write expiring, loading"):
         plan_of(mutant, 1)

@@ -1,4 +1,4 @@
-"""The proofs hold, they can fail, and what they take for granted is compared with the reference."""
+"""The proofs hold, they can fail, and their assumptions are compared with the reference."""
 
 import random
 import re
@@ -35,7 +35,7 @@ SEED = 11
 # --- symbolic execution -------------------------------------------------------------------------------------------
 
 
-def test_a_function_is_run_once_for_each_way_through_it() -> None:
+def test_a_function_is_run_once_for_each_path_through_it() -> None:
     x = Number(z3.Int("x"))
 
     def sign(number: Number) -> int:
@@ -48,7 +48,7 @@ def test_a_function_is_run_once_for_each_way_through_it() -> None:
     assert z3.Solver().check(z3.Not(z3.Or(*(outcome.condition for outcome in outcomes)))) == z3.unsat
 
 
-def test_ways_that_the_assumptions_exclude_are_not_taken() -> None:
+def test_paths_that_the_assumptions_exclude_are_not_taken() -> None:
     x = z3.Int("x")
     outcomes = explore(lambda: "small" if Number(x) < 5 else "large", [x > 7])
     assert [outcome.value for outcome in outcomes] == ["large"]
@@ -81,7 +81,7 @@ def test_a_loop_without_a_concrete_end_is_reported(monkeypatch: pytest.MonkeyPat
         explore(lambda: count_down(Number(z3.Int("x"))))
 
 
-def test_a_condition_is_not_decided_outside_of_an_exploration() -> None:
+def test_a_condition_cannot_be_decided_outside_of_an_exploration() -> None:
     with pytest.raises(AssertionError):
         bool(Condition(z3.Bool("b")))
 
@@ -118,7 +118,7 @@ def test_an_inductive_invariant_is_proved_and_another_is_not() -> None:
     assert "before:" in failing[0].evidence
 
 
-def test_an_action_is_told_with_its_own_arguments() -> None:
+def test_an_action_is_shown_with_its_own_arguments() -> None:
     solver = z3.Solver()
     assert solver.check() == z3.sat
     told = {act.name: append._asked(solver.model(), act)[0] for act in actions(PartitionLog)}
@@ -127,7 +127,7 @@ def test_an_action_is_told_with_its_own_arguments() -> None:
     assert [word for word in ("producer_id", "epoch", "sequence", "count") if word not in told["AppendBatch"]] == []
 
 
-def test_a_conjunct_that_nothing_needs_is_told_unless_it_is_marked_as_documentation() -> None:
+def test_an_unneeded_conjunct_is_reported_unless_it_is_marked_as_documentation() -> None:
     assert [(v.name, v.found, v.ok) for v in minimal(counter(2))] == [
         ("counter: conjunct Even", "needed", True),
         ("counter: conjunct Positive", "documentation", False),
@@ -180,7 +180,7 @@ def test_each_conjunct_of_the_invariant_is_needed(queries: list[Query]) -> None:
         pytest.param("NoWrap", "safety fails: NextIsAccepted, NextIsAccepted", marks=pytest.mark.thorough),
     ],
 )
-def test_with_a_mutated_rule_a_query_fails_and_its_state_is_told(mutant: str, where: str) -> None:
+def test_with_a_mutated_rule_a_query_fails_and_its_state_is_shown(mutant: str, where: str) -> None:
     verdict = refute(append.PROOF, Registry().get(mutant))
     assert verdict.ok
     assert verdict.found.startswith(where)
@@ -188,7 +188,7 @@ def test_with_a_mutated_rule_a_query_fails_and_its_state_is_told(mutant: str, wh
     assert "broken: " in verdict.evidence
 
 
-def test_hypotheses_that_contradict_each_other_are_found_out(queries: list[Query]) -> None:
+def test_contradictory_hypotheses_are_detected(queries: list[Query]) -> None:
     taken = [query for query in queries if query.kind == "witness"]
     assert {query.step for query in taken} == {act.name for act in actions(PartitionLog)} - {"ExpireProducer"}
     assert all(ask(query, tell=False).found == SOLUTION for query in taken)
@@ -230,7 +230,7 @@ def test_the_replay_of_a_log_is_a_fold_of_its_steps() -> None:
 
 
 @pytest.mark.parametrize(("step", "code"), [(2, 0), (3, 1)])
-def test_the_command_writes_its_verdicts_and_fails_with_a_proof(
+def test_the_command_writes_its_verdicts_and_fails_if_a_proof_fails(
     step: int, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "proofs", lambda _: [counter(step)])

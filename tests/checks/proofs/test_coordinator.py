@@ -1,4 +1,4 @@
-"""The coordinator's proof holds, it can fail, and what it takes for granted is compared with the reference."""
+"""The coordinator's proof holds, it can fail, and its assumptions are compared with the reference."""
 
 import re
 
@@ -73,7 +73,7 @@ def test_each_conjunct_of_the_invariant_is_needed(proof: Proof) -> None:
         ("OneProducerIdInLog", "AppendIsReplicated", "MemoryGoesOn"),
     ],
 )
-def test_with_a_mutated_rule_an_action_breaks_a_conjunct_and_its_state_is_told(
+def test_with_a_mutated_rule_an_action_breaks_a_conjunct_and_its_state_is_shown(
     mutant: str, step: str, goal: str
 ) -> None:
     machine = coordinator.machine_for(Registry().get(mutant).overrides)

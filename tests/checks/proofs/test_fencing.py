@@ -22,7 +22,7 @@ def proof(queries: list[Query]) -> Proof:
     return Proof(name="fencing", title="", conjuncts=fencing.PROOF.conjuncts, queries=lambda _: iter(queries))
 
 
-def test_after_an_answered_init_nothing_is_ended_that_an_older_client_takes_part_in(proof: Proof) -> None:
+def test_after_an_answered_init_no_transaction_with_an_older_client_is_ended(proof: Proof) -> None:
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 
 

@@ -1,4 +1,4 @@
-"""The kit of the proofs: what it makes of an invariant and of the ways through an action, and where it fails."""
+"""The kit of the proofs: the queries from an invariant and from the paths through an action, and their failures."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -70,7 +70,7 @@ def test_an_action_that_contradicts_the_invariant_has_no_witness() -> None:
     assert found([kit.witness(RAISE, kit.run(None, RAISE))]) == {"witness IsTaken": NO_SOLUTION}
 
 
-def test_an_action_without_a_way_has_no_witness_either() -> None:
+def test_an_action_without_a_path_has_no_witness_either() -> None:
     assert found([asking().witness(RAISE, [])]) == {"witness IsTaken": NO_SOLUTION}
 
 

@@ -22,7 +22,7 @@ def proof(queries: list[Query]) -> Proof:
     return Proof(name="offsets", title="", conjuncts=offsets.PROOF.conjuncts, queries=lambda _: iter(queries))
 
 
-def test_a_groups_offsets_move_with_their_transaction_alone(proof: Proof) -> None:
+def test_a_groups_offsets_move_only_with_their_transaction(proof: Proof) -> None:
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 
 
@@ -47,7 +47,7 @@ def test_each_conjunct_of_the_invariant_is_needed(proof: Proof) -> None:
         ("NoRequireStable", "FetchOffset", "OnlyStableIsTold"),
     ],
 )
-def test_with_a_mutated_rule_a_property_of_a_step_fails_and_its_state_is_told(
+def test_with_a_mutated_rule_a_property_of_a_step_fails_and_its_state_is_shown(
     mutant: str, action: str, goal: str
 ) -> None:
     machine = offsets.machine_for(Registry().get(mutant).overrides)

@@ -1,4 +1,4 @@
-"""The proof about reading holds, it can fail, and the laws that it takes for granted hold on the reference."""
+"""The proof about reading holds, it can fail, and the laws that it assumes hold on the reference."""
 
 import random
 import re
@@ -58,7 +58,7 @@ def verdicts(proof: Proof) -> list[Verdict]:
     return list(discharge(proof))
 
 
-def test_a_read_committed_reader_is_given_exactly_what_is_committed(verdicts: list[Verdict]) -> None:
+def test_a_read_committed_reader_gets_exactly_the_committed_records(verdicts: list[Verdict]) -> None:
     assert [verdict.name for verdict in verdicts if not verdict.ok] == []
 
 
@@ -75,7 +75,7 @@ def test_each_conjunct_of_the_invariant_is_needed(proof: Proof, queries: list[Qu
     assert [verdict.name for verdict in minimal(of_steps) if not verdict.ok] == []
 
 
-def test_a_follower_that_takes_in_a_fetch_at_once_breaks_the_index_and_its_log_is_told(verdicts: list[Verdict]) -> None:
+def test_a_follower_that_appends_a_fetch_at_once_breaks_the_index_and_its_log_is_shown(verdicts: list[Verdict]) -> None:
     [limit] = [verdict for verdict in verdicts if verdict.name == "reading: limit, AppendedAtOnce"]
     assert limit.found == "has a counterexample"
     assert "broken: OpenBeginsBehindScan" in limit.evidence
@@ -97,7 +97,7 @@ def test_a_follower_that_takes_in_a_fetch_at_once_breaks_the_index_and_its_log_i
         ("ForgottenTransactions", "ExpireProducer", "OpenIsUnstable"),
     ],
 )
-def test_with_a_mutated_rule_an_action_breaks_a_conjunct_and_its_log_is_told(
+def test_with_a_mutated_rule_an_action_breaks_a_conjunct_and_its_log_is_shown(
     mutant: str, action: str, goal: str
 ) -> None:
     machine = reading.machine_for(Registry().get(mutant).overrides)
@@ -142,7 +142,7 @@ def test_tlc_checks_the_same_conjuncts_from_every_small_state_that_has_them() ->
         assert f"(* {conjunct.says} *)" in text
 
 
-# --- the laws, on the reference and collections of many ------------------------------------------------------------
+# --- the laws, on the reference and on collections ------------------------------------------------------------
 
 
 def some_transactions(rng: random.Random, count: int) -> frozenset[UnstableTransaction]:
@@ -154,7 +154,7 @@ def some_transactions(rng: random.Random, count: int) -> frozenset[UnstableTrans
     return frozenset(found)
 
 
-def test_what_a_rule_gives_for_many_transactions_is_what_it_gives_for_one_of_them_and_each_two_with_it() -> None:
+def test_a_rules_result_for_many_transactions_follows_from_its_results_for_one_and_for_pairs() -> None:
     rng = random.Random(SEED)
     for _ in range(300):
         state = Consumer.initial(CONSTANTS)
@@ -187,7 +187,7 @@ def _is_a_choice(rule: Callable[[Any], int], some: frozenset[UnstableTransaction
     return not some or any(all(rule(frozenset({one, other})) == found for other in some) for one in some)
 
 
-def test_an_entry_is_listed_if_it_is_behind_each_earlier_entry() -> None:
+def test_an_entry_is_listed_if_it_is_after_each_earlier_entry() -> None:
     rng, rules = random.Random(SEED), ReadCommitted()
     for _ in range(300):
         index = []
@@ -211,7 +211,7 @@ def test_an_entry_is_listed_if_it_is_behind_each_earlier_entry() -> None:
         assert listed == expected, f"seed {SEED}"
 
 
-def test_an_entry_is_passed_on_if_it_is_for_each_transaction_by_itself_or_behind_an_earlier_entry() -> None:
+def test_an_entry_passes_if_it_does_for_each_transaction_alone_or_after_an_earlier_entry() -> None:
     rng, rules = random.Random(SEED), ReadCommitted()
     for _ in range(300):
         entries = [
@@ -233,7 +233,7 @@ def test_an_entry_is_passed_on_if_it_is_for_each_transaction_by_itself_or_behind
             assert (entry in passed) == expected, f"seed {SEED}"
 
 
-def test_a_response_is_a_run_of_what_passes_by_itself() -> None:
+def test_a_response_is_a_run_of_entries_that_pass_by_themselves() -> None:
     rng = random.Random(SEED)
     for _ in range(100):
         state = _some_log(rng)
@@ -242,7 +242,7 @@ def test_a_response_is_a_run_of_what_passes_by_itself() -> None:
         assert state.fetched(position, limit, size) == alone[:size], f"seed {SEED}"
 
 
-def test_a_new_leader_finds_what_one_that_takes_in_entry_after_entry_finds() -> None:
+def test_a_new_leader_finds_the_same_as_one_that_appended_entry_by_entry() -> None:
     rng = random.Random(SEED)
     for _ in range(100):
         state = _some_log(rng)
@@ -272,7 +272,7 @@ def _alone(state: Consumer, entry: LogEntry) -> Consumer:
 
 
 @pytest.mark.parametrize("kind", reading.KINDS)
-def test_an_entry_of_any_kind_says_of_it_what_one_of_the_log_says(kind: str) -> None:
+def test_an_arbitrary_entry_of_a_kind_has_the_properties_of_a_log_entry(kind: str) -> None:
     entry, at = LogEntry(kind=kind, producer_id=0, epoch=0, offset=0), z3.IntVal(0)
     solver = z3.Solver()
     solver.add(reading.KIND(at) == reading.KINDS.index(kind))

@@ -1,4 +1,4 @@
-"""Simulated applications, as recordings: they come to rest, and what they leave behind is that of the machine."""
+"""Simulated applications, as recordings: they come to rest, and their recordings match the machine."""
 
 import hashlib
 import json

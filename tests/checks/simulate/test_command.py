@@ -16,7 +16,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_the_recording_is_read_by_the_audit_and_nothing_is_wrong_with_it(tmp_path: Path) -> None:
+def test_the_audit_reads_the_recording_and_finds_nothing(tmp_path: Path) -> None:
     simulated = simulate(PLAN)
     write_recording(simulated, tmp_path)
     verdicts = {verdict.name: verdict for verdict in audit([tmp_path])}

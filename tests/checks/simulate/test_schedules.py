@@ -1,4 +1,4 @@
-"""Every schedule with one fault and with two: the order, what stands still, what is shown and what is told."""
+"""Every schedule with one fault and with two: the order, paused instances, and the output."""
 
 import argparse
 
@@ -36,7 +36,7 @@ def test_what_has_crashed_cannot_crash_again() -> None:
     assert tried.failed(crashed, Fault(CRASH, "A")) is None
 
 
-def test_with_one_step_named_the_first_fault_comes_before_it_alone() -> None:
+def test_with_one_named_step_the_first_fault_comes_only_before_it() -> None:
     scenario = transfer(transactional=True)
     every = try_scenario(scenario)
     named = [try_scenario(scenario, only_step=step) for step in range(1, 60)]
@@ -56,7 +56,7 @@ def test_an_input_takes_effect_with_its_offset_and_in_no_other_way() -> None:
     assert not takes_effect(({"p": 1}, {"p": {1: 1, 2: 0}}), before)
 
 
-def test_what_is_wrong_is_told_up_to_a_limit() -> None:
+def test_violations_are_listed_up_to_a_limit() -> None:
     assert shortened([]) == ""
     assert shortened(["a", "b"]) == "a; b"
     assert shortened(["x"] * (MOST_TOLD + 2)) == "x; x; x; and 2 more"
@@ -69,7 +69,7 @@ def test_the_step_of_a_crash_is_a_number_or_every_step() -> None:
             first_step(text)
 
 
-def test_a_scenario_that_has_to_be_wrong_fails_when_it_is_right_and_the_other_way_round(
+def test_a_scenario_fails_if_it_is_right_but_must_be_wrong_and_conversely(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with_transactions, without = transfer(transactional=True), transfer(transactional=False)

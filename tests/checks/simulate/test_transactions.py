@@ -1,4 +1,4 @@
-"""Simulated transactions, as recordings: silent as they are, and with what a named failure or a wrong reader brings."""
+"""Simulated transactions, as recordings: correct ones, and those of named failures and wrong readers."""
 
 import hashlib
 import json
@@ -63,20 +63,20 @@ def test_the_audit_finds_a_named_failure_where_it_is_known_and_nothing_under_ver
     assert {name.split(",")[0] for name in shown} == {"late-end", "late-marker", "hanging"}
 
 
-def test_a_scenario_that_is_not_what_its_name_says_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scenario_that_does_not_match_its_name_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     hanging = NAMED_FAILURES["hanging"]
     monkeypatch.setitem(NAMED_FAILURES, "hanging", replace(hanging, script=NAMED_FAILURES["zombie"].script))  # type: ignore[misc]
     assert [verdict.name for verdict in scenarios() if not verdict.ok] == ["hanging, version 1, without verification"]
 
 
-def test_verification_alone_cures_the_hanging_transaction_and_neither_late_request(tmp_path: Path) -> None:
+def test_only_verification_prevents_the_hanging_transaction_and_not_the_late_requests(tmp_path: Path) -> None:
     found = {name: rules(simulate_failure(name, 1, True), tmp_path / name) for name in NAMED_FAILURES}
     known = {name: failure.found for name, failure in NAMED_FAILURES.items()}
     assert found == known | {"hanging": set()}
 
 
 @pytest.mark.parametrize("name", NAMED_FAILURES)
-def test_a_script_brings_about_what_its_name_says(name: str) -> None:
+def test_a_script_produces_the_failure_that_its_name_says(name: str) -> None:
     simulated = simulate_failure(name)
     taken = {event.action for event in simulated.events}
     outcome = {str(result) for own in simulated.state.outcome.values() for result in own.values()}
@@ -140,7 +140,7 @@ class MixesUp(ReadCommitted):
     ],
     ids=lambda given: given if isinstance(given, str) else type(given).__name__,
 )
-def test_a_reader_that_goes_wrong_is_found_by_its_rule(reader: ReadCommitted, rule: str, tmp_path: Path) -> None:
+def test_the_rule_of_a_wrong_reader_finds_it(reader: ReadCommitted, rule: str, tmp_path: Path) -> None:
     plan = TransactionsPlan(seed=2, steps=200, instances=2, faults={"ElectLeader": 0.0})
     assert rules(simulate_transactions(plan), tmp_path / "right") == set()
     assert rule in rules(simulate_transactions(plan, reader=reader), tmp_path / "wrong")
@@ -189,7 +189,7 @@ def test_the_command_writes_a_scenario_that_the_audit_finds(tmp_path: Path, caps
         (["transactions", "--mutant", "Gremlin"], "no entry 'Gremlin'"),
     ],
 )
-def test_the_command_refuses_what_does_not_belong_together(
+def test_the_command_refuses_options_that_do_not_belong_together(
     tmp_path: Path, arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["simulate", *arguments, "--out", str(tmp_path / "run")]) == 2

@@ -1,4 +1,4 @@
-"""Transfer, payment and mirror: every place where they can fail, and what each protection is good for."""
+"""Transfer, payment and mirror: every place where they can fail, and the effect of each protection."""
 
 import pytest
 
@@ -86,7 +86,7 @@ def test_the_command_shows_alice_debited_twice_without_transactions(capsys: pyte
 
 
 @pytest.mark.parametrize("application", ["payment", "mirror"])
-def test_the_commands_succeed_and_fail_with_a_step_that_nothing_reaches(
+def test_the_commands_succeed_and_fail_for_a_step_that_nothing_reaches(
     application: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["simulate", application]) == 0

@@ -1,4 +1,4 @@
-"""Word count: every place where its instances can fail, and what a protection is good for."""
+"""Word count: every place where its instances can fail, and the effect of each protection."""
 
 import pytest
 from immutables import Map
@@ -79,7 +79,7 @@ def test_every_action_has_its_place_in_every_order_or_is_a_fault_or_its_end() ->
         assert names == {*order, "Crash", "Restart", "JoinWhileProcessing"}
 
 
-def test_what_stands_still_goes_on_when_the_others_have_nothing_left_to_do() -> None:
+def test_a_paused_instance_goes_on_when_the_others_have_nothing_left_to_do() -> None:
     tried = schedules()
     stalled = tried.failed(tried.start(), Fault(STALL, "A"))
     assert stalled is not None
@@ -89,7 +89,7 @@ def test_what_stands_still_goes_on_when_the_others_have_nothing_left_to_do() -> 
     assert 'Join("A")' in words[place:]
 
 
-def test_counts_that_are_wrong_are_told_word_by_word() -> None:
+def test_wrong_counts_are_listed_word_by_word() -> None:
     state = initial()
     outputs = state.outputs.set("q", Map({1: 1, 2: 2})).set("p", Map({1: 1, 2: 1}))
     told = what_is_wrong(outputs, Map({"p": 2, "q": 1}))

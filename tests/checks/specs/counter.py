@@ -1,4 +1,4 @@
-"""The machine of Counter.tla: what the tests of the tools for specs compare and replay."""
+"""The machine of Counter.tla, which the tests of the spec tools compare and replay."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

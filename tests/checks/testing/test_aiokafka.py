@@ -1,4 +1,4 @@
-"""aiokafka, which speaks the protocol by itself, on the reference's server."""
+"""aiokafka, with its own implementation of the protocol, on the reference's server."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is not installed; ma
 
 
 async def write(bootstrap: str) -> None:
-    """A transaction that is committed, one that is aborted, and another one."""
+    """Write a committed transaction, an aborted one, and another one."""
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="a")
     await producer.start()
     try:
@@ -26,7 +26,7 @@ async def write(bootstrap: str) -> None:
 
 
 async def read(bootstrap: str, isolation: str, count: int) -> list[bytes]:
-    """The first records of the topic, and those that come with them."""
+    """Read the first records of the topic, and those in the same batch."""
     consumer = aiokafka.AIOKafkaConsumer(
         "t",
         bootstrap_servers=bootstrap,
@@ -58,7 +58,7 @@ def test_transactions_of_aiokafka_are_read_back_as_they_ended(version: str) -> N
 
 
 async def write_plainly(bootstrap: str) -> None:
-    """Two batches of a producer without a producer id, each of which says that its first sequence is 0."""
+    """Write two batches of a producer without a producer id, each with first sequence 0."""
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap)
     await producer.start()
     try:

@@ -1,4 +1,4 @@
-"""The artefacts of a test that failed: an audit of them finds what the test found."""
+"""The artefacts of a failed test: an audit of them has the findings of the test."""
 
 import importlib
 import json
@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "exactly-once-app"
 
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The tests of the example, whose application and mistakes they import."""
+    """The example's tests, which import its application and mistakes."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     return importlib.import_module("test_shipping")
@@ -63,7 +63,7 @@ def test_the_audit_finds_each_planted_mistake_that_the_test_found(
     assert {Finding(**json.loads(line)).in_words() for line in out.read_text().splitlines()} == words
 
 
-def test_the_audit_finds_nothing_in_what_a_right_application_has_left(
+def test_the_audit_finds_nothing_in_the_artefacts_of_a_right_application(
     example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with InProcessBroker(tmp_path / "run") as broker:

@@ -1,4 +1,4 @@
-"""The served reference beside Kafka itself: the same raw requests, the same answers."""
+"""The served reference next to Kafka itself: the same raw requests, the same answers."""
 
 import re
 import socket
@@ -35,20 +35,20 @@ class Both:
     """Kafka and the served reference.
 
     Attributes:
-        ports: of the two.
-        made: numbers of topics.
+        ports: the ports of the two.
+        made: the counter of topics.
     """
 
     ports: dict[str, int]
     made: Iterator[int] = field(default_factory=count)
 
     def ask(self, api: str, version: int, row: Message) -> tuple[Message, Message]:
-        """What the two answer to a request."""
+        """The answers of both to a request."""
         kafka, served = (ask(port, api, version, row) for port in self.ports.values())
         return kafka, served
 
     def topic(self, **configs: str) -> str:
-        """A new topic of both; configurations with underscores."""
+        """Create a topic on both; configuration names have underscores."""
         name = f"t{next(self.made)}"
         rows = [{"Name": key.replace("_", "."), "Value": value} for key, value in configs.items()]
         topics = [{"Name": name, "NumPartitions": 1, "ReplicationFactor": 1, "Configs": rows}]
@@ -58,7 +58,7 @@ class Both:
         return name
 
     def settle(self, name: str) -> None:
-        """Wait until Kafka's broker has heard from its controller what is so now."""
+        """Wait until Kafka's broker has the present metadata from its controller."""
         deadline = time.monotonic() + 10
         while not ask(self.ports["Kafka"], "Metadata", 11, {"Topics": [{"Name": name}]})["Topics"][0]["Partitions"]:
             assert time.monotonic() < deadline, f"no leader of {name}"
@@ -76,7 +76,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 
 def without_times(told: Any) -> Any:
-    """A text without the times in it, which are never the same."""
+    """A text without its times, which always differ."""
     return re.sub(r"-?\d{13,}", "…", told) if isinstance(told, str) else told
 
 
@@ -94,7 +94,7 @@ def keyed(*keys: bytes | None) -> list[Record]:
 
 
 def altered(given: RecordBatch, **columns: Any) -> bytes:
-    """A batch with other columns, and a CRC that says nothing is wrong with them."""
+    """A batch with other columns and a correct CRC."""
     changed = replace(given, **columns)
     return changed.stamped(changed.timestamp_type, changed.max_timestamp).encode()
 
@@ -139,7 +139,7 @@ MADE: dict[str, Callable[[], bytes | None]] = {
 
 
 def produced(answer: Message, version: int) -> Any:
-    """What an answer says of its one partition."""
+    """The part of an answer on its only partition."""
     row = answer["Responses"][0]["PartitionResponses"][0]
     columns = [row["ErrorCode"], row["BaseOffset"], row["LogAppendTimeMs"] > 0]
     columns += [row["LogStartOffset"]] if version >= 5 else []
@@ -149,18 +149,18 @@ def produced(answer: Message, version: int) -> Any:
 
 
 def compare_produced(both: Both, topic: str, data: bytes | None, version: int = 9, **more: Any) -> int:
-    """Let both append the same; the error code."""
+    """Let both append the same batch; return the error code."""
     part = [{"Name": topic, "PartitionData": [{"Index": 0, "Records": data}]}]
     row = {"TransactionalId": None, "Acks": -1, "TimeoutMs": 5000, "TopicData": part} | more
     kafka, served = (produced(answer, version) for answer in both.ask("Produce", version, row))
     assert served[0] == kafka[0]
-    if kafka[1] is not None:  # where Kafka says nothing the served reference may
+    if kafka[1] is not None:  # where Kafka gives no message, the served reference may give one
         assert served[1] == kafka[1]
     return int(kafka[0][0])
 
 
 def stored(both: Both, topic: str) -> None:
-    """Compare what both have stored."""
+    """Compare the stored batches of both."""
     part = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1 << 24}
     row = {"MaxWaitMs": 0, "MinBytes": 0, "Topics": [{"Topic": topic, "Partitions": [part]}]}
     rows = []
@@ -177,10 +177,10 @@ def stored(both: Both, topic: str) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_a_batch_is_taken_or_refused_as_by_kafka(both: Both, name: str) -> None:
+def test_a_batch_is_accepted_or_refused_as_by_kafka(both: Both, name: str) -> None:
     topic = both.topic()
     compare_produced(both, topic, MADE[name]())
-    compare_produced(both, topic, MADE["a batch"]())  # it is at the same offset
+    compare_produced(both, topic, MADE["a batch"]())  # the batch is at the same offset
     compare_produced(both, topic, MADE[name](), 3)
 
 
@@ -257,7 +257,7 @@ def test_a_request_is_refused_whole_or_in_parts_as_by_kafka(both: Both) -> None:
 
 
 @pytest.mark.parametrize("name", ["a batch", "a control batch", "too large", "not whole"])
-def test_a_batch_without_acknowledgement_costs_the_connection_where_it_does_in_kafka(both: Both, name: str) -> None:
+def test_a_batch_without_acknowledgement_closes_the_connection_where_kafka_does(both: Both, name: str) -> None:
     topic, codec, open_after = both.topic(), served_codec(), []
     part = [{"Name": topic, "PartitionData": [{"Index": 0, "Records": MADE[name]()}]}]
     sent = codec.write_request("Produce", 9, 1, "test", {"Acks": 0, "TimeoutMs": 1000, "TopicData": part})
@@ -294,7 +294,7 @@ VALUES = """
 
 
 def created(answer: Message) -> Any:
-    """What an answer says of its topics."""
+    """The part of an answer on its topics."""
     return [
         (
             *(row[name] for name in ("Name", "ErrorCode", "ErrorMessage", "NumPartitions", "ReplicationFactor")),
@@ -323,7 +323,7 @@ def with_configs(*pairs: tuple[str, str | None]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("pair", VALUES.split())
-def test_a_value_of_a_configuration_is_taken_or_refused_as_by_kafka(both: Both, pair: str) -> None:
+def test_a_value_of_a_configuration_is_accepted_or_refused_as_by_kafka(both: Both, pair: str) -> None:
     name, _, value = pair.partition("=")
     compare_created(both, asked("new", **with_configs((name, value))))
 
@@ -356,11 +356,11 @@ def test_a_value_of_a_configuration_is_taken_or_refused_as_by_kafka(both: Both, 
     ],
     ids=lambda topic: re.sub(r"x{9,}", "x…", str({k: v for k, v in topic.items() if k != "Name" or v != "new"}))[:80],
 )
-def test_a_topic_is_made_or_refused_as_by_kafka(both: Both, topic: Message) -> None:
+def test_a_topic_is_created_or_refused_as_by_kafka(both: Both, topic: Message) -> None:
     compare_created(both, topic)
 
 
-def test_topics_that_are_there_or_asked_for_twice_are_refused_as_by_kafka(both: Both) -> None:
+def test_topics_that_exist_or_are_requested_twice_are_refused_as_by_kafka(both: Both) -> None:
     compare_created(both, asked("there.is"), validate=False)
     both.settle("there.is")
     for name in ("there.is", "there_is"):
@@ -487,7 +487,7 @@ DESCRIBED_OF_BROKERS = (
 
 
 def altered_rows(both: Both, step: Step, topic: str) -> None:
-    """Let both alter something, and compare what they say."""
+    """Let both alter a configuration, and compare their answers."""
     how, kind, name, changes = step
     columns = ("Name", "Value") if how == "All" else ("Name", "ConfigOperation", "Value")
     configs = [dict(zip(columns, change, strict=True)) for change in changes]
@@ -498,7 +498,7 @@ def altered_rows(both: Both, step: Step, topic: str) -> None:
 
 
 def described(both: Both, kind: int, name: str, keys: tuple[str, ...] | None, synonyms: bool = True) -> list[Any]:
-    """What both say about a resource."""
+    """The answers of both about a resource."""
     resource = {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": keys}
     rows = []
     for answer in both.ask("DescribeConfigs", 4, {"Resources": [resource], "IncludeSynonyms": synonyms}):
@@ -509,7 +509,7 @@ def described(both: Both, kind: int, name: str, keys: tuple[str, ...] | None, sy
 
 
 def compare_described(both: Both, kind: int, name: str, keys: tuple[str, ...], synonyms: bool = True) -> None:
-    """Kafka's brokers hear of a change when their controller tells them."""
+    """Compare the descriptions of both, after Kafka's broker has learned of changes from its controller."""
     deadline = time.monotonic() + 10
     while True:
         kafka, served = described(both, kind, name, keys, synonyms)
@@ -552,13 +552,13 @@ def test_a_brokers_configurations_are_described_as_by_kafka_as_far_as_they_are_k
     ("kind", "name"),
     [(BROKER, "9"), (BROKER, "x"), (TOPIC, "nowhere"), (TOPIC, "a/b"), (TOPIC, ""), (3, "x"), (99, "x")],
 )
-def test_what_cannot_be_described_has_kafkas_error(both: Both, kind: int, name: str) -> None:
+def test_resources_that_cannot_be_described_have_kafkas_error(both: Both, kind: int, name: str) -> None:
     kafka, served = described(both, kind, name, None)
     assert (served[0], served[2]) == (kafka[0], kafka[2])
 
 
 @pytest.mark.parametrize("kinds", [[2], [4], [99], [4, 99]], ids=str)
-def test_what_has_configurations_is_listed_as_by_kafka(both: Both, kinds: list[int]) -> None:
+def test_resources_with_configurations_are_listed_as_by_kafka(both: Both, kinds: list[int]) -> None:
     topic = both.topic()
     kafka, served = (
         (
@@ -607,13 +607,13 @@ def codes(answer: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("api", REFUSED)
-def test_what_needs_security_is_refused_as_by_kafka_without_any(both: Both, api: str) -> None:
+def test_requests_that_need_security_are_refused_as_by_kafka_without_security(both: Both, api: str) -> None:
     for version in served_codec().versions(f"{api}Request"):
         kafka, served = both.ask(api, version, ASKED[api])
         assert codes(served) == codes(kafka) != []
 
 
-def test_the_apis_that_are_offered_are_those_of_kafka_but_for_the_ones_that_are_not_served(both: Both) -> None:
+def test_the_offered_apis_are_those_of_kafka_except_those_that_are_not_served(both: Both) -> None:
     row = {"ClientSoftwareName": "x", "ClientSoftwareVersion": "1"}
     kafka, served = (
         {row["ApiKey"]: (row["MinVersion"], row["MaxVersion"]) for row in answer["ApiKeys"]}

@@ -1,4 +1,4 @@
-"""``kafka-eos serve`` with real clients: librdkafka, and Kafka's own tools where the jars are."""
+"""``kafka-eos serve`` with real clients: librdkafka, and Kafka's own tools if the jars are there."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def start() -> Iterator[Callable[..., ServedProcess]]:
 
 @contextmanager
 def moving(cluster: ServedCluster) -> Iterator[None]:
-    """Every 0.7 seconds each partition gets the next broker for its leader."""
+    """A cluster in which each partition gets the next broker as its leader every 0.7 seconds."""
     ended = threading.Event()
 
     def move_all(server: Server) -> None:
@@ -105,7 +105,7 @@ def consumer(bootstrap: str, group: str, isolation: str = "read_committed", prot
 
 
 def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[str]:
-    """All that a reader is given, in the order of its value."""
+    """All records that a reader gets, in the order of their values."""
     reader = consumer(bootstrap, "reader", isolation)
     partitions = reader.list_topics(topic, SECONDS).topics[topic].partitions
     reader.assign([confluent.TopicPartition(topic, number, 0) for number in partitions])
@@ -129,7 +129,7 @@ def transactional(bootstrap: str, name: str = "x") -> Any:
 
 
 def committed_offsets(reader: Any) -> list[Any]:
-    """The committed offsets of what a reader is assigned; when the coordinator moves, the caller has to ask again."""
+    """The committed offsets of a reader's assignment; after a move of the coordinator, the caller has to retry."""
     for _ in range(20):
         with suppress(confluent.KafkaException):
             return list(reader.committed(reader.assignment(), SECONDS))
@@ -138,7 +138,7 @@ def committed_offsets(reader: Any) -> list[Any]:
 
 
 def copy(bootstrap: str, source: str, target: str, *, aborts: int = 1, protocol: str = "classic") -> int:
-    """Copy a topic by transactions, of which the first few are aborted; how many there were."""
+    """Copy a topic by transactions, of which the first few are aborted; return their number."""
     reader, producer = consumer(bootstrap, "copier", protocol=protocol), transactional(bootstrap)
     reader.subscribe([source])
     copied = transactions = 0
@@ -165,7 +165,7 @@ def copy(bootstrap: str, source: str, target: str, *, aborts: int = 1, protocol:
 
 
 def all_once(bootstrap: str, protocol: str = "classic") -> None:
-    """The run of librdkafka: produce, copy with an abort, read: everything is there once."""
+    """Run librdkafka: produce, copy with an abort, read; every record must be there once."""
     create(bootstrap, "in", "out")
     produce(bootstrap, "in")
     copy(bootstrap, "in", "out", protocol=protocol)
@@ -185,12 +185,12 @@ def test_librdkafka_copies_a_topic_exactly_once(
 ) -> None:
     server = start(*arguments)
     all_once(server.bootstrap)
-    assert len(read(server.bootstrap, "out", "read_uncommitted")) > ROWS  # what was aborted is there too
+    assert len(read(server.bootstrap, "out", "read_uncommitted")) > ROWS  # aborted records are there too
     assert server.end() == 0
 
 
 def aborted_copy(bootstrap: str) -> tuple[bool, list[str]]:
-    """Copy a topic in a transaction that is aborted: whether the offsets went on, and what a reader is given."""
+    """Copy a topic in an aborted transaction: whether the offsets moved, and the records that a reader gets."""
     create(bootstrap, "in", "out")
     produce(bootstrap, "in")
     reader, producer = consumer(bootstrap, "copier"), transactional(bootstrap)
@@ -208,7 +208,7 @@ def aborted_copy(bootstrap: str) -> tuple[bool, list[str]]:
     return went_on, read(bootstrap, "out")
 
 
-def test_what_was_asked_and_answered_is_written_down(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
+def test_requests_and_answers_are_recorded(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
     data, record = tmp_path / "data", tmp_path / "served.jsonl"
     server = start("--data", str(data), "--record", str(record))
     all_once(server.bootstrap)
@@ -239,7 +239,7 @@ def test_librdkafka_copies_a_topic_exactly_once_in_a_group_of_kip_848(start: Cal
 
 
 def judged(data: Path) -> list[str]:
-    """What the reference says of the coordinators' and the partitions' logs, as traces of the spec."""
+    """The reference's verdict on the coordinators' and the partitions' logs, as traces of the spec."""
     logs = coordinators.read_recorded(data)
     assert logs.transactions > 0
     registry = Registry()
@@ -255,13 +255,13 @@ def judged(data: Path) -> list[str]:
 
 
 def judgement_of(trace: Any) -> str:
-    """What the reference says of one coordinator's log."""
+    """The reference's verdict on one coordinator's log."""
     base = Registry().get("CoordinatorOfTraces")
     model = coordinators.coordinator_model(base, [trace], versions=frozenset({1, 2}))
     return replay(model, mutated(TransactionCoordinator, base.overrides), trace).found
 
 
-def test_what_is_in_the_files_is_a_behaviour_of_the_spec(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
+def test_the_files_contain_a_behaviour_of_the_spec(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
     server = start("--data", str(tmp_path))
     all_once(server.bootstrap)
     server.end()
@@ -285,7 +285,7 @@ MATERIALISED = mutated(GroupCoordinator, {"CommittedAtMarker": "MaterialisedOnAb
     ],
     ids=["the rules", "no aborted index", "offsets of aborted transactions"],
 )
-def test_librdkafka_sees_when_a_rule_is_another(machines: Machines, seen: tuple[bool, list[str]]) -> None:
+def test_librdkafka_detects_a_changed_rule(machines: Machines, seen: tuple[bool, list[str]]) -> None:
     with ServedCluster(machines=machines) as cluster:
         assert aborted_copy(cluster.bootstrap_servers) == seen
 
@@ -405,7 +405,7 @@ def test_kafkas_tool_for_configurations_alters_and_describes_them(
 
 
 @pytest.mark.parametrize("version", ["0", "1", "2"])
-def test_librdkafka_comes_again_while_markers_are_not_written(
+def test_librdkafka_retries_while_markers_are_not_written(
     start: Callable[..., ServedProcess], tmp_path: Path, version: str
 ) -> None:
     plan = tmp_path / "plan.toml"
@@ -426,7 +426,7 @@ def test_librdkafka_comes_again_while_markers_are_not_written(
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-def test_an_address_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_used_address_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["serve", "--port", str(taken.getsockname()[1])]) == 2
     assert "choose another --port" in capsys.readouterr().err
@@ -451,7 +451,7 @@ def test_a_call_that_cannot_be_used_says_why(
     assert said in capsys.readouterr().err
 
 
-def test_a_damaged_directory_is_told_and_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_directory_is_reported_and_left_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "letter.txt").write_text("dear", encoding="ascii")
     assert main(["serve", "--port", "0", "--data", str(tmp_path)]) == 2
     assert "no meta.properties" in capsys.readouterr().err
@@ -467,7 +467,7 @@ def test_a_directory_is_served_by_one_process(start: Callable[..., ServedProcess
     assert start("--data", str(tmp_path)).end() == 0
 
 
-def test_the_server_says_where_it_is_and_how_it_is_set(start: Callable[..., ServedProcess]) -> None:
+def test_the_server_prints_its_address_and_its_settings(start: Callable[..., ServedProcess]) -> None:
     server = start("--brokers", "2", "--transaction-version", "1")
     assert re.fullmatch(
         r"ready: bootstrap\.servers=127\.0\.0\.1:\d+,127\.0\.0\.1:\d+ \(transaction\.version 1, in memory\)\n",
@@ -556,7 +556,7 @@ def test_a_plan_that_cannot_be_used_ends_the_call(
     assert "No such file" in capsys.readouterr().err
 
 
-def test_the_plan_in_the_help_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_in_the_help_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["serve", "--help"])
     shown = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""What is said about what is served is what the server's tables say."""
+"""The documents on the served APIs agree with the server's tables."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_the_help_names_every_api_and_every_configuration_with_an_effect(capsys:
     assert words >= {*SERVED, *REFUSED, *NOT_SERVED, *EFFECTIVE}
 
 
-def test_every_reason_is_told_with_its_apis() -> None:
+def test_every_reason_is_listed_with_its_apis() -> None:
     told = {api: why for why, apis in coverage.not_served() for api in apis}
     assert told == NOT_SERVED
 

@@ -1,4 +1,4 @@
-"""Single faults against librdkafka: whatever happens to its requests, every input takes effect once, by the spec."""
+"""Single faults against librdkafka: with any fault of a request, every input takes effect once, by the spec."""
 
 import subprocess
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
 
 
 def copy(broker: InProcessBroker) -> None:
-    """Copy "in" to "out", some messages a transaction; what has to be aborted is read again."""
+    """Copy "in" to "out", some messages per transaction; the messages of an aborted transaction are read again."""
     common = {"bootstrap.servers": broker.bootstrap_servers}
     reading = {"group.id": "g", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     producer = confluent.Producer({**common, "transactional.id": "x"})
@@ -47,7 +47,7 @@ def copy(broker: InProcessBroker) -> None:
 
 
 def transaction(producer: Any, reader: Any, messages: list[Any]) -> bool:
-    """Copy some messages; whether that was committed."""
+    """Copy some messages in a transaction; return whether it was committed."""
     producer.begin_transaction()
     try:
         for message in messages:
@@ -117,7 +117,7 @@ def test_kafkas_own_copier_is_exact_under_faults(broker: InProcessBroker) -> Non
 
 
 @pytest.mark.tlc
-def test_what_was_served_under_faults_is_a_behaviour_of_the_spec_for_tlc_too(
+def test_tlc_also_accepts_a_run_under_faults_as_a_behaviour_of_the_spec(
     broker: InProcessBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broker.fault("drop-answer", api="EndTxn", nth=1)

@@ -1,4 +1,4 @@
-"""The broker of tests: applications that are right pass, and each mistake is found; without a client library."""
+"""The in-process broker: right applications pass, and each mistake is found; without a client library."""
 
 import html
 import json
@@ -28,7 +28,7 @@ EXACTLY_ONCE: dict[str, Any] = {"inputs": "in", "outputs": "out", "group": "g"}
 
 
 class Application:
-    """A client that copies "in" to "out" one step at a time, by raw requests over the server's sockets."""
+    """A client that copies "in" to "out" step by step, with raw requests over the server's sockets."""
 
     def __init__(self, broker: InProcessBroker) -> None:
         self.broker = broker
@@ -65,13 +65,13 @@ class Application:
         assert row["Responses"][0]["PartitionResponses"][0]["ErrorCode"] == 0
 
     def send_offset(self, offset: int) -> None:
-        """The offset belongs to the transaction."""
+        """Send an offset to the transaction."""
         topics = [{"Name": "in", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": offset}]}]
         row = self.ask("TxnOffsetCommit", 5, GroupId="g", Topics=topics, **self._transaction())
         assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == 0
 
     def commit_offset(self, offset: int) -> None:
-        """The offset belongs to no transaction."""
+        """Commit an offset outside of any transaction."""
         topics = [{"Name": "in", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": offset}]}]
         row = self.ask("OffsetCommit", 8, GroupId="g", Topics=topics)
         assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == 0
@@ -83,7 +83,7 @@ class Application:
             self.producer, self.sequence = (row["ProducerId"], row["ProducerEpoch"]), 0
 
     def copy(self, value: str, offset: int, *, commit: bool = True) -> None:
-        """One transaction, as it should be."""
+        """Copy one input in a transaction with its offset."""
         self.produce("out", value)
         self.send_offset(offset + 1)
         self.end(commit)
@@ -99,14 +99,14 @@ def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
 
 @pytest.fixture
 def app(broker: InProcessBroker) -> Application:
-    """Three inputs are there."""
+    """An application with three inputs."""
     application = Application(broker)
     application.produce("in", "a", "b", "c", transactional=False)
     return application
 
 
 def found(broker: InProcessBroker, **options: Any) -> str:
-    """What the broker says is wrong."""
+    """The broker's findings."""
     with pytest.raises(NotExactlyOnce) as caught:
         broker.assert_exactly_once(**{**EXACTLY_ONCE, **options})
     return str(caught.value)
@@ -117,7 +117,7 @@ def copy_all(app: Application) -> None:
         app.copy(value, offset)
 
 
-# --- what is found ---------------------------------------------------------------------------------------------------
+# --- mistakes that are found ------------------------------------------------------------------------------------------
 
 
 def test_an_application_that_processes_every_input_once_passes(broker: InProcessBroker, app: Application) -> None:
@@ -157,7 +157,7 @@ def test_an_input_that_is_left_behind_after_an_abort_is_found(broker: InProcessB
     assert "which did not commit" in said
 
 
-def test_an_input_of_which_nothing_was_written_is_found(broker: InProcessBroker, app: Application) -> None:
+def test_an_input_without_output_is_found(broker: InProcessBroker, app: Application) -> None:
     app.copy("a", 0)
     app.copy("c", 2)
     said = "input skipped: in-0 offset 1: group 'g' committed offset 3, and no output of it was ever written"
@@ -186,10 +186,10 @@ def test_an_output_of_an_open_transaction_does_not_appear_yet(broker: InProcessB
     broker.assert_exactly_once(**EXACTLY_ONCE, everything=False)
 
 
-# --- what belongs together -------------------------------------------------------------------------------------------
+# --- inputs and their outputs -----------------------------------------------------------------------------------------
 
 
-def test_an_identity_joins_outputs_that_are_no_copies(broker: InProcessBroker, app: Application) -> None:
+def test_an_identity_joins_outputs_that_differ_from_their_inputs(broker: InProcessBroker, app: Application) -> None:
     def number(record: StoredRecord) -> str:
         return (record.value or b"").decode()[-1]
 
@@ -211,13 +211,13 @@ def test_an_input_may_have_several_outputs_with_names(broker: InProcessBroker, a
     assert "input processed twice" in found(broker, identity=lambda record: (record.value or b"")[:1])
 
 
-def test_inputs_that_nobody_can_tell_apart_are_refused(broker: InProcessBroker, app: Application) -> None:
+def test_indistinguishable_inputs_are_refused(broker: InProcessBroker, app: Application) -> None:
     app.produce("in", "a", transactional=False)
     with pytest.raises(AmbiguousRecords, match=r"in-0 offset 0 and at in-0 offset 3 have the same identity b'a'"):
         broker.assert_exactly_once(**EXACTLY_ONCE)
 
 
-def test_records_without_an_identity_are_not_looked_at(broker: InProcessBroker, app: Application) -> None:
+def test_records_without_an_identity_are_ignored(broker: InProcessBroker, app: Application) -> None:
     copy_all(app)
     app.produce("out", "heartbeat")
     app.end()
@@ -227,7 +227,7 @@ def test_records_without_an_identity_are_not_looked_at(broker: InProcessBroker, 
 
 
 @pytest.mark.parametrize("missing", ["inputs", "outputs", "group"])
-def test_a_question_that_is_not_whole_is_refused(broker: InProcessBroker, missing: str) -> None:
+def test_an_incomplete_question_is_refused(broker: InProcessBroker, missing: str) -> None:
     with pytest.raises(ValueError, match="inputs, outputs and group belong together"):
         broker.assert_exactly_once(**{name: value for name, value in EXACTLY_ONCE.items() if name != missing})
 
@@ -236,12 +236,12 @@ def test_a_test_without_inputs_has_tested_nothing(broker: InProcessBroker) -> No
     assert found(broker) == "no input in in: nothing was tested"
 
 
-def test_without_an_application_the_logs_alone_are_audited(broker: InProcessBroker, app: Application) -> None:
+def test_without_an_application_only_the_logs_are_audited(broker: InProcessBroker, app: Application) -> None:
     copy_all(app)
     broker.assert_exactly_once()
 
     def tear(server: Server) -> None:
-        """A marker that no coordinator has decided on."""
+        """Append a marker that no coordinator has decided on."""
         leader = server.cluster.topics["out"].partitions[0]
         producer_id, epoch = app.producer
         assert leader.append_marker(producer_id, epoch + 1, False, 0, 2, server.cluster.now) is ErrorCode.NONE
@@ -276,7 +276,7 @@ def test_a_failure_names_diagram_requests_logs_and_faults(broker: InProcessBroke
     assert picture.startswith("<svg")
     story = html.unescape(re.sub("<[^>]+>", "", page[page.rindex("<pre") :])).splitlines()
     place = next(number for number, line in enumerate(story) if "^  input skipped" in line)
-    assert "EndTxn (commit)" in story[place - 1]  # the commit that is behind it, not the abort
+    assert "EndTxn (commit)" in story[place - 1]  # the commit after it, not the abort
     assert any("EndTxn (abort)" in line for line in story[:place])
 
 
@@ -392,7 +392,7 @@ def test_identities_that_differ_only_in_their_type_are_told_apart(broker: InProc
     assert audited(broker) == []
 
 
-def test_what_could_not_be_judged_is_no_success() -> None:
+def test_an_unjudged_history_is_no_success() -> None:
     said = {
         "check": "replay",
         "expected": "0 findings",
@@ -462,7 +462,7 @@ def test_the_last_question_about_a_group_is_the_one_that_the_audit_asks(
         ),
     ],
 )
-def test_a_question_about_something_else_is_refused_and_says_what_is_there(
+def test_a_wrong_question_is_refused_with_what_exists(
     wrong: dict[str, Any], said: str, broker: InProcessBroker, app: Application
 ) -> None:
     copy_all(app)
@@ -479,7 +479,7 @@ def test_outputs_with_other_values_need_an_identity(broker: InProcessBroker, app
         broker.assert_exactly_once(**EXACTLY_ONCE)
 
 
-def test_a_group_that_nobody_has_named_is_told_with_what_was_found(broker: InProcessBroker, app: Application) -> None:
+def test_an_unknown_group_is_noted_with_the_findings(broker: InProcessBroker, app: Application) -> None:
     app.produce("out", "a", "b", "c")
     app.end()
     assert "note:     no group has joined or committed an offset; is 'g' its name?" in found(broker)
@@ -512,11 +512,11 @@ def test_long_lists_are_cut(broker: InProcessBroker) -> None:
 
 
 def told(broker: InProcessBroker, action: str) -> list[Event]:
-    broker.call(lambda _: None)  # what the last request has left to do is done
+    broker.call(lambda _: None)  # the pending work of the last request is done
     return [event for event in read_history(broker.folder / HISTORY) if event.action == action]
 
 
-def test_markers_are_told_of_with_the_transactional_id(broker: InProcessBroker, app: Application) -> None:
+def test_markers_are_recorded_with_the_transactional_id(broker: InProcessBroker, app: Application) -> None:
     app.copy("a", 0)
     app.copy("b", 1, commit=False)
     markers = [event for event in told(broker, "WriteTxnMarkers") if event.topic == "out"]
@@ -527,7 +527,7 @@ def test_markers_are_told_of_with_the_transactional_id(broker: InProcessBroker, 
     assert {event.process for event in markers} == {"broker-1"}
 
 
-def test_a_marker_by_hand_is_told_of_as_such(broker: InProcessBroker, app: Application) -> None:
+def test_a_marker_by_hand_is_recorded_as_such(broker: InProcessBroker, app: Application) -> None:
     app.produce("out", "a")
     topics = [{"Name": "out", "PartitionIndexes": [0]}]
     marker = {
@@ -541,7 +541,7 @@ def test_a_marker_by_hand_is_told_of_as_such(broker: InProcessBroker, app: Appli
     assert (event.transactional_id, event.detail["by_hand"]) == (None, True)
 
 
-def test_a_timeout_is_told_of(broker: InProcessBroker, app: Application) -> None:
+def test_a_timeout_is_recorded(broker: InProcessBroker, app: Application) -> None:
     app.produce("out", "a")
     broker.advance(61)
     [event] = told(broker, "TimeOut")
@@ -549,7 +549,7 @@ def test_a_timeout_is_told_of(broker: InProcessBroker, app: Application) -> None
     assert [event.detail for event in told(broker, "AdvanceClock")] == [{"seconds": 61}]
 
 
-def test_leaders_and_coordinators_that_move_are_told_of(tmp_path: Path) -> None:
+def test_moves_of_leaders_and_coordinators_are_recorded(tmp_path: Path) -> None:
     with InProcessBroker(tmp_path / "two", brokers=2) as broker:
         broker.create_topic("in")
         app = Application(broker)
@@ -564,7 +564,7 @@ def test_leaders_and_coordinators_that_move_are_told_of(tmp_path: Path) -> None:
         assert [event.leader_epoch for event in told(broker, "LeaderChange") if event.topic == "in"] == [1]
 
 
-def test_a_broker_is_killed_before_others_lead_what_it_led(tmp_path: Path) -> None:
+def test_a_broker_is_killed_before_others_lead_its_partitions(tmp_path: Path) -> None:
     with InProcessBroker(tmp_path / "two", brokers=2) as broker:
         broker.create_topic("in")
         broker.kill_broker(1, 0.01)
@@ -572,7 +572,7 @@ def test_a_broker_is_killed_before_others_lead_what_it_led(tmp_path: Path) -> No
         assert actions.index("Crash") < actions.index("LeaderChange")
 
 
-def test_a_session_that_is_over_is_told_of(broker: InProcessBroker, app: Application) -> None:
+def test_an_expired_session_is_recorded(broker: InProcessBroker, app: Application) -> None:
     row = {"GroupId": "g", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 10_000, "ProtocolType": "consumer"}
     answer = app.ask("JoinGroup", 3, MemberId="", Protocols=[{"Name": "range", "Metadata": b""}], **row)
     broker.advance(11)
@@ -580,7 +580,7 @@ def test_a_session_that_is_over_is_told_of(broker: InProcessBroker, app: Applica
     assert (event.group, event.detail) == ("g", {"member": answer["MemberId"]})
 
 
-def test_a_cluster_that_was_restarted_tells_on(broker: InProcessBroker, app: Application) -> None:
+def test_a_restarted_cluster_continues_its_history(broker: InProcessBroker, app: Application) -> None:
     broker.restart()
     app.copy("a", 0)
     assert any(event.topic == "out" for event in told(broker, "WriteTxnMarkers"))

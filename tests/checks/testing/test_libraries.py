@@ -1,7 +1,7 @@
-"""The default clients of eight libraries on the served cluster, which is also killed in the middle of what they do.
+"""The default clients of eight libraries on the served cluster, which is also killed while they work.
 
-Each library has a program in ``libraries/``, its tour; ``libraries/python/tour.py`` says what a tour does and prints. A
-tour is run twice: undisturbed, and against a server with files that kill -9 ends up to five times and that comes back.
+Each library has a program in ``libraries/``, its tour; ``libraries/python/tour.py`` defines a tour's work and output. A
+tour is run twice: undisturbed, and on a server with files that is killed (kill -9) and restarted up to five times.
 """
 
 import collections
@@ -36,11 +36,11 @@ PARTITIONS = {"records": 3, "transactions": 2, "copies": 1}
 ROUNDS, ROUND, TRANSACTIONS, FIRST = 5, 20, 9, 50
 RETENTION = ["3600000", "7200000"]
 END = "end"
-AT_A_TIME = 4  # tours; they wait for timeouts of their libraries most of the time
+AT_A_TIME = 4  # tours; they mostly wait for timeouts of their libraries
 TOUR_SECONDS = 300.0
-KILLS = (  # after how many events of a kind the server is killed
+KILLS = (  # the number of events of a kind after which the server is killed
     ("acknowledged", 30),  # of the default producer
-    ("acknowledged", 200),  # of an idempotent one, or of one that is not where the default is; kafka-go has neither
+    ("acknowledged", 200),  # of an idempotent one, or a plain one if that is not the default; kafka-go has neither
     ("transaction", 4),
     ("copied", 3),
     ("consumed", FIRST + 20),
@@ -50,14 +50,14 @@ Event = dict[str, Any]
 
 
 def python_tour(library: str, module: str) -> dict[str, Any]:
-    """The command of a tour in Python, and why it cannot be run."""
+    """The command of a tour in Python, and the reason if it cannot run."""
     tour = LIBRARIES / "python" / f"tour_{library}.py"
     missing = None if find_spec(module) else f"{module} is not installed; `make test-all` installs it"
     return {"command": (sys.executable, str(tour)), "missing": missing}
 
 
 def built_tour(toolchain: str, program: Path, *command: str) -> dict[str, Any]:
-    """The command of a tour that is built with a toolchain, and why it cannot be run."""
+    """The command of a tour that is built with a toolchain, and the reason if it cannot run."""
     if shutil.which(toolchain) is None:
         missing: str | None = f"{toolchain} is not installed, which the library needs"
     else:
@@ -66,7 +66,7 @@ def built_tour(toolchain: str, program: Path, *command: str) -> dict[str, Any]:
 
 
 def java_tour() -> dict[str, Any]:
-    """The command of the tour in Java, and why it cannot be run."""
+    """The command of the tour in Java, and the reason if it cannot run."""
     if shutil.which("java") is None or not have_jars():
         missing = "Kafka's jars or a JDK are not there; `make test-all` fetches the jars"
         return {"command": (), "missing": missing}
@@ -76,19 +76,19 @@ def java_tour() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """A library and what its tour has.
+    """A library and the properties of its tour.
 
     Attributes:
-        name: of the library.
-        command: its tour, without arguments.
-        missing: why the tour cannot be run here; None if it can.
-        kinds: kind of producer -> records that are acknowledged to it.
-        exactly_once: those kinds that are idempotent, and keep each record once through a kill.
-        sent: records of a kind that nothing is acknowledged of.
-        has_transactions: it has a transactional producer.
-        deletes_groups: its admin client does.
-        calls_in_order: it writes the records of calls that are not waited for in their order.
-        environment: of the tour.
+        name: the name of the library.
+        command: the command of its tour, without arguments.
+        missing: the reason why the tour cannot run here; None if it can.
+        kinds: kind of producer -> its acknowledged records.
+        exactly_once: the idempotent kinds, which store each record once despite a kill.
+        sent: the records of a kind without acknowledgements.
+        has_transactions: whether it has a transactional producer.
+        deletes_groups: whether its admin client deletes groups.
+        calls_in_order: whether it writes the records of asynchronous calls in the order of the calls.
+        environment: the environment of the tour.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Library:
 
     @property
     def groups(self) -> list[str]:
-        """The groups that its tour makes, by the ends of their names."""
+        """The groups that its tour creates, by the suffixes of their names."""
         transactional = ["copier", "copies", "transactions", "uncommitted"] if self.has_transactions else []
         return sorted(["pair", "readers", *transactional])
 
@@ -177,13 +177,13 @@ ALL = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A tour that was run.
+    """The run of a tour.
 
     Attributes:
-        library: whose tour it is.
-        name: that its topics and groups begin with.
-        events: what it has printed.
-        kills: how often the server was killed.
+        library: the library of the tour.
+        name: the prefix of its topics and groups.
+        events: the events that it printed.
+        kills: the number of kills of the server.
         data: the server's files.
     """
 
@@ -198,7 +198,7 @@ class Run:
         return [event for event in self.events if event["saw"] == kind and columns.items() <= event.items()]
 
     def read(self, *readers: str) -> dict[tuple[int, int], tuple[str | None, str]]:
-        """What readers were given: (partition, offset) -> (key, value); the same each time."""
+        """The records that readers got: (partition, offset) -> (key, value), equal for all readers."""
         found: dict[tuple[int, int], tuple[str | None, str]] = {}
         for event in self.saw("consumed"):
             if event["reader"] in readers:
@@ -211,7 +211,7 @@ class Run:
 
 
 class Server:
-    """A served cluster with files, on a port that stays its own when it is killed; a context manager."""
+    """A served cluster with files, on a port that it keeps after a kill; a context manager."""
 
     def __init__(self, data: Path) -> None:
         [port] = free_ports(1)
@@ -227,11 +227,11 @@ class Server:
 
     @property
     def bootstrap(self) -> str:
-        """For the clients."""
+        """The address for the clients."""
         return self._process.bootstrap
 
     def kill_and_start_again(self) -> None:
-        """Kill -9, and start it with the files that are left."""
+        """Kill the server with SIGKILL, and restart it with its files."""
         assert self._process.end(signal.SIGKILL) == -signal.SIGKILL
         self._process.__exit__()
         self._process = ServedProcess(*self._arguments)
@@ -239,7 +239,7 @@ class Server:
 
 
 def run_tour(library: Library, folder: Path, *, is_killed: bool) -> Run:
-    """Run a tour to its end, and kill the server in the end, too."""
+    """Run a tour to its end, then also kill the server."""
     data, errors = folder / "data", folder / "errors.txt"
     name = "".join(filter(str.isalnum, library.name.lower()))
     events: list[Event] = []
@@ -269,7 +269,7 @@ def run_tour(library: Library, folder: Path, *, is_killed: bool) -> Run:
 def started(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[Library, bool], Future[Run]]]:
-    """The tours of all tests that are to be run, a few at a time."""
+    """The tours of all tests that will run, a few at a time."""
     runs: dict[tuple[str, bool], Future[Run]] = {}
     with ThreadPoolExecutor(AT_A_TIME) as pool:
 
@@ -304,7 +304,7 @@ each_library = pytest.mark.parametrize("library", ALL, ids=[library.name for lib
 
 
 def check_administration(run: Run) -> None:
-    """The cluster, the topics and the configuration are as they were made."""
+    """Check that the cluster, the topics and the configuration are those that were created."""
     [cluster] = run.saw("cluster")
     assert (cluster["brokers"], cluster["controller"]) == ([1], 1)
     [topics] = run.saw("topics")
@@ -313,7 +313,7 @@ def check_administration(run: Run) -> None:
 
 
 def check_acknowledged(run: Run) -> None:
-    """Every acknowledged record is read where it was acknowledged, and those of a key are in one partition."""
+    """Check that each acknowledged record is at its acknowledged offset, and each key in one partition."""
     read = run.read("first", "second")
     homes: dict[tuple[str, str], set[int]] = collections.defaultdict(set)
     places = set()
@@ -329,7 +329,7 @@ def check_acknowledged(run: Run) -> None:
 
 
 def check_all_acknowledged(run: Run) -> None:
-    """Nothing failed, every record was acknowledged, and nothing else is read than what was sent."""
+    """Check that nothing failed, every record was acknowledged, and only sent records are read."""
     assert not run.saw("failed")
     acknowledged = run.saw("acknowledged")
     assert collections.Counter(event["kind"] for event in acknowledged) == run.library.kinds
@@ -341,7 +341,7 @@ def check_all_acknowledged(run: Run) -> None:
 
 
 def check_no_gaps(run: Run) -> None:
-    """The readers of the records were given every offset, each partition's in order, and its end last."""
+    """Check that the readers got every offset, each partition's in order, and its end last."""
     read = run.read("first", "second")
     for partition in range(PARTITIONS["records"]):
         offsets = sorted(offset for number, offset in read if number == partition)
@@ -359,7 +359,7 @@ def numbers(run: Run, kind: str, partition: int) -> list[int]:
 
 
 def check_order(run: Run, kinds: Iterable[str]) -> None:
-    """Records of a partition stand in the order in which they were sent, each once."""
+    """Check that the records of a partition are in the order in which they were sent, each once."""
     together = 1 if run.library.calls_in_order else ROUND
     for kind in kinds:
         for partition in range(PARTITIONS["records"]):
@@ -370,7 +370,7 @@ def check_order(run: Run, kinds: Iterable[str]) -> None:
 
 
 def check_transactions(run: Run) -> None:
-    """Of a committed transaction both records are read, of an aborted one none, of an unknown one both or none."""
+    """Check that both records of a committed transaction are read, of an aborted none, of an unknown both or none."""
     outcomes = {event["number"]: event["outcome"] for event in run.saw("transaction")}
     assert sorted(outcomes) == list(range(TRANSACTIONS))
     read = [value for _, value in run.read("committed").values() if value != END]
@@ -382,7 +382,7 @@ def check_transactions(run: Run) -> None:
 
 
 def check_copies(run: Run) -> None:
-    """Every input was copied once, and the group is at the end of its inputs."""
+    """Check that every input was copied once, and that the group is at the end of its inputs."""
     copies = sorted(value for _, value in run.read("copies").values() if value != END)
     inputs = run.read("first", "second")
     assert copies == sorted(f"{partition}-{offset}" for partition, offset in inputs)
@@ -394,7 +394,7 @@ def check_copies(run: Run) -> None:
 
 
 def ends(read: Iterable[tuple[int, int]]) -> dict[str, int]:
-    """The offsets behind what was read, by partition, as an event has them."""
+    """The offsets after the records that were read, by partition, in the form of an event."""
     behind: dict[str, int] = {}
     for partition, offset in read:
         behind[str(partition)] = max(offset + 1, behind.get(str(partition), 0))
@@ -402,7 +402,7 @@ def ends(read: Iterable[tuple[int, int]]) -> dict[str, int]:
 
 
 def check_group_offsets(run: Run) -> None:
-    """A group's offsets are behind what its reader was given, and the next reader begins there."""
+    """Check that a group's offsets are after its reader's records, and that the next reader starts there."""
     first, second = run.saw("committed", group=f"{run.name}-readers")
     given = run.read("first")
     assert len(given) == FIRST
@@ -412,7 +412,7 @@ def check_group_offsets(run: Run) -> None:
 
 
 def check_rebalance(run: Run) -> None:
-    """One member had all partitions, then shared them with another, then had all again."""
+    """Check that one member had all partitions, then shared them with another, then had all again."""
     now: dict[str, list[int]] = {"a": [], "b": []}
     history = []
     for event in run.saw("assigned"):
@@ -429,7 +429,7 @@ def check_rebalance(run: Run) -> None:
 
 
 def check_deleted(run: Run) -> None:
-    """The groups were listed; groups and topics are gone."""
+    """Check that the groups were listed, and that groups and topics are deleted."""
     [groups] = run.saw("groups")
     assert groups["listed"] == [f"{run.name}-{group}" for group in run.library.groups]
     assert [event["listed"] for event in run.saw("deleted groups")] == [[]] * run.library.deletes_groups
@@ -438,7 +438,7 @@ def check_deleted(run: Run) -> None:
 
 
 def check_undisturbed(run: Run) -> None:
-    """All of it, where nothing was to go wrong."""
+    """Check all properties of an undisturbed run."""
     check_administration(run)
     check_acknowledged(run)
     check_all_acknowledged(run)
@@ -480,7 +480,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged_and_tears_no_transaction(run
 
 @each_library
 @killed
-def test_kafkas_tool_and_the_audit_read_what_the_kills_have_left(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kafkas_tool_and_the_audit_read_the_files_after_kills(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     if not have_jars():
         pytest.skip("Kafka's jars are not there; `make test-all` fetches them")
     logs = sorted(log for log in run.data.glob("*/*.log") if log.stat().st_size)
@@ -497,7 +497,7 @@ def test_kafkas_tool_and_the_audit_read_what_the_kills_have_left(run: Run, capsy
 
 
 def spoil(saw: str, value: Any, *instead: Event, column: str = "value") -> Callable[[Event], list[Event]]:
-    """Changes of the events that have a value in a column: each becomes as many as there are changes."""
+    """Replace each event that has a value in a column by one copy per change."""
 
     def change(event: Event) -> list[Event]:
         is_meant = event["saw"] == saw and (event[column] == value if column in event else value is None)
@@ -526,7 +526,7 @@ SPOILED: Mapping[str, Callable[[Event], list[Event]]] = {
 @pytest.mark.parametrize("library", [library for library in ALL if library.name == "librdkafka"], ids=["librdkafka"])
 @undisturbed
 @pytest.mark.parametrize("change", SPOILED.values(), ids=SPOILED.keys())
-def test_a_spoiled_tour_is_told(run: Run, change: Callable[[Event], list[Event]]) -> None:
+def test_a_spoiled_tour_is_detected(run: Run, change: Callable[[Event], list[Event]]) -> None:
     check_undisturbed(run)
     with pytest.raises(AssertionError):
         check_undisturbed(replace(run, events=[new for event in run.events for new in change(event)]))

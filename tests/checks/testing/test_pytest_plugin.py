@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixture in tests of somebody else, and what they see when something is wrong."""
+"""The pytest plugin: the fixture in a user's tests, and their output after a failure."""
 
 import os
 import re
@@ -21,11 +21,11 @@ def _without_our_settings(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyP
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """Run the tests as somebody who has installed the package."""
+    """Run the tests like a user who has installed the package."""
     return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
 
 
-def test_a_broker_of_its_own_is_there_for_every_test(pytester: pytest.Pytester) -> None:
+def test_every_test_has_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import socket
 
@@ -48,7 +48,7 @@ def test_a_broker_of_its_own_is_there_for_every_test(pytester: pytest.Pytester) 
     run(pytester).assert_outcomes(passed=2)
 
 
-def test_a_marker_sets_the_broker_up(pytester: pytest.Pytester) -> None:
+def test_a_marker_configures_the_broker(pytester: pytest.Pytester) -> None:
     pytester.makefile(".toml", plan='[[fault]]\ndo = "close"\napi = "Produce"')
     pytester.makepyfile("""
         from pathlib import Path
@@ -64,7 +64,7 @@ def test_a_marker_sets_the_broker_up(pytester: pytest.Pytester) -> None:
     run(pytester).assert_outcomes(passed=1)
 
 
-def test_what_fails_says_what_was_found_and_where_the_diagram_is(pytester: pytest.Pytester) -> None:
+def test_a_failing_test_names_the_findings_and_the_diagram(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         from kafka_eos.formats.record_batch import Record
 
@@ -97,7 +97,7 @@ def test_what_fails_says_what_was_found_and_where_the_diagram_is(pytester: pytes
     )
 
 
-def test_a_setting_that_is_none_is_told(pytester: pytest.Pytester) -> None:
+def test_an_unknown_setting_is_reported(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import pytest
 
@@ -118,7 +118,7 @@ def test_the_plugin_costs_nothing_where_it_is_not_used() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
-def test_a_broker_starts_without_what_only_its_audit_needs() -> None:
+def test_a_broker_starts_without_the_modules_of_its_audit() -> None:
     code = (
         "import sys, kafka_eos_checks.testing.in_process_broker; print('numpy' in sys.modules, 'jinja2' in sys.modules)"
     )

@@ -35,24 +35,24 @@ pytestmark = [
 ]
 
 SMOKE_TEST = "org.apache.kafka.streams.tests.StreamsSmokeTest"
-# Kafka: tests/kafkatest/tests/streams/streams_smoke_test.py; to fk the driver writes too
+# Kafka: tests/kafkatest/tests/streams/streams_smoke_test.py; the driver also writes to fk
 TOPICS = [
     *("data", "fk", "echo", "max", "min", "min-suppressed", "min-raw", "dif", "sum"),
     *("sws-raw", "sws-suppressed", "cnt", "avg", "wcnt", "tagg"),
 ]
 PARTITIONS = 2
 SECONDS = 20.0
-DRIVER_SECONDS = 600.0  # it writes for 90 and waits six minutes at most
+DRIVER_SECONDS = 600.0  # it writes for 90 seconds and waits at most six minutes
 SETTINGS: Mapping[str, str] = {
     "processing.guarantee": "exactly_once_v2",
     "replication.factor": "1",
     "num.stream.threads": "1",
     "commit.interval.ms": "500",
-    "session.timeout.ms": "6000",  # who is killed is missed soon
+    "session.timeout.ms": "6000",  # a killed client is soon removed
     "heartbeat.interval.ms": "1500",
 }
 
-# The driver's own judgement once more, of what it has written: 20 keys of 1000 numbers each.
+# The driver's own verification, run again on the files: 20 keys of 1000 numbers each.
 VERIFY_AGAIN = """
 import java.util.*;
 import java.util.stream.*;
@@ -88,11 +88,11 @@ class JavaProgram:
         self._process.wait()
 
     def said(self) -> str:
-        """All that it has printed so far."""
+        """All its output so far."""
         return self._output.read_text(encoding="utf-8", errors="replace")
 
     def wait_for(self, pattern: str, seconds: float = 90.0) -> None:
-        """Wait for a line that has a pattern."""
+        """Wait for a line that matches a pattern."""
         deadline = time.monotonic() + seconds
         while re.search(pattern, self.said()) is None:
             waits = self._process.poll() is None and time.monotonic() < deadline
@@ -100,19 +100,19 @@ class JavaProgram:
             time.sleep(0.3)
 
     def wait(self) -> str:
-        """Wait for its end; what it has printed."""
+        """Wait for its end; return its output."""
         assert self._process.wait(DRIVER_SECONDS) == 0, self.said()[-4000:]
         return self.said()
 
     def end(self, number: int) -> None:
-        """End it by a signal."""
+        """End it with a signal."""
         self._process.send_signal(number)
         self._process.wait(SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run left: the cluster's files, the history of its requests, and what the driver printed."""
+    """The results of a run: the cluster's files, the history of its requests, and the driver's output."""
 
     data: Path
     record: Path
@@ -137,7 +137,7 @@ def create_topics(bootstrap: str) -> None:
 
 @pytest.fixture(scope="module", params=["2", "1"], ids=["version 2", "version 1"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Two clients process what the driver writes; one is killed, and started again."""
+    """Let two clients process the driver's records; one is killed, and started again."""
     folder = tmp_path_factory.mktemp("streams")
     data, record = folder / "data", folder / "served.jsonl"
     arguments = ("--data", str(data), "--record", str(record), "--transaction-version", str(request.param))
@@ -165,21 +165,21 @@ def test_the_driver_finds_every_record_processed_exactly_once(run: Run) -> None:
 
 
 def begun(records: Iterable[coordinators.StateRecord]) -> int:
-    """How many instances of a producer have begun."""
+    """The number of instances of a producer that have started."""
     return sum(row.value is not None and row.value.transaction_status is TransactionState.EMPTY for row in records)
 
 
 def judgement(trace: Trace) -> str:
-    """What the reference says of one coordinator's log."""
+    """The reference's verdict on one coordinator's log."""
     base = Registry().get("CoordinatorOfTraces")
     model = coordinators.coordinator_model(base, [trace], versions=frozenset({1, 2}))
     return replay(model, mutated(TransactionCoordinator, base.overrides), trace).found
 
 
-def test_what_is_in_the_files_is_a_behaviour_of_the_spec(run: Run) -> None:
+def test_the_files_contain_a_behaviour_of_the_spec(run: Run) -> None:
     logs = coordinators.read_recorded(run.data)
     traces = coordinators.coordinator_traces(logs)
-    assert len(traces) == 2  # who was killed comes back by the same transactional.id
+    assert len(traces) == 2  # the killed client comes back with the same transactional.id
     assert max(begun(records) for records in logs.records.values()) > 1
     assert {judgement(trace) for trace in traces} == {"accepted"}
     for version, entries in leaders.leader_traces(logs).items():
@@ -196,7 +196,7 @@ def test_the_audit_finds_nothing(run: Run) -> None:
 
 
 def verify_again(folder: Path, bootstrap: str) -> str:
-    """The driver's own verification of what is there now."""
+    """Run the driver's own verification on the present files."""
     source = folder / "VerifyAgain.java"
     source.write_text(VERIFY_AGAIN, encoding="utf-8")
     with JavaProgram(folder / "verified.txt", str(source), bootstrap) as program:
@@ -204,7 +204,7 @@ def verify_again(folder: Path, bootstrap: str) -> str:
 
 
 def lose_one_and_repeat_another(bootstrap: str) -> None:
-    """The first record of an output's partition goes; the second is there twice."""
+    """Remove the first record of an output's partition, and duplicate the second."""
     reader = confluent.Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "auto.offset.reset": "earliest"})
     reader.assign([confluent.TopicPartition("echo", 0, 0)])
     first, second = reader.poll(SECONDS), reader.poll(SECONDS)
@@ -217,13 +217,11 @@ def lose_one_and_repeat_another(bootstrap: str) -> None:
     assert producer.flush(SECONDS) == 0
 
 
-def test_the_drivers_verification_fails_when_a_record_is_lost_and_another_is_there_twice(
-    run: Run, tmp_path: Path
-) -> None:
+def test_the_drivers_verification_fails_if_one_record_is_lost_and_another_duplicated(run: Run, tmp_path: Path) -> None:
     with ServedProcess("--data", str(run.data)) as server:
         assert verify_again(tmp_path, server.bootstrap).endswith("SUCCESS\n")
         lose_one_and_repeat_another(server.bootstrap)
         said = verify_again(tmp_path, server.bootstrap)
     assert said.endswith("FAILURE\n")
-    assert "recordProcessed=20000\n" in said  # their number alone does not tell
+    assert "recordProcessed=20000\n" in said  # their number does not show it
     assert "ALL-RECORDS-DELIVERED" not in said

@@ -16,7 +16,7 @@ def test_items_of_a_list_end_where_the_next_begins() -> None:
     assert [item[0] for item in parse_expression(text, "a test")[1]] == ["infix", "or", "infix"]
 
 
-def test_what_is_outside_of_the_subset_is_refused_with_its_line() -> None:
+def test_text_outside_of_the_subset_is_refused_with_its_line() -> None:
     with pytest.raises(UnknownSyntax, match=r"M.tla line 2"):
         parse_module("M", "---- MODULE M ----\nA == CHOOSE x : TRUE\n====\n")
 

@@ -1,4 +1,4 @@
-"""The cache of what was checked: fingerprints, and results that are kept under them."""
+"""The cache of results: fingerprints, and the results under them."""
 
 from pathlib import Path
 

@@ -68,7 +68,7 @@ def test_a_deadlock_an_assertion_and_a_print_are_told_apart(registry: Registry) 
 
 
 @pytest.mark.tlc
-def test_an_error_in_a_module_is_told_with_its_place(registry: Registry) -> None:
+def test_an_error_in_a_module_is_reported_with_its_place(registry: Registry) -> None:
     result = run(registry, bounded(), "Wrong == total + nothing")
     assert result.verdict == "error"
     assert "Unknown operator: `nothing'" in result.error
@@ -89,7 +89,7 @@ def test_a_message_inside_a_message_is_read_with_the_outer_one() -> None:
     assert list(tlc.messages(lines)) == [(2132, 0, "inner"), (2111, 1, "outer\ninner"), (-1, 0, "printed")]
 
 
-def test_a_jar_that_is_named_must_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_named_jar_must_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(tlc.JAR_VARIABLE, str(tmp_path / "none.jar"))
     with pytest.raises(TlcMissing, match=r"no such file; name a tla2tools\.jar or unset the variable"):
         tlc.find_jar()

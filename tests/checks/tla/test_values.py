@@ -61,7 +61,7 @@ def test_a_text_that_is_no_value_is_refused_with_its_place(text: str, reason: st
 
 
 @given(values)
-def test_what_is_written_is_read_back_as_the_same_value(value: object) -> None:
+def test_a_written_value_is_read_back_unchanged(value: object) -> None:
     assert canonical(parse_value(format_value(value))) == canonical(value)
 
 

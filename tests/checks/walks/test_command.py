@@ -61,7 +61,7 @@ def test_the_same_seed_gives_the_same_run_in_every_process(seed: int) -> None:
     assert next(iter(told)).endswith("None\n")
 
 
-def test_what_was_run_before_does_not_change_a_run() -> None:
+def test_earlier_runs_do_not_change_a_run() -> None:
     walker = Walker(layer_named("ConsumeTransformProduce"))
     alone = walker.run(7)
     for seed in range(3):
@@ -107,7 +107,7 @@ SELDOM_WRONG = {"TransactionsUnverified": 303_570, "UnverifiedTwoPartitions": 33
 
 
 @pytest.mark.parametrize(("name", "left_out"), sorted(BEYOND))
-def test_what_is_left_out_of_a_layer_is_violated_in_it(registry: Registry, name: str, left_out: str) -> None:
+def test_a_property_that_a_layer_leaves_out_is_violated_in_it(registry: Registry, name: str, left_out: str) -> None:
     walker = Walker(replace(layer_named(name), properties=(left_out,)))
     wrong = walker.run(SELDOM_WRONG[name]).wrong if name in SELDOM_WRONG else first_wrong(walker).wrong
     assert wrong is not None
@@ -129,7 +129,7 @@ def test_faults_are_actions_of_the_machine() -> None:
         ("HangingTransaction", {"AppendUnverified"}),
     ],
 )
-def test_what_seldom_can_happen_happens(name: str, wanted: set[str]) -> None:
+def test_rarely_enabled_actions_are_taken(name: str, wanted: set[str]) -> None:
     walker = Walker(layer_named(name))
     taken: set[str] = set()
     for seed in range(1_000):
@@ -144,7 +144,7 @@ def test_what_seldom_can_happen_happens(name: str, wanted: set[str]) -> None:
 # --- walks that go on from kept states --------------------------------------------------------------------------------
 
 
-def test_a_walk_goes_on_from_a_state_that_is_kept_and_its_schedule_is_whole(registry: Registry) -> None:
+def test_a_walk_continues_from_a_kept_state_and_its_schedule_is_complete(registry: Registry) -> None:
     walker, corpus = Walker(broken_layer(registry, "MarkerOfAnyEpoch", larger=False)), Corpus()
     runs = [walker.run(seed, corpus) for seed in range(40)]
     going_on = [run for run in runs if run.before]
@@ -156,14 +156,14 @@ def test_a_walk_goes_on_from_a_state_that_is_kept_and_its_schedule_is_whole(regi
         assert taken == run.schedule
 
 
-def test_faults_of_a_walk_that_goes_on_are_no_more_than_the_model_allows(registry: Registry) -> None:
+def test_a_continued_walk_has_no_more_faults_than_the_model_allows(registry: Registry) -> None:
     walker, corpus = Walker(broken_layer(registry, "NoEndBump", larger=False)), Corpus()
     for seed in range(60):
         walker.run(seed, corpus)
     assert {kept.state.faults for kept in corpus.kept} == {0, 1}
 
 
-def test_a_walk_that_goes_on_ends_where_it_comes_by_a_known_state(registry: Registry) -> None:
+def test_a_continued_walk_ends_at_a_known_state(registry: Registry) -> None:
     walker = Walker(broken_layer(registry, "LateEndOfTransaction", larger=False))
     corpus = Corpus(every=True)
     met: set[object] = set()
@@ -193,7 +193,7 @@ def test_with_small_constants_every_state_is_kept() -> None:
     assert [kept.state for kept in corpus.kept] == [0, 1]
 
 
-def test_a_kept_state_that_has_led_to_nothing_new_is_seldom_gone_on_from() -> None:
+def test_walks_seldom_continue_from_a_kept_state_that_led_to_nothing_new() -> None:
     corpus = Corpus(every=True)
     corpus.begin((0,))
     for number in (1, 2):
@@ -204,7 +204,7 @@ def test_a_kept_state_that_has_led_to_nothing_new_is_seldom_gone_on_from() -> No
     assert set(chosen) == {2}
 
 
-def test_the_same_search_meets_the_same(registry: Registry) -> None:
+def test_the_same_search_meets_the_same_states(registry: Registry) -> None:
     def schedules() -> list[object]:
         search = Search(registry, "UncleanElection")
         return [search.run()[1].schedule for _ in range(30)]
@@ -215,21 +215,21 @@ def test_the_same_search_meets_the_same(registry: Registry) -> None:
 # --- judging ----------------------------------------------------------------------------------------------------------
 
 
-def test_properties_that_are_looked_at_where_something_changed_say_the_same_as_all_of_them_at_every_step() -> None:
+def test_evaluating_only_properties_whose_variables_changed_gives_the_same_result() -> None:
     by_module = {layer.model.module: layer for layer in campaign.all_layers()}
     tally = campaign.run_seeds(range(len(by_module)), list(by_module.values()), sample=1)
     assert not tally.failures
     assert tally.sampled == tally.runs == len(by_module)
 
 
-def test_the_same_of_runs_that_go_wrong(registry: Registry) -> None:
+def test_evaluating_only_changed_properties_gives_the_same_result_for_violations(registry: Registry) -> None:
     for name in ("NoEndBump", "NeverFenced", "OldRetry"):
         layer = broken_layer(registry, name)
         run = first_wrong(Walker(layer))
         assert campaign.difference(run, Walker(layer, every_time=True).run(run.seed)) == ""
 
 
-def test_a_judge_that_overlooks_a_variable_is_told_apart(registry: Registry) -> None:
+def test_a_judge_that_overlooks_a_variable_is_detected(registry: Registry) -> None:
     layer = broken_layer(registry, "NoEndBump")
     seed = first_wrong(Walker(layer)).seed
     blind = Walker(layer)
@@ -252,7 +252,7 @@ def test_a_run_whose_goal_is_not_reached_is_reported(registry: Registry) -> None
     assert "Crash" in text
 
 
-def test_nothing_is_said_of_the_goals_of_a_run_that_the_bounds_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_goals_of_a_run_that_the_bounds_end_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     fair = Walker(layer_named("TransactionCoordinator"))
     monkeypatch.setattr(fair.fairness, "_within", lambda _: False)
     assert not any(fair.run(seed).wrong for seed in range(40))
@@ -260,7 +260,7 @@ def test_nothing_is_said_of_the_goals_of_a_run_that_the_bounds_end(monkeypatch: 
     assert any(fair.run(seed).wrong for seed in range(40)), "nothing is fair, so that it rests too early"
 
 
-def test_what_goes_on_without_faults_is_what_the_spec_calls_fair() -> None:
+def test_the_actions_that_go_on_without_faults_are_the_specs_fair_ones() -> None:
     fair = Walker(layer_named("Transactions")).fairness
     assert not {"Crash", "Failover", "ElectLeader", "RepeatMarker", "Initialize"} & set(fair.actions)
     assert {arguments[3] for arguments in fair.actions["HandleEnd"]} == {False}
@@ -269,7 +269,7 @@ def test_what_goes_on_without_faults_is_what_the_spec_calls_fair() -> None:
     assert "Publish" in sink.actions
 
 
-# --- what is found ----------------------------------------------------------------------------------------------------
+# --- mistakes that are found ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_what_goes_on_without_faults_is_what_the_spec_calls_fair() -> None:
         "FencedInstanceAborts",
     ],
 )
-def test_what_must_fail_is_found_and_cut_down_to_what_tlc_finds_shortest(registry: Registry, name: str) -> None:
+def test_a_required_violation_is_found_and_shrunk_to_tlcs_shortest(registry: Registry, name: str) -> None:
     verdict = find_broken(registry, name, limit=60)
     assert verdict.ok
     assert verdict.figures["shortest"] == verdict.figures["shortest_by_tlc"]
@@ -299,7 +299,7 @@ def test_a_mutant_is_found_and_no_step_of_its_schedule_can_be_left_out(registry:
         assert found is None or found.name != wrong.name
 
 
-def test_a_mutant_is_told_as_a_story_and_a_diagram(registry: Registry) -> None:
+def test_a_mutant_is_shown_as_a_story_and_a_diagram(registry: Registry) -> None:
     verdict = find_broken(registry, "NoEndBump", limit=60)
     assert "   0  At the start" in verdict.evidence
     assert "   1  An instance initializes its transactions" in verdict.evidence
@@ -307,13 +307,13 @@ def test_a_mutant_is_told_as_a_story_and_a_diagram(registry: Registry) -> None:
     assert verdict.diagram.startswith("<svg")
 
 
-def test_what_is_not_found_in_time_is_no_success(registry: Registry) -> None:
+def test_a_violation_that_is_not_found_in_time_is_no_success(registry: Registry) -> None:
     verdict = find_broken(registry, "LateMarker", limit=1e-6)
     assert not verdict.ok
     assert (verdict.expected, verdict.found) == (FOUND, NOT_FOUND)
 
 
-def test_what_is_found_is_kept_and_what_is_not_is_looked_for_again(
+def test_a_found_violation_is_kept_and_a_missing_one_is_searched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "cache_folder", lambda _: tmp_path)
@@ -330,7 +330,7 @@ def test_what_is_found_is_kept_and_what_is_not_is_looked_for_again(
     assert len(list(tmp_path.glob("*.json"))) == 2
 
 
-def test_only_what_must_fail_is_looked_for(registry: Registry) -> None:
+def test_only_required_violations_are_searched(registry: Registry) -> None:
     with pytest.raises(MalformedRegistry, match="need not fail"):
         broken_layer(registry, "Transactions")
     assert {registry.get(name).module for name in broken(registry)} == set(WALKS) - {"AtomicTransactions"}
@@ -375,7 +375,7 @@ def test_runs_that_the_bounds_end_are_counted(registry: Registry) -> None:
     assert tally.layers[layer.name].cut_off == sum(ended)
 
 
-def test_a_seed_that_meets_nothing_new_is_no_part_of_the_corpus(tmp_path: Path) -> None:
+def test_a_seed_that_meets_nothing_new_does_not_enter_the_corpus(tmp_path: Path) -> None:
     tally, again = Tally(), campaign.run_seeds([0, 1], [layer_named("Outbox")], sample=1_000)
     tally.add(again)
     known = len(tally.news)
@@ -385,7 +385,7 @@ def test_a_seed_that_meets_nothing_new_is_no_part_of_the_corpus(tmp_path: Path) 
     assert 0 in kept.read_corpus(tmp_path)
 
 
-def test_the_corpus_keeps_what_earlier_calls_have_met(tmp_path: Path) -> None:
+def test_the_corpus_keeps_the_coverage_of_earlier_calls(tmp_path: Path) -> None:
     for seeds in ([5], [0, 1]):
         kept.write_corpus(tmp_path, campaign.run_seeds(seeds, [layer_named("Outbox")], sample=1_000))
     assert {0, 5} <= set(kept.read_corpus(tmp_path))
@@ -421,7 +421,7 @@ def two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_layers")
-def test_a_campaign_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_campaign_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "SEEDS_PER_CHUNK", 4)
     asked: list[tuple[int, int]] = []
     run_chunks = campaign.run_chunks
@@ -465,7 +465,7 @@ def test_a_campaign_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pyte
         "module of a module",
     ],
 )
-def test_what_is_kept_depends_on_the_layers_and_their_modules_alone(
+def test_the_corpus_depends_only_on_the_layers_and_their_modules(
     name: str, before: str, after: str, same: bool, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(spec_folder(), tmp_path / "spec"))
@@ -476,7 +476,7 @@ def test_what_is_kept_depends_on_the_layers_and_their_modules_alone(
     assert (found == list(kept.specs(campaign.all_layers()))) == same
 
 
-def test_what_is_kept_depends_on_every_module_that_is_imported_for_a_run_and_on_no_other() -> None:
+def test_the_corpus_depends_on_exactly_the_modules_that_a_run_imports() -> None:
     code = "import sys, kafka_eos_checks.walks.campaign\n"
     code += "for name, each in sys.modules.items(): name.startswith('kafka_eos') and print(each.__file__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -502,7 +502,7 @@ def test_a_campaign_writes_its_verdicts_and_its_corpus(tmp_path: Path, capsys: p
     assert "nothing violated" in capsys.readouterr().out
 
 
-def test_a_run_that_goes_wrong_is_told_and_can_be_run_again(
+def test_a_violating_run_is_reported_and_can_be_repeated(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layer = broken_layer(registry, "OffsetOfLast")

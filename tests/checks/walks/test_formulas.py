@@ -76,12 +76,14 @@ def test_a_function_outside_of_its_domain_has_no_value(formulas: Formulas) -> No
         ("ApplicationLoop", "EveryInputIsProcessed", {GOAL}),
     ],
 )
-def test_a_property_is_looked_at_when_it_counts(registry: Registry, model: str, name: str, kinds: set[str]) -> None:
+def test_each_part_of_a_property_has_the_kind_that_says_when_to_evaluate_it(
+    registry: Registry, model: str, name: str, kinds: set[str]
+) -> None:
     assert {part.kind for part in parts(Formulas(registry.models[model]), name)} == kinds
 
 
 def first_violation(model: Model) -> int:
-    """How many states the shortest way to a violation has, found breadth-first in the reference."""
+    """The number of states on the shortest path to a violation, found breadth-first in the reference."""
     walker = Walker(replace(broken_layer(Registry(), model.name), model=model, properties=(model.expect.violates,)))
     named, inside = instances(walker.machine, walker.constants), bounds_predicate(model)
     frontier = [walker.initial(walker.constants)]
@@ -126,7 +128,7 @@ def test_a_property_is_violated_first_where_tlc_finds_it_violated(registry: Regi
     assert first_violation(model) == model.expect.depth
 
 
-def test_what_is_remembered_is_forgotten_when_a_variable_changes(registry: Registry) -> None:
+def test_a_remembered_value_is_dropped_when_a_variable_changes(registry: Registry) -> None:
     formulas = Formulas(registry.models["MirrorOffsetsInTarget"])
     holds = formulas.named("NoDuplicate")
     place = formulas.variables.index("target")
@@ -140,6 +142,6 @@ def test_what_is_remembered_is_forgotten_when_a_variable_changes(registry: Regis
     assert holds(with_target(1, 2), ())
 
 
-def test_a_mutant_of_a_rule_that_a_property_uses_stands_in_for_it_there_too(registry: Registry) -> None:
+def test_a_mutant_of_a_rule_also_replaces_it_in_properties(registry: Registry) -> None:
     plain, mutant = (Formulas(registry.get(name)) for name in ("ReadCommitted", "HighWatermarkOnly"))
     assert plain.definition("LastStableOffset") != mutant.definition("LastStableOffset")

@@ -1,4 +1,4 @@
-"""The invariants of a served cluster: each is seen to fail, under a run with another rule or with a planted fault."""
+"""The invariants of a served cluster: each fails under a run with another rule or with a planted fault."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ GROUP, TOPIC, PRODUCER = "group", "output", 7
 
 
 class ReadsPastTheEnd(ReadablePartition):
-    """Its last stable offset is behind the high watermark."""
+    """A leader whose last stable offset is after the high watermark."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class ReadsPastTheEnd(ReadablePartition):
 
 
 class RefusesMarkers(ReadablePartition):
-    """It takes no markers."""
+    """A leader that takes no markers."""
 
     __slots__ = ()
 
@@ -89,7 +89,7 @@ def test_a_run_with_another_rule_breaks_an_invariant(machines: Machines, wrong: 
 
 
 class Planted:
-    """A cluster in which something is written that no machine would write."""
+    """A cluster with a planted record that no machine would write."""
 
     def __init__(self) -> None:
         self.cluster = Cluster([Broker(1, "127.0.0.1", 9092)], now=NOW, seed=1)
@@ -153,37 +153,37 @@ def test_a_transaction_that_ends_as_it_was_decided_breaks_nothing(planted: Plant
     assert planted.told == [f"{TOPIC}-0committed: producer {PRODUCER}, epoch 0"]
 
 
-def test_a_decision_that_changes_is_found_out(planted: Planted) -> None:
+def test_a_changed_decision_is_detected(planted: Planted) -> None:
     planted.decides(TransactionState.PREPARE_COMMIT, OUTPUT)
     assert "decides otherwise" in planted.decides(TransactionState.PREPARE_ABORT, OUTPUT)
 
 
-def test_a_completion_that_nobody_has_decided_is_found_out(planted: Planted) -> None:
+def test_a_completion_without_decision_is_detected(planted: Planted) -> None:
     assert "nobody has decided" in planted.decides(TransactionState.COMPLETE_COMMIT)
 
 
-def test_a_completion_that_says_otherwise_than_was_decided_is_found_out(planted: Planted) -> None:
+def test_a_completion_that_contradicts_the_decision_is_detected(planted: Planted) -> None:
     planted.decides(TransactionState.PREPARE_COMMIT)
     assert "complete as aborted, which nobody" in planted.decides(TransactionState.COMPLETE_ABORT)
 
 
-def test_a_marker_of_which_nothing_is_decided_is_found_out(planted: Planted) -> None:
+def test_a_marker_without_decision_is_detected(planted: Planted) -> None:
     planted.writes(planted.output)
     assert "says committed, decided is nothing" in planted.marks(planted.output)
 
 
-def test_a_complete_transaction_without_a_marker_is_found_out(planted: Planted) -> None:
+def test_a_complete_transaction_without_a_marker_is_detected(planted: Planted) -> None:
     planted.decides(TransactionState.PREPARE_COMMIT, OUTPUT)
     assert f"{TOPIC}-0 has no marker" in planted.decides(TransactionState.COMPLETE_COMMIT)
 
 
-def test_a_complete_transaction_that_is_open_in_a_partition_that_was_not_added_is_found_out(planted: Planted) -> None:
+def test_a_complete_transaction_that_is_open_in_an_unadded_partition_is_detected(planted: Planted) -> None:
     planted.writes(planted.output)
     planted.decides(TransactionState.PREPARE_COMMIT)
     assert f"open in {TOPIC}-0" in planted.decides(TransactionState.COMPLETE_COMMIT)
 
 
-def test_an_epoch_that_a_leader_forgets_is_found_out(planted: Planted) -> None:
+def test_an_epoch_that_a_leader_forgets_is_detected(planted: Planted) -> None:
     planted.writes(planted.output, epoch=3)
     log = planted.output.transactions.log
     older = replace(log.producers[PRODUCER], epoch=2)
@@ -193,12 +193,12 @@ def test_an_epoch_that_a_leader_forgets_is_found_out(planted: Planted) -> None:
     assert "goes back from 3 to 2" in planted.judge()
 
 
-def test_an_offset_that_goes_back_is_found_out(planted: Planted) -> None:
+def test_an_offset_that_goes_back_is_detected(planted: Planted) -> None:
     assert planted.commits_offset(4) == ""
     assert planted.commits_offset(6) == ""
     assert "the offset of input-0 goes back from 6 to 5" in planted.commits_offset(5)
 
 
-def test_an_offset_that_moves_outside_of_transactions_is_found_out(planted: Planted) -> None:
+def test_an_offset_that_moves_outside_of_transactions_is_detected(planted: Planted) -> None:
     planted.cluster.groups.commit(GROUP, [("input", 0, CommittedOffset(1, -1, "", NOW))])
     assert "moves with a transaction that is none" in planted.judge()

@@ -29,7 +29,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert (one.events, one.requests, one.milliseconds) == (again.events, again.requests, again.milliseconds)
 
 
-def test_every_input_is_found_once_in_every_set_up_under_every_kind_of_fault() -> None:
+def test_every_input_is_found_once_in_every_setup_under_every_kind_of_fault() -> None:
     outcomes = [run_whole(seed) for seed in range(14)]
     assert [outcome.wrong for outcome in outcomes] == [""] * 14
     assert {kind for outcome in outcomes for kind in outcome.faults} == set(KINDS)
@@ -41,7 +41,7 @@ def test_every_input_is_found_once_in_every_set_up_under_every_kind_of_fault() -
     assert any(outcome.finished[Fate.ABORTED] for outcome in outcomes)
 
 
-def test_offsets_of_aborted_transactions_that_count_are_found_out_and_cut_down() -> None:
+def test_counted_offsets_of_aborted_transactions_are_detected_and_shrunk() -> None:
     found = first_wrong(ABORTED_OFFSETS_COUNT)
     assert "moves with a transaction that is aborted" in found.wrong
     fewest = shrunk(found.seed, ABORTED_OFFSETS_COUNT)
@@ -55,7 +55,7 @@ def test_a_run_that_does_not_finish_is_reported(monkeypatch: pytest.MonkeyPatch)
     assert "not everything is processed" in Whole(0).run(requests=3).wrong
 
 
-def test_an_input_that_an_application_leaves_out_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_input_that_an_application_leaves_out_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     read = Application._read
 
     def read_too_little(application: Application, number: int) -> Answering:
@@ -66,7 +66,7 @@ def test_an_input_that_an_application_leaves_out_is_found_out(monkeypatch: pytes
     assert "is found too early" in run_whole(0).wrong
 
 
-def test_a_verdict_counts_requests_transactions_and_what_was_met_of_what_is_possible() -> None:
+def test_a_verdict_counts_requests_transactions_and_coverage() -> None:
     verdict = verdict_of([run_whole(1)], 0.0)
     assert verdict.ok
     assert int(verdict.figures["requests"]) >= 250
@@ -77,7 +77,7 @@ def test_a_verdict_counts_requests_transactions_and_what_was_met_of_what_is_poss
     assert not verdict_of([], 0.0).ok
 
 
-def test_evidence_names_the_faults_and_pairs_that_no_run_has_met_and_those_taken_away_with_the_reason() -> None:
+def test_evidence_names_the_faults_and_pairs_that_no_run_met_and_the_excluded_ones() -> None:
     one = Outcome(0, SET_UPS[0], faults=Counter(crash=1, time=2), taken_away=frozenset({"repeat"}))
     evidence = verdict_of([one], 0.0).evidence
     assert "fault never met: freeze" in evidence
@@ -88,7 +88,7 @@ def test_evidence_names_the_faults_and_pairs_that_no_run_has_met_and_those_taken
     assert "taken away" not in verdict_of([Outcome(0, SET_UPS[2])], 0.0).evidence
 
 
-def test_with_version_1_a_repeated_request_breaks_runs_if_it_is_not_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_version_1_a_repeated_request_breaks_runs_unless_it_is_excluded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (run_whole(133).wrong, run_whole(133).taken_away) == ("", {"repeat"})
     monkeypatch.setattr(whole, "KNOWN_TO_BREAK", {})
     outcome = run_whole(133)
@@ -97,7 +97,7 @@ def test_with_version_1_a_repeated_request_breaks_runs_if_it_is_not_taken_away(m
     assert "is found again" in outcome.wrong
 
 
-def test_a_run_that_goes_wrong_is_drawn(
+def test_a_violating_run_is_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seed = first_wrong(ABORTED_OFFSETS_COUNT).seed
@@ -113,7 +113,7 @@ def test_a_run_that_goes_wrong_is_drawn(
     assert verdict.diagram == path.read_text(encoding="utf-8")
 
 
-def test_the_command_runs_seeds_and_one_of_them_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_runs_seeds_and_repeats_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "system.json"
     assert cli.main(["check", "walks", "--system", "--seeds", "0..1", "--jobs", "1", "--json", str(target)]) == 0
     [verdict] = json.loads(target.read_text(encoding="utf-8"))

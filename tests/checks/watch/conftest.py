@@ -1,4 +1,4 @@
-"""A cluster that a test writes: logs, a coordinator's answers, and a watcher over them."""
+"""A cluster written by a test: logs, a coordinator's answers, and a watcher over them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,12 +21,12 @@ from kafka_eos_checks.watch.cluster import READ_COMMITTED, Fetched, Place, Topic
 from kafka_eos_checks.watch.watcher import Options, Watcher
 
 PLACE = ("orders", 0)
-STAMP_MS = 1_600_000_000_000  # by the clock of producers
+STAMP_MS = 1_600_000_000_000  # by the producers' clock
 
 
 @dataclass
 class Log:
-    """A partition: encoded batches with their first offsets, and what its leader says of it."""
+    """A partition: encoded batches with their first offsets, and the leader's answers about it."""
 
     batches: list[tuple[int, bytes]] = field(default_factory=list)
     start: int = 0
@@ -39,7 +39,7 @@ class Log:
         return batch.base_offset
 
     def data(self, pid: int, epoch: int, sequence: int, stamp_ms: int = STAMP_MS, *, by_broker: bool = False) -> int:
-        """A transactional batch of one record; its offset."""
+        """Append a transactional batch of one record; return its offset."""
         made = build_batch(
             [Record(value=b"v")],
             base_offset=self.end,
@@ -63,19 +63,19 @@ class Log:
 
 @dataclass
 class Written:
-    """Stands for a cluster of one broker.
+    """A fake of a cluster of one broker.
 
     Attributes:
-        logs: by partition.
-        known: what the coordinators answer; None for no answer.
-        asked: how often they were asked.
-        batches_a_fetch: how many batches an answer has.
-        errors: what is answered of a partition instead.
-        unled: partitions without a leader.
+        logs: the logs, by partition.
+        known: the coordinators' answers; None for no answer.
+        asked: the number of requests to them.
+        batches_a_fetch: the number of batches in an answer.
+        errors: the error that answers for a partition instead.
+        unled: the partitions without a leader.
         gone: whether the broker does not answer.
-        fetched: how often it was asked for data.
-        leader: of all partitions.
-        started: by producer id, where the leader says that its transaction begins; None for what the log says.
+        fetched: the number of requests for data.
+        leader: the leader of all partitions.
+        started: producer id -> start of its transaction by the leader; None takes it from the log.
     """
 
     logs: dict[Place, Log] = field(default_factory=lambda: {PLACE: Log()})
@@ -144,5 +144,5 @@ class Written:
 
 @pytest.fixture
 def written() -> Written:
-    """One partition, ``orders-0``, with nothing in it."""
+    """A cluster with one empty partition, ``orders-0``."""
     return Written()

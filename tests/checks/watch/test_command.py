@@ -1,4 +1,4 @@
-"""The command that watches: what it prints, and how it waits for a cluster that is gone."""
+"""The watching command: its output, and its wait for an unreachable cluster."""
 
 import json
 import threading
@@ -16,7 +16,7 @@ from .conftest import PLACE, Written
 
 
 class Clock(threading.Event):
-    """Stands for the time and for the signal that ends the watcher: a wait takes no time and is written down."""
+    """A fake of the clock and of the signal that ends the watcher: a wait takes no time and is recorded."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Clock(threading.Event):
 
 
 class Gone(Written):
-    """A cluster no broker of which answers for a while."""
+    """A cluster whose brokers do not answer for a while."""
 
     def __init__(self, clock: Clock, since: float, until: float) -> None:
         super().__init__()
@@ -44,11 +44,11 @@ class Gone(Written):
         return super().topics()
 
     def fetch(self, *_: object) -> dict[object, object]:  # type: ignore[override]
-        self.clock.wait(1)  # so that the time goes on
+        self.clock.wait(1)  # so that the time advances
         return {}
 
 
-def test_a_cluster_that_is_gone_is_asked_ever_less_often_and_is_watched_again_when_it_is_back(
+def test_an_unreachable_cluster_is_asked_less_and_less_often_and_watched_again_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock(400)
@@ -64,13 +64,13 @@ def test_a_cluster_that_is_gone_is_asked_ever_less_often_and_is_watched_again_wh
     ]
 
 
-def test_a_cluster_that_is_not_there_at_first_is_not_waited_for() -> None:
+def test_a_cluster_that_is_unreachable_at_the_start_is_an_error() -> None:
     clock = Clock(100)
     with pytest.raises(ClusterFailed):
         follow(Gone(clock, 0, 50).watcher(), None, clock)
 
 
-def test_json_on_the_terminal_is_line_by_line_what_is_in_the_file(
+def test_json_on_the_terminal_has_the_lines_of_the_file(
     written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = written.logs[PLACE]

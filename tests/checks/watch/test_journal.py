@@ -1,4 +1,4 @@
-"""However a watcher is killed, the file of reports is in the end what it would have been."""
+"""The file of reports is in the end the same, at whatever step a watcher is killed."""
 
 import json
 import random
@@ -21,12 +21,12 @@ NOW = 1_700_000_000_000
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed loses nothing that it has written, so no disk has to be waited for."""
+    """A journal without fsync: a killed process loses nothing that it has written."""
     monkeypatch.setattr(journals.os, "fsync", lambda _: None)
 
 
 class Killed(BaseException):
-    """Stands for kill -9."""
+    """Raised in place of kill -9."""
 
 
 def reports(folder: Path) -> list[Row]:
@@ -39,14 +39,14 @@ def finding(offset: int) -> Report:
 
 
 def with_duplicates(written: Written, count: int) -> None:
-    """Every other batch is a duplicate of the one before."""
+    """Every other batch is a duplicate of the previous one."""
     for offset in range(count):
         sequence = offset // 2
         written.logs[PLACE].append(Batch(0, offset, offset, 7, 0, sequence, sequence, unsequenced=False))
 
 
 def run(written: Written, folder: Path, at: int) -> None:
-    """Watch until everything was read, as the command does."""
+    """Watch until everything was read, like the command."""
     watcher = written.watcher()
     with Journal(folder) as journal:
         if journal.state is not None:
@@ -62,7 +62,7 @@ STEPS = ("before the checkpoint", "half a checkpoint", "before the reports", "ha
 
 
 def killing(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """One of the next commits is killed, at a step by chance."""
+    """Kill one of the next commits at a random step."""
     left, step = rng.randint(0, 3), rng.choice(STEPS)
     replace, append = Journal._replace, Journal._append
 
@@ -96,7 +96,7 @@ def killing(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
 
 
 def killed_often(written: Written, folder: Path, seed: int) -> int:
-    """Run and kill until a run gets to its end; how often it was killed."""
+    """Run and kill until a run reaches its end; return the number of kills."""
     rng = random.Random(seed)
     written.batches_a_fetch = lambda: rng.randint(1, 5)
     kills = 0
@@ -126,7 +126,7 @@ def test_a_watcher_that_is_killed_at_any_step_reports_everything_once(written: W
 
 
 def with_hanging(written: Written, count: int) -> None:
-    """Transactions that hang one after the other, until a marker ends each; the last one stays open."""
+    """Transactions that hang one after the other until a marker ends each; the last one stays open."""
     log = written.logs[PLACE]
     for number in range(count):
         log.stable = log.data(100 + number, 0, 0)
@@ -137,7 +137,7 @@ def with_hanging(written: Written, count: int) -> None:
 
 def test_a_watcher_that_is_killed_at_any_step_resolves_everything_once(written: Written, tmp_path: Path) -> None:
     with_hanging(written, 12)
-    written.known = None  # so that only the log tells
+    written.known = None  # so that only the log shows it
     for seed in range(25):
         killed_often(written, tmp_path / str(seed), seed)
         rows = reports(tmp_path / str(seed))
@@ -162,7 +162,7 @@ def checkpoint_alone(self: Journal, state: Row, seen_ms: int, findings: Sequence
 
 
 @pytest.mark.parametrize(("commit", "wrong"), [(reports_first, "repeats"), (checkpoint_alone, "loses")])
-def test_another_order_of_reports_and_checkpoint_is_seen_to_repeat_or_to_lose(
+def test_another_order_of_reports_and_checkpoint_repeats_or_loses_reports(
     commit: Callable[..., Any], wrong: str, written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Journal, "commit", commit)
@@ -176,14 +176,14 @@ def test_another_order_of_reports_and_checkpoint_is_seen_to_repeat_or_to_lose(
 
 
 def lenient(self: Journal) -> list[Row]:
-    """Believe the checkpoint, as a journal without numbers would."""
+    """Trust the checkpoint, like a journal without numbers."""
     self._whole_lines()
     path = self._folder / CHECKPOINT
     self.state = json.loads(path.read_text())["state"] if path.exists() else None
     return []
 
 
-def test_checkpoint_and_reports_are_on_the_disk_before_they_are_believed(
+def test_checkpoint_and_reports_are_on_the_disk_before_they_are_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
@@ -195,7 +195,7 @@ def test_checkpoint_and_reports_are_on_the_disk_before_they_are_believed(
     assert synced == [f"{CHECKPOINT}.new", tmp_path.name, REPORTS, tmp_path.name]
 
 
-def test_a_report_says_who_where_and_when_and_the_same_one_has_the_same_id(tmp_path: Path) -> None:
+def test_a_report_says_who_where_and_when_and_equal_reports_have_equal_ids(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         [row] = journal.commit({}, NOW, [finding(5)])
     assert row == {
@@ -222,7 +222,7 @@ def test_two_watchers_cannot_use_one_folder(tmp_path: Path) -> None:
         (lambda folder: (folder / REPORTS).write_text("{}\n" * 3), "knows 2 reports, and reports.jsonl has 3"),
     ],
 )
-def test_a_folder_that_somebody_changed_is_refused(damage: Callable[[Path], Any], said: str, tmp_path: Path) -> None:
+def test_a_changed_folder_is_refused(damage: Callable[[Path], Any], said: str, tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         journal.commit({}, NOW, [finding(1)])
         journal.commit({}, NOW, [finding(2)])

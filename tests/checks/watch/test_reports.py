@@ -40,7 +40,7 @@ def words(report: Report) -> list[str]:
     return list(lines_of(report_row(1, NOW, report)))
 
 
-def test_a_report_is_a_line_and_an_answer_to_each_question_below_it() -> None:
+def test_a_report_is_a_line_followed_by_an_answer_to_each_question() -> None:
     assert words(HANGING) == [
         "2023-11-14T22:14:25+00:00 hanging transaction: orders-0 offset 2 (producer 7 epoch 3): open",
         "  since:   2023-11-14T22:13:20+00:00 (1 min 5 s), as its producer's clock has it",
@@ -61,12 +61,12 @@ def test_a_report_is_a_line_and_an_answer_to_each_question_below_it() -> None:
         (Ends.UNKNOWN, None, "unknown, as far as can be told"),
     ],
 )
-def test_how_it_ends_is_told_with_the_time(ends: Ends, ends_ms: int | None, said: str) -> None:
+def test_the_expected_end_is_shown_with_its_time(ends: Ends, ends_ms: int | None, said: str) -> None:
     report = Report(rule="r", topic="t", partition=0, offset=0, evidence="e", ends=ends, ends_ms=ends_ms)
     assert any(line.startswith(f"  ends:    {said}") for line in words(report))
 
 
-def test_the_end_of_something_names_the_report_that_is_over_and_asks_for_nothing() -> None:
+def test_a_resolution_names_its_report_and_asks_for_no_action() -> None:
     over = Report(rule=RESOLVED, topic="orders", partition=0, offset=2, evidence="aborted", resolves="a/b/2")
     row = report_row(5, NOW, over)
     assert (row["id"], row["resolves"]) == ("resolved/a/b/2", "a/b/2")
@@ -74,7 +74,7 @@ def test_the_end_of_something_names_the_report_that_is_over_and_asks_for_nothing
     assert list(lines_of(row)) == ["2023-11-14T22:14:25+00:00 resolved: orders-0 offset 2: aborted"]
 
 
-def test_a_row_has_no_empty_value_and_counts_what_is_blocked() -> None:
+def test_a_row_has_no_empty_value_and_counts_blocked_records() -> None:
     row = report_row(1, NOW, HANGING)
     assert row["blocked"] == [{"topic": "orders", "partition": 0, "first": 2, "end": 1202, "offsets": 1200}]
     assert (row["since_ms"], row["since_clock"]) == (1_700_000_000_000, "producer")

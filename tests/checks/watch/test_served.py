@@ -28,7 +28,7 @@ from kafka_eos_checks.watch.journal import REPORTS
 
 @contextmanager
 def served(advertised: str = "127.0.0.1") -> Iterator[str]:
-    """A cluster of two brokers without verification, with a topic of two partitions; its bootstrap address."""
+    """The bootstrap address of two brokers without verification, with a topic of two partitions."""
     arguments = ("--brokers", "2", "--transaction-version", "1", "--verification", "off", "--default-partitions", "2")
     with ServedProcess(*arguments, "--advertised-host", advertised) as server:
         bootstrap = server.bootstrap.replace(advertised, "127.0.0.1")
@@ -40,7 +40,7 @@ def served(advertised: str = "127.0.0.1") -> Iterator[str]:
 
 
 class Client:
-    """Writes to the partitions of ``orders`` what no client library would."""
+    """A client that writes batches to ``orders`` that no client library would write."""
 
     def __init__(self, bootstrap: str) -> None:
         self.wire = Wire(address_of(bootstrap), Security())
@@ -93,7 +93,7 @@ class Client:
         self.wire.close()
 
 
-def test_late_data_of_a_fenced_producer_hang_and_hold_readers_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_late_data_of_a_fenced_producer_hang_and_block_readers(capsys: pytest.CaptureFixture[str]) -> None:
     with served() as bootstrap, Client(bootstrap) as client:
         zombie = client.init("x")
         assert client.init("x")[1] > zombie[1]
@@ -107,14 +107,14 @@ def test_late_data_of_a_fenced_producer_hang_and_hold_readers_back(capsys: pytes
 
 
 def hang(client: Client, name: str) -> None:
-    """Write late data of a producer that was fenced, which nobody has asked the coordinator to add."""
+    """Write late data of a fenced producer, without adding the partition to a transaction."""
     zombie = client.init(name)
     client.init(name)
     client.produce(0, zombie, 0, name)
 
 
 def rows(capsys: pytest.CaptureFixture[str], bootstrap: str, folder: Path, code: int) -> list[dict[str, Any]]:
-    """The watcher's reports of one look at a cluster; the next look goes on from there."""
+    """The watcher's reports of one look at a cluster; the next look continues from there."""
     options = ["--once", "--jsonl", "--hanging-after", "0", "--lag-after", "1e6", "--checkpoint", str(folder)]
     assert main(["watch", "--bootstrap", bootstrap, *options]) == code
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -132,7 +132,9 @@ def test_the_command_of_a_report_ends_the_transaction_and_the_report_is_resolved
 
 @pytest.mark.broker
 @pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `make setup` fetches them")
-def test_so_does_that_of_a_report_about_a_real_broker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_of_a_report_also_ends_a_transaction_on_a_real_broker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = {"transaction.partition.verification.enable": "false"}
     with Cluster(tmp_path / "c", features={"transaction.version": 1}, settings=settings) as cluster:
         cluster.create_topic("orders", partitions=2)
@@ -184,7 +186,7 @@ def test_a_broker_that_comes_back_is_read_again(tmp_path: Path) -> None:
     assert watcher.returncode == 1
 
 
-def test_a_clean_cluster_has_no_report(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_healthy_cluster_has_no_report(capsys: pytest.CaptureFixture[str]) -> None:
     with served() as bootstrap, Client(bootstrap) as client:
         producer = client.init(None)
         for sequence in range(5):
@@ -227,7 +229,7 @@ def test_a_watcher_that_is_killed_again_and_again_reports_each_hanging_transacti
             )
             try:
                 if number < 3:
-                    time.sleep((0.6, 1.1, 1.6)[number])  # wherever it is then
+                    time.sleep((0.6, 1.1, 1.6)[number])  # at whatever step it is then
                 else:
                     wait_for(lambda: len(reports(tmp_path)) >= 4)
             finally:
@@ -268,7 +270,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 class Gateway:
-    """Stands before a broker: ends TLS, asks for a password, and passes the rest on."""
+    """A gateway before a broker: terminates TLS, asks for a password, and passes the rest on."""
 
     def __init__(self, ports: list[int], certificate: tuple[Path, Path]) -> None:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

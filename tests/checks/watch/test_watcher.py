@@ -1,4 +1,4 @@
-"""What a watcher reports of a cluster, and what it does not."""
+"""The reports of a watcher on a cluster."""
 
 import json
 import random
@@ -28,7 +28,7 @@ COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 
 
 def ongoing(**changes: object) -> Transaction:
-    """What a coordinator knows of PID while a transaction with the partition is under way."""
+    """A coordinator's state for PID during a transaction with the partition."""
     known = Transaction(
         name="x",
         state="Ongoing",
@@ -50,14 +50,14 @@ def found(watcher: Watcher, times: int = 4, at: int = NOW) -> list[tuple[str, in
 
 
 def in_order(batches: list[Batch]) -> bool:
-    """No leader gives offsets that go back."""
+    """Whether no offset goes back; every leader returns batches in this order."""
     return all(a.last_offset < b.base_offset for a, b in pairwise(batches))
 
 
 # --- rules over logs -------------------------------------------------------------------------------------------------
 
 
-def test_the_rules_over_logs_find_what_the_readable_rule_finds_however_the_log_comes(written: Written) -> None:
+def test_the_rules_over_logs_agree_with_the_readable_rule_however_a_log_is_fetched(written: Written) -> None:
     rules = set()
     for seed in range(120):
         rng = random.Random(seed)
@@ -80,7 +80,7 @@ def test_the_rules_over_logs_find_what_the_readable_rule_finds_however_the_log_c
     assert rules == set(LOG_RULES) - {ORDER}
 
 
-def test_a_watcher_that_goes_on_from_json_finds_the_rest(written: Written) -> None:
+def test_a_watcher_that_continues_from_json_finds_the_rest(written: Written) -> None:
     for batch in next(filter(in_order, (faulty_log(seed, 60, 0.3) for seed in range(100)))):
         written.logs[PLACE].append(batch)
     written.batches_a_fetch = lambda: 7
@@ -97,7 +97,7 @@ def test_a_watcher_that_goes_on_from_json_finds_the_rest(written: Written) -> No
     assert whole
 
 
-def test_a_batch_with_a_wrong_crc_is_reported_and_what_follows_the_watermark_is_read(written: Written) -> None:
+def test_a_batch_with_a_wrong_crc_is_reported_and_reading_goes_on_after_it(written: Written) -> None:
     log = written.logs[PLACE]
     for sequence in range(3):
         log.append(Batch(0, sequence, sequence, PID, 0, sequence, sequence, unsequenced=False))
@@ -140,7 +140,7 @@ def test_open_data_that_no_coordinator_will_end_hang(
     [ongoing(), ongoing(state="PrepareCommit"), ongoing(state="PrepareAbort", epoch=EPOCH + 1), None],
     ids=["ongoing", "being committed", "being fenced", "no answer"],
 )
-def test_data_that_a_coordinator_will_end_or_says_nothing_of_do_not(
+def test_data_that_a_coordinator_will_end_or_does_not_report_on_do_not_hang(
     known: Transaction | None, written: Written
 ) -> None:
     written.known = None if known is None else {PID: known}
@@ -162,7 +162,7 @@ def test_a_transaction_that_ends_between_the_question_and_the_next_look_does_not
     assert found(watcher) == []
 
 
-def test_nor_does_one_whose_coordinator_was_moving_when_it_was_asked_first(written: Written) -> None:
+def test_a_transaction_whose_coordinator_was_moving_at_first_does_not_hang(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     watcher = written.watcher()
@@ -174,7 +174,7 @@ def test_nor_does_one_whose_coordinator_was_moving_when_it_was_asked_first(writt
     assert found(watcher, times=1) == [(HANGING, 0)]
 
 
-def test_while_a_coordinator_has_no_leader_nobody_is_asked(written: Written) -> None:
+def test_no_broker_is_asked_while_a_coordinators_partition_has_no_leader(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     written.logs["__transaction_state", 3] = Log()
@@ -186,7 +186,7 @@ def test_while_a_coordinator_has_no_leader_nobody_is_asked(written: Written) -> 
     assert found(watcher, at=NOW + 10_000) == [(HANGING, 0)]
 
 
-def test_nor_does_one_whose_marker_is_still_to_be_read(written: Written) -> None:
+def test_a_transaction_whose_marker_is_still_to_be_read_does_not_hang(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     written.known = {PID: ongoing(partitions=frozenset())}
@@ -200,7 +200,7 @@ def test_nor_does_one_whose_marker_is_still_to_be_read(written: Written) -> None
     assert found(watcher, times=8) == []
 
 
-def test_young_transactions_are_not_asked_about(written: Written) -> None:
+def test_the_coordinator_is_not_asked_about_young_transactions(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     watcher = written.watcher(hanging_after_ms=10_000)
@@ -217,7 +217,7 @@ def test_data_of_a_later_epoch_in_an_open_transaction_make_it_hang(written: Writ
     assert found(written.watcher()) == [(HANGING, 0)]
 
 
-def test_who_holds_the_last_stable_offset_back_is_told_once_and_by_name(written: Written) -> None:
+def test_the_producer_that_holds_back_the_last_stable_offset_is_reported_once_by_name(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     log.data(8, 0, 0)
@@ -233,7 +233,7 @@ def test_who_holds_the_last_stable_offset_back_is_told_once_and_by_name(written:
     assert found(watcher, at=NOW + 120_000) == [(RESOLVED, 0), (LAGS, 1)], "the next one holds it now"
 
 
-def test_a_restart_does_not_repeat_what_was_told_of_an_open_transaction(written: Written) -> None:
+def test_a_restart_does_not_repeat_the_report_of_an_open_transaction(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     first = written.watcher(lag_after_ms=0)
@@ -244,7 +244,7 @@ def test_a_restart_does_not_repeat_what_was_told_of_an_open_transaction(written:
 
 
 def ended(written: Written, marker_epoch: int, *decisions: ControlType, epoch: int = EPOCH) -> None:
-    """A transaction of PID with data on as many partitions, each with a marker."""
+    """Write a transaction of PID with data and a marker on one partition per decision."""
     for number, decision in enumerate(decisions):
         log = written.logs.setdefault(("orders", number), Log())
         log.data(PID, epoch, 0)
@@ -278,7 +278,7 @@ def test_a_marker_that_ends_nothing_tears_nothing(written: Written) -> None:
     assert found(written.watcher()) == []
 
 
-def test_a_transaction_is_torn_across_a_restart_too(written: Written) -> None:
+def test_a_torn_transaction_is_also_found_across_a_restart(written: Written) -> None:
     ended(written, EPOCH + 1, COMMIT)
     first = written.watcher()
     assert found(first) == []
@@ -290,7 +290,7 @@ def test_a_transaction_is_torn_across_a_restart_too(written: Written) -> None:
     assert found(second, at=NOW + 10_000) == [(TORN, 1)]
 
 
-def test_what_is_remembered_of_producers_and_their_transactions_is_bounded(
+def test_the_memory_of_producers_and_their_transactions_is_bounded(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafka_eos_checks.watch.watcher.MOST_PRODUCERS", 2)
@@ -305,10 +305,10 @@ def test_what_is_remembered_of_producers_and_their_transactions_is_bounded(
     assert kept == {1: [3, 4, 5], 3: [3, 4, 5]}
 
 
-# --- what a report says -----------------------------------------------------------------------------------------------
+# --- the text of reports ----------------------------------------------------------------------------------------------
 
 
-def test_a_hanging_transaction_says_since_when_what_it_hides_who_and_the_command_that_ends_it(
+def test_a_hanging_transactions_report_has_start_extent_producer_and_remedy(
     written: Written,
 ) -> None:
     log, other = written.logs[PLACE], written.logs.setdefault(("orders", 1), Log())
@@ -336,7 +336,7 @@ def test_a_hanging_transaction_says_since_when_what_it_hides_who_and_the_command
     )
 
 
-def test_the_start_offset_is_the_one_that_the_leader_has_for_the_producer(written: Written) -> None:
+def test_the_start_offset_is_the_leaders_for_the_producer(written: Written) -> None:
     log = written.logs[PLACE]
     log.data(PID, EPOCH, 0)
     log.stable = log.data(PID, EPOCH + 1, 0) - 1
@@ -348,7 +348,7 @@ def test_the_start_offset_is_the_one_that_the_leader_has_for_the_producer(writte
     assert (second.rule, second.command[-16:]) == (HANGING, "--start-offset 0")
 
 
-def test_a_producer_that_no_coordinator_knows_may_be_one_that_the_client_may_not_describe(written: Written) -> None:
+def test_a_producer_unknown_to_coordinators_may_be_one_that_the_client_may_not_describe(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     [report] = looks(written.watcher())
@@ -371,7 +371,7 @@ def test_a_producer_that_no_coordinator_knows_may_be_one_that_the_client_may_not
     ],
     ids=["open", "decided", "no answer"],
 )
-def test_who_holds_readers_back_says_whether_it_ends_by_itself_and_when(
+def test_a_report_on_blocked_readers_says_whether_and_when_it_ends_by_itself(
     known: Transaction | None, ends: Ends, ends_ms: int | None, command: str, written: Written
 ) -> None:
     log = written.logs[PLACE]
@@ -408,7 +408,7 @@ def test_a_producers_clock_makes_no_transaction_old_and_the_brokers_does(written
     assert report.since == Since(ms=NOW - 3_600_000, clock=Clock.BROKER)
 
 
-def test_a_violation_in_a_log_names_its_producers_transactional_id_and_what_to_do(written: Written) -> None:
+def test_a_violation_in_a_log_names_its_producers_transactional_id_and_the_remedy(written: Written) -> None:
     log = written.logs[PLACE]
     for _ in range(2):
         log.data(PID, EPOCH, 0)
@@ -425,12 +425,12 @@ def test_a_violation_in_a_log_names_its_producers_transactional_id_and_what_to_d
     assert written.asked == 1, "the name is remembered"
 
 
-def test_there_is_something_to_do_about_every_rule() -> None:
+def test_every_rule_has_a_remedy() -> None:
     assert set(WORDS) == {*LOG_RULES, TORN, CUT, CORRUPT}
     assert all(len(words) > 60 for words in WORDS.values())
 
 
-# --- what is over -----------------------------------------------------------------------------------------------------
+# --- resolved reports -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -460,7 +460,7 @@ def test_a_hanging_transaction_that_has_ended_is_resolved_once(
     assert found(watcher, at=NOW + 70_000) == []
 
 
-def test_what_was_not_reported_is_not_resolved(written: Written) -> None:
+def test_an_unreported_violation_is_not_resolved(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     written.known = {PID: ongoing()}
@@ -471,7 +471,7 @@ def test_what_was_not_reported_is_not_resolved(written: Written) -> None:
     assert found(watcher) == []
 
 
-def test_a_report_that_was_told_before_a_restart_is_resolved_after_it(written: Written) -> None:
+def test_a_report_from_before_a_restart_is_resolved_after_it(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     first = written.watcher()
@@ -497,7 +497,7 @@ def test_a_transaction_whose_marker_nobody_read_is_resolved_by_the_last_stable_o
     assert report.evidence.endswith("the last stable offset is 50 now; the marker was not read")
 
 
-def test_a_marker_that_is_still_to_be_read_tells_how_it_ended(written: Written) -> None:
+def test_a_marker_that_is_still_to_be_read_tells_how_the_transaction_ended(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     watcher = written.watcher()
@@ -527,7 +527,7 @@ def test_a_batch_that_cannot_be_read_resolves_nothing(written: Written) -> None:
 
 
 @pytest.mark.parametrize(("cut", "said"), [(True, "the log was cut before it"), (False, "its topic was deleted")])
-def test_a_transaction_that_is_gone_with_its_log_or_topic_is_resolved(cut: bool, said: str, written: Written) -> None:
+def test_a_transaction_whose_log_or_topic_was_deleted_is_resolved(cut: bool, said: str, written: Written) -> None:
     log = written.logs[PLACE]
     log.append(Batch(0, 0, 0, 9, 0, 0, 0, unsequenced=False))
     log.stable = log.data(PID, EPOCH, 0)
@@ -557,11 +557,11 @@ def test_a_hanging_transaction_is_not_reported_again_when_data_of_a_later_epoch_
 # --- what happens to partitions --------------------------------------------------------------------------------------
 
 
-def test_without_a_wish_a_watcher_begins_at_the_last_stable_offset_and_new_partitions_at_their_start(
+def test_by_default_a_watcher_starts_at_the_last_stable_offset_or_a_new_partitions_start(
     written: Written,
 ) -> None:
     log = written.logs[PLACE]
-    for sequence in (0, 0, 1):  # a duplicate, before the watcher came
+    for sequence in (0, 0, 1):  # a duplicate from before the watcher's start
         log.append(Batch(0, log.end, log.end, 9, 0, sequence, sequence, unsequenced=False))
     log.stable = log.data(PID, EPOCH, 0)
     watcher = written.watcher(from_start=False)
@@ -572,7 +572,7 @@ def test_without_a_wish_a_watcher_begins_at_the_last_stable_offset_and_new_parti
     assert found(watcher, at=NOW + 10_000) == [("duplicate", 1)]
 
 
-def test_a_log_that_ends_before_what_was_read_of_it_was_cut(written: Written) -> None:
+def test_a_log_that_ends_before_the_read_position_was_truncated(written: Written) -> None:
     log = written.logs[PLACE]
     for sequence in range(5):
         log.append(Batch(0, sequence, sequence, 9, 0, sequence, sequence, unsequenced=False))
@@ -584,7 +584,7 @@ def test_a_log_that_ends_before_what_was_read_of_it_was_cut(written: Written) ->
     assert found(watcher) == []
 
 
-def test_what_was_deleted_before_it_was_read_is_told_and_is_no_violation(written: Written) -> None:
+def test_records_that_were_deleted_before_reading_are_reported_and_are_no_violation(written: Written) -> None:
     log = written.logs[PLACE]
     log.data(PID, EPOCH, 0)
     told: list[str] = []
@@ -598,7 +598,7 @@ def test_what_was_deleted_before_it_was_read_is_told_and_is_no_violation(written
     assert told == ["orders-0: offsets 1 to 49 were deleted before they were read"]
 
 
-def test_a_topic_that_was_deleted_and_made_again_begins_anew(written: Written) -> None:
+def test_a_topic_that_was_deleted_and_created_again_starts_again(written: Written) -> None:
     written.logs[PLACE].append(Batch(0, 0, 0, 9, 5, 0, 0, unsequenced=False))
     watcher = written.watcher()
     assert found(watcher) == []
@@ -608,7 +608,7 @@ def test_a_topic_that_was_deleted_and_made_again_begins_anew(written: Written) -
     assert watcher.partitions[PLACE].position == 1
 
 
-def test_a_partition_that_cannot_be_read_is_told_of_and_keeps_nobody_from_the_others(written: Written) -> None:
+def test_an_unreadable_partition_is_reported_and_the_others_are_read(written: Written) -> None:
     other = written.logs["payments", 0] = Log()
     for _ in range(2):
         other.append(Batch(0, other.end, other.end, 9, 0, 0, 0, unsequenced=False))
@@ -625,7 +625,7 @@ def test_a_partition_that_cannot_be_read_is_told_of_and_keeps_nobody_from_the_ot
     assert told[1:] == ["orders-0 is read again, after 1 s"]
 
 
-def test_neither_a_partition_without_a_leader_nor_a_broker_that_is_gone_is_waited_for(written: Written) -> None:
+def test_the_watcher_waits_neither_for_a_missing_leader_nor_for_a_missing_broker(written: Written) -> None:
     written.unled = {PLACE}
     told: list[str] = []
     watcher = written.watcher(told)
@@ -645,7 +645,7 @@ def test_neither_a_partition_without_a_leader_nor_a_broker_that_is_gone_is_waite
     ]
 
 
-def test_a_broker_that_stays_away_is_asked_ever_less_often_and_that_is_said_each_time(written: Written) -> None:
+def test_an_unreachable_broker_is_asked_less_and_less_often_with_a_message_each_time(written: Written) -> None:
     written.logs |= {("orders", number): Log() for number in range(1, 6)}
     told: list[str] = []
     watcher = written.watcher(told)
@@ -664,7 +664,7 @@ def test_a_broker_that_stays_away_is_asked_ever_less_often_and_that_is_said_each
     assert told[6:] == ["orders-0, orders-1, orders-2 and 3 more are read again, after 5 min 1 s"]
 
 
-def test_a_partition_that_another_broker_leads_is_read_as_soon_as_that_is_known(written: Written) -> None:
+def test_a_partition_with_a_new_leader_is_read_as_soon_as_the_leader_is_known(written: Written) -> None:
     watcher = written.watcher()
     assert found(watcher) == []
     written.errors[PLACE] = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -677,7 +677,7 @@ def test_a_partition_that_another_broker_leads_is_read_as_soon_as_that_is_known(
     assert watcher.unread == {}
 
 
-def test_coordinators_that_do_not_tell_are_asked_ever_less_often(written: Written) -> None:
+def test_coordinators_that_do_not_answer_are_asked_less_and_less_often(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     written.known = None
@@ -695,7 +695,7 @@ def test_coordinators_that_do_not_tell_are_asked_ever_less_often(written: Writte
     ]
 
 
-def test_only_the_topics_that_were_asked_for_are_read(written: Written) -> None:
+def test_only_the_given_topics_are_read(written: Written) -> None:
     log = written.logs[PLACE]
     for _ in range(2):
         log.append(Batch(0, log.end, log.end, 9, 0, 0, 0, unsequenced=False))

@@ -1,4 +1,4 @@
-"""Rates against Kafka's own class, and what a producer and a broker count."""
+"""Rates compared with Kafka's own class, and the counts of a producer and a broker."""
 
 import subprocess
 from pathlib import Path
@@ -16,7 +16,7 @@ RUNS = 300
 
 
 def kafkas(lines: list[str]) -> list[float]:
-    """What Kafka's Rate measures."""
+    """The values that Kafka's Rate measures."""
     command = [
         "java",
         "-XX:+UseSerialGC",
@@ -30,7 +30,7 @@ def kafkas(lines: list[str]) -> list[float]:
 
 
 @pytest.mark.java
-def test_rates_are_those_of_kafkas_class_whatever_happens_when_and_is_measured_when() -> None:
+def test_rates_equal_those_of_kafkas_class_for_all_times_of_events_and_measurements() -> None:
     print(f"seed {SEED}")
     random, lines, expected = Random(SEED), [], []
     for _ in range(RUNS):
@@ -59,7 +59,7 @@ def test_a_burst_is_spread_over_the_window_before_it_and_forgotten_after_two() -
     assert meter.total == 60
 
 
-def test_a_meter_that_counts_nothing_begins_no_window() -> None:
+def test_a_meter_without_counts_starts_no_window() -> None:
     assert Meter().recorded(0, 5) == Meter()
 
 

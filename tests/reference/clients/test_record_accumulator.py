@@ -48,7 +48,7 @@ def test_a_batch_is_ready_when_it_has_lingered() -> None:
     assert made.ready(15) == made.queued
 
 
-def test_a_batch_is_ready_before_when_it_is_full_or_another_follows() -> None:
+def test_a_batch_is_ready_earlier_if_it_is_full_or_another_follows() -> None:
     exactly, _ = accumulator().append(0, 1000 - HEADER_BYTES, 0)
     assert exactly.ready(0) == exactly.queued
     assert exactly.next_ms(0) == 0
@@ -56,7 +56,7 @@ def test_a_batch_is_ready_before_when_it_is_full_or_another_follows() -> None:
     assert [batch.records for batch in followed.ready(0)] == [9]
 
 
-def test_who_waits_for_memory_makes_every_batch_ready() -> None:
+def test_a_sender_that_waits_for_memory_makes_every_batch_ready() -> None:
     made = accumulator()
     for partition in range(3):
         made = filled(made, 1, partition=partition)
@@ -66,7 +66,7 @@ def test_who_waits_for_memory_makes_every_batch_ready() -> None:
     assert len(made.ready(0)) == 3
 
 
-def test_a_batch_takes_memory_of_its_size_and_a_large_record_what_it_needs() -> None:
+def test_a_batch_takes_memory_of_its_size_and_a_large_record_takes_its_own() -> None:
     made, _ = accumulator().append(0, 10, 0)
     assert made.free == 2000
     made, _ = made.append(1, 1500, 0)
@@ -110,7 +110,7 @@ def test_send_fails_when_it_has_waited_for_max_block_ms() -> None:
     assert len(made.queued) == 3
 
 
-def test_who_need_not_wait_does_not_wait_even_if_max_block_ms_is_0() -> None:
+def test_a_sender_that_need_not_wait_succeeds_even_if_max_block_ms_is_0() -> None:
     made = accumulator(max_block_ms="0")
     made, outcome = made.append(0, RECORD, 0)
     assert outcome is Appended.BEGAN
@@ -120,7 +120,7 @@ def test_who_need_not_wait_does_not_wait_even_if_max_block_ms_is_0() -> None:
     assert len(made.time_out(0)[1].waiters) == 1
 
 
-def test_a_batch_is_given_up_after_its_delivery_timeout_wherever_it_is() -> None:
+def test_a_batch_expires_after_its_delivery_timeout_wherever_it_is() -> None:
     made = accumulator(delivery_timeout_ms="1000", request_timeout_ms="900")
     made = filled(made, 9)
     made, sent = made.drain(10)
@@ -136,7 +136,7 @@ def test_a_batch_is_given_up_after_its_delivery_timeout_wherever_it_is() -> None
     assert made.next_ms(1020) is None
 
 
-def test_memory_of_what_is_given_up_goes_to_who_still_waits() -> None:
+def test_the_memory_of_expired_batches_goes_to_waiting_senders() -> None:
     made = accumulator(delivery_timeout_ms="100", request_timeout_ms="90", max_block_ms="1000")
     for partition in range(3):
         made = filled(made, 1, partition=partition)
@@ -146,7 +146,7 @@ def test_memory_of_what_is_given_up_goes_to_who_still_waits() -> None:
     assert [(batch.partition, batch.created_ms) for batch in made.queued] == [(3, 100)]
 
 
-def test_no_more_requests_of_a_partition_are_in_flight_than_may_be() -> None:
+def test_no_partition_has_more_requests_in_flight_than_the_limit() -> None:
     made = accumulator(batch_size="0", max_in_flight_requests_per_connection="2")
     made = filled(made, 4)
     counts = []
@@ -168,7 +168,7 @@ def test_a_refused_batch_is_sent_again_at_once_and_takes_no_more_records() -> No
     assert [batch.number for batch in made.ready(11)] == [0]
 
 
-def test_an_idempotent_producer_keeps_the_order_of_refused_batches_and_another_does_not() -> None:
+def test_only_an_idempotent_producer_keeps_the_order_of_refused_batches() -> None:
     for idempotent, order in (("true", [0, 1, 2]), ("false", [1, 0, 2])):
         made = filled(accumulator(batch_size="0", enable_idempotence=idempotent), 3)
         made, _ = made.drain(10)
@@ -197,7 +197,7 @@ def test_a_batch_fails_when_it_is_refused_after_its_delivery_timeout() -> None:
     assert made.refused(0, 1000)[1] is not None
 
 
-def test_what_is_sent_sent_again_and_given_up_is_counted_in_records() -> None:
+def test_sent_retried_and_expired_batches_are_counted_in_records() -> None:
     made, _ = filled(accumulator(retries="1"), 3).drain(10)
     made, _ = made.refused(0, 20)
     made, _ = made.drain(20)
@@ -208,7 +208,7 @@ def test_what_is_sent_sent_again_and_given_up_is_counted_in_records() -> None:
     assert names["record-error-rate"] == pytest.approx(3 / 30)
 
 
-def test_a_send_that_found_no_memory_counts_as_an_error() -> None:
+def test_a_send_without_memory_counts_as_an_error() -> None:
     made = filled(accumulator(), 27)
     made, outcome = made.append(0, RECORD, 0)
     assert outcome is Appended.WAITS
@@ -217,7 +217,7 @@ def test_a_send_that_found_no_memory_counts_as_an_error() -> None:
     assert made.metrics.failed.total == 1
 
 
-def test_an_answer_to_nothing_is_an_error() -> None:
+def test_an_answer_without_a_request_is_an_error() -> None:
     with pytest.raises(NothingInFlight, match="partition 7"):
         accumulator().acknowledged(7, 0)
 
@@ -229,7 +229,7 @@ steps = st.lists(
 
 
 @given(steps, st.booleans())
-def test_every_record_ends_once_and_memory_is_never_overdrawn(
+def test_every_record_ends_once_and_memory_never_exceeds_its_limit(
     taken: list[tuple[str, int, int]], idempotent: bool
 ) -> None:
     made = accumulator(

@@ -72,7 +72,7 @@ Row = dict[str, str]
 
 
 def table(words: Mapping[str, list[str]], clients: tuple[Client, Client], always: Mapping[str, str]) -> list[Row]:
-    """Rows for both clients: no setting, each word alone, then only words that both take alone.
+    """Rows for both clients: no setting, each single setting, then only settings that both take by themselves.
 
     These come in all pairs, and in random rows of up to six settings.
     """
@@ -99,7 +99,7 @@ CONSUMER_ROWS = table(CONSUMER_WORDS, CONSUMERS, {"group.id": "g"})
 
 
 def java(kind: str, rows: list[Row]) -> list[dict[str, Any]]:
-    """What Kafka's Java client says to each row."""
+    """The answer of Kafka's Java client to each row."""
 
     def named(row: Row) -> Row:
         return {name: NAMES_OF_JAVA.get(name, {}).get(word, word) for name, word in row.items()}
@@ -116,7 +116,7 @@ def java(kind: str, rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def librdkafka(kind: str, row: Row) -> str | None:
-    """What librdkafka says to a row, None when it takes it."""
+    """librdkafka's answer to a row, None if it takes the row."""
     make: Callable[[Row], Any] = confluent_kafka.Producer if kind == "producer" else confluent_kafka.Consumer
     try:
         made = make({"log_level": "0", **row})
@@ -130,7 +130,7 @@ def librdkafka(kind: str, row: Row) -> str | None:
 
 
 def wrong(client: Client, rows: list[Row], said: list[str | None]) -> list[str]:
-    """The rows to which a client said something else than its rules."""
+    """The rows on which a client and its rules disagree."""
     found = []
     for row, refused in zip(rows, said, strict=True):
         ours = client.refusal(row)
@@ -140,7 +140,7 @@ def wrong(client: Client, rows: list[Row], said: list[str | None]) -> list[str]:
 
 
 def not_named(client: Client, rows: list[Row], said: list[str | None]) -> list[str]:
-    """The rows of up to two settings whose refusal by the client names none of those that ours does."""
+    """The rows of up to two settings whose refusal by the client names no setting that our refusal names."""
     found = []
     for row, refused in zip(rows, said, strict=True):
         ours = client.refusal(row)
@@ -161,7 +161,7 @@ def not_named(client: Client, rows: list[Row], said: list[str | None]) -> list[s
     ],
     ids=["producer", "consumer"],
 )
-def test_the_java_client_says_what_the_rules_say(kind: str, client: Client, rows: list[Row]) -> None:
+def test_the_java_client_agrees_with_the_rules(kind: str, client: Client, rows: list[Row]) -> None:
     answers = java(kind, rows)
     said = [answer.get("refused") for answer in answers]
     assert not wrong(client, rows, said)
@@ -178,13 +178,13 @@ def test_the_java_client_says_what_the_rules_say(kind: str, client: Client, rows
     [("producer", LIBRDKAFKA_PRODUCER, PRODUCER_ROWS), ("consumer", LIBRDKAFKA_CONSUMER, CONSUMER_ROWS)],
     ids=["producer", "consumer"],
 )
-def test_librdkafka_says_what_the_rules_say(kind: str, client: Client, rows: list[Row]) -> None:
+def test_librdkafka_agrees_with_the_rules(kind: str, client: Client, rows: list[Row]) -> None:
     said = [librdkafka(kind, row) for row in rows]
     assert not wrong(client, rows, said)
     assert not not_named(client, rows, said)
 
 
-def test_librdkafka_wants_a_group_for_a_consumer() -> None:
+def test_librdkafka_requires_a_group_for_a_consumer() -> None:
     assert "group.id" in (librdkafka("consumer", {}) or "")
     refused = LIBRDKAFKA_CONSUMER.refusal({})
     assert refused is not None
@@ -265,7 +265,7 @@ def test_a_producer_has_the_defaults_of_the_java_client() -> None:
     assert made.compression_type is CompressionType.NONE
 
 
-def test_acks_or_retries_turn_idempotence_off_where_nobody_asked_for_it() -> None:
+def test_acks_or_retries_turn_idempotence_off_unless_it_is_set() -> None:
     for given in ({"acks": "1"}, {"acks": "0"}, {"retries": "0"}):
         assert not producer_settings(given).enable_idempotence
         assert not idempotence_of_java(JAVA_PRODUCER.values(given))
@@ -273,13 +273,13 @@ def test_acks_or_retries_turn_idempotence_off_where_nobody_asked_for_it() -> Non
             producer_settings({**given, **IDEMPOTENT})
 
 
-def test_a_delivery_timeout_that_is_not_given_grows_with_linger_and_request_timeout() -> None:
+def test_a_default_delivery_timeout_grows_with_linger_and_request_timeout() -> None:
     assert producer_settings({"linger.ms": "200000"}).delivery_timeout_ms == 230_000
     with pytest.raises(RefusedSettings, match="the time to wait"):
         producer_settings({"linger.ms": "200000", "delivery.timeout.ms": "229999"})
 
 
-def test_a_refusal_says_the_settings_the_reason_and_the_source() -> None:
+def test_a_refusal_names_the_settings_the_reason_and_the_source() -> None:
     with pytest.raises(RefusedSettings) as caught:
         producer_settings({"acks": "1", "enable.idempotence": "true"})
     assert caught.value.settings == ("acks", "enable.idempotence")
@@ -298,7 +298,7 @@ def test_a_refusal_says_the_settings_the_reason_and_the_source() -> None:
         ({"transactional.id": ""}, "is empty"),
     ],
 )
-def test_a_setting_that_is_none_is_refused(given: Row, why: str) -> None:
+def test_an_unknown_setting_is_refused(given: Row, why: str) -> None:
     with pytest.raises(RefusedSettings, match=why):
         producer_settings(given)
 

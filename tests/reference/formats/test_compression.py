@@ -8,13 +8,13 @@ from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.compression import CompressionType, compress, compress_snappy_raw, decompress
 
 COMPRESSED = [codec for codec in CompressionType if codec is not CompressionType.NONE]
-TEXT = b"exactly once " * 20_000  # more than a block of lz4 or xerial, and than the first output buffer
+TEXT = b"exactly once " * 20_000  # larger than a block of lz4 or xerial, and than the first output buffer
 
 
 @pytest.mark.parametrize("codec", CompressionType)
 @settings(deadline=None)
 @given(data=st.binary(max_size=300) | st.integers(0, 200_000).map(lambda size: TEXT[:size]))
-def test_what_was_compressed_is_read_back(codec: CompressionType, data: bytes) -> None:
+def test_compressed_data_is_read_back(codec: CompressionType, data: bytes) -> None:
     assert decompress(codec, compress(codec, data)) == data
 
 
@@ -72,7 +72,7 @@ def test_the_size_that_snappy_promises_is_not_allocated() -> None:
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_a_stream_cut_off_anywhere_is_malformed(codec: CompressionType) -> None:
     stream = compress(codec, b"exactly once")
-    block_boundary = len(b"\x82SNAPPY\x00") + 8  # here xerial's stream is one of no blocks
+    block_boundary = len(b"\x82SNAPPY\x00") + 8  # here xerial's stream has no blocks
     for length in range(len(stream)):
         if codec is CompressionType.SNAPPY and length == block_boundary:
             assert decompress(codec, stream[:length]) == b""

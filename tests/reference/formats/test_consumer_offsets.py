@@ -56,7 +56,7 @@ def test_a_value_comes_back_from_its_bytes(value: OffsetCommitValue) -> None:
 
 
 def same_bytes(decode: Any, data: bytes) -> bool:
-    """Whether what data decode to is encoded to the same bytes; so it is if they do not."""
+    """Whether decoded data are encoded to the same bytes; true for data that cannot be decoded."""
     try:
         found = decode(data)
     except MalformedOffsetRecord as error:
@@ -107,7 +107,7 @@ def test_a_record_of_another_type_is_no_offset_and_a_null_value_is_a_tombstone()
         ("0004 0000000000000005 ffffffff 01 0000000000000000 02 0100 0100", 26, "tag 1 after tag 1"),
     ],
 )
-def test_what_is_wrong_with_a_value_is_told_with_its_place(data: str, position: int, reason: str) -> None:
+def test_a_malformed_value_is_reported_with_its_position(data: str, position: int, reason: str) -> None:
     with pytest.raises(MalformedOffsetRecord, match=reason) as caught:
         decode_value(bytes.fromhex(data))
     assert caught.value.position == position
@@ -123,7 +123,7 @@ def test_what_is_wrong_with_a_value_is_told_with_its_place(data: str, position: 
         OffsetCommitValue(offset=1, metadata="x" * 32768),
     ],
 )
-def test_what_a_version_has_no_place_for_is_not_encoded(value: OffsetCommitValue) -> None:
+def test_a_field_that_a_version_does_not_have_is_not_encoded(value: OffsetCommitValue) -> None:
     with pytest.raises(OverflowError):
         value.encode()
 

@@ -38,7 +38,7 @@ def test_partitions_are_found_by_name_in_the_order_of_their_numbers(tmp_path: Pa
     ]
 
 
-def test_what_is_no_live_partition_is_listed_with_the_reason(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_live_partition_is_listed_with_the_reason(tmp_path: Path) -> None:
     make_partition(tmp_path, "orders-0")
     unique = "0123456789abcdef0123456789abcdef"
     for name in (f"orders-1.{unique}-delete", f"orders-2.{unique}-future", f"orders-3.{unique}-stray"):
@@ -174,7 +174,7 @@ def test_the_given_directory_itself_may_be_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["absent", "file"])
-def test_what_is_no_directory_is_refused_with_the_remedy(name: str, tmp_path: Path) -> None:
+def test_a_path_that_is_no_directory_is_refused_with_the_remedy(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotALogDirectory, match=r"give a broker's log\.dirs"):
         find_log_directories(tmp_path / name)

@@ -69,12 +69,12 @@ def message_sets(draw: st.DrawFn) -> tuple[list[Message], CompressionType, int]:
 
 
 def rows(messages: Sequence[Message]) -> list[list[Any]]:
-    """As the vectors have them."""
+    """The rows in the form of the vectors."""
     return [[m.offset, m.timestamp, *(None if b is None else b.hex() for b in (m.key, m.value))] for m in messages]
 
 
 def kafka(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What Kafka's own codec answers."""
+    """The answers of Kafka's own codec."""
     done = subprocess.run(
         [
             "java",
@@ -134,7 +134,7 @@ def test_the_messages_of_kafka_are_built_to_the_bytes_that_kafka_wrote(vector: d
 
 
 @pytest.mark.parametrize("edge", EDGES, ids=[edge["name"] for edge in EDGES])
-def test_what_no_encoder_writes_is_refused_with_kafka_or_named_as_a_departure(edge: dict[str, Any]) -> None:
+def test_bytes_that_no_encoder_writes_are_refused_like_kafka_or_listed_as_a_departure(edge: dict[str, Any]) -> None:
     data = bytes.fromhex(edge["hex"])
     if isinstance(edge["kafka"], str) or edge["name"] in READ_BY_KAFKA_ONLY:
         with pytest.raises(MalformedBatch) as caught:
@@ -164,7 +164,7 @@ def test_a_message_set_is_read_back(given_set: tuple[list[Message], CompressionT
 
 
 @pytest.mark.java
-def test_kafka_reads_what_we_write_and_we_read_what_kafka_writes() -> None:
+def test_kafka_and_our_codec_read_each_others_bytes() -> None:
     written: list[tuple[list[Message], CompressionType, int]] = []
     for magic in (0, 1):
         for number in range(120):
@@ -208,7 +208,7 @@ def test_kafka_reads_what_we_write_and_we_read_what_kafka_writes() -> None:
             assert theirs == ours[number]
 
 
-def test_a_message_costs_26_or_34_bytes_beside_its_key_and_value() -> None:
+def test_a_message_takes_26_or_34_bytes_besides_its_key_and_value() -> None:
     for magic, overhead in ((0, 26), (1, 34)):
         message = Message(magic=magic, timestamp=5 if magic else -1, key=b"k" * 100, value=b"v" * 50)
         assert len(message.encode()) == message.size == overhead + 150
@@ -235,7 +235,7 @@ def test_the_time_of_the_broker_stands_for_all_messages_of_a_wrapper() -> None:
     ]
 
 
-def test_damage_in_a_wrapper_is_told_with_its_place_in_the_buffer_and_in_the_wrapper() -> None:
+def test_damage_in_a_wrapper_is_reported_with_its_position_in_buffer_and_wrapper() -> None:
     before = Message(value=b"v").encode()
     inside = bytearray(Message(value=b"value").encode())
     inside[-1] ^= 1
@@ -269,7 +269,7 @@ def test_a_message_cut_off_anywhere_is_malformed_at_the_end_of_the_buffer() -> N
         ([Message()], CompressionType.ZSTD, ValueError, "no zstd"),
     ],
 )
-def test_what_has_no_place_in_the_format_is_not_built(
+def test_a_message_that_the_format_cannot_hold_is_not_built(
     messages: list[Message], compression: CompressionType, error: type[Exception], reason: str
 ) -> None:
     with pytest.raises(error, match=reason):

@@ -256,7 +256,7 @@ def test_a_batch_cut_off_anywhere_is_malformed_at_the_end_of_the_buffer() -> Non
 
 @pytest.mark.parametrize("compression", CompressionType)
 @pytest.mark.parametrize("count", [0, 1, 3, 2**31 - 1])
-def test_a_record_count_that_lies_is_malformed(compression: CompressionType, count: int) -> None:
+def test_a_wrong_record_count_is_malformed(compression: CompressionType, count: int) -> None:
     batch = build_batch([Record(value=b"v"), Record(offset_delta=1, value=b"w")], compression=compression)
     lying = decode_batch(changed(batch, 57, count.to_bytes(4, "big")))[0]
     with pytest.raises(MalformedBatch, match=r"left after|cannot hold|end inside") as caught:
@@ -312,7 +312,7 @@ def test_a_batch_that_decompresses_beyond_the_limit_is_malformed(compression: Co
         (b"\x00\x00\x00\x01", b"\xff\xff\x00\x00\x00\x01", "transaction marker of version -1"),
     ],
 )
-def test_a_control_record_that_is_none_is_malformed(key: bytes | None, value: bytes | None, reason: str) -> None:
+def test_an_invalid_control_record_is_malformed(key: bytes | None, value: bytes | None, reason: str) -> None:
     batch = build_batch([Record(key=key, value=value)], is_control=True)
     with pytest.raises(MalformedBatch, match=reason):
         batch.control_record()
@@ -326,7 +326,7 @@ def test_a_marker_of_a_later_version_with_further_fields_is_read() -> None:
     assert batch.control_record() == expected
 
 
-def test_data_is_no_marker_whatever_its_records_hold() -> None:
+def test_a_data_batch_is_no_marker_whatever_its_records_hold() -> None:
     assert build_batch([Record(key=bytes(4), value=bytes(6))]).control_record() is None
 
 

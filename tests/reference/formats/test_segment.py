@@ -99,7 +99,7 @@ def test_a_batch_with_a_wrong_crc_is_skipped_by_its_own_length_and_says_why() ->
     assert region.reason.startswith("CRC32C is ")
 
 
-def test_a_batch_that_is_the_value_of_a_damaged_record_is_none_of_the_log() -> None:
+def test_a_batch_inside_the_value_of_a_damaged_record_is_not_in_the_log() -> None:
     outer = bytearray(build_batch([Record(value=batch(7).encode())]).encode())
     outer[30] ^= 1
     assert found(outer + batch(8).encode()) == [
@@ -109,7 +109,7 @@ def test_a_batch_that_is_the_value_of_a_damaged_record_is_none_of_the_log() -> N
 
 
 @pytest.mark.parametrize("length", [0, 48, 89, 1000, 2**31 - 1])
-def test_a_length_that_lies_does_not_hide_the_batches_behind_it(length: int) -> None:
+def test_a_wrong_length_does_not_hide_the_batches_after_it(length: int) -> None:
     damaged = bytearray(FIVE)
     damaged[208:212] = length.to_bytes(4, "big")
     assert found(damaged) == [(0, 0), (100, 1), (200, 300, RegionKind.CORRUPT), (300, 3), (400, 4)]
@@ -137,7 +137,7 @@ def test_a_batch_of_an_older_format_is_named() -> None:
         {"max_timestamp": -2},
     ],
 )
-def test_a_header_that_is_not_plausible_is_not_taken_for_the_next_batch(change: dict[str, int]) -> None:
+def test_an_implausible_header_is_not_taken_for_the_next_batch(change: dict[str, int]) -> None:
     assert segment._plausible_size(batch(3).encode(), 0) == SIZE
     assert segment._plausible_size(dataclasses.replace(batch(3), **change).encode(), 0) is None  # type: ignore[arg-type]
 
@@ -223,7 +223,7 @@ def test_an_absent_file_has_no_entries(suffix: str, tmp_path: Path) -> None:
         (".snapshot", "0001" + "ba0cc8c4" + "00000001", 6, "1 entries do not take 10 bytes"),
     ],
 )
-def test_a_file_beside_a_segment_that_is_damaged_says_where(
+def test_a_damaged_file_next_to_a_segment_is_reported_with_the_position(
     suffix: str, content: str, at: int, reason: str, tmp_path: Path
 ) -> None:
     path = tmp_path / f"00000000000000000000{suffix}"

@@ -208,7 +208,7 @@ def test_a_malformed_key_says_where_and_why(data: bytes, position: int, reason: 
     assert caught.value.position == position
 
 
-def test_what_has_no_place_is_not_encoded() -> None:
+def test_a_value_out_of_range_is_not_encoded() -> None:
     value = decode_value(EMPTY)
     assert value is not None
     unfit: list[dict[str, Any]] = [
@@ -231,7 +231,7 @@ def test_the_legal_transitions_are_those_of_kafka() -> None:
     }
 
 
-def test_a_transaction_is_aborted_that_never_began_only_since_transaction_version_2() -> None:
+def test_only_since_transaction_version_2_an_abort_needs_no_begun_transaction() -> None:
     extras = {(before, after) for before, after in LEGAL_TRANSITIONS if not is_legal(before, after, 1)}
     empty, commit, abort = TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
     assert extras == {(before, TransactionState.PREPARE_ABORT) for before in (empty, commit, abort)}
@@ -239,5 +239,5 @@ def test_a_transaction_is_aborted_that_never_began_only_since_transaction_versio
     assert not is_legal(TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_ABORT, 2)
 
 
-def test_what_is_only_pending_is_not_among_the_written_states() -> None:
+def test_pending_states_are_not_among_the_written_states() -> None:
     assert {state.name for state in set(TransactionState) - WRITTEN_STATES} == {"DEAD", "PREPARE_EPOCH_FENCE"}

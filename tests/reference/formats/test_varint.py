@@ -84,13 +84,13 @@ def test_a_longer_form_than_needed_is_read() -> None:
 
 
 @pytest.mark.parametrize("value", [INT32_MAX + 1, INT32_MIN - 1])
-def test_a_number_without_place_in_a_varint_is_not_encoded(value: int) -> None:
+def test_a_number_out_of_range_is_not_encoded_as_a_varint(value: int) -> None:
     with pytest.raises(OverflowError, match="32 bits"):
         encode_varint(value)
     assert decode_varlong(encode_varlong(value), 0)[0] == value
 
 
 @pytest.mark.parametrize("value", [INT64_MAX + 1, INT64_MIN - 1])
-def test_a_number_without_place_in_a_varlong_is_not_encoded(value: int) -> None:
+def test_a_number_out_of_range_is_not_encoded_as_a_varlong(value: int) -> None:
     with pytest.raises(OverflowError, match="64 bits"):
         encode_varlong(value)

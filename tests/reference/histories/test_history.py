@@ -89,7 +89,7 @@ def test_a_line_that_is_no_event_is_refused_with_file_line_and_reason(tmp_path: 
     assert (caught.value.source, caught.value.line) == (str(path), 3)
 
 
-def test_what_comes_before_a_bad_line_is_read(tmp_path: Path) -> None:
+def test_the_lines_before_a_bad_line_are_read(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     path.write_text(f"{GOOD}\nnonsense\n", encoding="utf-8")
     events = read_history(path)
@@ -116,7 +116,7 @@ def test_any_json_object_is_an_event_or_refused(row: dict[str, object]) -> None:
     assert is_event_or_refused(json.dumps(row))
 
 
-def test_bytes_that_are_no_text_are_refused_with_their_line(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_refused_with_their_line(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     path.write_bytes(GOOD.encode() + b"\n\xff\xfe\n")
     with pytest.raises(MalformedHistory, match=r"h\.jsonl:2: no JSON"):

@@ -68,7 +68,7 @@ def test_a_run_comes_to_rest_with_every_value_acknowledged_or_failed(seed: int) 
 
 @settings(max_examples=20)
 @given(SEEDS)
-def test_what_is_acknowledged_is_stored_once_on_the_leader_in_order(seed: int) -> None:
+def test_acknowledged_values_are_stored_once_on_the_leader_in_order(seed: int) -> None:
     last = run(seed)[-1].after
     stored = [entry.value for entry in last.leaders_log.entries]
     assert stored == sorted(set(stored))
@@ -100,7 +100,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candle:
-    """Burns down by itself; the wind may blow, which changes nothing but a count."""
+    """A candle that burns down by itself; the wind may blow, which changes only a count."""
 
     MODULE: ClassVar[str] = "Candle"
     VARIABLES: ClassVar[tuple[str, ...]] = ("length", "gusts")
@@ -147,7 +147,7 @@ def test_a_fault_happens_as_often_as_its_weight_says() -> None:
     assert 850 < gusts < 950, "9 of 10 first steps, give or take five standard deviations"
 
 
-def test_a_fault_that_mends_others_goes_on_when_they_stop() -> None:
+def test_a_fault_that_repairs_others_goes_on_after_they_stop() -> None:
     assert len(candle(1, 10, "Blow", Blow=1.0)) == 20
 
 

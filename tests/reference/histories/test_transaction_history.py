@@ -1,4 +1,4 @@
-"""A simulated run of transactions, as clients, brokers and a reader of committed data would write it."""
+"""A simulated run of transactions, with the events of clients, brokers and a read_committed reader."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -85,7 +85,7 @@ def test_a_failover_writes_no_record_for_the_new_coordinator_only_reads() -> Non
         assert each.instance.action.name != "Failover" or len(recorder.coordinator_log) == written
 
 
-def test_the_reader_is_given_every_committed_record_below_the_last_stable_offset_once_and_no_other() -> None:
+def test_the_reader_gets_exactly_the_committed_records_below_the_last_stable_offset_once() -> None:
     for seed in SEEDS:
         recorder, state = recorded(seed)
         for number, name in enumerate(sorted(state.logs)):
@@ -120,7 +120,7 @@ def answers(events: list[Event], phase: str) -> Iterator[Event]:
     return (event for event in events if event.phase == phase)
 
 
-def test_the_arguments_worth_a_try_leave_out_no_action_that_can_be_taken_but_an_end_that_gives_a_batch_up() -> None:
+def test_the_tried_arguments_miss_no_enabled_action_except_an_end_that_drops_a_batch() -> None:
     small = constants(numbers=2, epochs=8, failovers=3)
     names = {action.name for action in actions(Transactions)}
     possible = possible_arguments()
@@ -137,7 +137,7 @@ def test_the_arguments_worth_a_try_leave_out_no_action_that_can_be_taken_but_an_
                 step(taken.after, instance)
 
 
-def test_every_marker_in_the_logs_is_told_of_with_its_offset_and_decision() -> None:
+def test_every_marker_in_the_logs_has_an_event_with_its_offset_and_decision() -> None:
     for seed in SEEDS:
         recorder, _ = recorded(seed)
         told = {
@@ -154,7 +154,7 @@ def test_every_marker_in_the_logs_is_told_of_with_its_offset_and_decision() -> N
         assert told == stored, f"seed {seed}"
 
 
-def test_a_copy_of_an_end_has_the_number_of_the_request_that_it_is_a_copy_of() -> None:
+def test_a_duplicate_of_an_endtxn_has_the_number_of_the_original_request() -> None:
     copies = 0
     for seed in SEEDS:
         recorder, _ = recorded(seed)
@@ -171,7 +171,7 @@ def test_a_copy_of_an_end_has_the_number_of_the_request_that_it_is_a_copy_of() -
     assert copies > 3
 
 
-def test_a_batch_that_comes_after_its_client_gave_up_is_acknowledged_to_nobody() -> None:
+def test_a_batch_that_arrives_after_its_client_gave_up_is_acknowledged_to_nobody() -> None:
     late = [
         event
         for seed in SEEDS
@@ -186,7 +186,7 @@ def test_a_batch_that_comes_after_its_client_gave_up_is_acknowledged_to_nobody()
         assert len(set(answered)) == len(answered), f"seed {seed}"
 
 
-def test_timeouts_are_told_of() -> None:
+def test_timeouts_have_events() -> None:
     taken = [step for seed in SEEDS for step in steps(seed) if step.instance.action.name == "TimeOut"]
     told = [event for seed in SEEDS for event in recorded(seed)[0].events if event.action == "TimeOut"]
     assert len(told) == len(taken) > 0

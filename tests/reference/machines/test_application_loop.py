@@ -1,4 +1,4 @@
-"""What an application does after an error decides what becomes of its input."""
+"""The fate of an input depends on the application's reaction to an error."""
 
 from collections.abc import Callable
 
@@ -23,12 +23,12 @@ def loop(kind: str = TRANSACTIONS, faults: int = 2, **overrides: str) -> Applica
 
 
 def unanswered(state: ApplicationLoop) -> ApplicationLoop:
-    """The loop after a commit that succeeds and whose answer is lost."""
+    """The loop after a successful commit whose answer is lost."""
     return state.send().ask_to_commit().commit_transaction().lose_answer()
 
 
 def finished(state: ApplicationLoop) -> ApplicationLoop:
-    """The loop after it has processed whatever it still polls."""
+    """The loop after it has processed all further inputs that it polls."""
     while state.position <= state.arrived:
         state = state.poll().send().ask_to_commit().commit_transaction().learn_commit()
     return state
@@ -45,7 +45,7 @@ def test_an_input_whose_transaction_is_aborted_is_skipped_without_a_seek() -> No
     assert (state.outputs, state.committed) == ((2,), 3)
 
 
-def test_a_commit_of_unknown_outcome_is_asked_for_again_and_then_known() -> None:
+def test_a_commit_of_unknown_outcome_is_retried_and_then_known() -> None:
     state = unanswered(loop())
     for otherwise in (state.abort, state.close):
         with pytest.raises(NotEnabled):
@@ -60,7 +60,7 @@ def test_a_commit_that_came_too_late_ends_with_the_producer_closed() -> None:
     assert finished(state.learn_fencing().close().restart()).outputs == (1, 2)
 
 
-def test_an_abort_after_a_commit_of_unknown_outcome_reports_as_aborted_what_is_committed() -> None:
+def test_an_abort_after_a_commit_of_unknown_outcome_hides_that_it_is_committed() -> None:
     state = unanswered(loop(**CATCH_BLOCKS)).abort()
     assert (state.outputs, state.reported[1]) == ((1,), "aborted")
     assert finished(state).outputs == (1, 2)
@@ -78,7 +78,7 @@ def test_an_abort_before_the_commit_has_arrived_is_an_abort() -> None:
     assert finished(state).outputs == (1, 2)
 
 
-def test_a_commit_without_an_answer_that_is_taken_for_one_loses_what_is_aborted() -> None:
+def test_taking_an_unanswered_commit_for_committed_loses_an_aborted_input() -> None:
     state = loop(IsTold="SilenceIsConsent").send().ask_to_commit().time_out().learn_commit()
     assert state.reported[1] == "committed"
     assert finished(state).outputs == (2,)

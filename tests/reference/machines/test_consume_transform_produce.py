@@ -1,4 +1,4 @@
-"""Consume, transform, produce: inputs, outputs and offsets when instances crash, stand still and rebalance."""
+"""Consume, transform, produce: inputs, outputs and offsets while instances crash, pause and rebalance."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def constants(eos: str = V2, inputs: int = 2, protocol: str = CLASSIC) -> Consta
 
 
 def started(eos: str = V2) -> ConsumeTransformProduce:
-    """A has read nothing yet, and knows from where."""
+    """Instance A has read nothing yet, and knows its position."""
     state = ConsumeTransformProduce.initial(constants(eos))
     return state.initialize("A", "p" if eos == V1 else "A").fetch_offset("A", "p")
 
@@ -95,7 +95,7 @@ def test_offsets_are_taken_while_a_rebalance_is_being_prepared() -> None:
     assert state.send_offsets("A", "A").pending["A"]["p"] == 1
 
 
-def test_a_new_owner_is_told_no_offset_while_one_is_pending() -> None:
+def test_a_new_owner_gets_no_offset_while_one_is_pending() -> None:
     state = taken_over(started().process("A", "p").send_offsets("A", "A")).initialize("B", "B")
     with pytest.raises(Rejected) as refused:
         state.fetch_offset("B", "p")
@@ -187,7 +187,7 @@ def test_each_version_finds_an_output_twice_without_its_protection(eos: str, rul
 
 
 def in_consumer_group() -> ConsumeTransformProduce:
-    """A, which is a member of a group of KIP-848 as B is, has read nothing yet, and knows from where."""
+    """A, a member of a group of KIP-848 like B, has read nothing yet, and knows its position."""
     return ConsumeTransformProduce.initial(constants(protocol=CONSUMER)).initialize("A", "A").fetch_offset("A", "p")
 
 

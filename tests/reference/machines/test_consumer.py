@@ -27,7 +27,7 @@ WORDS = {"D": TRANSACTIONAL, "P": PLAIN}
 
 
 def replicated(text: str, state: Consumer | None = None) -> Consumer:
-    """The state after batches (``D1``, ``P1``) and markers (``C1``, ``A1``) of producers, all of them replicated."""
+    """The state after replicated batches (``D1``, ``P1``) and markers (``C1``, ``A1``) of producers."""
     state = state or Consumer.initial(CONSTANTS)
     for word in text.split():
         kind, producer_id = word[0], int(word[1])
@@ -88,7 +88,7 @@ def test_a_buffering_reader_drops_what_is_aborted() -> None:
     assert (delivered(state, BUFFERING), state.held[1]) == ([2], [])
 
 
-def test_a_buffering_reader_takes_what_the_cleaner_left_it_with_for_part_of_the_next_transaction() -> None:
+def test_a_buffering_reader_adds_a_cleaned_transaction_to_the_next_one() -> None:
     state = replicated("D1").fetch_and_hold(1)
     state = replicated("A1 P2", state).clean(0).clean(1)
     assert delivered(replicated("D1 C1", state).fetch_and_hold(9), BUFFERING) == [2, 0, 3]
@@ -102,7 +102,7 @@ def test_after_an_election_with_an_older_high_watermark_a_reader_stays_where_it_
         elected.fetch_committed(9)
 
 
-def test_what_is_left_after_cleaning_is_read_once() -> None:
+def test_the_records_left_by_the_cleaner_are_read_once() -> None:
     state = replicated("D1 C1 P2 P2").clean(0).fetch_committed(1).fetch_committed(9)
     assert delivered(state, READ_COMMITTED) == [2, 3]
 

@@ -19,7 +19,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stairs:
-    """Up by one or two stairs to the fourth, which is full; down at once."""
+    """Stairs: up by one or two to the fourth, which is full; down at once."""
 
     MODULE: ClassVar[str] = "Stairs"
     VARIABLES: ClassVar[tuple[str, ...]] = ("stair",)

@@ -1,4 +1,4 @@
-"""Each way to order effect and offset, with a crash between any two steps."""
+"""Each order of effect and offset, with a crash between any two steps."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def sink(strategy: str, faults: int = 1) -> ExternalSink:
 
 
 def ends(strategy: str, faults: int) -> set[tuple[int, ...]]:
-    """The effects in every state in which the consumer has both inputs behind it, and the relay every row."""
+    """The effects in every state in which the consumer has handled both inputs, and the relay every row."""
     found = explore(sink(strategy, faults), instances(ExternalSink, sink(strategy).constants))
     return {
         state.effects for state in found.states if (state.position, state.stage, state.outbox) == (3, "nothing", ())
@@ -30,12 +30,12 @@ def test_an_update_after_the_commit_is_never_made_after_a_crash_between_them() -
     assert (state.position, state.effects) == (2, ())
 
 
-def test_an_update_with_its_offset_is_behind_the_consumer_that_starts_again() -> None:
+def test_a_restarted_consumer_starts_after_an_update_that_was_stored_with_its_offset() -> None:
     state = sink("offsets in the database").update_with_offset().crash().restart()
     assert (state.position, state.effects) == (2, (1,))
 
 
-def test_an_idempotent_sink_takes_an_input_that_it_has_for_done() -> None:
+def test_an_idempotent_sink_treats_a_stored_input_as_done() -> None:
     state = sink("idempotent sink").update().crash().restart().update()
     assert (state.stage, state.effects) == ("updated", (1,))
 
@@ -71,7 +71,7 @@ def test_without_faults_every_strategy_is_exactly_once(strategy: str) -> None:
         ("side effect", {(1, 2), (1, 1, 2), (1, 2, 2), (2,), (1,)}),
     ],
 )
-def test_what_one_fault_leaves_behind_is_what_the_strategy_promises(
+def test_after_one_fault_the_effects_are_those_that_the_strategy_promises(
     strategy: str, wanted: set[tuple[int, ...]]
 ) -> None:
     assert ends(strategy, faults=1) == wanted

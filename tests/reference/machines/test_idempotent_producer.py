@@ -1,4 +1,4 @@
-"""Stories of a producer, a network and a partition, told as walks over named instances."""
+"""Stories of a producer, a network and a partition, as walks over named instances."""
 
 from dataclasses import replace
 from typing import Any
@@ -123,7 +123,7 @@ def test_attempts_run_out() -> None:
         story(ONE, "Resend(1)", state=state)
 
 
-def test_an_expired_batch_fails_and_bumps_the_epoch_and_the_sequence_begins_anew() -> None:
+def test_an_expired_batch_fails_and_bumps_the_epoch_and_sequences_restart_at_0() -> None:
     state = story(ONE, "AllocateProducerId", "Send(1)", "Send(2)", "Expire(1)")
     assert outcomes(state, "failed") == {1, 2}, "a copy of each may still arrive under the old epoch"
     assert (state.producer.epoch, state.producer.sequence, state.in_flight) == (1, 0, ())
@@ -172,7 +172,7 @@ def test_a_retry_beyond_the_leaders_memory_ends_the_producer() -> None:
         story(forgetful, "Expire(1)", state=state)
 
 
-def test_with_acks_all_nobody_is_told_before_the_batch_is_replicated() -> None:
+def test_with_acks_all_no_answer_comes_before_the_batch_is_replicated() -> None:
     state = story(TWO, "AllocateProducerId", "Send(1)", "AppendBatch(1, 1)")
     for early in (state, story(TWO, 'Replicate("b")', state=state)):
         with pytest.raises(NotEnabled, match="not replicated yet"):
@@ -247,7 +247,7 @@ def test_a_producer_is_forgotten_only_while_it_is_silent() -> None:
 
 
 @pytest.mark.parametrize("attribute", ["queue", "producer", "in_flight", "requests", "outcome"])
-def test_what_the_replicas_do_leaves_the_client_unchanged(attribute: str) -> None:
+def test_actions_of_the_replicas_leave_the_client_unchanged(attribute: str) -> None:
     before: Any = story(TWO, "AllocateProducerId", "Send(1)", "AppendBatch(1, 1)")
     after = story(TWO, 'Replicate("b")', "AdvanceHighWatermark", *LEADER_CHANGE, state=before)
     assert getattr(after, attribute) == getattr(before, attribute)

@@ -1,4 +1,4 @@
-"""Two tasks that copy a partition, and where its offsets are."""
+"""Two tasks that copy a partition, with its offsets in the source or in the target cluster."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_a_crash_after_the_transaction_repeats_its_records_only_with_offsets_in_
     assert state.commit("B").target == copies
 
 
-def test_what_a_crashed_task_has_not_committed_is_copied_by_the_next() -> None:
+def test_the_next_task_copies_what_a_crashed_task_has_not_committed() -> None:
     state = mirror("target").copy("A").crash("A").initialize("B").rewind("B")
     assert (state.target, state.tasks["B"].position) == ((), 1)
 
@@ -53,7 +53,7 @@ def test_a_task_that_gets_the_partition_back_begins_where_the_offsets_are() -> N
     assert state.rewind("A").tasks["A"].position == 1
 
 
-def test_the_source_deletes_nothing_that_the_offsets_do_not_say_is_copied() -> None:
+def test_the_source_deletes_only_records_that_the_offsets_mark_as_copied() -> None:
     with pytest.raises(NotEnabled):
         mirror("source").copy("A").commit("A").delete()
     assert mirror("target").copy("A").commit("A").delete().deleted == 1

@@ -36,7 +36,7 @@ def answer(state: PartitionLog) -> tuple[ErrorCode, int]:
     return state.response.error, state.response.offset
 
 
-def test_nobody_has_been_answered_at_first() -> None:
+def test_at_first_no_request_has_been_answered() -> None:
     assert after() == PartitionLog(constants=REAL, log=Log(), response=NO_RESPONSE)
 
 
@@ -143,6 +143,6 @@ def test_in_every_state_a_batch_can_fail_to_be_stored_exactly_if_it_can_be_store
                 assert enabled(state, each) == enabled(state, append)
 
 
-def test_in_every_state_a_restart_changes_nothing_that_anybody_can_see(small: Exploration[PartitionLog]) -> None:
+def test_in_every_state_a_restart_changes_nothing_visible(small: Exploration[PartitionLog]) -> None:
     [restart] = [each for each in small.instances if each.label == "Restart"]
     assert [state for state in small.states if step(state, restart) != state] == []

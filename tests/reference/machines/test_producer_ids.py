@@ -12,7 +12,7 @@ def with_block(state: ProducerIds, broker: str) -> ProducerIds:
     return asked.receive_block(broker).take_block(broker)
 
 
-def test_two_brokers_give_the_ids_of_their_own_blocks() -> None:
+def test_two_brokers_hand_out_ids_of_their_own_blocks() -> None:
     state = with_block(with_block(ProducerIds.initial(FOUR), "a"), "b")
     state = state.give_producer_id("b").give_producer_id("a").give_producer_id("a")
     assert [state.given[producer_id] for producer_id in range(4)] == [1, 1, 1, 0]
@@ -20,7 +20,7 @@ def test_two_brokers_give_the_ids_of_their_own_blocks() -> None:
         state.give_producer_id("a")
 
 
-def test_a_block_whose_record_is_lost_with_its_controller_was_never_answered_and_is_allocated_again() -> None:
+def test_a_block_lost_with_its_controller_was_never_answered_and_is_allocated_again() -> None:
     state = ProducerIds.initial(FOUR).request_block("a").allocate_block("a")
     with pytest.raises(NotEnabled, match="not committed"):
         state.answer_request("a")
@@ -36,7 +36,7 @@ def test_a_controller_that_answers_too_early_gives_the_same_block_to_two_brokers
     assert state.give_producer_id("a").give_producer_id("b").given[0] == 2
 
 
-def test_a_broker_that_restarts_forgets_its_block_and_no_id_of_it_is_given_again() -> None:
+def test_a_restarted_broker_forgets_its_block_whose_ids_are_never_reused() -> None:
     state = with_block(ProducerIds.initial(FOUR), "a").give_producer_id("a").restart_broker("a")
     state = with_block(state, "a").give_producer_id("a")
     assert [state.given[producer_id] for producer_id in range(4)] == [1, 0, 1, 0]

@@ -35,7 +35,7 @@ def log_of(*batches: Batch, limits: Limits | None = None) -> Log:
 
 
 def answer(log: Log, request: Batch) -> ErrorCode | int:
-    """The first copy's offset for a duplicate, else what the checks say."""
+    """The original offset for a duplicate, otherwise the error of the checks."""
     return log.duplicate_offset(request) if log.is_duplicate(request) else log.append_error(request)
 
 
@@ -50,7 +50,7 @@ def test_the_sequence_wraps_to_zero_after_two_to_the_thirty_first_minus_one() ->
     assert limits.last_sequence(batch(LAST - 1, count=4)) == 1
 
 
-def test_after_a_batch_that_spans_the_wrap_comes_the_sequence_behind_it() -> None:
+def test_a_batch_that_spans_the_wrap_is_followed_by_the_sequence_after_it() -> None:
     log = log_of(batch(LAST - 1, count=4))
     assert answer(log, batch(2)) is ErrorCode.NONE
     assert answer(log, batch(0)) is OUT_OF_ORDER
@@ -164,7 +164,7 @@ def test_a_reload_replays_what_follows_the_snapshot() -> None:
     assert lost.reloaded().producers == log.producers
 
 
-def test_a_reload_from_a_snapshot_forgets_what_the_snapshot_does_not_hold() -> None:
+def test_a_reload_from_a_snapshot_forgets_batches_that_the_snapshot_does_not_have() -> None:
     log = log_of(batch(0), batch(1)).with_snapshot()
     emptied = replace(log, snapshot=replace(log.snapshot, producers=Map()))
     assert not emptied.reloaded().knows_producer(7), "the batches below the snapshot's offset are not replayed"
@@ -201,7 +201,7 @@ REQUESTS = st.builds(
 
 
 def accepted(requests: list[Batch | None]) -> list[Log]:
-    """The logs after each request that is no duplicate and not refused; None takes a snapshot."""
+    """The logs after each request that is neither duplicate nor refused; None takes a snapshot."""
     logs = [Log(limits=SMALL)]
     for request in requests:
         if request is None:
@@ -230,7 +230,7 @@ def test_a_truncated_log_knows_what_it_knew_when_it_ended_there(logs: list[Log],
 
 
 @given(HISTORIES)
-def test_what_is_appended_has_no_gap_and_no_duplicate_within_an_epoch(logs: list[Log]) -> None:
+def test_appended_batches_have_no_gap_and_no_duplicate_within_an_epoch(logs: list[Log]) -> None:
     for producer_id in (7, 8):
         sent = [entry for entry in logs[-1].entries if entry.producer_id == producer_id]
         for one, other in pairwise(sent):

@@ -1,4 +1,4 @@
-"""Collection of aborted transactions and the filter of the client, against the definition: markers decide."""
+"""The list of aborted transactions and the client's filter, compared with the definition by markers."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -51,7 +51,7 @@ def written(text: str) -> LeaderLog:
 
 
 def stable(log: LeaderLog) -> int:
-    """Where reading ends when everything is replicated."""
+    """The last stable offset when everything is replicated."""
     return min((p.first_offset for p in log.producers.values() if p.is_open), default=len(log.entries))
 
 
@@ -60,14 +60,14 @@ def response(log: LeaderLog, position: int, size: int) -> list[LogEntry]:
 
 
 def read(rules: ReadCommitted, log: LeaderLog, position: int, size: int, behind: int = 1) -> list[int]:
-    """The offsets that a reader gets; the search in the index goes up to ``behind`` the last one of the response."""
+    """The offsets that a reader gets; the index search ends ``behind`` offsets after the response's last one."""
     fetched = response(log, position, size)
     aborted = rules.collected(log.aborted_index, position, fetched[-1].offset + behind) if fetched else []
     return [entry.offset for entry in rules.passed(fetched, aborted)]
 
 
 def definition(log: LeaderLog, position: int, size: int) -> list[int]:
-    """The offsets of what is in no transaction, or in one that the next marker of its producer commits."""
+    """The offsets of records outside of transactions or in one that its producer's next marker commits."""
     found = []
     for entry in response(log, position, size):
         behind = log.entries[entry.offset + 1 :]
@@ -83,12 +83,12 @@ def fetches(log: LeaderLog) -> Iterator[tuple[int, int]]:
 
 
 def differs(rules: ReadCommitted, log: LeaderLog) -> bool:
-    """Some response is not read as defined."""
+    """Whether some response is not read as defined."""
     return any(read(rules, log, *at) != definition(log, *at) for at in fetches(log))
 
 
 def shortest_that_differs(rules: ReadCommitted, longest: int) -> str:
-    """The first log of at most so many entries, shortest first, that is not read as defined, or ""."""
+    """The shortest log, up to a number of entries, that is not read as defined, or ""."""
     texts = (" ".join(symbols) for length in range(1, longest + 1) for symbols in product(SYMBOLS, repeat=length))
     return next((text for text in texts if differs(rules, written(text))), "")
 
@@ -129,7 +129,7 @@ def test_longer_logs_are_read_as_defined_however_coarse_the_search_in_the_index_
         assert read(ReadCommitted(), log, *at, behind) == definition(log, *at)
 
 
-def test_the_functions_are_the_rules_as_they_are() -> None:
+def test_the_functions_are_the_unchanged_rules() -> None:
     log = written("D1 D2 D1 A2 A1 D2")
     aborted = collect_aborted(log.aborted_index, 0, 5)
     assert aborted == [

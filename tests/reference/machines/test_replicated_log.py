@@ -38,13 +38,13 @@ START = ReplicatedLog(
 
 
 def produce(state: ReplicatedLog, value: int) -> ReplicatedLog:
-    """The leader appends the batch of a value; its sequence is one below the value."""
+    """Let the leader append the batch of a value; its sequence is one below the value."""
     batch = ReplicatedBatch(producer_id=7, epoch=0, sequence=value - 1, count=1, value=value)
     return replace(state, replicas=state.leader_appends(batch))
 
 
 def after(state: ReplicatedLog, *steps: str | int) -> ReplicatedLog:
-    """The state after actions by their labels, and values that are produced."""
+    """The state after actions, given by their labels, and after produced values."""
     for each in steps:
         if isinstance(each, int):
             state = produce(state, each)
@@ -105,7 +105,7 @@ def test_a_killed_leader_leaves_no_leader_and_its_log_on_its_disk() -> None:
         after(state, 'Restart("b")')
 
 
-def test_a_new_leader_comes_from_the_in_sync_set_and_has_whatever_is_committed() -> None:
+def test_a_new_leader_comes_from_the_in_sync_set_and_has_all_committed_batches() -> None:
     state = after(REPLICATED, 2, 'ShrinkIsr("c")', 'Replicate("b")', "AdvanceHighWatermark", 'Crash("a")')
     with pytest.raises(NotEnabled, match="not in sync"):
         after(state, 'ElectLeader("c")')
@@ -136,7 +136,7 @@ def test_batches_at_one_offset_are_the_same_only_with_one_leader_epoch() -> None
     assert common_length(a, a) == 2
 
 
-def test_an_unclean_leader_takes_the_high_watermark_down_to_what_it_has() -> None:
+def test_an_unclean_leader_lowers_the_high_watermark_to_its_log_end() -> None:
     state = after(REPLICATED, 2, 'ShrinkIsr("c")', 'Replicate("b")', "AdvanceHighWatermark")
     dead = after(state, 'Crash("a")', 'Crash("b")')
     elected = after(dead, 'ElectUncleanLeader("c")')

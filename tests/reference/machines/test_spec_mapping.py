@@ -132,7 +132,7 @@ def test_a_value_that_does_not_fit_its_type_is_refused(hint: Any, value: SpecVal
         from_spec(hint, value)
 
 
-def test_what_has_no_tla_value_is_refused() -> None:
+def test_a_value_without_tla_form_is_refused() -> None:
     with pytest.raises(TypeError, match="no TLA\\+ value for float"):
         to_spec(1.5)
 

@@ -1,4 +1,4 @@
-"""The stateful processor: counts in a store, the changelog that restores it, and what both are after a failure."""
+"""The stateful processor: counts in a store, the changelog that restores it, and both after a failure."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ CONSTANTS = Constants(
 
 
 def started(machine: type[StatefulProcessor] = StatefulProcessor) -> StatefulProcessor:
-    """A runs, and has counted nothing yet."""
+    """Instance A runs, and has counted nothing yet."""
     return machine.initial(CONSTANTS).initialize("A").start("A")
 
 

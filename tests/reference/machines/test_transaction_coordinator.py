@@ -1,4 +1,4 @@
-"""The coordinator's tables, cell by cell, and what happens around them."""
+"""The coordinator's tables, cell by cell, and its log, its failovers and its timeouts."""
 
 import re
 from dataclasses import replace
@@ -100,7 +100,7 @@ def test_init_with_the_previous_producer_id_is_valid_when_its_epochs_had_run_out
 
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
-def test_init_waits_for_what_is_prepared(state: TransactionState) -> None:
+def test_init_waits_for_a_prepared_transaction(state: TransactionState) -> None:
     assert REAL.init_error(replace(KNOWN, state=state), -1, -1) is E.CONCURRENT_TRANSACTIONS
 
 
@@ -153,7 +153,7 @@ def test_an_unknown_transactional_id_gets_a_new_producer_id_whatever_the_request
         assert after(label, OK).answer == Answer(request="InitProducerId", producer_id=0, epoch=0)
 
 
-def test_init_aborts_what_is_open_and_has_to_be_asked_again() -> None:
+def test_init_aborts_an_open_transaction_and_has_to_be_retried() -> None:
     fenced = after(IN, OK, add(0), OK, IN, "AbortFenced", OK)
     assert fenced.answer == Answer(request="InitProducerId", error=E.CONCURRENT_TRANSACTIONS)
     assert fenced.metadata.state is S.PREPARE_ABORT
@@ -178,7 +178,7 @@ def test_an_addition_with_another_producer_id_or_epoch_is_refused() -> None:
     assert REAL.add_error(OPEN, 7, 6) is E.PRODUCER_FENCED
 
 
-def test_an_addition_to_what_is_prepared_waits() -> None:
+def test_an_addition_to_a_prepared_transaction_waits() -> None:
     assert REAL.add_error(replace(OPEN, state=S.PREPARE_ABORT), 7, 5) is E.CONCURRENT_TRANSACTIONS
 
 
@@ -279,7 +279,7 @@ def test_a_retry_across_the_last_epoch_presents_the_producer_id_from_before() ->
     assert REAL.end_verdict(replace(rotated, state=S.EMPTY), 7, SHORT_MAX - 1, True, 2) == "PRODUCER_FENCED"
 
 
-def test_the_end_of_a_transaction_of_version_2_raises_the_epoch_and_answers_with_it_before_any_marker() -> None:
+def test_in_version_2_an_end_bumps_the_epoch_and_answers_with_it_before_any_marker() -> None:
     state = after(IN, OK, add(0), OK, end(0, True), OK)
     assert state.answer == Answer(request="EndTxn", producer_id=0, epoch=1)
     assert state.markers == frozenset()
@@ -345,7 +345,7 @@ def test_a_fence_of_version_1_that_could_not_be_written_bumps_once_for_all_tries
 # --- the log ----------------------------------------------------------------------------------------------------
 
 
-def test_after_an_append_that_is_given_up_the_coordinator_knows_what_it_knew_before() -> None:
+def test_after_an_abandoned_append_the_coordinator_has_its_previous_state() -> None:
     before = after(IN, OK, add(0), OK)
     state = going_on(before, end(0, True), "AppendTimesOut")
     assert state.answer == Answer(request="EndTxn", error=E.COORDINATOR_NOT_AVAILABLE)
@@ -353,7 +353,7 @@ def test_after_an_append_that_is_given_up_the_coordinator_knows_what_it_knew_bef
     assert [record.state for record in state.tail] == [S.PREPARE_COMMIT]
 
 
-def test_a_decision_that_was_given_up_may_be_followed_in_the_log_by_the_other_one_and_has_no_marker() -> None:
+def test_an_abandoned_decision_has_no_marker_and_the_other_one_may_follow_it_in_the_log() -> None:
     state = after(IN, OK, add(0), OK, end(0, True), "AppendTimesOut", "ReplicateTail")
     assert (state.durable.state, state.metadata.state) == (S.PREPARE_COMMIT, S.ONGOING)
     aborted = going_on(state, "TimeOut", "AbortFenced", OK, 'WriteMarker("p")')
@@ -361,12 +361,12 @@ def test_a_decision_that_was_given_up_may_be_followed_in_the_log_by_the_other_on
     assert {marker.commit for marker in aborted.markers} == {False}
 
 
-def test_a_completion_that_is_given_up_is_tried_again() -> None:
+def test_an_abandoned_completion_is_retried() -> None:
     state = after(IN, OK, end(0, False), OK, "CompleteTransaction", "AppendTimesOut", "CompleteTransaction", OK)
     assert state.metadata.state is S.COMPLETE_ABORT
 
 
-def test_a_new_coordinator_answers_nothing_until_what_it_loaded_is_replicated() -> None:
+def test_a_new_coordinator_answers_nothing_until_its_loaded_records_are_replicated() -> None:
     state = after(IN, OK, add(0), OK, end(0, True), "Failover(1)")
     assert state.answer == Answer(request="EndTxn", error=E.NOT_COORDINATOR)
     assert state.metadata.state is S.PREPARE_COMMIT
@@ -377,7 +377,7 @@ def test_a_new_coordinator_answers_nothing_until_what_it_loaded_is_replicated() 
     assert going_on(state, "ReplicateTail", 'WriteMarker("p")').markers
 
 
-def test_a_new_coordinator_sends_every_marker_of_what_is_prepared_again() -> None:
+def test_a_new_coordinator_sends_every_marker_of_a_prepared_transaction_again() -> None:
     state = after(IN, OK, add(0), OK, add(0, "q"), OK, end(0, True), OK, 'WriteMarker("p")', "Failover(0)")
     assert state.to_mark == {"p", "q"}
     done = going_on(state, 'WriteMarker("q")', 'WriteMarker("p")', "CompleteTransaction", OK)
@@ -401,7 +401,7 @@ def test_an_open_transaction_keeps_its_transactional_id_from_being_forgotten() -
         after(IN, OK, add(0), OK, "ExpireTransactionalId")
 
 
-def test_nothing_of_the_coordinator_is_enabled_when_there_is_nothing_to_do() -> None:
+def test_no_coordinator_action_is_enabled_when_there_is_nothing_to_do() -> None:
     idle = after(IN, OK)
     for label in ("AbortFenced", OK, "AppendTimesOut", "ReplicateTail", "CompleteTransaction", "TimeOut"):
         with pytest.raises(NotEnabled):
@@ -438,5 +438,5 @@ def test_a_request_is_answered_or_begins_a_record_in_every_state_of_a_small_mode
             assert not waits or not next_state.is_idle() or next_state.fencing != "none"
 
 
-def test_an_identity_is_nobody_unless_it_is_given() -> None:
+def test_an_identity_is_empty_unless_it_is_given() -> None:
     assert Identity() == Identity(producer_id=-1, epoch=-1)

@@ -1,4 +1,4 @@
-"""A partition that transactions write to, as stories: what a leader refuses, what is stable, what the index holds."""
+"""A partition that transactions write to, as stories: refusals, the last stable offset, the index of aborts."""
 
 from dataclasses import replace
 
@@ -86,7 +86,7 @@ def test_a_batch_of_a_later_epoch_joins_the_transaction_that_is_open() -> None:
 def test_a_marker_is_judged_by_epoch_version_and_coordinator(
     version: int, log: str, marker: str, error: ErrorCode
 ) -> None:
-    """The last epoch of all, 2, may end its own transaction; a marker may come again."""
+    """The last epoch, 2, may end its own transaction; a marker may come again."""
     state = after(start(transaction_version=version), log)
     if error is ErrorCode.NONE:
         assert len(after(state, marker).log.entries) == len(state.log.entries) + 1
@@ -94,7 +94,7 @@ def test_a_marker_is_judged_by_epoch_version_and_coordinator(
         assert refusal(state, marker) is error
 
 
-def test_the_last_stable_offset_waits_for_the_first_open_transaction_and_for_its_marker_to_be_replicated() -> None:
+def test_the_last_stable_offset_waits_for_the_first_transactions_replicated_marker() -> None:
     state = after(start(), "P2 D1 D2 C2 + + + +")
     assert (state.high_watermark, state.last_stable_offset()) == (4, 1)
     ended = after(state, "C1")
@@ -102,7 +102,7 @@ def test_the_last_stable_offset_waits_for_the_first_open_transaction_and_for_its
     assert after(ended, "+").last_stable_offset() == 5
 
 
-def test_the_index_has_aborted_transactions_only_with_where_reading_ended() -> None:
+def test_the_index_has_only_aborted_transactions_with_the_last_stable_offset() -> None:
     state = after(start(), "D1 D2 A2 C1 D1 A1")
     assert list(state.log.aborted_index) == [
         IndexedTransaction(producer_id=2, first_offset=1, last_offset=2, last_stable_offset=0),
@@ -110,9 +110,7 @@ def test_the_index_has_aborted_transactions_only_with_where_reading_ended() -> N
     ]
 
 
-def test_without_its_entry_in_the_index_an_aborted_transaction_stays_unstable_until_another_leader_rebuilds_it() -> (
-    None
-):
+def test_an_aborted_transaction_without_index_entry_is_unstable_until_a_new_leader() -> None:
     state = after(after(start(), "D1 +").fail_index_entry(1, 0, 0), "+ P1 +")
     assert (state.high_watermark, state.last_stable_offset(), len(state.log.aborted_index)) == (3, 0, 0)
     elected = state.elect_leader(3, 3)
@@ -129,7 +127,7 @@ def test_a_new_leader_has_what_is_replicated_and_may_know_an_older_high_watermar
     assert after(elected, "+").last_stable_offset() == 2
 
 
-def test_a_marker_that_was_not_replicated_may_give_way_to_another_one() -> None:
+def test_a_marker_that_was_not_replicated_may_be_replaced_by_another_one() -> None:
     state = after(start(), "D1 + C1")
     assert state.last_stable_offset() == 0
     other = after(state.elect_leader(1, 1), "A1")
@@ -157,7 +155,7 @@ def test_the_cleaner_leaves_a_marker_until_the_batches_of_its_transaction_are_go
         cleaned.clean(0)
 
 
-def test_what_is_not_stable_is_not_cleaned() -> None:
+def test_unstable_batches_are_not_cleaned() -> None:
     state = after(start(), "D1 P2 P2 + + +")
     for offset in range(3):
         with pytest.raises(NotEnabled, match="not stable"):

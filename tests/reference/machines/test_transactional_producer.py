@@ -26,7 +26,7 @@ from kafka_eos_checks.mutants.rules import mutated
 TESTS = Path(__file__).parents[2]
 CLASS = "org.apache.kafka.clients.producer.internals.TransactionalProducers"
 
-#: Where the machine departs from Kafka, and what Kafka does.
+#: The departures of the machine from Kafka, and Kafka's behaviour.
 SHIPPED = {
     "BumpsAfter": "BumpsNotWhileEnding",
     "QueueAfter": "AsksForNoBumpWhileAborting",
@@ -61,7 +61,7 @@ def classpath(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
-    """What Kafka's client answers to each question."""
+    """The answers of Kafka's client to the questions."""
     folder = tmp_path_factory.mktemp("java")
 
     def ask(*questions: dict[str, Any]) -> list[Any]:
@@ -79,7 +79,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
 
 
 def run(labels: Sequence[str], refused: Sequence[str] = (), settle: bool = True, version: int = 1) -> dict[str, Any]:
-    """The question what Kafka's client does in these steps; ``refused`` are calls that are made after the last."""
+    """The question how Kafka's client takes these steps; ``refused`` are calls that are made after the last."""
     last = len(labels) - 1
     steps = [
         {"take": label, "settle": settle or at < last, "refused": list(refused) if at == last else []}
@@ -122,7 +122,7 @@ WAITING_FOR = {
 
 
 def reaction(request: str, before: dict[str, Any], after: dict[str, Any]) -> str:
-    """What Kafka's client has done about an answer, in the words of the reference."""
+    """The reaction of Kafka's client to an answer, in the reference's terms."""
     state = after["state"]
     if state == producer.FATAL_ERROR:
         return producer.FATAL
@@ -136,7 +136,7 @@ def reaction(request: str, before: dict[str, Any], after: dict[str, Any]) -> str
 
 @pytest.fixture(scope="module")
 def answered(kafka: Callable[..., list[Any]]) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """Request -> error code -> what Kafka's client did about it at once, and after its sender's thread went on."""
+    """Request -> error code -> the client's reaction at once, and after its sender thread went on."""
     (codes,) = kafka({"ask": "errors"})
     answers = dict.fromkeys(WAITING_FOR, 'FailTransaction("{}")') | {producer.PRODUCE: 'FailBatch("p", "{}")'}
     asked = [(request, code) for request in WAITING_FOR for code in codes]
@@ -183,7 +183,7 @@ Beliefs = frozenset[TransactionalProducer]
 
 
 class Explorer:
-    """The runs of a machine whose sender goes on, after every step of the others, until it has nothing to do.
+    """The runs of a machine whose sender works, after every step of the others, until it has nothing to do.
 
     Args:
         machine: the class.
@@ -239,7 +239,7 @@ class Explorer:
 
 
 def refusals(state: TransactionalProducer) -> dict[str, str]:
-    """The calls that are refused, with what; Kafka wraps what it has no own exception for."""
+    """The refused calls with their exceptions; Kafka wraps errors without an exception of their own."""
     if state.call.running:
         return {}
     found = {operation: state.call_error(operation) for operation in producer.CALLS}
@@ -248,7 +248,7 @@ def refusals(state: TransactionalProducer) -> dict[str, str]:
 
 
 def expected(state: TransactionalProducer) -> dict[str, Any]:
-    """What is to be seen of Kafka's client in a settled state; nothing of its requests after a fatal error."""
+    """The expected observation of Kafka's client in a settled state; without its requests after a fatal error."""
     client, call, batch = state.client, state.call, state.batches["p"]
     seen = {
         "state": client.state,
@@ -274,7 +274,7 @@ def expected(state: TransactionalProducer) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How many steps were compared, and the labels of the first run of each kind that Kafka's client did otherwise."""
+    """The number of compared steps, and the labels of the first run of each kind of difference."""
 
     steps: int
     differing: list[tuple[str, ...]]
@@ -297,7 +297,7 @@ def compared(machine: type[Any], constants: Constants, kafka: Callable[..., list
         for at, (each, found) in enumerate(zip(labels, seen, strict=True)):
             before, beliefs = beliefs, explorer.following(beliefs, each)
             if not beliefs:
-                break  # another order of its requests, in which this step is none
+                break  # another order of its requests, in which this step does not exist
             asked = refusals(next(iter(beliefs)))
             beliefs = frozenset(
                 state
@@ -331,14 +331,14 @@ def test_kafkas_client_takes_every_run_of_a_model_as_the_machine_with_kafkas_rul
 
 
 @pytest.mark.java
-def test_without_kafkas_rules_the_runs_in_which_the_machine_departs_from_it_differ(
+def test_without_kafkas_rules_the_runs_with_a_departure_differ(
     kafka: Callable[..., list[Any]],
 ) -> None:
     found = compared(TransactionalProducer, replace(ONE, max_faults=1), kafka).differing
     assert {labels[-1].split("(")[0] for labels in found} >= {"ExpireBatch", "FailProducer"}
 
 
-# --- what Kafka's client does, and should not ---------------------------------------------------------------------
+# --- errors of Kafka's client -------------------------------------------------------------------------------------
 
 EXPIRED_IN_ABORT = (
     *REGISTERED,
@@ -351,7 +351,7 @@ EXPIRED_IN_ABORT = (
 
 
 @pytest.mark.java
-def test_a_retried_batch_that_expires_during_an_abort_leaves_kafkas_producer_initializing_for_ever(
+def test_a_retried_batch_that_expires_in_an_abort_leaves_kafkas_producer_initializing(
     kafka: Callable[..., list[Any]],
 ) -> None:
     ((*_, aborted, last),) = kafka(run(EXPIRED_IN_ABORT, refused=producer.CALLS))
@@ -400,7 +400,7 @@ def test_an_abort_before_kafkas_refused_producer_starts_over_makes_one_ready_tha
 
 
 @pytest.mark.java
-def test_a_send_of_another_thread_that_fails_during_a_commit_ends_kafkas_producer(
+def test_a_failed_send_of_another_thread_in_a_commit_ends_kafkas_producer(
     kafka: Callable[..., list[Any]],
 ) -> None:
     labels = (*ACKNOWLEDGED, "CommitTransaction", "FailSend", 'ReceiveEnd("EndTxn(commit)")')
@@ -410,7 +410,7 @@ def test_a_send_of_another_thread_that_fails_during_a_commit_ends_kafkas_produce
 
 
 @pytest.mark.java
-def test_a_send_of_another_thread_that_fails_during_a_commit_lets_kafkas_producer_ask_for_an_abort(
+def test_a_failed_send_of_another_thread_in_a_commit_makes_kafkas_producer_require_an_abort(
     kafka: Callable[..., list[Any]],
 ) -> None:
     labels = (*ACKNOWLEDGED, "CommitTransaction", "FailSend", "LoseConnection", 'ReceiveCoordinator("TRANSACTION")')
@@ -423,7 +423,7 @@ def test_a_send_of_another_thread_that_fails_during_a_commit_lets_kafkas_produce
 
 
 def after(*labels: str, constants: Constants = ONE) -> TransactionalProducer:
-    """The state after the actions with these labels, the sender's after each of the others."""
+    """The state after the actions with these labels, with the sender's actions after each of them."""
     explorer = Explorer(TransactionalProducer, constants)
     known = {each.label: each for each in explorer.others}
     beliefs = explorer.start
@@ -433,7 +433,7 @@ def after(*labels: str, constants: Constants = ONE) -> TransactionalProducer:
     return state
 
 
-def test_a_retried_batch_that_expires_during_an_abort_is_followed_by_a_request_for_another_epoch() -> None:
+def test_after_a_retried_batch_expires_in_an_abort_the_machine_requests_another_epoch() -> None:
     constants = replace(ONE, errors=ONE.errors | {"NOT_LEADER_OR_FOLLOWER"})
     state = after(*EXPIRED_IN_ABORT[:-1], constants=constants)
     assert (state.client.state, state.in_flight) == (producer.INITIALIZING, producer.INIT_PRODUCER_ID)

@@ -1,4 +1,4 @@
-"""The transfer: a debit, a credit and an offset, in one transaction or in none."""
+"""The transfer: a debit, a credit and an offset, with or without a transaction."""
 
 import pytest
 
@@ -67,7 +67,7 @@ def test_without_transactions_nobody_is_fenced() -> None:
         state.learn_fencing("A")
 
 
-def test_no_offset_is_told_before_its_marker_has_come() -> None:
+def test_no_offset_is_returned_before_its_marker_has_come() -> None:
     state = transfer().debit("A").credit("A").send_offset("A").commit("A")
     with pytest.raises(NotEnabled):
         state.fetch("A")
@@ -85,7 +85,7 @@ def test_an_aborted_transfer_is_read_again() -> None:
 
 
 @pytest.mark.parametrize("transactional", [True, False])
-def test_in_no_state_a_reader_finds_a_transfer_twice_as_long_as_there_are_transactions(transactional: bool) -> None:
+def test_with_transactions_no_state_shows_a_transfer_twice(transactional: bool) -> None:
     state = transfer(transactional=transactional)
     found = explore(Transfer.initial(state.constants), instances(Transfer, state.constants))
     assert any(debits(each) == 2 for each in found.states) == (not transactional)

@@ -1,4 +1,4 @@
-"""A cluster without sockets: requests and responses go through the codec, time passes when a test says so."""
+"""A cluster without sockets: requests and responses go through the codec, and a test advances the time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,8 +24,8 @@ class Wire:
     """Clients of a cluster.
 
     Attributes:
-        cluster: what they talk to.
-        late: responses that came after their requests were handled, in order.
+        cluster: the cluster that they talk to.
+        late: the responses that came after their requests were handled, in order.
     """
 
     cluster: Cluster
@@ -38,7 +38,7 @@ class Wire:
         return answer
 
     def send(self, api: str, version: int, node: int = 1, **row: object) -> Message | None:
-        """Send a request; the response, or None if it comes later. Both go through the codec."""
+        """Send a request; return the response, or None if it comes later. Both go through the codec."""
         codec = served_codec()
         given = codec.read(f"{api}Request", version, Buffer(codec.write(f"{api}Request", version, row)))
         direct: list[Message] = []
@@ -79,7 +79,7 @@ class Wire:
         node: int = 1,
         value: bytes = b"x",
     ) -> tuple[int, int]:
-        """Error code and base offset of a batch of ``count`` records."""
+        """Produce a batch of ``count`` records; return error code and base offset."""
         records = [Record(value=value, offset_delta=delta) for delta in range(count)]
         batch = build_batch(
             records,
@@ -127,7 +127,7 @@ class Wire:
         return row["ErrorCode"], row["ProducerId"], row["ProducerEpoch"]
 
     def add(self, producer: tuple[int, int], topic: str = "t", name: str = "x") -> int:
-        """The error of AddPartitionsToTxn, as clients of version 1 send it."""
+        """The error of AddPartitionsToTxn in the form that clients of version 1 send."""
         row = self.ask(
             "AddPartitionsToTxn",
             3,
@@ -179,7 +179,7 @@ Make = Callable[..., Wire]
 
 @pytest.fixture
 def make() -> Make:
-    """Makes clusters: of so many brokers, with settings, machines, storage."""
+    """A factory of clusters with a number of brokers, settings, machines and storage."""
 
     def cluster(
         brokers: int = 1,

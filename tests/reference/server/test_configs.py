@@ -1,4 +1,4 @@
-"""What topics and brokers are configured with has its effect, and is there after a restart."""
+"""Configurations of topics and brokers have their effect, and survive a restart."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +20,14 @@ TOPIC, BROKER = 2, 4
 
 
 def create(wire: Wire, name: str = "n", factor: int = 1, partitions: int = 1, **configs: str) -> int:
-    """Make a topic, with configurations whose names have underscores; the error."""
+    """Create a topic, with configuration names with underscores; return the error."""
     rows = [{"Name": key.replace("_", "."), "Value": value} for key, value in configs.items()]
     topic = {"Name": name, "NumPartitions": partitions, "ReplicationFactor": factor, "Configs": rows}
     return int(wire.ask("CreateTopics", 7, Topics=[topic])["Topics"][0]["ErrorCode"])
 
 
 def alter(wire: Wire, kind: int, name: str, node: int = 1, **values: str | None) -> int:
-    """Set configurations, or delete those that are None; the error."""
+    """Set configurations, or delete those that are None; return the error."""
     rows = [
         {"Name": key.replace("_", "."), "ConfigOperation": int(value is None), "Value": value}
         for key, value in values.items()
@@ -37,7 +37,7 @@ def alter(wire: Wire, kind: int, name: str, node: int = 1, **values: str | None)
 
 
 def value(wire: Wire, kind: int, name: str, key: str, node: int = 1) -> tuple[str, int]:
-    """What a configuration is, and where that comes from."""
+    """The value of a configuration, and its source."""
     resource = {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": [key]}
     [row] = wire.ask("DescribeConfigs", 4, node, Resources=[resource])["Results"]
     [config] = row["Configs"]
@@ -45,7 +45,7 @@ def value(wire: Wire, kind: int, name: str, key: str, node: int = 1) -> tuple[st
 
 
 def send(wire: Wire, topic: str = "n", acks: int = -1, node: int = 1, **batch: Any) -> dict[str, Any]:
-    """What is told of a batch."""
+    """Send a batch; return the answer's row for the partition."""
     records = batch.pop("records", [Record(value=b"x" * 100)])
     data = build_batch(records, **{"base_timestamp": wire.cluster.now, **batch}).encode()
     topics = [{"Name": topic, "PartitionData": [{"Index": 0, "Records": data}]}]

@@ -20,7 +20,7 @@ Parts = set[int] | None
 
 
 def beat(wire: Wire, member: str, epoch: int, owned: Parts = None, **more: Any) -> Message:
-    """A heartbeat; the first one subscribes to "t"."""
+    """Send a heartbeat; the first one subscribes to "t"."""
     topic = wire.cluster.topics["t"].topic_id
     row = {"SubscribedTopicNames": ["t"], "RebalanceTimeoutMs": 5_000} if epoch == 0 else {}
     owned = set() if epoch == 0 else owned
@@ -173,14 +173,14 @@ def test_a_group_changes_its_protocol_when_it_has_no_members_and_keeps_its_offse
 
     beat(wire, "a", 0)
     commit(wire, "a", 2)
-    assert classic() == E.INCONSISTENT_GROUP_PROTOCOL  # that is no subscription
+    assert classic() == E.INCONSISTENT_GROUP_PROTOCOL  # not a valid subscription
     beat(wire, "a", -1)
     listed = wire.ask("ListGroups", 5, TypesFilter=["consumer"])["Groups"]
     assert [(group["GroupId"], group["GroupType"], group["GroupState"]) for group in listed] == [
         ("g", "consumer", "Empty")
     ]
     assert classic() == E.NONE
-    assert beat(wire, "a", 0)["ErrorCode"] == E.GROUP_ID_NOT_FOUND  # of a classic group that is none of consumers
+    assert beat(wire, "a", 0)["ErrorCode"] == E.GROUP_ID_NOT_FOUND  # a classic group of another protocol type
     [group] = wire.ask("OffsetFetch", 8, Groups=[{"GroupId": "g", "Topics": None}])["Groups"]
     assert group["Topics"][0]["Partitions"][0]["CommittedOffset"] == 5
 
@@ -253,7 +253,7 @@ def test_an_assignor_is_asked_for_by_name_and_the_one_of_ranges_gives_ranges(wir
     [group] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"], IncludeAuthorizedOperations=True)["Groups"]
     assert (group["AssignorName"], group["AuthorizedOperations"], group["GroupState"]) == ("range", 3400, "Reconciling")
     had = next(member for member in group["Members"] if member["MemberId"] == "b")
-    assert parts(had) == {0, 1, 2, 3}  # what it has yet to give up counts
+    assert parts(had) == {0, 1, 2, 3}  # the partitions that it still has to revoke count
 
 
 def test_who_leaves_lets_the_group_wait_for_the_next_heartbeat_to_assign(wire: Wire) -> None:

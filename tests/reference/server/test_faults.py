@@ -1,4 +1,4 @@
-"""Plans of faults: what is read, what is refused, which requests meet what; and answers that are only an error."""
+"""Plans of faults: reading and refusing plans, the requests they match; and answers that are only an error."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -35,7 +35,7 @@ def join(
 
 
 def named(wire: Wire) -> str:
-    """The id that a new member is given."""
+    """The id that a new member gets."""
     row = join(wire)
     assert row is not None
     assert row["ErrorCode"] == E.MEMBER_ID_REQUIRED
@@ -95,7 +95,7 @@ def commit_in_transaction(
 
 
 def committed(wire: Wire, *, stable: bool = True) -> tuple[int, int]:
-    """Error and offset."""
+    """The error and the offset of an OffsetFetch."""
     asked = [{"GroupId": "g", "Topics": [{"Name": "t", "PartitionIndexes": [0]}]}]
     row = wire.ask("OffsetFetch", 8, Groups=asked, RequireStable=stable)
     part = row["Groups"][0]["Topics"][0]["Partitions"][0]
@@ -245,7 +245,7 @@ def test_a_group_has_so_many_members_those_included_that_are_expected(make: Make
     refused = join(wire)
     assert refused is not None
     assert refused["ErrorCode"] == E.GROUP_MAX_SIZE_REACHED
-    wire.wait(SESSION + 1)  # they did not come back
+    wire.wait(SESSION + 1)  # the expected members did not come back
     assert join(wire, one, version=3) == {**refused, "ErrorCode": E.UNKNOWN_MEMBER_ID, "MemberId": one}
     named(wire)
 

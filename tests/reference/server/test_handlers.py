@@ -23,7 +23,7 @@ PAIRS = [(api, version) for api in SERVED for version in served_versions(api)]
 @pytest.mark.parametrize(("api", "version"), PAIRS)
 def test_every_version_of_every_api_is_answered(wire: Wire, api: str, version: int) -> None:
     wire.send(api, version)
-    wire.send(api, version, 2)  # a broker that leads nothing
+    wire.send(api, version, 2)  # a broker that leads no partition
     wire.wait(1)
 
 

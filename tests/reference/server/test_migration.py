@@ -14,7 +14,7 @@ E = ErrorCode
 
 
 def said(owned: list[int], version: int = 1) -> bytes:
-    """A subscription to "t" of a member that has partitions."""
+    """A subscription to "t" by a member that has partitions."""
     row = {"Topics": ["t"], "UserData": None, "OwnedPartitions": [{"Topic": "t", "Partitions": owned}]}
     return version.to_bytes(2, "big") + served_codec().write("ConsumerProtocolSubscription", version, row)
 

@@ -1,4 +1,4 @@
-"""The server on real sockets: what is no request costs its sender the connection, and nobody else anything."""
+"""The server on real sockets: an invalid request closes its sender's connection, and affects nobody else."""
 
 import asyncio
 import random
@@ -42,7 +42,7 @@ class Running:
                 await client.writer.wait_closed()
 
     async def is_served(self) -> None:
-        """Somebody else gets answers."""
+        """Check that another client gets answers."""
         other = await self.connect()
         assert (await other.ask("ApiVersions", 3))["ErrorCode"] == 0
 
@@ -161,8 +161,8 @@ def test_an_unknown_version_of_the_question_for_versions_is_answered_in_the_olde
         struct.pack(">i", -1),
         struct.pack(">i", 0),
         struct.pack(">i", 2**31 - 1),
-        struct.pack(">ihhi", 8, 999, 0, 1),  # no such API
-        struct.pack(">ihhi", 8, 0, 99, 1),  # no such version
+        struct.pack(">ihhi", 8, 999, 0, 1),  # unknown API
+        struct.pack(">ihhi", 8, 0, 99, 1),  # unknown version
         struct.pack(">ihhi", 8, 22, 6, 1),  # not stable yet
         struct.pack(">ihhih", 10, 3, 1, 1, 500),  # a client id of 500 bytes
         struct.pack(">ihhihi", 14, 3, 1, 1, -1, 2**30),  # 2^30 topics

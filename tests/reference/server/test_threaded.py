@@ -1,4 +1,4 @@
-"""A cluster in a thread under faults, asked by clients on real sockets."""
+"""A cluster in a thread under faults, with clients on real sockets."""
 
 import socket
 import struct
@@ -37,7 +37,7 @@ class Client:
         self.socket.sendall(struct.pack(">i", len(data)) + data)
 
     def receive(self, api: str, version: int) -> Message | None:
-        """The next answer; None if the connection was closed."""
+        """The next answer, or None if the connection was closed."""
         head = self._read(4)
         data = self._read(struct.unpack(">i", head)[0]) if head is not None else None
         return None if data is None else CODEC.read_response(api, version, data)[1]
@@ -68,7 +68,7 @@ class Client:
         self.send("Produce", 12, TransactionalId=name, Acks=-1, TimeoutMs=1000, TopicData=[topic])
 
     def produced(self) -> int | None:
-        """The error of a Produce; None if the connection was closed."""
+        """The error of a Produce, or None if the connection was closed."""
         answer = self.receive("Produce", 12)
         return None if answer is None else answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"]
 
@@ -77,7 +77,7 @@ class Client:
         return self.produced()
 
     def begin(self, name: str = "x") -> tuple[int, int]:
-        """A transaction with one record."""
+        """Begin a transaction with one record."""
         answer = self.ask("InitProducerId", 4, TransactionalId=name, TransactionTimeoutMs=60_000)
         assert answer is not None
         assert answer["ErrorCode"] == 0
@@ -138,7 +138,7 @@ def state(cluster: ServedCluster, name: str = "x") -> TransactionState:
 
 
 def waits_for(what: Callable[[], bool]) -> bool:
-    """Whether something is so before long."""
+    """Whether a condition holds within a short time."""
     until = time.monotonic() + PATIENCE
     while not what() and time.monotonic() < until:
         time.sleep(0.02)
@@ -240,7 +240,7 @@ def test_a_coordinator_crashes_between_the_decision_and_its_markers(start: Start
     assert client.commit(producer) is None
     assert state(cluster) is TransactionState.PREPARE_COMMIT
     assert stable_offset(cluster) == 0
-    assert connect(cluster).ask("ApiVersions", 3) is None  # nobody is there
+    assert connect(cluster).ask("ApiVersions", 3) is None  # no coordinator is there
     assert waits_for(lambda: state(cluster) is TransactionState.COMPLETE_COMMIT)
     assert stable_offset(cluster) == 2
     assert connect(cluster).ask("ApiVersions", 3) is not None

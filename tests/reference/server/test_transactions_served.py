@@ -95,7 +95,7 @@ def test_who_comes_later_fences_who_was_there_before(wire: Wire) -> None:
     old = who[0], who[1]
     wire.add(old)
     wire.produce(producer=old, sequence=0, transactional_id="x")
-    assert wire.init()[0] == E.CONCURRENT_TRANSACTIONS  # the first answer: what is open is aborted
+    assert wire.init()[0] == E.CONCURRENT_TRANSACTIONS  # the first answer: the open transaction is aborted
     error, producer_id, epoch = wire.init()
     assert (error, producer_id) == (E.NONE, old[0])
     assert epoch > old[1]
@@ -173,7 +173,7 @@ def test_a_coordinator_that_moves_goes_on_where_the_other_one_was(make: Make) ->
 
 
 def run_of_everything(wire: Wire) -> tuple[int, int]:
-    """An aborted transaction and one that is open; the producer id and epoch."""
+    """Run an aborted transaction and begin an open one; return producer id and epoch."""
     wire.topic()
     _, *who = wire.init()
     producer = who[0], who[1]
@@ -190,7 +190,7 @@ def test_another_process_goes_on_with_what_is_in_the_files(make: Make, tmp_path:
     settings = Settings(transactions=TransactionSettings(version=level))
     before = make(storage=Directory(tmp_path), settings=settings)
     producer = run_of_everything(before)
-    after = make(storage=Directory(tmp_path), settings=settings)  # the one before just ends: as after kill -9
+    after = make(storage=Directory(tmp_path), settings=settings)  # the previous process just ends, as after kill -9
     assert after.cluster.topics["t"].topic_id == before.cluster.topics["t"].topic_id
     assert after.fetch(committed=True) == before.fetch(committed=True)
     assert after.produce(producer=producer, sequence=0, count=2, transactional_id="x") == (E.NONE, 0)  # a late retry

@@ -67,7 +67,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How one invocation of a test ended, and why: what was thrown, or the reason for which it was skipped."""
+    """The outcome of one invocation of a test, with the exception or the reason why it was skipped."""
 
     test: str
     outcome: Outcome

@@ -1,1 +1,1 @@
-"""Measurements against others that do the same work, and against the project's own targets. None of it is a test."""
+"""Benchmarks against other programs that do the same work, and against the project's own targets. None is a test."""

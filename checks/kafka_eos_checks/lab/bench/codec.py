@@ -1,10 +1,10 @@
 """The codec against other codecs, on the same segments.
 
-Everybody reads the file, finds the batches and compares each with its CRC. Then either that is all (headers), or every
-record is decoded as well (records). What a record becomes differs: an object, ranges of a buffer, or a line of text;
-"values as objects" is the side of ours that does the same as a client library.
-The client libraries get the file in the blocks in which we read it, and are told where these begin and end: bytes of a
-whole segment at once would cost them more in page faults than in decoding.
+Every side reads the file, finds the batches and compares each with its CRC. "Headers" ends there; "records" decodes
+every record as well. The sides turn a record into an object, ranges of a buffer, or a line of text; our side "values
+as objects" does the same as a client library.
+The client libraries get the file in the blocks in which we read it, with the ends of each block: a whole segment at
+once would cost them more in page faults than in decoding.
 """
 
 import os
@@ -45,7 +45,7 @@ _RECORD_LINE = re.compile(rb"^\| offset: (\d+) .* valueSize: (\d+) ", re.MULTILI
 
 
 def our_headers(segment: Path) -> Answer:
-    """The vectorised headers, each batch compared with its CRC."""
+    """Read the headers vectorised, and compare each batch with its CRC."""
     batches = records = crcs = 0
     for headers in read_headers(segment, index=read_index(segment)):
         batches += len(headers)
@@ -55,7 +55,7 @@ def our_headers(segment: Path) -> Answer:
 
 
 def readable_headers(segment: Path) -> Answer:
-    """The readable decoder's batches; their records stay as they are."""
+    """Read the batches with the readable decoder; their records stay encoded."""
     batches = records = crcs = 0
     for stored in read_segment(segment):
         assert isinstance(stored, StoredBatch), "a generated segment has no damage"
@@ -66,7 +66,7 @@ def readable_headers(segment: Path) -> Answer:
 
 
 def client_headers(memory_records: Any, segment: Path, blocks: Blocks) -> Answer:
-    """The batches of a client library that has Java's ``MemoryRecords``."""
+    """Read the batches with a client library that has Java's ``MemoryRecords``."""
     batches = records = crcs = 0
     for batch in _client_batches(memory_records, segment, blocks):
         batches += 1
@@ -99,7 +99,7 @@ def _client_batches(memory_records: Any, segment: Path, blocks: Blocks) -> Itera
 
 
 def our_records(segment: Path) -> Answer:
-    """Vectorised: the records as ranges of a buffer, no record an object."""
+    """Read the records vectorised, as ranges of a buffer; no record becomes an object."""
     records = size = offsets = 0
     for block in read_blocks(segment, index=read_index(segment)):
         found = decode_block(block)
@@ -110,7 +110,7 @@ def our_records(segment: Path) -> Answer:
 
 
 def _totals(pairs: Pairs) -> Answer:
-    """Offsets and values, which whoever decodes records reads."""
+    """Counts and sums of offsets and values, which every side that decodes records reads."""
     records = size = offsets = 0
     for offset, value in pairs:
         records += 1
@@ -151,7 +151,7 @@ def client_pairs(memory_records: Any, segment: Path, blocks: Blocks) -> Pairs:
 
 
 def kio_pairs(read_batch: Callable[[bytes, int], tuple[Any, int]], segment: Path, blocks: Blocks) -> Pairs:
-    """Offsets and values from kio, which always compares the CRC and has no header-only way."""
+    """Offsets and values from kio, which always compares the CRC and cannot read only the headers."""
     for data in _read(segment, blocks):
         position = 0
         while position < len(data):
@@ -177,7 +177,7 @@ def _dump(segment: Path, *options: str, times: int = 1) -> Answer:
 
 
 def _dump_answer(segment: Path, *options: str) -> Answer:
-    """What the tool prints, counted."""
+    """Counts of what the tool prints."""
     with tempfile.TemporaryFile() as out:
         command = dump_command(segment, *options)
         subprocess.run(command, check=True, timeout=JAVA_SECONDS, stdout=out, stderr=subprocess.DEVNULL)
@@ -186,7 +186,7 @@ def _dump_answer(segment: Path, *options: str) -> Answer:
 
 
 def parse_dump(text: bytes, *, records: bool) -> Answer:
-    """Counts and sums of DumpLogSegments' lines; of records only where it printed some."""
+    """Counts and sums of DumpLogSegments' lines; those of records only if it printed records."""
     if records:
         found = np.array(_RECORD_LINE.findall(text), dtype=np.int64).reshape(-1, 2)
         return {
@@ -199,14 +199,14 @@ def parse_dump(text: bytes, *, records: bool) -> Answer:
 
 
 def java_absent() -> str:
-    """Why Kafka's tool cannot run, "" if it can."""
+    """The reason why Kafka's tool cannot run, "" if it can."""
     if shutil.which("java") is None:
         return "no java on the path; install a JDK 17 or later"
     return "" if have_jars() else f"no Kafka jars in {jars_folder()}; `make bench` fetches them"
 
 
 def java_side(segment: Path, tiny: Path, *options: str, times: int) -> Side:
-    """DumpLogSegments; its start is that on a segment of one batch.
+    """The side of DumpLogSegments; its start is measured on a segment of one batch.
 
     It gets the segment several times in one process, so that its compilers warm up as ours do in the first round.
     """
@@ -224,7 +224,7 @@ def java_side(segment: Path, tiny: Path, *options: str, times: int) -> Side:
 
 
 def _clients() -> list[tuple[str, Any, str]]:
-    """Name, ``MemoryRecords`` and why it is not there."""
+    """Name, ``MemoryRecords`` and the reason for its absence, per client library."""
     compiled, no_compiled = module_or_reason("aiokafka.record._crecords.memory_records")
     plain, no_plain = module_or_reason("kafka.record.memory_records")
     return [
@@ -245,7 +245,7 @@ def header_sides(segment: Path, tiny: Path) -> list[Side]:
 
 
 def record_sides(segment: Path, tiny: Path) -> list[Side]:
-    """Ours first: vectorised, with values as objects, readable."""
+    """The sides that decode records, ours first: vectorised, with values as objects, readable."""
     blocks = block_ranges(segment)
 
     def checked(pairs: Callable[[], Pairs]) -> Callable[[], Answer]:

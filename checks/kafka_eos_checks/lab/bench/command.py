@@ -1,4 +1,4 @@
-"""``kafka-eos lab bench``: how fast it is, beside others that do the same work. Not a test: no figure makes it fail."""
+"""``kafka-eos lab bench``: our speed next to others that do the same work. Not a test: no figure makes it fail."""
 
 import argparse
 import sys
@@ -28,7 +28,7 @@ PARTS: dict[str, Part] = {
     "graph": graphs.run,
     "processes": processes.run,
     "serve": serving.run,
-    "replay": replay.run,  # the last, for its Spark leaves a JVM
+    "replay": replay.run,  # last, because its Spark leaves a JVM
 }
 
 EPILOG = """examples:
@@ -36,8 +36,8 @@ EPILOG = """examples:
   kafka-eos lab bench --only codec replay --json bench.json
   kafka-eos lab bench --only replay --batches 100000000
 
-Every figure is the median of several rounds, with the smallest and the largest. A ratio is that of two sides which
-took turns in the same run: how many times as long the other side took. A peer that is not installed is named with the
+Every figure is the median of several rounds, with the smallest and the largest. A ratio compares two sides that took
+turns in the same run: how many times as long the other side took. A peer that is not installed is named with the
 reason.
 
 exit codes: 0 equal results on both sides of every comparison, however long they took, 1 results differ, 2 it cannot run
@@ -59,8 +59,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--batches",
         type=_batches,
         metavar="N",
-        help="of the part replay (default 4 million): above 8 million only tables of headers, 25 bytes of disk "
-        "each, and the others asked for one partition after the other",
+        help="batches of the part replay (default 4 million); above 8 million only as tables of headers, 25 bytes of "
+        "disk each, and the other programs get one partition after the other",
     )
     add_json(parser)
     parser.set_defaults(run=run)
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_part(part: Part, *, quick: bool) -> list[Verdict]:
-    """One part, in a folder of its own that goes away with it."""
+    """Run one part in a temporary folder of its own."""
     with tempfile.TemporaryDirectory(prefix="kafka-eos-bench-") as folder:
         verdicts = []
         for verdict in part(Path(folder), quick=quick):
@@ -116,7 +116,7 @@ def run_part(part: Part, *, quick: bool) -> list[Verdict]:
 
 
 def tables(verdicts: Sequence[Verdict], part: str) -> Iterator[Table]:
-    """A table for each input: our sides, each with its peers below, what they reached and in which ratio."""
+    """A table per input: each of our sides with its peers below, their rates and the ratios."""
     for given, group in groupby(verdicts, lambda verdict: (verdict.figures.get("input"), verdict.figures.get("load"))):
         title = f"{part}: {given[0]}; load {given[1]}" if given[0] else part
         made = Table(title=title, box=None, pad_edge=False, title_justify="left", title_style="bold")

@@ -1,4 +1,4 @@
-"""Graph equality: how many edges and refusals a second the reference is compared on, TLC's export told apart."""
+"""Graph equality: edges and refusals compared per second; the time of TLC's export is given separately."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ MODEL, QUICK_MODEL = "IdempotentProducer", "PartitionLog"
 
 
 def run(folder: Path, *, quick: bool) -> Iterator[Verdict]:  # noqa: ARG001 - every part takes a folder
-    """Export one model's graph with TLC, then compare the reference with it, again and again."""
+    """Export one model's graph with TLC, then compare the reference with it several times."""
     model = Registry().models[QUICK_MODEL if quick else MODEL]
     try:
         with progress_console.status(f"TLC exports the graph of {model.name}"):

@@ -1,8 +1,8 @@
-"""How a figure comes about: sides of a comparison take turns, so that whatever else the machine does hits them all.
+"""Measurements: the sides of a comparison take turns, so that other load on the machine affects them all.
 
 A round runs every side, one after the other (A B C, A B C, …), and repeats the short ones. A ratio is taken within a
-round, and the median of the rounds is told with the smallest and the largest. Beside the wall time stands the CPU time
-of the process tree, which other people's load moves less.
+round, and the median of the rounds is given with the smallest and the largest. Next to the wall time is the CPU time
+of the process tree, which other load affects less.
 """
 
 import importlib
@@ -20,26 +20,26 @@ from typing import Any
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.kit.verdict import Verdict
 
-Answer = Mapping[str, int]  # counts and checksums by name; two sides are compared by the names that they share
+Answer = Mapping[str, int]  # counts and checksums by name; two sides are compared on the names that they share
 
-SAMPLED_EVERY = 0.05  # seconds, of the CPU time of a process that ends within the measurement
+SAMPLED_EVERY = 0.05  # seconds between looks at the CPU time of a process that ends within the measurement
 SHORTEST = 0.1  # seconds; a shorter run is repeated within its round
 MAX_REPEATS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of those that do the same work.
+    """One of the programs that do the same work.
 
     Attributes:
-        name: who, and how.
-        run: the work; what it returns is compared with the others' answers.
+        name: the program, and its method.
+        run: the work; its answer is compared with the others' answers.
         check: the same work with a more thorough answer, run once and not measured; None for ``run`` itself.
-        start: the same without input, run before it in each round: the start of a process, whose median is
-            subtracted. None for no such thing.
+        start: the same without input, run before ``run`` in each round: the start of a process, whose median is
+            subtracted. None for a side without such a start.
         times: how often ``run`` does the work.
-        absent: why it cannot run, "" if it can.
-        in_process: whether it works in this process and in children that outlive it.
+        absent: the reason why the side cannot run, "" if it can.
+        in_process: whether the side works in this process and in children that outlive ``run``.
     """
 
     name: str
@@ -56,8 +56,8 @@ class Sample:
     """One run of a side.
 
     Attributes:
-        wall: seconds of one time the work, the start not included; 0 or less if it is lost in the start's noise.
-        cpu: seconds of the process tree for one time the work, the start included; None without psutil.
+        wall: seconds for doing the work once, without the start; 0 or less if it is lost in the start's noise.
+        cpu: CPU seconds of the process tree for doing the work once, with the start; None without psutil.
         start: seconds of the start.
     """
 
@@ -68,11 +68,11 @@ class Sample:
 
 @dataclass(slots=True)
 class Measured:
-    """What the rounds gave.
+    """The results of the rounds.
 
     Attributes:
-        samples: by name of the side, one for each round.
-        answers: by name of the side.
+        samples: one sample per round, by name of the side.
+        answers: the answer, by name of the side.
         unsteady: the sides whose answer was not the same in every round.
         load: the load average over a minute, before the first round and after the last.
     """
@@ -85,16 +85,16 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What the sides do.
+    """The work that the sides do.
 
     Attributes:
         part: the part of the benchmark.
-        name: of the work.
+        name: the name of the work.
         given: the input, in words.
-        amount: how much of it, in ``unit`` times seconds.
-        unit: of the rates, as ``records/s``; ``s`` stands for the seconds themselves, of which less is better.
-        target: the project's own for this side, in ``unit``; None where it has none.
-        per_core: whether the target is that of one core.
+        amount: the amount of work, in ``unit`` times seconds.
+        unit: the unit of the rates, as ``records/s``; ``s`` stands for the seconds themselves, where less is better.
+        target: the project's own target for our side, in ``unit``; None if there is none.
+        per_core: whether the target is for one core.
     """
 
     part: str
@@ -106,7 +106,7 @@ class Work:
     per_core: bool = False
 
     def rate(self, seconds: float) -> float:
-        """A time in ``unit``."""
+        """Convert a time to ``unit``."""
         return seconds if self.unit == "s" else self.amount / max(seconds, 1e-9)
 
     def meets_target(self, rate: float) -> bool:
@@ -116,7 +116,7 @@ class Work:
 
 
 def module_or_reason(name: str) -> tuple[Any, str]:
-    """A module that only measurements need, or why it is not there."""
+    """A module that only measurements need, or the reason for its absence."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's own imports warn
@@ -149,10 +149,10 @@ def tree_cpu() -> float | None:
 
 @contextmanager
 def sampled_cpu() -> Iterator[Callable[[], float | None]]:
-    """CPU seconds of the processes that begin and end within the block, which nobody may wait for.
+    """CPU seconds of the processes that begin and end within the block, also of those that nobody waits for.
 
-    The last look at each counts, so up to :data:`SAMPLED_EVERY` of each is missing. The value is a function to call
-    after the block.
+    The last look at each process counts, so up to :data:`SAMPLED_EVERY` of each is missing. The value is a function to
+    call after the block.
     """
     psutil, _ = module_or_reason("psutil")
     if psutil is None:
@@ -208,14 +208,14 @@ def _sample(side: Side, repeats: int) -> tuple[Sample, Answer]:
 
 
 def measure(sides: Sequence[Side], rounds: int, *, label: str, warm_up: bool = True) -> Measured:
-    """Run all sides that are there, in turns.
+    """Run all sides that can run, in turns.
 
     Args:
-        sides: who takes part.
-        rounds: how many rounds count.
-        label: what the progress says.
-        warm_up: whether a round that does not count goes first: page cache, imports, compilers. It also shows which
-            sides are short and have to be repeated.
+        sides: the sides of the comparison.
+        rounds: the number of counted rounds.
+        label: the label of the progress.
+        warm_up: whether a round that does not count goes first, for page cache, imports and compilers. It also shows
+            which sides are short and have to be repeated.
     """
     present = [side for side in sides if not side.absent]
     measured = Measured(samples={side.name: [] for side in present})
@@ -242,7 +242,7 @@ def measure(sides: Sequence[Side], rounds: int, *, label: str, warm_up: bool = T
 
 
 def without_start(samples: Sequence[Sample], times: int) -> list[Sample]:
-    """The samples for one time the work, with the median start subtracted; see :class:`Sample`."""
+    """The samples for doing the work once, with the median start subtracted; see :class:`Sample`."""
     starts = [sample.start for sample in samples]
     median, noise = statistics.median(starts), max(starts) - min(starts)
     lost = min(sample.wall for sample in samples) - median < noise
@@ -250,7 +250,7 @@ def without_start(samples: Sequence[Sample], times: int) -> list[Sample]:
 
 
 def difference(ours: Answer, theirs: Answer) -> str:
-    """In what two answers differ, "" for nothing; answers without a common name differ."""
+    """The difference of two answers, "" for equal ones; answers without a common name differ."""
     shared = sorted(set(ours) & set(theirs))
     if not shared:
         return f"nothing to compare: {', '.join(ours)} and {', '.join(theirs)}"
@@ -275,7 +275,7 @@ SAME = "the same each round"
 
 
 def own_verdict(work: Work, ours: Side, measured: Measured) -> Verdict:
-    """Our side for itself, with the target if there is one."""
+    """The verdict of our side by itself, with the target if there is one."""
     samples = measured.samples[ours.name]
     rates = [work.rate(sample.wall) for sample in samples]
     ok = ours.name not in measured.unsteady
@@ -298,7 +298,7 @@ def own_verdict(work: Work, ours: Side, measured: Measured) -> Verdict:
 
 
 def peer_verdict(work: Work, ours: Side, peer: Side, measured: Measured) -> Verdict:
-    """Our side against another; equal answers are what decides, the ratio is told."""
+    """The verdict of our side against another; equal answers decide, the ratio is only given."""
     name = f"{work.part}, {work.name}: {ours.name} against {peer.name}"
     expected = "equal results"
     if peer.absent or ours.absent:
@@ -320,7 +320,7 @@ def peer_verdict(work: Work, ours: Side, peer: Side, measured: Measured) -> Verd
         figures |= {"theirs": _rounded(statistics.median(rates)), "theirs_range": spread(rates)}
         figures |= {"ratio": _rounded(statistics.median(ratios)), "ratio_range": spread(ratios)}
     else:
-        found += "; too short beside its own start to be rated"
+        found += "; too short next to its own start to be rated"
     if peer.start is not None:
         figures["their_start_seconds"] = _rounded(statistics.median(sample.start for sample in others))
     return Verdict(
@@ -341,7 +341,7 @@ def peer_verdict(work: Work, ours: Side, peer: Side, measured: Measured) -> Verd
 
 
 def _standing(work: Work, samples: Sequence[Sample]) -> str:
-    """Where the target stands; where the machine is shared, CPU time tells what it would be alone."""
+    """Whether the target is met; on a shared machine, CPU time shows the figure of an idle one."""
     if work.meets_target(work.rate(statistics.median(sample.wall for sample in samples))):
         return "met"
     cpu = [sample.cpu for sample in samples if sample.cpu is not None]
@@ -350,7 +350,7 @@ def _standing(work: Work, samples: Sequence[Sample]) -> str:
 
 
 def verdicts(work: Work, ours: Side, peers: Sequence[Side], measured: Measured) -> list[Verdict]:
-    """Our side for itself and against each peer."""
+    """The verdicts of our side by itself and against each peer."""
     own = [] if ours.absent else [own_verdict(work, ours, measured)]
     return [*own, *(peer_verdict(work, ours, peer, measured) for peer in peers)]
 

@@ -1,4 +1,4 @@
-"""Whole processes, from start to end, as a person waits for them: the audit of the largest of the kept recordings."""
+"""The time of whole processes, from start to end: the audit of the largest of the kept recordings."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ def audit_process(recording: Path, out: Path, *options: str) -> Answer:
 
 
 def answer_of(rows: Sequence[dict[str, object]], exit_code: int) -> Answer:
-    """The verdicts of an audit as numbers: all but the times they took."""
+    """The verdicts of an audit as numbers, without their times."""
     kept = [{name: row[name] for name in ("name", "found", "ok", "figures")} for row in rows]
     text = json.dumps(kept, sort_keys=True).encode()
     return {"exit code": exit_code, "verdicts": len(rows), "CRC of the verdicts": zlib.crc32(text)}

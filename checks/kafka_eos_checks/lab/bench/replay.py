@@ -1,13 +1,13 @@
-"""The audit of millions of small batches, against engines that ask the same question of a table.
+"""The audit of millions of small batches, against engines that answer the same question by a query on a table.
 
-Ours reads the segments, compares CRCs and applies all its rules; or it reads tables of their headers, which have every
-field and checksums of their pages. The others get six columns as Parquet, made for them beforehand, and a query that
-needs to know less: no holes, no markers, no sequence that wraps, and a duplicate that is the batch before once more.
-All have to count the same findings at the same offsets.
+Our audit reads the segments, compares CRCs and applies all its rules; or it reads tables of their headers, which have
+every field and checksums of their pages. The others get six columns as Parquet, prepared beforehand, and a query that
+knows less: no holes, no markers, no sequence that wraps, and only duplicates of the previous batch. All have to count
+the same findings at the same offsets.
 
-Above :data:`LARGE` batches there are tables only, and disk and memory are bounded: a partition is made, written and
-forgotten before the next one, the others are asked for one partition after the other, and nothing is held in memory.
-That is to their advantage: all partitions at once would need more memory, or the disk.
+Above :data:`LARGE` batches there are only tables, and disk and memory are bounded: a partition is made, written and
+forgotten before the next one, the others get one partition after the other, and nothing is held in memory. That is to
+their advantage: all partitions at once would need more memory, or the disk.
 """
 
 import time
@@ -40,8 +40,8 @@ PARTITIONS, PRODUCERS, FAULTS, VALUE_BYTES = 8, 50, 3, 100
 LARGE = 8_000_000
 HOT = Fraction(5, 8)
 SMALLEST = 1_000_000  # fewer have no room for the faults
-LARGEST = 300_000_000  # one of the partitions is held in memory while it is made, some 200 bytes a batch
-DUCKDB_MEMORY = "8GB"  # what it may use before it goes to the disk
+LARGEST = 300_000_000  # a partition is held in memory while it is made, with about 200 bytes per batch
+DUCKDB_MEMORY = "8GB"  # its limit before it uses the disk
 RULES = (DUPLICATE, GAP, STALE_EPOCH)
 TOPIC = "bench"
 
@@ -65,11 +65,11 @@ UNION ALL SELECT 'gap', count(*), sum(base_offset) FROM followed WHERE base_sequ
 
 
 def generate(batches: int, share: Fraction = Fraction(1, PARTITIONS)) -> Iterator[Batches]:
-    """Logs of :data:`PARTITIONS` partitions, each forgotten here before the next is made; the first has the faults.
+    """Generate the logs of :data:`PARTITIONS` partitions, one at a time; the first has the faults.
 
     Args:
-        batches: of all of them.
-        share: of the first; the others have as much each as is left.
+        batches: the number of batches in all partitions.
+        share: the share of the first partition; the others have equal shares of the rest.
     """
     for partition in range(PARTITIONS):
         own = share if partition == 0 else (1 - share) / (PARTITIONS - 1)
@@ -91,7 +91,7 @@ def write_headers(folder: Path, partition: int, log: Batches) -> None:
 
 
 def answer_of(rows: Sequence[tuple[str, int, int]]) -> Answer:
-    """Rule, findings, sum of their offsets, as an answer."""
+    """An answer from rows of rule, number of findings and sum of their offsets."""
     answer: dict[str, int] = {}
     for rule, findings, offsets in rows:
         answer |= {rule: int(findings), f"{rule} offsets": int(offsets or 0)}
@@ -99,7 +99,7 @@ def answer_of(rows: Sequence[tuple[str, int, int]]) -> Answer:
 
 
 def answer_of_findings(findings: Sequence[Finding]) -> Answer:
-    """Our findings as an answer."""
+    """An answer from our findings."""
     offsets = {rule: [finding.offset or 0 for finding in findings if finding.rule == rule] for rule in RULES}
     strange = {finding.rule for finding in findings} - set(RULES)
     assert not strange, f"a generated log has no {strange}"
@@ -124,7 +124,7 @@ def audit_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
 
 
 def count_on_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
-    """As :func:`audit_spark`, without the places of the findings."""
+    """Like :func:`audit_spark`, without the places of the findings."""
     answer = audit_spark(logs, session)
     return {rule: answer[rule] for rule in RULES}
 
@@ -159,7 +159,7 @@ def to_table(pyarrow: Any, partition: int, log: Batches) -> Any:
 
 
 def write_table(folder: Path, partition: int, log: Batches) -> Path | None:
-    """The batches of a partition as a Parquet file; None without pyarrow."""
+    """Write the batches of a partition as a Parquet file; None without pyarrow."""
     pyarrow, absent = module_or_reason("pyarrow")
     if absent:
         return None
@@ -169,7 +169,7 @@ def write_table(folder: Path, partition: int, log: Batches) -> Path | None:
 
 
 def summed(query: Callable[[Sequence[Path]], Answer], files: Sequence[Path], apart: bool) -> Answer:
-    """The answer to a question of all files: of all at once, or of one after the other."""
+    """The answer of a query on all files at once, or the sum of its answers on one after the other."""
     answers: Counter[str] = Counter()
     for some in [[file] for file in files] if apart else [files]:
         answers.update(query(some))
@@ -177,7 +177,7 @@ def summed(query: Callable[[Sequence[Path]], Answer], files: Sequence[Path], apa
 
 
 def scan(dataset: Any, compute: Any, files: Sequence[Path]) -> Answer:
-    """The floor: every column read once and summed, no rule."""
+    """The lower bound: read and sum every column once, without any rule."""
     rows = 0
     for file in files:
         table = dataset.read_table(file)
@@ -188,12 +188,12 @@ def scan(dataset: Any, compute: Any, files: Sequence[Path]) -> Answer:
 
 
 def query_duckdb(connection: Any, source: str) -> Answer:
-    """The windows in SQL."""
+    """Query with window functions in SQL."""
     return answer_of(connection.execute(SQL.format(batches=source)).fetchall())
 
 
 def query_polars(polars: Any, frame: Any) -> Answer:
-    """The same windows as expressions; the rows are in order of offset already."""
+    """Query with the same windows as expressions; the rows are already in order of offset."""
     keys = ["topic", "partition", "producer_id"]
     col = polars.col
     numbered = frame.with_columns(highest=col("producer_epoch").cum_max().over(keys))
@@ -216,12 +216,12 @@ def run(folder: Path, *, quick: bool, batches: int | None = None) -> Iterator[Ve
     """Measure the audit of generated logs.
 
     Args:
-        folder: where the logs go, about 300 bytes a batch, or 25 above :data:`LARGE` batches.
-        quick: a million batches instead of four.
-        batches: as many instead.
+        folder: the folder for the logs, with about 300 bytes per batch, or 25 above :data:`LARGE` batches.
+        quick: use a million batches instead of four.
+        batches: use this number of batches instead.
 
     Raises:
-        UnusableInput: more than :data:`LARGEST` batches.
+        UnusableInput: if there are more than :data:`LARGEST` batches.
     """
     count, rounds = (1_000_000, 3) if quick else (4_000_000, 5)
     if batches is not None:
@@ -271,7 +271,7 @@ def run(folder: Path, *, quick: bool, batches: int | None = None) -> Iterator[Ve
 
 
 def _one_hot(folder: Path, count: int, uniform: Sequence[PartitionLog], spark: Any, rounds: int) -> Iterator[Verdict]:
-    """One partition with :data:`HOT` of all batches, against partitions of one size: splits are shared out alike."""
+    """Compare one partition with :data:`HOT` of all batches to equal ones: Spark balances splits, not partitions."""
     hot = folder / "hot"
     for partition, log in enumerate(generate(count, HOT)):
         write_headers(hot, partition, log)
@@ -294,7 +294,7 @@ def _megabytes(folder: Path) -> str:
 def _compared(
     name: str, given: str, amount: int, engines: Sequence[Side], peers: Sequence[Side], rounds: int
 ) -> Iterator[Verdict]:
-    """Each of our engines against the peers, and those behind the first against the first too."""
+    """Compare each of our engines with the peers, and our other engines with our first one too."""
     work = Work(part="replay", name=name, given=given, amount=amount, unit="batches/s")
     measured = measure([*engines, *peers], rounds, label=f"replay, {name}")
     first, *others = engines
@@ -304,7 +304,7 @@ def _compared(
 
 
 def _spark(stack: ExitStack) -> Any:
-    """A session of Spark, started once, or why there is none; its start is told by the part on processes."""
+    """A Spark session, started once, or the reason for its absence; the part on processes measures its start."""
     for module in ("pyspark.sql", "pyarrow"):
         _, absent = module_or_reason(module)
         if absent:
@@ -324,12 +324,12 @@ def _on_spark(name: str, spark: Any, logs: Sequence[PartitionLog]) -> Side:
 
 
 def table_sides(folder: Path, files: Sequence[Path], *, apart: bool = False) -> list[Side]:
-    """Others on Parquet; they use all cores.
+    """The sides of other engines on Parquet; they use all cores.
 
     Args:
-        folder: where DuckDB may put what has no room in memory.
-        files: one for each partition; none without pyarrow.
-        apart: whether they are asked for one partition after the other.
+        folder: the folder to which DuckDB may spill.
+        files: one file per partition; none without pyarrow.
+        apart: whether the engines get one partition after the other.
     """
     _, no_pyarrow = module_or_reason("pyarrow")
     duckdb, no_duckdb = module_or_reason("duckdb")
@@ -357,7 +357,7 @@ def table_sides(folder: Path, files: Sequence[Path], *, apart: bool = False) -> 
 
 
 def memory_sides(made: Sequence[Batches]) -> list[Side]:
-    """Others on an Arrow table in memory."""
+    """The sides of other engines on an Arrow table in memory."""
     pyarrow, no_pyarrow = module_or_reason("pyarrow")
     duckdb, no_duckdb = module_or_reason("duckdb")
     polars, no_polars = module_or_reason("polars")

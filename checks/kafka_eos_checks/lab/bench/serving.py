@@ -1,7 +1,7 @@
-"""The served reference beside Kafka itself: transactions of librdkafka, and how fast a plain producer writes.
+"""The served reference next to Kafka itself: transactions of librdkafka, and the speed of a plain producer.
 
-Both write to files and neither waits for the disk. Errors are the brokers' own counters: what the server says when it
-ends, and Kafka's ErrorsPerSec, read through JMX.
+Both write to files and neither waits for the disk. Errors are the brokers' own counters: those that the server prints
+when it ends, and Kafka's ErrorsPerSec, read through JMX.
 """
 
 import re
@@ -62,13 +62,13 @@ class Kafka:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The id of the process."""
         process = self._cluster[1].process
         assert process is not None, "the broker does not run"
         return process.pid
 
     def errors(self) -> dict[str, int]:
-        """(API and code) -> how often it was answered."""
+        """(API and error code) -> number of answers."""
         command = java_command(
             f"{TOOLS}JmxTool",
             *("--jmx-url", f"service:jmx:rmi:///jndi/rmi://{HOST}:{self._jmx}/jmxrmi"),
@@ -86,12 +86,12 @@ Produce = Callable[[AnyCluster, int], Answer]
 
 @dataclass(slots=True)
 class Client:
-    """A transactional producer that stays, and what its transactions took.
+    """A transactional producer that lives through all rounds, with the times of its transactions.
 
     Attributes:
-        cluster: where it writes to.
-        count: transactions of a round.
-        seconds: of each transaction, from its begin to the answer to its commit, the warm-up's included.
+        cluster: the cluster that it writes to.
+        count: transactions per round.
+        seconds: the time of each transaction, from its begin to the answer to its commit, including the warm-up.
     """
 
     cluster: AnyCluster
@@ -100,7 +100,7 @@ class Client:
     _producer: Any = None
 
     def begin(self) -> None:
-        """Make the topic and the producer."""
+        """Create the topic and the producer."""
         clients, admin = module_or_reason("confluent_kafka")[0], module_or_reason("confluent_kafka.admin")[0]
         topics = admin.AdminClient({"bootstrap.servers": self.cluster.bootstrap})
         for future in topics.create_topics([admin.NewTopic(name, 1, 1) for name in ("transactions", "plain")]).values():
@@ -111,7 +111,7 @@ class Client:
         self._producer.init_transactions(SECONDS)
 
     def run(self) -> Answer:
-        """One transaction after the other."""
+        """Run one transaction after the other."""
         for _ in range(self.count):
             began = time.perf_counter()
             self._producer.begin_transaction()
@@ -122,7 +122,7 @@ class Client:
         return {"transactions": self.count}
 
     def check(self) -> Answer:
-        """What a reader of committed records gets."""
+        """The records that a read_committed consumer gets."""
         clients = module_or_reason("confluent_kafka")[0]
         reader = clients.Consumer(
             {
@@ -145,13 +145,13 @@ class Client:
         return {"records": records}
 
     def percentile(self, percent: int) -> float:
-        """Milliseconds that so many percent of the transactions took at most, the warm-up's left out."""
+        """A percentile of the transactions' times in milliseconds, without the warm-up."""
         counted = sorted(self.seconds[self.count :])
         return 1000 * statistics.quantiles(counted, n=100, method="inclusive")[percent - 1]
 
 
 def produce_by_tool(cluster: AnyCluster, records: int) -> Answer:
-    """Kafka's own ProducerPerformance with its defaults, as fast as it goes."""
+    """Run Kafka's own ProducerPerformance with its defaults, without a rate limit."""
     command = java_command(
         f"{TOOLS}ProducerPerformance",
         *("--topic", "plain", "--num-records", str(records), "--record-size", str(VALUE_BYTES), "--throughput", "-1"),
@@ -164,7 +164,7 @@ def produce_by_tool(cluster: AnyCluster, records: int) -> Answer:
 
 
 def produce_by_librdkafka(cluster: AnyCluster, records: int) -> Answer:
-    """The Python client of librdkafka with its defaults, as fast as it goes; how many records were acknowledged."""
+    """Run librdkafka's Python client with its defaults, without a rate limit; return the acknowledged records."""
     failed: list[object] = []
     settings = {"bootstrap.servers": cluster.bootstrap, "delivery.report.only.error": True}
     producer = module_or_reason("confluent_kafka")[0].Producer(
@@ -183,7 +183,7 @@ def produce_by_librdkafka(cluster: AnyCluster, records: int) -> Answer:
 
 
 def run(folder: Path, *, quick: bool) -> Iterator[Verdict]:
-    """Transactions, then plain records, by turns on both."""
+    """Measure transactions, then plain records, on both servers in turns."""
     missing = "" if have_jars() else "the Kafka jars are not there; `kafka-eos lab record` fetches them"
     missing = missing or module_or_reason("confluent_kafka")[1]
     if missing:
@@ -237,7 +237,7 @@ def _produce_verdicts(clusters: list[AnyCluster], records: int, rounds: int) -> 
 
 
 def _memory_verdict(clusters: Sequence[AnyCluster]) -> Verdict:
-    """What each had in memory at most, and what it answered in all; ends the server, which says so then."""
+    """The peak memory and the error counts of each server; ends the reference's, which prints its counts then."""
     memory = [peak_memory(cluster.pid) for cluster in clusters]
     found = [
         f"{cluster.name}: {_megabytes(most)}answered in all {_in_words(cluster.errors())}"

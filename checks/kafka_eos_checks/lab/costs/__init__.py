@@ -1,1 +1,1 @@
-"""What exactly-once costs: bytes, requests, throughput and latency, on real brokers and by the codec."""
+"""The costs of exactly-once: bytes, requests, throughput and latency, on real brokers and by the codec."""

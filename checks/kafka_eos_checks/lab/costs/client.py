@@ -1,4 +1,4 @@
-"""The process that does the jobs of a measurement with Kafka's Java clients, and what the processes of a job used."""
+"""The process that does the jobs of a measurement with Kafka's Java clients, and the CPU time that processes used."""
 
 import json
 import os
@@ -17,14 +17,14 @@ _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class JobFailed(RuntimeError):  # noqa: N818 - what happened
-    """A job of the client could not be done; the message has its reason and names its output."""
+    """A job of the client failed; the message has the reason and names the file with the client's output."""
 
 
 class CostClient:
     """A running client; a context manager that ends it.
 
     Args:
-        folder: for its output.
+        folder: the folder for its output.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -89,7 +89,7 @@ class CostClient:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system seconds of a process so far; 0 where the system does not tell."""
+    """User and system seconds of a process so far; 0 if the system does not report them."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
@@ -98,7 +98,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def busy_seconds() -> float:
-    """Seconds that all cores together were busy so far; 0 where the system does not tell."""
+    """Seconds that all cores together were busy so far; 0 if the system does not report them."""
     try:
         fields = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:]
     except OSError:

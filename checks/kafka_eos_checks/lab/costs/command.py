@@ -1,9 +1,9 @@
-"""``kafka-eos lab costs``: what exactly-once costs, in bytes, requests, throughput and latency.
+"""``kafka-eos lab costs``: the costs of exactly-once in bytes, requests, throughput and latency.
 
 The bytes are those of the codec, the requests and markers are counted through the recorder's proxy, and the rest is
-measured on one real broker on loopback, with sides that take turns. What is measured is kept as JSON; what is said
-about the claims follows from it by criteria that each verdict states. No figure is anybody's promise: the machine and
-its load stand beside them.
+measured on one real broker on loopback, with sides that take turns. The measurements are kept as JSON; the verdicts on
+the claims follow from them by criteria that each verdict states. No figure is a promise: each is given with the
+machine and its load.
 """
 
 import argparse
@@ -31,7 +31,7 @@ EPILOG = f"""examples:
   kafka-eos lab costs                              measure anew: a quarter of an hour on two cores, more on busy ones
   kafka-eos lab costs --quick                      fewer rounds: about four minutes
   kafka-eos lab costs --only wire                  some of: {", ".join(PARTS)}
-  kafka-eos lab costs --kept                       what the kept figures say, without measuring
+  kafka-eos lab costs --kept                       verdicts from the kept figures, without measuring
   nice -n -5 kafka-eos lab costs --measured measured.json --json build/verdicts/costs.json
 
 exit codes: 0 all as expected, 1 a verdict differs or the broker failed, 2 the call or the input cannot be used
@@ -54,14 +54,14 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--measured",
         type=Path,
         metavar="FILE",
-        help="write the figures, or with --kept read them; with --only the other parts of FILE stay",
+        help="write the figures, or with --kept read them; --only leaves the other parts of FILE as they are",
     )
     add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure or read, then say what follows."""
+    """Measure or read the figures, then print the verdicts."""
     try:
         evidence = read_evidence(arguments.measured or KEPT) if arguments.kept else _measured(arguments)
     except (UnusableEvidence, NoJars, MissingExtra) as error:

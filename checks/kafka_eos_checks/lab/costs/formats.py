@@ -1,4 +1,4 @@
-"""What the formats cost in bytes, by the codec: nothing here is timed, and no broker is asked.
+"""The sizes of the formats in bytes, by the codec: nothing here is timed, and no broker is involved.
 
 Three claims: the overhead of a batch as a function of its number of messages (C38), what idempotence adds to a batch
 (C39), and what the record batch saves on disk against the message set before it (C41).
@@ -26,7 +26,7 @@ Messages = Sequence[tuple[int, bytes | None, bytes | None]]  # timestamp (ms), k
 
 
 def message_set(messages: Messages, compression: CompressionType) -> bytes:
-    """Version 1, as a broker stores it: relative offsets in a wrapper, if compressed."""
+    """Encode messages in version 1 as a broker stores them: relative offsets in a wrapper, if compressed."""
     made = [
         Message(offset=offset, timestamp=timestamp, key=key, value=value)
         for offset, (timestamp, key, value) in enumerate(messages)
@@ -35,7 +35,7 @@ def message_set(messages: Messages, compression: CompressionType) -> bytes:
 
 
 def record_batch(messages: Messages, compression: CompressionType, producer_id: int = -1) -> bytes:
-    """Version 2, idempotent if there is a producer id."""
+    """Encode messages as a batch of version 2, idempotent if there is a producer id."""
     first = messages[0][0]
     made = [
         Record(timestamp_delta=timestamp - first, offset_delta=offset, key=key, value=value)
@@ -57,8 +57,8 @@ def overhead(count: int, gap_ms: int) -> tuple[int, int]:
     """The bytes of a batch of ``count`` messages that are neither key nor value: version 1, version 2.
 
     Args:
-        count: of messages with a key of 100 bytes and a value of 50.
-        gap_ms: between the timestamps of the first message and each other.
+        count: the number of messages, each with a key of 100 bytes and a value of 50.
+        gap_ms: the time between the first message and each of the others.
     """
     key, value = bytes(KEY_BYTES), bytes(VALUE_BYTES)
     times = [BASE_TIMESTAMP] + [BASE_TIMESTAMP + gap_ms] * (count - 1)
@@ -69,7 +69,7 @@ def overhead(count: int, gap_ms: int) -> tuple[int, int]:
 
 
 def overhead_verdict() -> Verdict:
-    """C38: as claimed, 53 + 7n bytes for n messages, 34n before; refuted at the first n whose bytes are others."""
+    """C38 claims 53 + 7n bytes for n messages, 34n before; a single n with another number refutes it."""
     lines = ["messages  version 1 (claimed)  version 2 (claimed)   version 2, timestamps 100 ms apart"]
     figures: dict[str, int | float | str] = {}
     differing = []
@@ -104,7 +104,7 @@ def overhead_verdict() -> Verdict:
 
 
 def idempotence_verdict() -> Verdict:
-    """C39: as claimed, idempotence adds 96 bits; refuted when a batch with it is not 96 bits larger."""
+    """C39 claims that idempotence adds 96 bits; a batch that is not 96 bits larger with it refutes the claim."""
     messages = [(BASE_TIMESTAMP, None, b"v" * 100)] * 10
     plain = record_batch(messages, CompressionType.NONE)
     numbered = record_batch(messages, CompressionType.NONE, producer_id=2**63 - 1)
@@ -170,7 +170,7 @@ def shapes() -> Iterator[Shape]:
 
 
 def disk_verdict() -> Verdict:
-    """C41's part of the disk: as claimed, version 2 takes up to 20 % less; refuted when some data save more."""
+    """C41 claims that version 2 takes up to 20 % less disk; data that save more refute it."""
     codecs = [codec for codec in CompressionType if codec is not CompressionType.ZSTD]
     lines = [f"{'data':32} {'messages':>8}  " + "".join(f"{codec.name.lower():>24}" for codec in codecs)]
     savings = {}
@@ -207,5 +207,5 @@ def disk_verdict() -> Verdict:
 
 
 def verdicts() -> list[Verdict]:
-    """All that the codec alone decides."""
+    """The verdicts that need only the codec."""
     return [overhead_verdict(), idempotence_verdict(), disk_verdict()]

@@ -1,4 +1,4 @@
-"""What is measured on a real broker: the sides of each part, and the evidence that they leave."""
+"""The measurements on a real broker: the sides of each part, and the evidence that they leave."""
 
 import os
 import platform
@@ -48,7 +48,7 @@ IDEMPOTENT = {"acks": "all", "enable.idempotence": "true"}
 
 
 def producing_sides(value_bytes: int, seconds: float) -> list[Side]:
-    """At most once, at least once as the claim has it, both ways of acks=all, and transactions of each size."""
+    """The sides: at most once, at least once as in the claim, acks=all both ways, and transactions of each size."""
     common: Job = {"job": "produce", "value_bytes": value_bytes, "seconds": seconds}
     plain = {
         "at most once (acks=0)": AT_MOST_ONCE,
@@ -64,7 +64,7 @@ def producing_sides(value_bytes: int, seconds: float) -> list[Side]:
 
 
 def produce(stage: Stage, evidence: Evidence) -> None:
-    """Records per second until a reader of committed data can have all of them."""
+    """Measure records per second, until a read_committed consumer can read all of them."""
     for size in VALUE_BYTES:
         about = f"values of {size} bytes, {PARTITIONS} partitions, no keys; until everything is readable"
         with part(evidence, f"produce {size}", about) as content:
@@ -81,7 +81,7 @@ def produce(stage: Stage, evidence: Evidence) -> None:
 
 
 def idempotence(stage: Stage, evidence: Evidence) -> None:
-    """The pair alone, in many short turns: acks=all with and without idempotence."""
+    """Compare acks=all with and without idempotence, in many short turns."""
     for size in VALUE_BYTES:
         about = f"acks=all, values of {size} bytes, {PARTITIONS} partitions, both producers in turns of 0.1 s"
         with part(evidence, f"idempotence {size}", about) as content:
@@ -105,7 +105,7 @@ READ_TOPICS = {
 
 
 def read(stage: Stage, evidence: Evidence) -> None:
-    """Both isolation levels on the same topics, each read again and again in turns."""
+    """Compare both isolation levels on the same topics, which are read several times in turns."""
     levels = ("read_uncommitted", "read_committed")
     for name, (records, size, abort_every) in READ_TOPICS.items():
         about = "values of 100 bytes; the whole topic, from beginning to end, both consumers in turns"
@@ -133,7 +133,7 @@ def _write(stage: Stage, topic: str, records: int, size: int = 0, abort_every: i
 
 
 def copy(stage: Stage, evidence: Evidence) -> None:
-    """An application that reads, writes and commits offsets, in three ways, as a curve over records a commit."""
+    """Measure an application that reads, writes and commits offsets in three ways, over the records per commit."""
     about = f"values of 100 bytes, {PARTITIONS} partitions, offsets committed with every so many records"
     with part(evidence, "copy", about) as content:
         source = _write(stage, stage.topic("source"), 1_000_000)["topic"]
@@ -157,7 +157,7 @@ def copy(stage: Stage, evidence: Evidence) -> None:
 
 
 def latency(stage: Stage, evidence: Evidence) -> None:
-    """How long a record takes from send() to a reader of committed data, by commit interval."""
+    """Measure the time of a record from send() to a read_committed consumer, over the commit interval."""
     about = f"{RECORDS_PER_SECOND} records/s of 100 bytes, one partition, from send() to poll()"
     with part(evidence, "latency", about) as content:
         sides = []
@@ -178,7 +178,7 @@ def latency(stage: Stage, evidence: Evidence) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """What it ran on."""
+    """The machine and the software of the measurement."""
     model = ""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -201,7 +201,7 @@ def measure(folder: Path, *, quick: bool, only: Sequence[str] = PARTS) -> Eviden
     """Measure on a new broker in a folder.
 
     Args:
-        folder: for the broker's and the client's files.
+        folder: the folder for the broker's and the client's files.
         quick: fewer rounds, shorter runs, fewer records.
         only: some of ``PARTS``.
 

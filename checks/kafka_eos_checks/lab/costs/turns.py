@@ -1,7 +1,7 @@
-"""Sides that take turns on one real broker, and what is kept of their runs.
+"""Sides that take turns on one real broker, and the figures that are kept of their runs.
 
-A round runs every side once, each round beginning with another one; the first round warms up and does not count. What
-is kept of each run: the rate, the CPU time of client and broker, and how many cores others used meanwhile.
+A round runs every side once, and each round begins with another side; the first round warms up and does not count. The
+figures of a run are the rate, the CPU time of client and broker, and the cores that other processes used meanwhile.
 """
 
 import os
@@ -21,7 +21,7 @@ PARTITIONS = 3
 Evidence = dict[str, Any]
 Job = dict[str, Any]
 
-# What a job of CostClient.java has where nothing else is said.
+# The defaults of a job of CostClient.java.
 _COMMON: Job = {
     "partitions": PARTITIONS,
     "producer": {},
@@ -36,13 +36,13 @@ _COMMON: Job = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much is measured.
+    """The amount of measurement.
 
     Attributes:
-        rounds: that count, of a part with many sides.
-        slices: of each side that count, of a part whose two sides are to be told apart.
-        seconds: of one run whose length is a time.
-        shrink: divides the records of a run whose length is a number of records.
+        rounds: the number of counted rounds, for a part with many sides.
+        slices: the number of counted slices per side, for a part that compares two sides closely.
+        seconds: the length of a run that is limited by time.
+        shrink: a divisor for the records of a run that is limited by their number.
     """
 
     rounds: int
@@ -57,7 +57,7 @@ QUICK = Effort(rounds=3, slices=30, seconds=0.4, shrink=8)
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of those that take turns: its name, and its job without what the stage adds."""
+    """One of the sides that take turns: its name, and its job without the fields that the stage adds."""
 
     name: str
     job: Mapping[str, Any]
@@ -65,12 +65,12 @@ class Side:
 
 @dataclass(slots=True)
 class Stage:
-    """Where the sides run.
+    """The broker and the client on which the sides run.
 
     Attributes:
-        cluster: of one broker.
-        client: that does the jobs.
-        effort: how much is measured.
+        cluster: a cluster of one broker.
+        client: the client that does the jobs.
+        effort: the amount of measurement.
     """
 
     cluster: Cluster
@@ -91,7 +91,7 @@ class Stage:
         return made
 
     def do(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Do a job; the answer has ``broker_cpu`` (seconds) and ``others`` (cores) beside the client's own fields."""
+        """Do a job; the answer has ``broker_cpu`` (seconds) and ``others`` (cores) besides the client's own fields."""
         process = self.cluster[1].process
         assert process is not None, "the broker runs"
         before = time.monotonic(), busy_seconds(), cpu_seconds(process.pid), cpu_seconds(self.client.pid)
@@ -104,7 +104,7 @@ class Stage:
 def take_turns(
     sides: Sequence[Side], rounds: int, label: str, do: Callable[[Side], dict[str, Any]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Run the sides in turns; the answers by side, one for each round that counts."""
+    """Run the sides in turns; return the answers by side, one per counted round."""
     answers: dict[str, list[dict[str, Any]]] = {side.name: [] for side in sides}
     with progress_console.status("") as status:
         for number in range(-1, rounds):
@@ -124,7 +124,7 @@ def _column(answers: Sequence[Mapping[str, Any]], name: str, digits: int = 4) ->
 
 
 def kept(answers: Mapping[str, Sequence[Mapping[str, Any]]], extra: Sequence[str] = ()) -> dict[str, Any]:
-    """What is written down of the answers of a part: a column a figure, one value a round."""
+    """The kept figures of a part's answers: a column per figure, with one value per round."""
     rows: dict[str, Any] = {}
     for name, given in answers.items():
         rated = []
@@ -140,9 +140,9 @@ def kept(answers: Mapping[str, Sequence[Mapping[str, Any]]], extra: Sequence[str
 
 
 def kept_pairs(names: tuple[str, str], answer: Mapping[str, Any], columns: Sequence[str] = ("rate",)) -> dict[str, Any]:
-    """What is written down of two sides that took turns within one job.
+    """The kept figures of two sides that took turns within one job.
 
-    A value a slice; of CPU time, which is the client's and comes in ticks longer than some slices, the whole.
+    One value per slice; but only the sum of the client's CPU time, whose ticks are longer than some slices.
     """
     rows: dict[str, Any] = {}
     for number, name in enumerate(names):

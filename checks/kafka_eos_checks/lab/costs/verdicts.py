@@ -1,8 +1,8 @@
-"""What the kept figures say about the claims, by criteria that stand here and in each verdict.
+"""The verdicts on the claims from the kept figures, by criteria that are given here and in each verdict.
 
-Every ratio is taken within a round, in which both sides ran after each other on the same broker. Beside the median of
-the rounds stands the interval that holds the true median with 95 % confidence, whatever the distribution (the sign
-test). A claim is refuted when such an interval lies wholly outside of what it says, never by a median alone.
+Every ratio is taken within a round, in which both sides ran after each other on the same broker. Next to the median of
+the rounds is the interval that holds the true median with 95 % confidence for any distribution (the sign test). A
+claim is refuted if such an interval lies wholly outside the claimed range, never by a median alone.
 """
 
 import json
@@ -29,7 +29,7 @@ Part = Mapping[str, Any]
 
 
 class UnusableEvidence(ValueError):  # noqa: N818 - named for the input
-    """A file that holds no measured evidence; says file and reason."""
+    """Raised for a file without measured evidence; names the file and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Ratio:
     high: float
 
     def within(self, claimed: tuple[float, float]) -> bool:
-        """Whether any of the interval is what is claimed."""
+        """Whether the interval overlaps the claimed range."""
         return self.low <= claimed[1] and self.high >= claimed[0]
 
     def __str__(self) -> str:
@@ -49,9 +49,9 @@ class Ratio:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The smallest and largest of those values between which the median lies with ``CONFIDENCE``.
+    """The two of the values between which the true median lies with ``CONFIDENCE``.
 
-    Below six values no two of them are that certain; then all of them count.
+    Fewer than six values cannot give that confidence; then the interval spans all of them.
     """
     ordered = sorted(values)
     count = len(ordered)
@@ -80,15 +80,15 @@ def summary(values: Sequence[float]) -> str:
 
 
 def read_evidence(path: Path) -> Evidence:
-    """The evidence that a measurement left.
+    """Read the evidence of a measurement.
 
     Raises:
-        UnusableEvidence: when the file is none, or of another format.
+        UnusableEvidence: if the file has none, or has another format.
     """
     try:
         evidence: Evidence = json.loads(path.read_text(encoding="utf-8"))
         if evidence["format"] != FORMAT:
-            raise UnusableEvidence(f"{path}: format {evidence['format']}, where {FORMAT} is known")
+            raise UnusableEvidence(f"{path}: format {evidence['format']}; only {FORMAT} is supported")
         assert isinstance(evidence["parts"], dict), "what measure() writes"
     except OSError as error:
         raise UnusableEvidence(f"{path}: {error.strerror}") from None
@@ -98,7 +98,7 @@ def read_evidence(path: Path) -> Evidence:
 
 
 def circumstances(evidence: Evidence, part: Part) -> list[str]:
-    """How the figures came about, for the evidence of a verdict."""
+    """The circumstances of the measurement, for the evidence of a verdict."""
     machine = evidence["machine"]
     java = evidence["java"]
     lines = [
@@ -115,7 +115,7 @@ def circumstances(evidence: Evidence, part: Part) -> list[str]:
 
 
 def side_lines(part: Part, base_of: Mapping[str, str]) -> list[str]:
-    """A table: each side's records per second, CPU time a record, and its rate as part of that of its base."""
+    """A table of each side's records per second, CPU time per record, and rate relative to its base."""
     lines = [f"{'':36} {'records/s':>32} {'CPU us/record':>26}   rate as part of"]
     for name, row in part["sides"].items():
         base = base_of[name]
@@ -135,7 +135,7 @@ def _verdict(name: str, claims: tuple[str, ...], expected: str, found: str, **mo
 
 
 def counted_differences(row: Mapping[str, Any]) -> list[str]:
-    """Where a row departs from: one end, at most one registration a partition, one marker a partition."""
+    """Deviations of a row from one end, at most one registration per partition, and one marker per partition."""
     transactions, partitions = row["transactions"], row["partitions"]
     ends = row["requests"][wire.ENDING]["requests"]
     registered = row["requests"].get(wire.REGISTERING, {"partitions": 0})["partitions"]
@@ -148,7 +148,7 @@ def counted_differences(row: Mapping[str, Any]) -> list[str]:
 
 
 def counted(part: Part, evidence: Evidence) -> Verdict:
-    """C40: what a transaction needs beside its records does not depend on how many they are."""
+    """C40: the requests and markers of a transaction do not depend on its number of records."""
     lines = [
         f"{'':22} {'messages':>8} {'partitions':>10}   a transaction: {'ends':>5} {'registering requests':>21} "
         f"{'partitions in them':>19} {'markers':>8} {'coordinator records':>20}   refused, tried again"
@@ -208,7 +208,7 @@ def counted(part: Part, evidence: Evidence) -> Verdict:
 
 
 def same_batches(part: Part, evidence: Evidence) -> Verdict:
-    """C39 on a real broker: the batches that a client sends with idempotence are as large as those without."""
+    """C39 on a real broker: the size of the batches that a client sends with and without idempotence."""
     without, numbered = part["batches"]["without idempotence"], part["batches"]["with idempotence"]
     shared = sorted(set(without) & set(numbered), key=int)
     same = bool(shared) and all(without[count] == numbered[count] for count in shared)
@@ -228,7 +228,7 @@ def same_batches(part: Part, evidence: Evidence) -> Verdict:
 
 
 def throughput(part: Part, evidence: Evidence, size: int) -> Verdict:
-    """C42, as producers see it."""
+    """C42 for producers."""
     base = "at most once (acks=0)"
     least = ratio(part, "at least once (acks=1)", base)
     curve = {count: ratio(part, f"transactions of {count}", base) for count in TRANSACTION_SIZES}
@@ -243,7 +243,7 @@ def throughput(part: Part, evidence: Evidence, size: int) -> Verdict:
 
 
 def copying(part: Part, evidence: Evidence) -> Verdict:
-    """C42, as an application sees it that reads, writes and commits offsets."""
+    """C42 for an application that reads, writes and commits offsets."""
     least = [(n, ratio(part, f"at-least-once, {n}", f"at-most-once, {n}")) for n in TRANSACTION_SIZES]
     curve = {n: ratio(part, f"exactly-once, {n}", f"at-most-once, {n}") for n in TRANSACTION_SIZES}
     lines = side_lines(part, {name: f"at-most-once, {name.partition(', ')[2]}" for name in part["sides"]})
@@ -303,7 +303,7 @@ def _no_difference(
     lines: Sequence[str],
     title: str,
 ) -> Verdict:
-    """A claim that says that two sides are equal: refuted when an interval is wholly off by more than 5 %."""
+    """The verdict on a claim that two sides are equal: refuted if an interval is wholly off by more than 5 %."""
     off = {what: r for what, r in ratios.items() if not r.within(NO_DIFFERENCE)}
     low, high = min(r.low for r in ratios.values()), max(r.high for r in ratios.values())
     medians = ", ".join(f"{100 * r.median:.3g} %" for r in ratios.values())
@@ -379,7 +379,7 @@ def idempotence(parts: Mapping[str, Part], evidence: Evidence) -> Verdict:
 
 
 def latency(part: Part, evidence: Evidence) -> Verdict:
-    """How long a record takes to a reader of committed data, as a curve over the commit interval."""
+    """The time of a record to a read_committed consumer, as a curve over the commit interval."""
     sides = part["sides"]
     lines = [f"{'':22} {'p50 ms':>26} {'p90 ms':>26} {'p99 ms':>26}"]
     for name, row in sides.items():
@@ -417,7 +417,7 @@ def latency(part: Part, evidence: Evidence) -> Verdict:
 
 
 def of_evidence(evidence: Evidence) -> list[Verdict]:
-    """The verdicts on those parts that were measured."""
+    """The verdicts on the parts that were measured."""
     parts = evidence["parts"]
     found = []
     if "wire" in parts:
@@ -435,5 +435,5 @@ def of_evidence(evidence: Evidence) -> list[Verdict]:
 
 
 def verdicts(evidence: Evidence) -> list[Verdict]:
-    """What the codec decides, and what the measured evidence does."""
+    """The verdicts of the codec, then those of the measured evidence."""
     return [*formats.verdicts(), *of_evidence(evidence)]

@@ -1,8 +1,8 @@
-"""What a transaction costs in requests, markers and records of the coordinator's log, counted and not timed.
+"""The costs of a transaction in requests, markers and records of the coordinator's log, counted and not timed.
 
-Clients enter through the recorder's proxy, which writes down each request that matters to exactly-once; the markers and
-the coordinator's records are counted in the broker's log. The reference is counted by the same functions: its simulator
-writes the same events and batches.
+Clients connect through the recorder's proxy, which records each request that matters to exactly-once; the markers and
+the coordinator's records are counted in the broker's log. The same functions count the reference: its simulator writes
+the same events and batches.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 
 def requests(events: Iterable[Event]) -> dict[str, dict[str, int]]:
-    """How often each API was asked and answered well: requests, partitions in them, and refusals that were retried."""
+    """The successful requests of each API, the partitions in them, and the refusals that were retried."""
     numbers: dict[str, set[Any]] = {}
     counts: dict[str, Counter[str]] = {}
     for event in events:
@@ -52,12 +52,12 @@ def requests(events: Iterable[Event]) -> dict[str, dict[str, int]]:
 
 
 def markers(logs: Iterable[Iterable[RecordBatch]]) -> int:
-    """The control batches of some partitions."""
+    """The number of control batches in some partitions."""
     return sum(batch.is_control for log in logs for batch in log)
 
 
 def coordinator_records(log: Iterable[RecordBatch], transactional_id: str) -> int:
-    """The records about a transactional id."""
+    """The number of records about a transactional id."""
     found = 0
     for batch in log:
         if batch.is_control:
@@ -68,13 +68,13 @@ def coordinator_records(log: Iterable[RecordBatch], transactional_id: str) -> in
 
 
 def stored(folder: Path) -> list[RecordBatch]:
-    """The batches of a partition's folder, of which the broker may be at work."""
+    """The batches of a partition's folder, to which the broker may still write."""
     segments = sorted(folder.glob("*.log"))
     return [found.batch for file in segments for found in scan(file.read_bytes()) if isinstance(found, StoredBatch)]
 
 
 def count(stage: Stage, proxy: Proxy) -> dict[str, Any]:
-    """Count for both clients, and compare the sizes of batches with and without idempotence."""
+    """Count the requests of both clients, and compare the sizes of batches with and without idempotence."""
     rows = [
         _of_client(stage, proxy, client, messages, partitions)
         for client in ("Java", "librdkafka")
@@ -143,7 +143,7 @@ def batch_sizes(stage: Stage) -> dict[str, dict[str, list[int]]]:
 
 @cache
 def of_reference(version: int, partitions: int, transactions: int = TRANSACTIONS) -> Mapping[str, Any]:
-    """The same counts of the reference, whose transactions have a message for each partition."""
+    """The same counts for the reference, whose transactions have a message for each partition."""
     plan = TransactionsPlan(
         seed=version * 10 + partitions,
         steps=2000,

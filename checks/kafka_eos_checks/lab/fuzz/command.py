@@ -1,9 +1,9 @@
 """``kafka-eos lab fuzz``: mutated record batches must be read or refused, and nothing else.
 
-Valid batches of every kind are made from the seed; each case takes one and damages it. The codec must then give a
+Valid batches of every kind are made from the seed; each case damages one of them. The codec must then return a
 value, or :class:`~kafka_eos.errors.MalformedBatch` with a position inside the bytes, within a bounded time and
-memory. What it reads must encode to the same bytes, and a segment of those bytes must be covered by batches and
-regions. A case is a function of the seed and its number, so each can be run again alone.
+memory. A value that it reads must encode to the same bytes, and batches and regions must cover a segment of those
+bytes. A case is a function of the seed and its number, so each can be run again by itself.
 """
 
 import argparse
@@ -50,19 +50,19 @@ from kafka_eos_checks.kit.workers import worker_pool
 from kafka_eos_checks.lab.fuzz import frames as fuzz_frames
 
 VALID_BATCHES = 2000
-"""How many valid batches a seed makes; the cases mutate these."""
+"""The number of valid batches that a seed makes; the cases mutate these."""
 
 DECOMPRESSED_LIMIT = 4 << 20
 SECONDS_PER_CASE = 5.0
 MEMORY_BYTES = 4 << 30
-"""Address space of a worker: what allocates without bound fails here, not on the machine."""
+"""The address space of a worker: unbounded allocation fails in the worker and does not exhaust the machine."""
 
 CASES_PER_TASK = 5000
 SHRINK_TRIES = 4000
 SECONDS_PER_TASK = 600.0
 READ = "read"
 VALID = "none"
-"""The mutation of a case that is left as it is, and so must be read."""
+"""The mutation of a case that is left valid, and so must be read."""
 
 _CODEC_BITS = 0x07
 _BATCH_LENGTH_AT = 8
@@ -84,7 +84,7 @@ EPILOG = """examples:
 
 
 class Violation(Exception):  # noqa: N818 - the codec's, found by this program
-    """The codec did what it never may."""
+    """Raised when the codec breaks its rule."""
 
 
 class _TooSlow(BaseException):
@@ -96,10 +96,10 @@ class Failure:
     """A case that broke the rule.
 
     Attributes:
-        number: of the case; with the seed it gives the bytes.
-        mutation: what was done to a valid batch.
-        data: the bytes, made as small as they still fail.
-        violation: what the codec did.
+        number: the number of the case; with the seed it gives the bytes.
+        mutation: the mutation of a valid batch.
+        data: the bytes, shrunk as far as they still fail.
+        violation: the codec's wrong behaviour.
     """
 
     number: int
@@ -110,10 +110,10 @@ class Failure:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run of cases came to.
+    """The outcome of a run of cases.
 
     Attributes:
-        counts: cases by what the codec said: ``read``, or the reason with its numbers left out.
+        counts: cases by the codec's answer: ``read``, or the reason for the refusal without its numbers.
         slowest: seconds of the slowest case.
         failures: the cases that broke the rule.
     """
@@ -123,18 +123,18 @@ class Outcome:
     failures: list[Failure] = field(default_factory=list)
 
     def add(self, other: "Outcome") -> None:
-        """Add what another run came to."""
+        """Add the outcome of another run."""
         self.counts += other.counts
         self.slowest = max(self.slowest, other.slowest)
         self.failures += other.failures
 
 
 def judge(data: bytes) -> str:
-    """What the codec makes of ``data``: ``read``, or the reason why not, with its numbers left out.
+    """The codec's answer for ``data``: ``read``, or the reason for the refusal without its numbers.
 
     Raises:
-        Violation: it raised anything but MalformedBatch with a position inside ``data``, took too long, or read
-            something that is not what the bytes say.
+        Violation: if the codec raises anything except MalformedBatch with a position inside ``data``, takes too long,
+            or reads values that do not encode to the same bytes.
     """
     signal.setitimer(signal.ITIMER_REAL, SECONDS_PER_CASE)
     try:
@@ -150,7 +150,7 @@ def judge(data: bytes) -> str:
         raise Violation(f"took more than {SECONDS_PER_CASE} s") from None
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # whatever else it is, a panic in Rust too, it is what is looked for
+    except BaseException as error:  # any other exception, also a panic in Rust, is a violation
         raise Violation(f"{type(error).__name__}: {error}") from error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -158,7 +158,7 @@ def judge(data: bytes) -> str:
 
 
 def _judge_valid(data: bytes) -> str:
-    """:func:`judge` for a batch that no mutation has touched."""
+    """:func:`judge` for a batch without mutation."""
     said = judge(data)
     if said != READ:
         raise Violation(f"a valid batch is refused: {said}")
@@ -205,7 +205,7 @@ def _random_record(rng: random.Random, offset_delta: int) -> Record:
 
 
 def random_batch(rng: random.Random) -> RecordBatch:
-    """A valid batch: of any codec, with headers, nulls, gaps in its offsets, or none of it; or a marker."""
+    """A valid batch of any codec, perhaps with headers, nulls or gaps in its offsets; or a marker."""
     producer_id, producer_epoch = rng.choice(((-1, -1), (rng.randrange(2**40), rng.randrange(2**15))))
     if rng.random() < 0.1:
         marker = ControlRecord(control_type=rng.choice(tuple(ControlType)), coordinator_epoch=rng.randrange(100))
@@ -240,7 +240,7 @@ def valid_batches(seed: int) -> tuple[bytes, ...]:
 
 
 def repaired(data: bytes) -> bytes:
-    """``data`` with the length, magic and CRC that its bytes ask for, so that a change reaches the checks behind."""
+    """``data`` with correct length, magic and CRC, so that a change gets past these checks to the later ones."""
     if len(data) < HEADER_BYTES:
         return data
     fixed = bytearray(data)
@@ -251,7 +251,7 @@ def repaired(data: bytes) -> bytes:
 
 
 def with_payload(data: bytes, payload: bytes) -> bytes:
-    """The batch with another payload, and the length and CRC of it."""
+    """The batch with another payload, and with the length and CRC for it."""
     return repaired(data[:HEADER_BYTES] + payload)
 
 
@@ -310,7 +310,7 @@ _SECTION_MUTATIONS: tuple[Mutation, ...] = (_flip_bits, _truncate, _splice, _ins
 
 
 def _mutate_records(rng: random.Random, data: bytes, other: bytes) -> tuple[str, bytes]:
-    """Damage the records behind the compression, and compress them again."""
+    """Decompress the records, damage them, and compress them again."""
     batch = record_batch.decode_batch(data)[0]
     section = batch.decompressed()
     if not section:
@@ -342,7 +342,7 @@ def case(seed: int, number: int) -> tuple[str, bytes]:
 
 
 def run_cases(seed: int, first: int, count: int) -> Outcome:
-    """Run ``count`` cases from ``first`` on. The first failure ends it, made as small as it still fails."""
+    """Run ``count`` cases from ``first`` on. The first failure ends the run and is shrunk."""
     outcome = Outcome()
     with _timer():
         for number in range(first, first + count):
@@ -362,7 +362,7 @@ def run_cases(seed: int, first: int, count: int) -> Outcome:
 
 @contextmanager
 def _timer() -> Iterator[None]:
-    """Within it, the timer of :func:`judge` interrupts a case that takes too long."""
+    """Within this context, the timer of :func:`judge` interrupts a case that takes too long."""
 
     def too_slow(_signal: int, _frame: FrameType | None) -> None:
         raise _TooSlow
@@ -375,7 +375,7 @@ def _timer() -> Iterator[None]:
 
 
 def shrink(data: bytes) -> bytes:
-    """Bytes that still break the rule, from which no piece can be cut; within ``SHRINK_TRIES`` tries."""
+    """The failing bytes, cut as far as they still fail; within ``SHRINK_TRIES`` tries."""
     tries = 0
     piece = len(data) // 2
     while piece and tries < SHRINK_TRIES:
@@ -412,14 +412,14 @@ def _run_task(task: tuple[int, int, int]) -> Outcome:
 
 
 def _outcomes(tasks: Sequence[tuple[int, int, int]], jobs: int) -> Iterator[Outcome]:
-    """The outcome of each task: in this process for one job, else in workers with bounded memory."""
+    """The outcome of each task, in this process for one job, otherwise in workers with bounded memory."""
     if jobs == 1:
         yield from map(_run_task, tasks)
         return
     with worker_pool(jobs, _bound_memory) as pool:
         pending = pool.imap_unordered(_run_task, tasks)
         for _ in tasks:
-            # A worker that died or hangs in C answers never; the timer cannot see it.
+            # A worker that died or hangs in C never answers; its timer cannot interrupt it.
             yield pending.next(timeout=SECONDS_PER_TASK)
 
 
@@ -519,12 +519,12 @@ def _run_frames(arguments: argparse.Namespace) -> int:
 
 
 def _seed(arguments: argparse.Namespace) -> int:
-    """The seed that is given, or any."""
+    """The given seed, or a random one."""
     return random.SystemRandom().randrange(2**32) if arguments.seed is None else int(arguments.seed)
 
 
 def _answer(verdict: Verdict, path: Path | None) -> int:
-    """Print a verdict, and write it if that is asked for; the exit code."""
+    """Print a verdict, write it if there is a path, and return the exit code."""
     print_verdicts([verdict])
     if path is not None:
         write_verdicts(path, [verdict])
@@ -555,8 +555,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--count", type=int, default=100_000, help="how many cases (default: 100000)")
-    parser.add_argument("--seed", type=int, help="of the cases (default: a random one, which is printed)")
+    parser.add_argument("--count", type=int, default=100_000, help="number of cases (default: 100000)")
+    parser.add_argument("--seed", type=int, help="seed of the cases (default: a random one, which is printed)")
     parser.add_argument("--first", type=int, default=0, help="number of the first case (default: 0)")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default: 2); 1 needs none")
     parser.add_argument("--hex", help="judge these bytes instead")
@@ -564,7 +564,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--logs",
         type=int,
         metavar="N",
-        help="instead: N random logs with planted faults and random cuts, audited by chunks and by the readable rule",
+        help="instead: audit N random logs with planted faults and random cuts, by chunks and by the readable rule",
     )
     parser.add_argument(
         "--clusters",
@@ -576,7 +576,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--frames",
         type=int,
         metavar="N",
-        help="instead: N mutated requests to a server, which has to stay and serve",
+        help="instead: send N mutated requests to a server, which must keep running and serve others",
     )
     add_json(parser, "the verdict, with the counts by reason")
     parser.set_defaults(run=run)

@@ -1,10 +1,10 @@
-"""Mutated frames against a served cluster: it stays, others are served, and its memory is bounded.
+"""Mutated frames against a served cluster, which must keep running, serve others, and stay within bounded memory.
 
-Connections send bursts of requests of every API and version, filled at random, most of them damaged: bytes changed, cut
-out, repeated, a size that lies. Behind each frame the connection asks for the versions, so that it is known what became
-of the frame: it was answered, wants no answer, cost its connection, or waits for others; then what was sent behind it
-goes on another connection. After each burst a connection of good manners asks too, and has to be answered. A frame
-follows from the seed and its number.
+Connections send bursts of random requests of every API and version, most of them damaged: bytes changed, cut out or
+repeated, or a false size. After each frame the connection sends ApiVersions, and so learns what happened to the frame:
+it was answered, needs no answer, closed the connection, or waits. A frame that waits is followed by the rest of the
+burst on another connection. After each burst a well-behaved connection sends ApiVersions too, and must get an answer.
+The seed and its number determine a frame.
 """
 
 import random
@@ -29,18 +29,18 @@ from kafka_eos_checks.testing.process import MOST_MEMORY, ServedProcess, peak_me
 
 BURST = 8  # frames that are sent at a time
 CONNECTIONS = 16  # at a time
-SILENCE_SECONDS = 0.5  # of a frame that waits
+SILENCE_SECONDS = 0.5  # without an answer, after which a frame counts as waiting
 PATIENCE_SECONDS = 20.0
 ANSWERED, UNANSWERED, CLOSED, WAITING = "answered", "wanted_no_answer", "cost_their_connection", "waited"
 BECAME = (ANSWERED, UNANSWERED, CLOSED, WAITING)
-QUESTION = (1 << 31) - 1  # the correlation id of what is asked behind a frame
+QUESTION = (1 << 31) - 1  # the correlation id of the ApiVersions request after a frame
 EXPECTED = "alive, others served, memory bounded"
 _NUMBERS = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "uint32": 32, "int64": 63}
 _WORDS = ("t", "g", "a", "", "__transaction_state", "x" * 300, "\N{SNOWMAN}")
 
 
 def row_of(fields: Sequence[Message], dice: random.Random) -> Message:
-    """A message at random, by its schema's fields."""
+    """A random message with its schema's fields."""
     return {field["name"]: _value(field, field["type"], dice) for field in fields if "tag" not in field}
 
 
@@ -88,9 +88,9 @@ def judge(count: int, seed: int, server: ServedProcess | None = None) -> Verdict
     """Send ``count`` frames to a server of its own.
 
     Args:
-        count: of frames.
-        seed: of the frames.
-        server: another server than the project's own, for tests of the judge.
+        count: the number of frames.
+        seed: the seed of the frames.
+        server: a server other than the project's own, for tests of the judge.
     """
     began, tally, done = time.perf_counter(), Counter[str](), 0
     wrong = ""
@@ -121,7 +121,7 @@ def judge(count: int, seed: int, server: ServedProcess | None = None) -> Verdict
     figures = {"seed": seed, "frames": done, **{became: tally[became] for became in BECAME}}
     expected = EXPECTED
     if memory is None:
-        expected = "alive, others served, memory not told by this system"
+        expected = "alive, others served, memory not reported by this system"
     else:
         figures["resident_mb"] = memory >> 20
     return Verdict(
@@ -136,9 +136,9 @@ def judge(count: int, seed: int, server: ServedProcess | None = None) -> Verdict
 
 
 def _send(address: Address, seed: int, numbers: range) -> Counter[str]:
-    """Send frames, and read what comes back; what became of each.
+    """Send frames and read the answers; return the number of frames by outcome.
 
-    A frame that waits or costs its connection ends it, and the frames behind it go on another one.
+    If a frame waits or closes its connection, the frames after it go on another one.
     """
     tally, codec = Counter[str](), served_codec()
     left = [frame(codec, seed, number) for number in numbers]
@@ -153,7 +153,7 @@ def _send(address: Address, seed: int, numbers: range) -> Counter[str]:
 
 
 def _ask(address: Address, frames: Sequence[bytes]) -> tuple[list[int], str]:
-    """Send frames on one connection, a question behind each; the correlation ids of the answers, and how it ended."""
+    """Send frames on one connection, each followed by ApiVersions; return the answers' ids and how it ended."""
     question = served_codec().write_request("ApiVersions", 3, QUESTION, "fuzz", {})
     behind = struct.pack(">i", len(question)) + question
     answers = bytearray()
@@ -171,7 +171,7 @@ def _ask(address: Address, frames: Sequence[bytes]) -> tuple[list[int], str]:
 
 
 def correlations(data: bytes | bytearray) -> list[int]:
-    """The correlation ids of the frames that have arrived whole."""
+    """The correlation ids of the frames that have arrived completely."""
     found, position = [], 0
     while len(data) - position >= 4:
         size = int.from_bytes(data[position : position + 4], "big")

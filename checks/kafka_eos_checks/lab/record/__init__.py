@@ -1,4 +1,4 @@
-"""The recorder: real Kafka brokers and clients under faults, written down as histories and log directories.
+"""The recorder: real Kafka brokers and clients under faults, recorded as histories and log directories.
 
 Read ``scenarios`` first.
 """

@@ -1,17 +1,17 @@
-"""The program of an application: it polls inputs, sends outputs and the offsets behind the inputs in one transaction.
+"""The program of an application: it polls inputs, and sends outputs and the input offsets in one transaction.
 
 ==============  ======================================================================================================
-kind            input, and what comes of it
+kind            input and outputs
 ==============  ======================================================================================================
 ``word-count``  a number and words; for each word its count among the inputs of this partition, on the partition of
-                the same number. The outputs are the changelog: who takes a partition over reads its counts from them
+                the same number. The outputs are the changelog: a new owner of a partition reads its counts from them
 ``transfer``    ``17 alice bob 5``; a debit and a credit, on the partitions of the two accounts
 ``mirror``      a record of another cluster; the same value, on the partition of the same number. The offsets are in
                 the target cluster, under a group that nobody joins (KIP-656)
 ==============  ======================================================================================================
 
-An output names its input, and its number among that one's outputs, in its ``Send`` (``detail.input``,
-``detail.output``) and in its value, which makes values unique. The lines are those of
+An output names its input, and its number among that input's outputs, in its ``Send`` (``detail.input``,
+``detail.output``) and in its value, which makes values unique. The lines on standard output are those of
 :mod:`kafka_eos_checks.lab.record.workload`.
 """
 
@@ -37,7 +37,7 @@ _IDLE_SECONDS = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A record that was polled, and is to be processed."""
+    """A record that was polled and is still to be processed."""
 
     topic: str
     partition: int
@@ -46,30 +46,30 @@ class Input:
 
 
 class Inputs(Source):
-    """What an application polls: it knows its positions, and goes back to the committed offsets after an abort."""
+    """The inputs that an application polls: the source keeps positions, and seeks to the committed offsets on abort."""
 
     def __init__(self, kafka: Any, task: Task, **settings: Any) -> None:
         super().__init__(kafka, task, **settings)
         self.task = task
         self.stopping = False
-        self.moved = False  # whether the next input may not be the one after the last
-        self._positions: dict[int, int] = {}  # by partition, behind what was polled for this transaction
+        self.moved = False  # whether the next input may be another than the one after the last
+        self._positions: dict[int, int] = {}  # by partition, after the inputs polled for this transaction
 
     def keep(self) -> None:
-        """What was polled was committed."""
+        """Note that the polled inputs were committed."""
         self._positions = {}
 
     def _drop(self) -> None:
-        """What was polled is not committed."""
+        """Note that the polled inputs are not committed."""
         self._positions = {}
         self.moved = True
 
     def offsets(self) -> list[Any]:
-        """The offsets behind what was polled for this transaction, as confluent-kafka has them."""
+        """The offsets after the inputs polled for this transaction, in confluent-kafka's form."""
         return [self.kafka.TopicPartition(self.task.source, *place) for place in sorted(self._positions.items())]
 
     def take(self, message: Any) -> Input:
-        """Tell a record that was polled."""
+        """Write the event of a polled record."""
         found = Input(message.topic(), message.partition(), message.offset(), message.value().decode())
         place = {"topic": found.topic, "partition": found.partition, "offset": found.offset}
         tell("Poll", "ok", **place, group=self.task.group, isolation="read_committed", detail={"value": found.value})
@@ -77,11 +77,11 @@ class Inputs(Source):
         return found
 
     def tell_seek(self, partition: int, offset: int) -> None:
-        """Tell that the next poll of a partition begins at an offset."""
+        """Write the event that the next poll of a partition begins at an offset."""
         tell("Seek", "ok", topic=self.task.source, partition=partition, offset=offset, group=self.task.group)
 
     def poll_some(self, records: int) -> list[Input]:
-        """The next inputs; none when all of the source is processed, or when told to stop."""
+        """The next inputs; none if the whole source is processed, or after a request to stop."""
         raise NotImplementedError
 
 
@@ -111,14 +111,14 @@ class Member(Inputs):
         consumer.unassign()
 
     def _changed(self, action: str, partitions: list[Any], **detail: Any) -> None:
-        """What was polled and is not processed yet is somebody's next input."""
+        """Write a change of the assignment; inputs that were polled but not processed go to the next owner."""
         self._polled = []
         self._drop()
         numbers = sorted(each.partition for each in partitions)
         tell(action, "ok", topic=self.task.source, group=self.task.group, detail={"partitions": numbers} | detail)
 
     def poll_some(self, records: int) -> list[Input]:
-        """The next inputs of its partitions; none when the group has processed all, or when told to stop."""
+        """The next inputs of its partitions; none if the group has processed all, or after a request to stop."""
         self._polled = []
         while not self.stopping:
             message = self.consumer.poll(_IDLE_SECONDS)
@@ -136,13 +136,13 @@ class Member(Inputs):
     def _is_done(self) -> bool:
         try:
             committed = self.consumer.committed(self._all(), 1.0)
-        except self.kafka.KafkaException:  # offsets of a transaction that is not ended yet
+        except self.kafka.KafkaException:  # the offsets' transaction has not ended yet
             return False
         processed: int = sum(max(0, each.offset) for each in committed)
         return processed >= self.task.records
 
     def rewind(self) -> None:
-        """Seek to the committed offsets, for an abort moves no position."""
+        """Seek to the committed offsets, because an abort moves no position."""
         mine = [each.partition for each in self.consumer.assignment()]
         wanted = [each for each in self._all() if each.partition in mine]
         for each in committed_offsets(self.kafka, self.consumer, wanted):
@@ -153,12 +153,12 @@ class Member(Inputs):
 
 
 class Careless(Member):
-    """The mistake of many loops: after an abort it polls on where it is, alone in its group."""
+    """The mistake of many loops: after an abort the only member of a group polls on without a seek."""
 
     polled = 0
 
     def take(self, message: Any) -> Input:
-        """Tell a record that was polled, each once."""
+        """Write the event of a polled record, once per record."""
         self.polled += 1
         return super().take(message)
 
@@ -166,7 +166,7 @@ class Careless(Member):
         return self.polled >= self.task.records
 
     def rewind(self) -> None:
-        """Forget what was polled, and leave the position where it is."""
+        """Forget the polled inputs, and leave the position where it is."""
         self._drop()
 
 
@@ -175,20 +175,20 @@ class OtherCluster(Inputs):
 
     def __init__(self, kafka: Any, task: Task) -> None:
         super().__init__(kafka, task)
-        self.here = self.consumer  # in the target cluster, where the offsets are
+        self.here = self.consumer  # in the target cluster, which has the offsets
         settings = {"bootstrap.servers": task.source_bootstrap, "client.id": task.client, "group.id": task.group}
         self.consumer = kafka.Consumer(settings | {"enable.auto.commit": False, "auto.offset.reset": "error"})
 
     def group_metadata(self) -> Any:
-        """The group in the target cluster: it has no members, so nothing but the producer's epoch fences."""
+        """The group in the target cluster: it has no members, so only the producer's epoch fences."""
         return self.here.consumer_group_metadata()
 
     def begin(self) -> None:
-        """Begin where the offsets in the target cluster are."""
+        """Begin at the offsets in the target cluster."""
         self.rewind()
 
     def rewind(self) -> None:
-        """Go to where the offsets in the target cluster are."""
+        """Seek to the offsets in the target cluster."""
         wanted = [self.kafka.TopicPartition(self.task.source, number) for number in range(self.task.partitions)]
         committed = committed_offsets(self.kafka, self.here, wanted)
         self._next = {each.partition: max(0, each.offset) for each in committed}
@@ -223,7 +223,7 @@ class Application(Client):
         return self.inputs
 
     def next_values(self, records: int) -> list[Input]:
-        """The next inputs; counts are read anew where they may not be what the outputs say."""
+        """The next inputs; counts are read again if they may differ from the outputs."""
         inputs = self.inputs.poll_some(records)
         if self.inputs.moved:
             self._counts, self.inputs.moved = {}, False
@@ -254,7 +254,7 @@ class Application(Client):
                 yield given.partition, f"{word} {counts[word]}"
 
     def _counts_of(self, partition: int) -> Counter[str]:
-        """The counts of a partition, from its outputs if need be."""
+        """The counts of a partition, read from its outputs if necessary."""
         if partition not in self._counts:
             self._counts[partition] = self._restore(partition)
         return self._counts[partition]
@@ -262,13 +262,13 @@ class Application(Client):
     def _restore(self, partition: int) -> Counter[str]:
         """Read the outputs of a partition.
 
-        To the end of the log and not just to the last stable offset: behind the open transaction of a former owner
-        there may be outputs that are committed (KAFKA-10167).
+        The read goes to the end of the log and not just to the last stable offset: committed outputs may follow the
+        open transaction of a former owner (KAFKA-10167).
         """
         settings = {
             "bootstrap.servers": self.task.bootstrap,
             "client.id": self.task.client,
-            "group.id": self.task.group,  # asked for by the library; nothing is committed
+            "group.id": self.task.group,  # required by the library; nothing is committed
             "enable.auto.commit": False,
             "enable.partition.eof": True,
         }
@@ -293,7 +293,7 @@ class Application(Client):
         return counts
 
     def send_offsets(self, common: dict[str, Any]) -> None:
-        """Make the offsets part of the transaction; or, by mistake, commit them beside it."""
+        """Make the offsets part of the transaction; or, by mistake, commit them outside of it."""
         if self.task.mistake != COMMITS_OUTSIDE:
             super().send_offsets(common)
             return

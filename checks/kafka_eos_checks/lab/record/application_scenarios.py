@@ -23,7 +23,7 @@ from kafka_eos_checks.lab.record.clients import (
 )
 from kafka_eos_checks.lab.record.stage import PROGRESS_SECONDS, Stage, scenario
 
-# Where the loop is when it is killed or frozen: behind each of its calls, and in the one that commits.
+# The steps at which the loop is killed or frozen: after each of its calls, and in the one that commits.
 COMMITTING = "committing"
 STEPS = ("poll", "begin", "flush", "send_offsets", COMMITTING, "commit")
 
@@ -52,10 +52,10 @@ class Play:
 
     Attributes:
         stage: the stage.
-        kind: of the application.
-        work: what its instances have in common.
-        values: those of its inputs that are still to be sent.
-        source_bootstrap: of the cluster with its source.
+        kind: the kind of the application.
+        work: the settings that its instances share.
+        values: the values of the inputs that are still to be sent.
+        source_bootstrap: ``host:port`` of the cluster with its source.
     """
 
     stage: Stage
@@ -87,11 +87,11 @@ class Play:
 
     @property
     def may_share(self) -> bool:
-        """Whether two instances read at once; a mirror's successor takes all over."""
+        """Whether two instances can read at once; a mirror's successor takes over everything."""
         return self.kind != MIRROR
 
     def reach(self, client: ClientProcess, step: str, *, withheld: bool) -> None:
-        """Wait until an instance is at a step; if asked for, one that commits gets no answer."""
+        """Wait until an instance is at a step; with ``withheld``, its commit gets no answer."""
         self.stage.wait_paused(client.name)
         if step != COMMITTING:
             return
@@ -107,14 +107,14 @@ class Play:
         self.stage.journal.wait_for(ends, 1, PROGRESS_SECONDS, f"EndTxn of {client.name}")
 
     def settle(self, *clients: str) -> None:
-        """Wait until the transactions of instances are ended."""
+        """Wait until the transactions of instances have ended."""
         ids = {self.work.get("transactional_id", f"{self.stage.name}-{client}") for client in clients}
         self.stage.wait_settled(*ids)
 
 
 @contextmanager
 def played(stage: Stage, kind: str, records: int, **work: Any) -> Iterator[Play]:
-    """An application with its topics, and for a mirror another cluster with its source."""
+    """An application with its topics; a mirror also has another cluster with its source."""
     source, target = f"{stage.name}-input", stage.topic(TARGET_PARTITIONS[kind], suffix="-output")
     common: dict[str, Any] = {
         "topic": target,
@@ -126,7 +126,7 @@ def played(stage: Stage, kind: str, records: int, **work: Any) -> Iterator[Play]
         "timeout_ms": 3_000,
         "pause_ms": 0,
     }
-    # The target of a mirror has a topic of the source's name, for it takes offsets of topics that it knows only.
+    # A mirror's target cluster has a topic of the source's name, because it takes offsets only for topics it knows.
     stage.topic(PARTITIONS, suffix="-input")
     values = contents(kind, stage.seed, records)
     if kind != MIRROR:
@@ -140,12 +140,12 @@ def played(stage: Stage, kind: str, records: int, **work: Any) -> Iterator[Play]
 
 
 def paused_after(step: str) -> str:
-    """The call after which an instance pauses that is to reach a step."""
+    """The call after which an instance pauses in order to reach a step."""
     return "send_offsets" if step == COMMITTING else step
 
 
 def killed(stage: Stage, kind: str) -> None:
-    """Instances are killed at each step in turn; the next one under the transactional id goes on."""
+    """Instances are killed at each step in turn; the next one with the same transactional id continues."""
     records = 16
     with played(stage, kind, records, transactional_id=f"{stage.name}-t") as play:
         play.feed(records)
@@ -160,7 +160,7 @@ def killed(stage: Stage, kind: str) -> None:
 
 
 def frozen(stage: Stage, kind: str) -> None:
-    """An instance is frozen at each step in turn while others go on, and wakes up when its partitions are theirs."""
+    """An instance is frozen at each step in turn while others go on; it wakes up after they got its partitions."""
     each = last = 2
     with played(stage, kind, each * len(STEPS) + last) as play:
         if play.may_share:
@@ -168,7 +168,7 @@ def frozen(stage: Stage, kind: str) -> None:
                 stage.wait_assigned("steady", PARTITIONS)
                 for step in STEPS:
                     _freeze(play, step, each)
-                play.feed(last)  # without these it would end as soon as all is processed
+                play.feed(last)  # without these the instance would end as soon as everything is processed
                 steady.wait()
         else:
             for step in STEPS:
@@ -189,7 +189,7 @@ def _freeze(play: Play, step: str, records: int) -> None:
         before = stage.assignments("steady", PARTITIONS)
         zombie.freeze()
         stage.wait_assigned("steady", PARTITIONS, before + 1)
-        zombie.ask_to_stop()  # once it has seen to what it had in hand
+        zombie.ask_to_stop()  # after it has dealt with its polled inputs
         zombie.resume()
         if step != COMMITTING:
             zombie.go_on()
@@ -197,7 +197,7 @@ def _freeze(play: Play, step: str, records: int) -> None:
 
 
 def _replace(play: Play, step: str, records: int) -> None:
-    """A mirror is frozen at a step until its successor has copied all that there is."""
+    """A mirror is frozen at a step until its successor has copied all records."""
     name, fed = f"zombie-{step}", play.work["records"] - len(play.values) + records
     with play.start(name, pause_after=paused_after(step), records=fed) as zombie:
         play.feed(records)
@@ -213,7 +213,7 @@ def _replace(play: Play, step: str, records: int) -> None:
 
 @scenario("applications/word-count-killed")
 def word_count_killed(stage: Stage) -> None:
-    """An application that counts words is killed at each step of its loop, and aborts transactions by itself."""
+    """An application that counts words is killed at each step of its loop, and also aborts transactions itself."""
     killed(stage, WORD_COUNT)
 
 
@@ -259,7 +259,7 @@ def polls_on_after_abort(stage: Stage) -> None:
 
 @scenario("application-mistakes/offsets-outside")
 def offsets_outside(stage: Stage) -> None:
-    """An application commits its offsets beside the transaction, and is killed between the two."""
+    """An application commits its offsets outside of the transaction, and is killed between the two."""
     work = {"mistake": COMMITS_OUTSIDE, "transactional_id": f"{stage.name}-t"}
     with played(stage, TRANSFER, 6, **work) as play:
         play.feed(6)

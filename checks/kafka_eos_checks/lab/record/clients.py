@@ -1,4 +1,4 @@
-"""Clients under test, each a process of its own, so that it can be killed, frozen and resumed from outside."""
+"""The clients under test, each a process of its own, which can be killed, frozen and resumed from outside."""
 
 import json
 import signal
@@ -15,42 +15,42 @@ from kafka_eos_checks.brokers.brokers import java_command, wait_stopped
 from kafka_eos_checks.brokers.journal import Journal
 
 END_SECONDS = 90.0
-FATAL_EXIT = 3  # of a workload whose producer met a fatal error, as a fenced one does
+FATAL_EXIT = 3  # exit code of a workload whose producer met a fatal error, e.g. was fenced
 
 
 class ClientFailed(RuntimeError):  # noqa: N818 - what happened
-    """A client did not end as it should; the message names its error output."""
+    """Raised when a client does not end as it should; the message names its error output."""
 
 
-# What a client that copies in transactions calls, in this order.
+# The calls of a client that copies in transactions, in this order.
 CALLS = ("init", "begin", "produce", "flush", "send_offsets", "commit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What a client does.
+    """The work of a client.
 
     Attributes:
         bootstrap: ``host:port`` of the proxy.
         client: its name in the history and its client.id.
-        topic: where it sends to, in turn to each partition.
+        topic: the topic that it sends to, in turn to each partition.
         also: further topics that it sends to, in turn with the first.
-        partitions: number of partitions of each topic, the source included.
-        records: how many records it sends, or how many the source has.
-        prefix: values are the prefix and a number, unique in the run.
-        values: what it sends instead, one for each record; the Java client takes none.
-        transactional_id: None for an idempotent producer.
-        source: topic without transactions whose values it sends, each once, from the group's committed offsets on; it
-            sends their offsets to the transaction. None: it makes values of its own.
-        group: consumer group, for a source.
+        partitions: the number of partitions of each topic, including the source.
+        records: the number of records that it sends or that the source has.
+        prefix: the prefix of its values, which are followed by a number and are unique in the run.
+        values: the values to send instead, one for each record; the Java client takes none.
+        transactional_id: the transactional.id, None for an idempotent producer.
+        source: a topic without transactions whose values it sends, each once, from the group's committed offsets on;
+            it sends their offsets to the transaction. None if it makes values of its own.
+        group: the consumer group for a source.
         pause_after: the call (``CALLS``) after which it pauses, once, until it is told to go on.
         transaction_size: records per transaction.
         abort_chance: probability that it aborts a transaction.
-        seed: decides which transactions it aborts.
-        batch: records per batch at most.
-        pause_ms: rest after each batch's worth of records, in milliseconds.
-        timeout_ms: delivery timeout, in milliseconds.
-        config: further librdkafka settings, which win; the Java client takes none.
+        seed: a seed that decides which transactions it aborts.
+        batch: the maximum number of records per batch.
+        pause_ms: the rest after each batch's worth of records, in milliseconds.
+        timeout_ms: the delivery timeout, in milliseconds.
+        config: further librdkafka settings, which take precedence; the Java client takes none.
     """
 
     bootstrap: str
@@ -80,12 +80,12 @@ POLLS_ON, COMMITS_OUTSIDE = "polls on after an abort", "commits offsets outside 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(Workload):
-    """What an instance of an application does: a workload with a source and a group.
+    """The work of an instance of an application: a workload with a source and a group.
 
     Attributes:
         kind: one of ``WORD_COUNT``, ``TRANSFER`` and ``MIRROR``.
         mistake: ``POLLS_ON``, ``COMMITS_OUTSIDE``, or "" for none.
-        source_bootstrap: of the cluster that a mirror reads from.
+        source_bootstrap: ``host:port`` of the cluster that a mirror reads from.
     """
 
     kind: str
@@ -95,7 +95,7 @@ class Task(Workload):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a consumer reads.
+    """The work of a consumer.
 
     Attributes:
         bootstrap: ``host:port`` of the proxy.
@@ -115,10 +115,10 @@ class ClientProcess:
 
     Args:
         name: its process name in the history.
-        command: what to run.
-        journal: where its crash, freeze and resume go.
-        folder: where its output goes.
-        listen: gets its standard output, line by line and from a thread of its own, if it is not just to be kept.
+        command: the command to run.
+        journal: the journal that gets its crash, freeze and resume.
+        folder: the folder for its output.
+        listen: a function that gets its standard output line by line, in a thread of its own; None only keeps it.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class ClientProcess:
                 listen(line)
 
     def _end(self) -> None:
-        """Kill it if it still runs, and read what it had written."""
+        """Kill it if it still runs, and read its remaining output."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait(10)
@@ -173,14 +173,14 @@ class ClientProcess:
                 stream.close()
 
     def runs(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it still runs."""
         return self._process.poll() is None
 
     def wait(self, seconds: float = END_SECONDS, *, expected: tuple[int, ...] = (0,)) -> int:
         """Wait for its end and return its exit code.
 
         Raises:
-            ClientFailed: when it takes too long or ends with a code that is not expected.
+            ClientFailed: if it takes too long or ends with an unexpected code.
         """
         try:
             code = self._process.wait(seconds)
@@ -193,7 +193,7 @@ class ClientProcess:
         return code
 
     def kill(self) -> None:
-        """End it with SIGKILL; what it did before is in the journal, its unanswered sends stay open."""
+        """End it with SIGKILL; its earlier events are in the journal, and its unanswered sends stay open."""
         self._journal.add(self.name, "Crash", "invoke")
         self._end()
         self._journal.add(self.name, "Crash", "ok")
@@ -205,7 +205,7 @@ class ClientProcess:
         self._process.stdin.flush()
 
     def ask_to_stop(self) -> None:
-        """Tell it to end, without waiting."""
+        """Tell it to end, without waiting for the end."""
         self._process.send_signal(signal.SIGTERM)
 
     def freeze(self) -> None:
@@ -252,13 +252,13 @@ def start_reader(reading: Reading, journal: Journal, folder: Path) -> ClientProc
 
 
 def start_copier(name: str, arguments: Mapping[str, str], journal: Journal, folder: Path) -> ClientProcess:
-    """Start Kafka's TransactionalMessageCopier with random aborts; what it does is told by the proxy alone."""
+    """Start Kafka's TransactionalMessageCopier with random aborts; only the proxy records its actions."""
     words = [word for pair in arguments.items() for word in pair]
     command = java_command("org.apache.kafka.tools.TransactionalMessageCopier", *words, "--enable-random-aborts")
     return ClientProcess(name, command, journal, folder)
 
 
-# An idempotent producer that has five batches in flight and does not wait long for a broker that is silent.
+# An idempotent producer with five batches in flight that does not wait long for a silent broker.
 _JAVA_PRODUCER = {
     "enable.idempotence": "true",
     "retries": "1000",
@@ -269,7 +269,7 @@ _JAVA_PRODUCER = {
     "retry.backoff.ms": "50",
     "reconnect.backoff.ms": "50",
 }
-_VALUE_PREFIX = 7  # VerifiableProducer wants a number; its values are 7.0, 7.1 …
+_VALUE_PREFIX = 7  # VerifiableProducer requires a number; its values are 7.0, 7.1 …
 
 
 def start_verifiable_producer(
@@ -277,7 +277,7 @@ def start_verifiable_producer(
 ) -> ClientProcess:
     """Start Kafka's VerifiableProducer, an idempotent Java producer, with a workload's client, topic and records.
 
-    It tells of the outcomes only, so all sends are written down as begun when it starts.
+    It reports only the outcomes, so all sends are recorded as begun when it starts.
     """
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / f"{workload.client}.properties"

@@ -1,4 +1,4 @@
-"""``kafka-eos lab record``: real brokers, real clients, faults, and what they left behind."""
+"""``kafka-eos lab record``: record real brokers and clients under faults."""
 
 import argparse
 import json
@@ -50,7 +50,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG + listed,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("scenarios", nargs="+", metavar="SCENARIO", help="a scenario, or a cluster for all of its own")
+    parser.add_argument(
+        "scenarios", nargs="+", metavar="SCENARIO", help="a scenario, or a cluster for all of its scenarios"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the recordings go")
     parser.add_argument("--seed", type=int, default=0, help="decides faults, aborts and ids (default 0)")
     parser.add_argument(
@@ -68,10 +70,10 @@ def _summary(found: Scenario) -> str:
 
 
 def chosen(names: Sequence[str], kafka: str = KAFKA_VERSION) -> dict[str, list[Scenario]]:
-    """The scenarios that the names stand for with a Kafka release, by cluster, in their written order.
+    """The scenarios of a Kafka release that the names mean, by cluster, in the order of their definition.
 
     Raises:
-        KeyError: when a name is neither a scenario nor a cluster.
+        KeyError: if a name is neither a scenario nor a cluster.
     """
     made = {name: found for name, found in SCENARIOS.items() if kafka in found.kafka}
     clusters = [cluster for cluster in CLUSTERS if cluster in {s.cluster for s in made.values()}]
@@ -88,12 +90,12 @@ def chosen(names: Sequence[str], kafka: str = KAFKA_VERSION) -> dict[str, list[S
 
 
 def recording_name(cluster: str, kafka: str) -> str:
-    """The name of a cluster's recording; of another release than the newest with its number."""
+    """The name of a cluster's recording, with the release unless it is the newest."""
     return cluster if kafka == KAFKA_VERSION else f"{cluster}-{kafka.rpartition('.')[0]}"
 
 
 def client_versions(kafka: str) -> dict[str, str]:
-    """The versions of the clients that take part; the Java clients are of the brokers' release."""
+    """The versions of the clients; the Java clients have the brokers' release."""
     client = need("confluent_kafka", "record")
     return {
         "confluent-kafka": client.version()[0] if isinstance(client.version(), tuple) else client.version(),
@@ -115,9 +117,9 @@ def play(found: Scenario, cluster: Cluster, proxy: Proxy, out: Path, seed: int, 
     try:
         found.play(stage)
         proxy.quiesce()
-    finally:  # of a run that failed, too
+    finally:  # also after a failed run
         events = write_history(out / history, journal.events())
-        if not events:  # its clients tell nothing
+        if not events:  # its clients write no events
             (out / history).unlink()
     progress_console.print(f"{found.name}: {events} events in {time.monotonic() - begun:.1f} s")
     return {
@@ -178,7 +180,7 @@ def _terminated(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 -
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Record; 0 when all went as the scenarios say, 1 when a broker or client did not, 2 for a call it can't follow."""
+    """Record; 0 if all scenarios went as planned, 1 if a broker or client failed, 2 for an unusable call."""
     signal.signal(signal.SIGTERM, _terminated)  # so that the brokers end with the recorder
     kafka = arguments.kafka
     words = [*arguments.scenarios, "--seed", str(arguments.seed)]

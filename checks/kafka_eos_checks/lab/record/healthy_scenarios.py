@@ -1,7 +1,7 @@
-"""The scenarios of healthy but unusual clusters: what operators and brokers do to logs, and no guarantee is broken.
+"""The scenarios of healthy but unusual clusters: operators and brokers change logs, and no guarantee is broken.
 
-The audit finds nothing in any of them. Each has a cluster of its own, for its settings; clients enter through no proxy.
-Those of librdkafka run in this process, those of Java (transaction version 2, where the broker has it) in their own.
+The audit finds nothing in any of them. Each has a cluster of its own, for its settings; clients use no proxy.
+librdkafka's clients run in this process, Java's (transaction version 2, if the broker has it) in their own.
 """
 
 import shutil
@@ -34,7 +34,7 @@ QUICK_CLEANER = {
 def healthy(
     name: str, settings: Mapping[str, str] | None = None, *, size: int = 1, kafka: Sequence[str] = EVERY, dirs: int = 1
 ) -> Callable[[Play], Play]:
-    """Register a scenario of a cluster of its own."""
+    """Register a scenario with a cluster of its own."""
     cluster = f"healthy-{name}"
     CLUSTERS[cluster] = ClusterKind(size, settings or {}, dirs)
     return scenario(f"{cluster}/{name}", kafka=kafka)
@@ -45,9 +45,9 @@ class Writer:
     """A librdkafka producer in this process.
 
     Attributes:
-        stage: where it writes.
-        transactional_id: None for an idempotent producer.
-        settings: further ones of librdkafka.
+        stage: the stage whose brokers it writes to.
+        transactional_id: the transactional.id, None for an idempotent producer.
+        settings: further settings of librdkafka.
     """
 
     stage: Stage
@@ -64,7 +64,7 @@ class Writer:
             self._producer.init_transactions(CALL_SECONDS)
 
     def send(self, topic: str, values: int, partition: int = 0, keys: int = 3) -> None:
-        """Send values and wait for their acknowledgements; keys repeat, for the cleaner."""
+        """Send values and wait for their acknowledgements; keys repeat, so that the cleaner has work."""
         for number in range(values):
             self._sent += 1
             key = f"k{number % keys}"
@@ -86,7 +86,7 @@ class Writer:
         self._producer.abort_transaction(CALL_SECONDS)
 
     def transaction(self, topics: Sequence[str], values: int = 2, *, abort: bool = False) -> None:
-        """One transaction with some values in partition 0 of each topic."""
+        """Run one transaction with some values in partition 0 of each topic."""
         self.begin()
         for topic in topics:
             self.send(topic, values)
@@ -122,7 +122,7 @@ def set_configs(stage: Stage, topic: str, **configs: str) -> None:
 
 
 def demand(stage: Stage, api: str, version: int, row: dict[str, Any], answers: str, port: int | None = None) -> None:
-    """Ask a broker for something, and raise where it refuses."""
+    """Send a request to a broker, and raise if it refuses."""
     answer = ask(port or stage.cluster.any_port(), api, version, row, CALL_SECONDS)
     for each in answer[answers]:
         if each["ErrorCode"]:
@@ -138,10 +138,10 @@ def end_of(stage: Stage, topic: str, timestamp: int = LATEST) -> int:
 
 
 def wait_until(what: str, reached: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for something that a broker does by itself.
+    """Wait for a condition that a broker reaches by itself.
 
     Raises:
-        TimeoutError: it does not happen.
+        TimeoutError: if the broker does not reach it.
     """
     deadline = time.monotonic() + seconds
     while not reached():
@@ -151,19 +151,19 @@ def wait_until(what: str, reached: Callable[[], bool], seconds: float = 60.0) ->
 
 
 def log_bytes(stage: Stage, topic: str, node: int = 1) -> int:
-    """How many bytes of segments a broker has of a topic's partition 0."""
+    """The bytes of segments that a broker has of a topic's partition 0."""
     return sum(path.stat().st_size for path in (stage.cluster[node].data / f"{topic}-0").glob("*.log"))
 
 
 @contextmanager
 def one_broker_less(stage: Stage, node: int) -> Iterator[None]:
-    """Stop a broker in good order for the time being."""
+    """Shut a broker down cleanly for the length of the block."""
     stage.cluster[node].stop()
     yield
     stage.restart(stage.cluster[node])
 
 
-# --- what cleaners and retention take -----------------------------------------------------------------------------
+# --- cleaners and retention ---------------------------------------------------------------------------------------
 
 
 COMPACTED: dict[str, Any] = {
@@ -192,7 +192,7 @@ def _compaction(stage: Stage) -> None:
     if len(stage.cluster.brokers) > 1:
         stage.restart(stage.cluster[3])
         stage.cluster.wait_in_sync(topic, 3)
-    time.sleep(1.5)  # tombstones and markers get their horizon, and a second pass takes them away
+    time.sleep(1.5)  # tombstones and markers get their horizon, and a second pass removes them
     plain.send(topic, 9)
     writers[0].transaction([topic, kept])
     time.sleep(1.5)
@@ -200,7 +200,7 @@ def _compaction(stage: Stage) -> None:
 
 @healthy("compaction", QUICK_CLEANER)
 def compaction(stage: Stage) -> None:
-    """A compacted topic loses records, whole transactions and markers; a topic next to it has them all."""
+    """A compacted topic loses records, whole transactions and markers; another topic keeps them all."""
     _compaction(stage)
 
 
@@ -231,7 +231,7 @@ def compacted_coordinators(stage: Stage) -> None:
 
 @healthy("retention", QUICK_CLEANER)
 def retention(stage: Stage) -> None:
-    """Retention deletes segments out of transactions, one of which is open while it happens."""
+    """Retention deletes segments in the middle of transactions, one of which is open at the time."""
     topic = stage.topic(retention_bytes="4000", file_delete_delay_ms="100", **SMALL_SEGMENTS)
     other = stage.topic(suffix="-other")
     long, short = Writer(stage, f"{stage.name}-long"), Writer(stage, f"{stage.name}-short")
@@ -251,7 +251,7 @@ def retention(stage: Stage) -> None:
 
 @healthy("deleted-records")
 def deleted_records(stage: Stage) -> None:
-    """DeleteRecords takes the beginning of a log, up to the middle of a transaction that is then committed."""
+    """DeleteRecords deletes the beginning of a log, up to the middle of a transaction that is then committed."""
     topic, other = stage.topic(**SMALL_SEGMENTS), stage.topic(suffix="-other")
     writer, plain = Writer(stage, f"{stage.name}-t"), Writer(stage)
     for number in range(6):
@@ -285,7 +285,7 @@ def deleted_records(stage: Stage) -> None:
     kafka=KRAFT,
 )
 def tiered(stage: Stage) -> None:
-    """Segments move to tiered storage and are deleted here; the log that is left begins in midst of transactions."""
+    """Segments move to tiered storage and are deleted locally; the remaining log begins inside transactions."""
     kept_here: dict[str, Any] = {"local_retention_ms": "500", "file_delete_delay_ms": "100"}
     topic = stage.topic(remote_storage_enable="true", **kept_here, **SMALL_SEGMENTS)
     other = stage.topic(suffix="-other")
@@ -300,7 +300,7 @@ def tiered(stage: Stage) -> None:
     java(stage, topic, also=(other,))
 
 
-# --- what coordinators and leaders forget -------------------------------------------------------------------------
+# --- expiry on coordinators and leaders ---------------------------------------------------------------------------
 
 
 @healthy(
@@ -331,7 +331,7 @@ def expiry(stage: Stage) -> None:
 
 @healthy("timeouts", {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "300"})
 def timeouts(stage: Stage) -> None:
-    """Transactions time out and are aborted by the coordinator; their clients begin anew."""
+    """Transactions time out and are aborted by the coordinator; their clients start again."""
     topic, other = stage.topic(), stage.topic(suffix="-other")
     for number in range(3):
         slow = Writer(stage, f"{stage.name}-t", {"transaction.timeout.ms": 1000})
@@ -345,9 +345,9 @@ def timeouts(stage: Stage) -> None:
 
 
 def write_late(stage: Stage, topic: str, transactional_id: str) -> int:
-    """Append one more batch of a transaction that is over, as a delayed request does; the offset that it gets.
+    """Append one more batch of a transaction that has ended, as a delayed request does; return its offset.
 
-    The producer's last batch there has sequence 0. Brokers that verify transactions refuse it.
+    The producer's last batch in the topic has sequence 0. Brokers that verify transactions refuse the append.
     """
     asked = {"TransactionalIds": [transactional_id]}
     _, coordinator = stage.cluster.coordinator(transactional_id)
@@ -388,7 +388,7 @@ def aborted_by_hand(stage: Stage) -> None:
 
 @healthy("open-transactions", kafka=KRAFT)
 def open_transactions(stage: Stage) -> None:
-    """The broker is stopped while transactions are open: their coordinator will abort them when it is back."""
+    """The broker is stopped while transactions are open: the coordinator will abort them after its restart."""
     topic, other = stage.topic(), stage.topic(suffix="-other")
     writers = [Writer(stage, f"{stage.name}-{name}") for name in "abc"]
     for writer in writers:
@@ -413,7 +413,7 @@ def _set_transaction_version(stage: Stage, level: int) -> None:
 
 @healthy("transaction-versions", kafka=(KAFKA_VERSION,))
 def transaction_versions(stage: Stage) -> None:
-    """transaction.version goes from 2 to 1 to 0 and back to 2, under clients that stay and clients that come."""
+    """transaction.version goes from 2 to 1 to 0 and back to 2, with running clients and new ones."""
     topic, other = stage.topic(), stage.topic(suffix="-other")
     stays = Writer(stage, f"{stage.name}-stays")
     for number, level in enumerate((2, 1, 0, 2)):
@@ -442,7 +442,7 @@ def old_formats(stage: Stage) -> None:
 
 @healthy("compression")
 def compression(stage: Stage) -> None:
-    """Every compression, by clients and by topics that compress anew."""
+    """Every compression codec, by clients and by topics that recompress."""
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     for number, codec in enumerate(codecs):
         topic = stage.topic(suffix=f"-{codec}")
@@ -455,7 +455,7 @@ def compression(stage: Stage) -> None:
 
 @healthy("log-append-time")
 def log_append_time(stage: Stage) -> None:
-    """Topics that stamp records when they are appended, one of which changes to it under its clients."""
+    """Topics use LogAppendTime, one of which changes to it while its clients run."""
     topic = stage.topic(message_timestamp_type="LogAppendTime")
     changed = stage.topic(suffix="-changed")
     writer, plain = Writer(stage, f"{stage.name}-t"), Writer(stage)
@@ -469,7 +469,7 @@ def log_append_time(stage: Stage) -> None:
 
 @healthy("wrong-clocks")
 def wrong_clocks(stage: Stage) -> None:
-    """Clients stamp their records with an hour ago, with the day of the epoch, and with half an hour from now."""
+    """Clients give their records timestamps of an hour ago, of the Unix epoch, and of half an hour from now."""
     topic, other = stage.topic(), stage.topic(suffix="-other")
     kafka = need("confluent_kafka", "record")
     now = time.time_ns() // 1_000_000
@@ -487,7 +487,7 @@ def wrong_clocks(stage: Stage) -> None:
 
 @healthy("empty-transactions")
 def empty_transactions(stage: Stage) -> None:
-    """Transactions without any record, with offsets alone, and with records that are never sent."""
+    """Transactions without any record, with only offsets, and with records that are never sent."""
     topic = stage.topic()
     writer = Writer(stage, f"{stage.name}-t")
     for number in range(8):
@@ -506,7 +506,7 @@ def empty_transactions(stage: Stage) -> None:
 
 @healthy("preallocated", {"log.preallocate": "true", "log.index.size.max.bytes": "65536"})
 def preallocated(stage: Stage) -> None:
-    """Segments are preallocated; the broker is killed and does not cut them."""
+    """Segments are preallocated; the broker is killed and does not trim them."""
     topic = stage.topic(segment_bytes="1048576")
     writer = Writer(stage, f"{stage.name}-t")
     for number in range(6):
@@ -517,7 +517,7 @@ def preallocated(stage: Stage) -> None:
     stage.crash(stage.cluster[1])
 
 
-# --- brokers and topics that come and go --------------------------------------------------------------------------
+# --- restarts, elections and topics created again -----------------------------------------------------------------
 
 
 @healthy("unclean-restarts")
@@ -541,7 +541,7 @@ def unclean_restarts(stage: Stage) -> None:
 
 @healthy("elections", size=3)
 def elections(stage: Stage) -> None:
-    """Leaders and coordinators move in the midst of transactions; one broker is killed, one stopped."""
+    """Leaders and coordinators move during transactions; one broker is killed, one stopped."""
     topic = stage.topic(replicas=[[1, 2, 3]])
     other = stage.topic(suffix="-other", replicas=[[2, 3, 1]])
     writer, plain = Writer(stage, f"{stage.name}-t"), Writer(stage)
@@ -593,7 +593,7 @@ def reassignment(stage: Stage) -> None:
 
 @healthy("topics-made-again")
 def topics_made_again(stage: Stage) -> None:
-    """A topic is deleted and made again under clients that stay, one of them in a transaction."""
+    """A topic is deleted and created again while its clients run, one of them in a transaction."""
     topic, other = stage.topic(2), stage.topic(suffix="-other")
     settings = {"topic.metadata.refresh.interval.ms": 200, "topic.metadata.propagation.max.ms": 0}
     writer, plain = Writer(stage, f"{stage.name}-t", settings), Writer(stage, None, settings)
@@ -620,7 +620,7 @@ def topics_made_again(stage: Stage) -> None:
 
 @healthy("two-log-directories", dirs=2, kafka=KRAFT)
 def two_log_directories(stage: Stage) -> None:
-    """A broker with two log directories; a partition moves from one to the other in the midst of a transaction."""
+    """A broker with two log directories; a partition moves from one to the other during a transaction."""
     topics = [stage.topic(suffix=f"-{number}") for number in range(4)]
     writer = Writer(stage, f"{stage.name}-t")
     for number in range(4):
@@ -645,7 +645,7 @@ def two_log_directories(stage: Stage) -> None:
 
 @healthy("offsets-set-back")
 def offsets_set_back(stage: Stage) -> None:
-    """An operator sets the offsets of groups back by hand; their members then go on in transactions and without."""
+    """An operator resets the offsets of groups by hand; their members then go on, with and without transactions."""
     topic = stage.topic()
     kafka = need("confluent_kafka", "record")
     plain, writer = Writer(stage), Writer(stage, f"{stage.name}-t")
@@ -677,7 +677,7 @@ def offsets_set_back(stage: Stage) -> None:
 
 @healthy("new-groups", kafka=(KAFKA_VERSION,))
 def new_groups(stage: Stage) -> None:
-    """A group of KIP-848 whose members come, go and commit; its offsets are sent in transactions too."""
+    """A group of KIP-848 whose members join, leave and commit; its offsets are also sent in transactions."""
     topic, output = stage.topic(2), stage.topic(suffix="-output")
     Writer(stage).send(topic, 20)
     kafka = need("confluent_kafka", "record")
@@ -696,12 +696,12 @@ def new_groups(stage: Stage) -> None:
         consumer.close()
 
 
-# --- and one that is broken -----------------------------------------------------------------------------------------
+# --- one broken cluster -------------------------------------------------------------------------------------------
 
 
 @scenario("lost-coordinator/lost-coordinator")
 def lost_coordinator(stage: Stage) -> None:
-    """A disk with __transaction_state is lost: nobody ends the transaction that is open, and readers wait for ever."""
+    """A disk with __transaction_state is lost: nobody ends the open transaction, and read_committed readers hang."""
     topic, other = stage.topic(), stage.topic(suffix="-other")
     early = [Writer(stage, f"{stage.name}-{name}") for name in "ab"]
     for number in range(12):

@@ -1,6 +1,6 @@
-"""The program of a librdkafka consumer: reads partitions from their beginning, and says what it was given.
+"""The program of a librdkafka consumer: it reads partitions from their beginning, and writes the records it got.
 
-On SIGTERM it reads on to the end of each partition, tells where that is, and ends. Its lines are those of
+On SIGTERM it reads on to the end of each partition, writes that offset, and ends. Its lines are those of
 :mod:`kafka_eos_checks.lab.record.workload`.
 """
 
@@ -30,7 +30,7 @@ class Reader:
                 "bootstrap.servers": reading.bootstrap,
                 "client.id": reading.client,
                 "broker.address.family": "v4",
-                "group.id": reading.client,  # asked for by the library; nothing is committed
+                "group.id": reading.client,  # required by the library; nothing is committed
                 "isolation.level": reading.isolation,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
@@ -41,11 +41,11 @@ class Reader:
         )
 
     def stop(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal handler's form
-        """Read to the end, and no further."""
+        """Read only up to the present end."""
         self.stopping = True
 
     def assign(self) -> None:
-        """Begin to fetch at the present positions."""
+        """Start fetching at the present positions."""
         self.consumer.assign([self.kafka.TopicPartition(*place, offset) for place, offset in self.next.items()])
 
     def run(self) -> None:
@@ -54,7 +54,7 @@ class Reader:
         tell("Assign", "ok", isolation=self.reading.isolation)
         while not self.stopping:
             self._poll()
-        self.assign()  # so that the end of every partition is found anew
+        self.assign()  # so that the end of every partition is found again
         left = set(self.next)
         while left:
             ended = self._poll()
@@ -63,10 +63,10 @@ class Reader:
                 self._tell("EndOfPartition", ended, self.next[ended])
 
     def _poll(self) -> Place | None:
-        """Tell the next record; a partition whose end was reached.
+        """Write the next record; return a partition whose end was reached.
 
         Raises:
-            KafkaException: when a position is not in the log.
+            KafkaException: if a position is not in the log.
         """
         message = self.consumer.poll(0.1)
         if message is None:

@@ -1,4 +1,4 @@
-"""The scenarios: what clients do and what goes wrong meanwhile. Named, seeded, bounded in records and time."""
+"""The scenarios: the clients' work and the faults. Each has a name and a seed, and bounded records and time."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -45,7 +45,7 @@ def kill_producer(stage: Stage) -> None:
 
 @scenario("one-broker/kill-leader", {FaultKind.DROP_ANSWER: 0.05})
 def kill_leader(stage: Stage) -> None:
-    """The only broker is killed twice and comes back, under an idempotent and a transactional producer."""
+    """The only broker is killed twice and comes back, while an idempotent and a transactional producer send."""
     topic = stage.topic(partitions=2)
     broker = stage.cluster[1]
     identity = {"transactional_id": f"{stage.name}-t", "prefix": "t", "abort_chance": 0.3}
@@ -57,8 +57,8 @@ def kill_leader(stage: Stage) -> None:
             stage.wait_acknowledged("producer", acknowledged)
             stage.crash(broker)
             stage.restart(broker)
-        # A restart costs the broker all but the last batch of each producer; a producer that had more in flight
-        # when it died may be told OUT_OF_ORDER_SEQUENCE_NUMBER, which is fatal for a strict one.
+        # After a restart the broker knows only the last batch of each producer; a producer that had more in flight
+        # when it died may get OUT_OF_ORDER_SEQUENCE_NUMBER, which is fatal for a strict one.
         plain.wait()
         transactional.wait(expected=(0, FATAL_EXIT))
 
@@ -84,7 +84,7 @@ def zombie(stage: Stage) -> None:
     apis=("Produce", "AddPartitionsToTxn", "EndTxn"),
 )
 def transactions_librdkafka(stage: Stage) -> None:
-    """Commits and aborts of librdkafka, which speaks the protocol before KIP-890 part 2, with lost answers."""
+    """Commits and aborts by librdkafka, with the protocol before KIP-890 part 2 and lost answers."""
     topic = stage.topic(partitions=3, segment_ms="1000")
     identity = {"transactional_id": f"{stage.name}-t", "transaction_size": 8, "abort_chance": 0.35}
     with stage.start("transactional", topic, records=400, **identity) as producer:
@@ -104,7 +104,7 @@ def transactions_java(stage: Stage) -> None:
 
 @scenario("one-broker/crash-with-lost-acks")
 def crash_with_lost_acks(stage: Stage) -> None:
-    """The broker dies when several acknowledgements are lost, and comes back knowing only the last batch."""
+    """The broker dies after several acknowledgements are lost, and comes back knowing only the last batch."""
     topic = stage.topic()
     # librdkafka counts records in flight, not batches, against its limit of five: batches of one are pipelined.
     with stage.start("producer", topic, records=300, batch=1) as producer:
@@ -127,7 +127,7 @@ def trace(stage: Stage) -> None:
 
 @scenario("three-brokers/leader-failover", {FaultKind.DROP_ANSWER: 0.05})
 def leader_failover(stage: Stage) -> None:
-    """The leader is killed while an idempotent and a transactional producer send, and comes back as a follower."""
+    """The leader is killed while an idempotent and a transactional producer send; it comes back as a follower."""
     topic, transactions = stage.topic(), stage.topic(suffix="-transactions")
     old = stage.leader(topic)
     identity = {"transactional_id": f"{stage.name}-t", "prefix": "t", "abort_chance": 0.3}
@@ -148,7 +148,7 @@ def leader_failover(stage: Stage) -> None:
 
 @scenario("three-brokers/kill-follower", {FaultKind.DROP_ANSWER: 0.05})
 def kill_follower(stage: Stage) -> None:
-    """A follower is killed while an idempotent producer sends, misses a part, and catches up."""
+    """A follower is killed while an idempotent producer sends, misses records, and catches up."""
     topic = stage.topic()
     leader = stage.leader(topic)
     follower = next(broker for broker in stage.cluster.brokers if broker is not leader)
@@ -163,7 +163,7 @@ def kill_follower(stage: Stage) -> None:
 
 @scenario("violations/java-crash-with-lost-acks")
 def java_crash_with_lost_acks(stage: Stage) -> None:
-    """As one-broker/crash-with-lost-acks, but the Java producer goes on under a new epoch: records are duplicated."""
+    """Like one-broker/crash-with-lost-acks, but the Java producer goes on with a new epoch: records are duplicated."""
     topic = stage.topic()
     work = stage.workload("producer", topic, records=300)
     with start_verifiable_producer(work, stage.journal, stage.folder) as producer:
@@ -197,8 +197,8 @@ def abort_by_hand(stage: Stage) -> None:
 
 @scenario("replicated-violations/follower-catches-up")
 def follower_catches_up(stage: Stage) -> None:
-    """A follower comes back, gets in one fetch what it missed, and leads: a reader is given an aborted record."""
-    # With an index entry for every batch, what is searched for aborted transactions ends at the last stable offset.
+    """A follower comes back, fetches all missing records at once, and leads: a reader gets an aborted record."""
+    # With an index entry for every batch, the search for aborted transactions ends at the last stable offset.
     topic = stage.topic(replicas=[[1, 2]], min_insync_replicas="1", index_interval_bytes="0")
     leader, follower = stage.cluster[1], stage.cluster[2]
     work: dict[str, Any] = {"records": 1, "transaction_size": 1, "timeout_ms": 300_000}

@@ -1,4 +1,4 @@
-"""What every scenario works with, and the registry of scenarios."""
+"""The stage that every scenario works with, and the registry of scenarios."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,19 +26,19 @@ from kafka_eos_checks.lab.record.clients import (
 )
 
 SESSION_SECONDS = 6.0  # until ZooKeeper has forgotten a killed broker
-PROGRESS_SECONDS = 60.0  # how long a scenario waits for its clients to get so far
+PROGRESS_SECONDS = 60.0  # how long a scenario waits for its clients to reach a point
 
 
 @dataclass(slots=True)
 class Stage:
-    """What a scenario works with.
+    """The cluster, the proxy and the journal of a scenario, with operations on them.
 
     Attributes:
         name: the scenario's name without its cluster: topics and transactional ids begin with it.
-        seed: of this run.
-        folder: for the clients' output.
-        logs: where the recording keeps the brokers' logs.
-        topics: the topics it created, with their partitions and who wrote them.
+        seed: the seed of this run.
+        folder: the folder for the clients' output.
+        logs: the folder in which the recording keeps the brokers' logs.
+        topics: the topics that the scenario created, with their partitions and writers.
     """
 
     name: str
@@ -61,10 +61,10 @@ class Stage:
         """Create a topic of this scenario; ``segment_ms`` stands for ``segment.ms``.
 
         Args:
-            partitions: how many.
-            suffix: of its name, after the scenario's.
-            replicas: of each partition the node ids, the preferred leader first; None leaves it to Kafka.
-            configs: of the topic.
+            partitions: the number of partitions.
+            suffix: the rest of its name, after the scenario's name.
+            replicas: the node ids of each partition's replicas, preferred leader first; None leaves them to Kafka.
+            configs: the topic's configuration.
         """
         name = self.name + suffix
         settings = {key.replace("_", "."): value for key, value in configs.items()}
@@ -73,7 +73,7 @@ class Stage:
         return name
 
     def workload(self, client: str, topic: str, **work: Any) -> Workload:
-        """A workload that enters through the proxy."""
+        """A workload that connects through the proxy."""
         row: dict[str, Any] = {
             "bootstrap": self.bootstrap,
             "client": client,
@@ -89,18 +89,18 @@ class Stage:
         return start_workload(self.workload(client, topic, **work), self.journal, self.folder)
 
     def start_java(self, client: str, topic: str, **work: Any) -> ClientProcess:
-        """Start a transactional Java client with a workload: of the brokers' release, or of the oldest that fits."""
+        """Start a transactional Java client of the brokers' release, or of the oldest that fits, with a workload."""
         release = RECORDED[-1] if self.cluster.kafka in WITH_ZOOKEEPER else self.cluster.kafka
         return start_java_workload(self.workload(client, topic, **work), self.journal, self.folder, release)
 
     def start_application(self, client: str, kind: str, **work: Any) -> ClientProcess:
-        """Start an instance of an application that enters through the proxy."""
+        """Start an instance of an application that connects through the proxy."""
         row: dict[str, Any] = {"bootstrap": self.bootstrap, "client": client, "kind": kind, "seed": self.seed}
         return start_application(Task(**(row | {"prefix": ""} | work)), self.journal, self.folder)
 
     @contextmanager
     def other_cluster(self) -> Iterator[Cluster]:
-        """One more broker, of another cluster and behind no proxy; its logs are kept beside those of the first."""
+        """A second cluster of one broker, without proxy; its logs are kept next to those of the first."""
         with Cluster(self.folder / "other-cluster", seed=self.seed + 1, kafka=self.cluster.kafka) as other:
             yield other
             other.stop_all()
@@ -140,7 +140,7 @@ class Stage:
         return start_copier(client, arguments, self.journal, self.folder)
 
     def lose_acknowledgements_and_crash(self, broker: Broker) -> None:
-        """Keep the answers to five requests from the producer, then kill the broker and start it again."""
+        """Withhold the answers to five requests from the producer, then kill the broker and restart it."""
         self.proxy.follow(Plan(seed=self.name, chances={FaultKind.WITHHOLD: 1.0}))
         self.wait_withheld(5)
         self.crash(broker)
@@ -158,7 +158,7 @@ class Stage:
         self.journal.wait_for(told, count, PROGRESS_SECONDS, f"times {action} {phase} of {client}")
 
     def wait_read(self, client: str, records: int) -> None:
-        """Wait until a reader was given that many records."""
+        """Wait until a reader got that many records."""
         self._wait_told(client, "Poll", "ok", records)
 
     def wait_paused(self, client: str) -> None:
@@ -166,16 +166,16 @@ class Stage:
         self._wait_told(client, "Pause", "invoke", 1)
 
     def assignments(self, client: str, partitions: int) -> int:
-        """How often a member of a group was given so many partitions at once."""
+        """The number of times a member of a group got so many partitions at once."""
         return self.journal.count(lambda event: _assigns(event, client, partitions))
 
     def wait_assigned(self, client: str, partitions: int, times: int = 1) -> None:
-        """Wait until a member of a group was given so many partitions at once, for the so-many-th time."""
+        """Wait until a member of a group got so many partitions at once, as many as ``times`` times."""
         what = f"times {client} has {partitions} partitions"
         self.journal.wait_for(lambda event: _assigns(event, client, partitions), times, PROGRESS_SECONDS, what)
 
     def wait_transactions(self, client: str, ended: int) -> None:
-        """Wait until a client was told that so many transactions are committed or aborted."""
+        """Wait until a client learned that so many transactions are committed or aborted."""
 
         def told(event: Event) -> bool:
             ends = event.action in {"CommitTransaction", "AbortTransaction"}
@@ -195,7 +195,7 @@ class Stage:
         self.journal.add(broker.name, "Crash", "ok")
 
     def freeze(self, broker: Broker) -> None:
-        """Stop a broker in its tracks."""
+        """Stop a broker with SIGSTOP."""
         self.journal.add(broker.name, "Freeze", "invoke")
         broker.freeze()
         self.journal.add(broker.name, "Freeze", "ok")
@@ -215,7 +215,7 @@ class Stage:
         self.journal.add(broker.name, "Restart", "ok")
 
     def wait_withheld(self, answers: int) -> None:
-        """Wait until the proxy has kept that many answers to Produce requests from their clients."""
+        """Wait until the proxy has withheld that many answers to Produce requests."""
 
         def withheld(event: Event) -> bool:
             return event.action == "Produce" and event.phase == "ok" and event.detail.get("delivered") is False
@@ -229,7 +229,7 @@ class Stage:
         return self.cluster[row["LeaderId"]]
 
     def new_leader(self, topic: str, old: Broker, partition: int = 0) -> None:
-        """Wait until another broker leads a partition, and tell it."""
+        """Wait until another broker leads a partition, and write the event of it."""
         row = self.cluster.wait_leader(topic, partition, old.node)
         name = self.cluster[row["LeaderId"]].name
         self.journal.add(name, "LeaderChange", "ok", topic=topic, partition=partition, leader_epoch=row["LeaderEpoch"])
@@ -246,7 +246,7 @@ Faults = Mapping[FaultKind, float]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario: its name ``cluster/name``, what happens, which faults the proxy injects, and for which Kafka."""
+    """A scenario: its name ``cluster/name``, its steps, the faults that the proxy injects, and its Kafka releases."""
 
     name: str
     play: Play
@@ -257,7 +257,7 @@ class Scenario:
 
     @property
     def cluster(self) -> str:
-        """The kind of cluster it runs on: a key of ``CLUSTERS``."""
+        """The kind of cluster that the scenario runs on: a key of ``CLUSTERS``."""
         return self.name.partition("/")[0]
 
     @property
@@ -272,14 +272,14 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class ClusterKind:
-    """A cluster that scenarios run on: number of brokers, further broker settings, log directories of each broker."""
+    """A kind of cluster: number of brokers, further broker settings, log directories of each broker."""
 
     size: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)
     log_directories: int = 1
 
 
-# Recordings that a guarantee does not survive have a name of their own: what an audit finds there, it has to find.
+# Recordings in which a guarantee breaks have names of their own: the audit has to find the violation there.
 CLUSTERS = {
     "one-broker": ClusterKind(),
     "three-brokers": ClusterKind(3),
@@ -301,7 +301,7 @@ def scenario(
     apis: Iterable[str] = ("Produce",),
     kafka: Iterable[str] = (KAFKA_VERSION,),
 ) -> Callable[[Play], Play]:
-    """Register a scenario, with the chances of the proxy's faults to requests of some APIs."""
+    """Register a scenario, with the proxy's fault probabilities for requests of some APIs."""
 
     def register(play: Play) -> Play:
         SCENARIOS[name] = Scenario(name, play, chances or {}, longest, frozenset(apis), frozenset(kafka))

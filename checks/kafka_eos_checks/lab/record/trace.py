@@ -1,19 +1,19 @@
-"""From a history's wire events to a trace of PartitionLog: what one partition's leader must have done, in order.
+"""A trace of PartitionLog from a history's wire events: the actions of one partition's leader, in order.
 
-The wire tells of each request when it was sent, when it was answered, and how. What the leader did in between is
-reconstructed:
+The wire events give for each request when it was sent, when it was answered, and the answer. The leader's actions in
+between are reconstructed:
 
-- appends stand in the order of their offsets;
-- an answer without error, whose offset the same batch already has, acknowledges a duplicate;
-- an answer with an error of the log's own checks is a refusal; other errors never reached the log, or leave open
-  whether they did (NOT_LEADER_OR_FOLLOWER, as a broker gives that has just come back);
-- a gap between offsets was filled by requests whose answers nobody saw;
+- appends are in the order of their offsets;
+- an answer without error, with an offset that the same batch already has, acknowledges a duplicate;
+- an answer with an error of the log's own checks is a refusal; requests with other errors never reached the log, or it
+  is open whether they did (NOT_LEADER_OR_FOLLOWER from a broker that has just come back);
+- requests whose answers nobody saw filled a gap between offsets;
 - a restart takes a snapshot first: both a clean shutdown and the recovery of an unclean one write one at the end of
   the log (``LogLoader.recoverSegment``), and a snapshot keeps only the last batch of each producer.
 
-The leader gave an acknowledgement or a refusal at some moment between request and answer, and answers of several
-connections can be seen in another order than they were given in. ``detail["invoked"]`` and ``detail["answered"]`` are
-the two ends, as orders of the history; see :func:`wire_trace` for the place chosen between them.
+The leader acknowledged or refused at some moment between request and answer, and the answers of several connections
+can be seen in an order other than the leader's. ``detail["invoked"]`` and ``detail["answered"]`` are the two ends, as
+orders of the history; see :func:`wire_trace` for the place chosen between them.
 """
 
 from bisect import bisect_left, bisect_right
@@ -40,7 +40,7 @@ _Identity = tuple[int, int, int, int]  # producer id, epoch, base sequence, reco
 
 
 class _KafkaLog(Log):
-    """The log as Kafka has it: a snapshot keeps the last batch of each producer."""
+    """Kafka's log: a snapshot keeps only the last batch of each producer."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ _KAFKA_LOG = _KafkaLog()
 
 
 class UnexplainedOffsets(ValueError):  # noqa: N818 - what was found
-    """Offsets between two appends that no request of the history can have filled, e.g. transaction markers."""
+    """Raised for offsets between two appends that no request of the history can have filled, e.g. markers."""
 
 
 @dataclass(slots=True)
@@ -75,8 +75,8 @@ class _Append:
     """One batch in the log.
 
     Attributes:
-        answers: the answers that give its offset, in their order.
-        at: the latest order of the history at which it can have been appended.
+        answers: the answers with its offset, in order.
+        at: the latest order in the history at which it can have been appended.
     """
 
     identity: _Identity
@@ -108,7 +108,7 @@ def questions(events: Iterable[Event], topic: str, partition: int) -> list[_Ques
 
 
 def _restarts(events: Iterable[Event], asked: Sequence[_Question]) -> list[Event]:
-    """The restarts of the broker that answered for the partition right before and right after."""
+    """The restarts of the broker that answered for the partition last before and first after them."""
     answers = sorted((_order(q.answer), q.answer.detail["broker"]) for q in asked if q.answer is not None)
     orders = [order for order, _ in answers]
     found = []
@@ -122,7 +122,7 @@ def _restarts(events: Iterable[Event], asked: Sequence[_Question]) -> list[Event
 
 
 def _acknowledged(asked: Sequence[_Question]) -> list[_Append]:
-    """The batches that answers tell of, by offset."""
+    """The batches that the answers acknowledge, by offset."""
     found: dict[tuple[int, _Identity], _Append] = {}
     answered = [q for q in asked if q.answer is not None and q.answer.error == ErrorCode.NONE]
     for question in sorted(answered, key=lambda q: _order(q.answer) if q.answer else 0):
@@ -136,11 +136,11 @@ def _acknowledged(asked: Sequence[_Question]) -> list[_Append]:
 
 @dataclass(frozen=True)
 class _Requests:
-    """The requests for one partition and the restarts of its broker, to be looked up.
+    """An index of the requests for one partition and of the restarts of its broker.
 
     Attributes:
         asked: the requests, in the order in which they were sent.
-        restarts: in order.
+        restarts: the restarts, in order.
     """
 
     asked: Sequence[_Question]
@@ -153,12 +153,12 @@ class _Requests:
 
     @cached_property
     def first_unanswered(self) -> Mapping[_Identity, _Question]:
-        """The first request with each batch of those whose answer nobody saw."""
+        """The first request with each batch among the requests whose answer nobody saw."""
         return {question.identity: question for question in reversed(self.asked) if question.answer is None}
 
     @cached_property
     def out_of_order(self) -> Mapping[tuple[int, int], Sequence[tuple[int, int, int]]]:
-        """The refusals as out of order: producer and epoch -> (sent, answered, base sequence), in the order sent."""
+        """The refusals for an out-of-order sequence: producer and epoch -> (sent, answered, base sequence), as sent."""
         found = defaultdict(list)
         for question in self.asked:
             answer = question.answer
@@ -172,16 +172,16 @@ class _Requests:
         return [_order(restart) for restart in self.restarts]
 
     def restart_from(self, order: int) -> int | None:
-        """The first restart from an order of the history on."""
+        """The first restart at or after an order of the history."""
         place = bisect_left(self._restarted, order)
         return self._restarted[place] if place < len(self._restarted) else None
 
 
 def _unseen(appends: list[_Append], requests: _Requests) -> list[_Append]:
-    """The appends with those between them whose answers nobody saw.
+    """The appends, with the unanswered appends between them.
 
     Raises:
-        UnexplainedOffsets: when no unanswered request fits into a gap.
+        UnexplainedOffsets: if no unanswered request fits into a gap.
     """
     known = {append.identity for append in appends}
     fillers = sorted(requests.first_unanswered.keys() - known)
@@ -196,7 +196,7 @@ def _unseen(appends: list[_Append], requests: _Requests) -> list[_Append]:
                     f"offsets {next_offset} to {append.offset - 1} were written by no request of the history"
                 )
             filler = fillers.pop(place)
-            # It was lost with the broker: what came after the restart can't have carried it.
+            # The request was lost with the broker: no request after the restart can have carried the batch.
             lost = requests.restart_from(_order(requests.first_unanswered[filler].invoke))
             complete.append(_Append(filler, next_offset, append.at if lost is None else min(lost, append.at)))
             next_offset += filler[3]
@@ -208,9 +208,9 @@ def _unseen(appends: list[_Append], requests: _Requests) -> list[_Append]:
 def _known_before_restart(append: _Append, requests: _Requests) -> int | None:
     """The restart before which a batch was appended although its answer came after, or None.
 
-    Its first copy was never answered, and after the restart an earlier batch of the producer was refused as out of
-    order: so the leader knew the later one when it came back. If it was not so at the first restart after that copy,
-    then at no later one.
+    The batch's first request was never answered, and after the restart an earlier batch of the producer was refused as
+    out of order: so the leader knew the later batch when it came back. If that is not the case at the first restart
+    after the request, it is not at any later one.
     """
     pid, epoch, sequence, _ = append.identity
     lost = requests.first_unanswered.get(append.identity)
@@ -228,7 +228,7 @@ def _known_before_restart(append: _Append, requests: _Requests) -> int | None:
 
 
 def _bound(appends: list[_Append], requests: _Requests) -> None:
-    """Bound each append from above: by its first answer, the append after it, and the restart that it survived."""
+    """Bound the order of each append: by its first answer, the next append, and the restart that it survived."""
     latest = None
     for append in reversed(appends):
         survived = _known_before_restart(append, requests)
@@ -238,7 +238,7 @@ def _bound(appends: list[_Append], requests: _Requests) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step that changes the log, with the orders of the history between which it was taken."""
+    """A step that changes the log, with the earliest and latest order of the history at which it can be."""
 
     event: Event
     earliest: int
@@ -254,7 +254,7 @@ def _event(name: str, question: _Question) -> Event:
 
 
 def _appender(append: _Append, requests: _Requests) -> _Question:
-    """The request that brought a batch: the first one answered, or a copy that was lost with its answer."""
+    """The request that appended a batch: the first answered one, or an earlier one whose answer was lost."""
     if append.answers:
         first = append.answers[0]
         restart = requests.restart_from(append.at)
@@ -301,10 +301,10 @@ def _outwards(middle: int, first: int, last: int) -> Iterator[int]:
 
 
 def _places(answers: Iterable[Event], steps: Sequence[_Step], logs: Sequence[Log]) -> Iterator[int]:
-    """After how many steps each answer that changes nothing was given.
+    """The number of steps before each answer that changes nothing.
 
-    Where it was seen, if the log gives it there; else the nearest place that its interval leaves open and where the
-    log gives it. When there is none it stays where it was seen, for whoever validates the trace to refuse.
+    An answer is placed where it was seen if the log gives it there, otherwise at the nearest place in its interval
+    where the log gives it. Without such a place it stays where it was seen, so that the validation of the trace fails.
     """
     latest = [step.latest for step in steps]  # sorted, as the steps are
     earliest = list(accumulate((step.earliest for step in steps), max))
@@ -337,7 +337,7 @@ def _steps(appends: Sequence[_Append], requests: _Requests) -> list[_Step]:
 
 
 def _answers(appends: Sequence[_Append], steps: Sequence[_Step], asked: Sequence[_Question]) -> list[Event]:
-    """The answers that changed nothing, in the order in which they were seen."""
+    """The answers that changed nothing, in the order of the history."""
     appenders = {step.event.detail["request"] for step in steps if step.event.action == "AppendBatch"}
     events = [
         _event("AcknowledgeDuplicate", question)
@@ -350,13 +350,13 @@ def _answers(appends: Sequence[_Append], steps: Sequence[_Step], asked: Sequence
 
 
 def wire_trace(events: Iterable[Event], topic: str, partition: int, log: Log = _KAFKA_LOG) -> list[Event]:
-    """What the leader of one partition did, as actions of PartitionLog.
+    """The actions of one partition's leader, as actions of PartitionLog.
 
     Args:
         events: one run's history, in order, with the proxy's wire events; the partition was empty when it began.
         topic: the partition's topic.
-        partition: its number.
-        log: the rules by which acknowledgements and refusals find their place among appends of the same time.
+        partition: the partition's number.
+        log: the rules that place acknowledgements and refusals among appends of the same time.
 
     Returns:
         ``AppendBatch``, ``AcknowledgeDuplicate``, ``RefuseBatch`` (phase ok, with producer_id, producer_epoch,
@@ -364,7 +364,7 @@ def wire_trace(events: Iterable[Event], topic: str, partition: int, log: Log = _
         ``order`` from 0. ``AppendBatch`` of a request that was never answered has no ``detail["answered"]``.
 
     Raises:
-        UnexplainedOffsets: when offsets are missing that no request can have filled.
+        UnexplainedOffsets: if there is a gap of offsets that no request can have filled.
     """
     history = list(events)
     asked = questions(history, topic, partition)

@@ -1,4 +1,4 @@
-"""The scenarios of transactions, each with a librdkafka client and a Java client: what they do and what goes wrong."""
+"""The scenarios of transactions, each with a librdkafka client and a Java client."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,19 +15,19 @@ LIBRARIES = ("librdkafka", "java")
 
 
 def start(stage: Stage, library: str, client: str, topic: str, **work: Any) -> ClientProcess:
-    """Start a transactional client whose transactional id is the scenario's for this library."""
+    """Start a transactional client with the scenario's transactional id for this library."""
     identity = {"transactional_id": f"{stage.name}-{library}", "prefix": f"{client}-"}
     by_library: dict[str, Callable[..., ClientProcess]] = {"librdkafka": stage.start, "java": stage.start_java}
     return by_library[library](client, topic, **(identity | work))
 
 
 def settle(stage: Stage) -> None:
-    """Wait until the transactions of the scenario's transactional ids are ended."""
+    """Wait until the transactions of the scenario's transactional ids have ended."""
     stage.wait_settled(*(f"{stage.name}-{library}" for library in LIBRARIES))
 
 
 def source(stage: Stage, records: int, partitions: int = 1) -> dict[str, Any]:
-    """Fill a topic without transactions; returns what a workload says of its source."""
+    """Fill a topic without transactions; returns a workload's settings for this source."""
     topic = stage.topic(partitions, suffix="-input")
     with stage.start("producer", topic, records=records, prefix="i", pause_ms=1) as producer:
         producer.wait()
@@ -51,7 +51,7 @@ def commit_and_abort(stage: Stage) -> None:
 
 @scenario("transactions/copy", kafka=RECORDED)
 def copy(stage: Stage) -> None:
-    """Two groups copy a topic and commit their offsets in the same transactions, of which they abort some."""
+    """Two groups copy a topic and commit their offsets in the same transactions, and abort some of these."""
     work = source(stage, 60, partitions=2) | {"transaction_size": 4, "abort_chance": 0.3}
     topics = {library: stage.topic(2, suffix=f"-{library}") for library in LIBRARIES}
     with stage.readers(*topics.values()), ExitStack() as stack:
@@ -85,7 +85,7 @@ def frozen_zombie(stage: Stage) -> None:
 
 @scenario("transactions/killed-between-calls", kafka=RECORDED)
 def killed_between_calls(stage: Stage) -> None:
-    """A copying client is killed after each of its calls in turn; the next one under its transactional.id goes on."""
+    """A copying client is killed after each of its calls in turn; the next one with its transactional.id goes on."""
     work = source(stage, 40) | {"transaction_size": 4}
     topics = {library: stage.topic(suffix=f"-{library}") for library in LIBRARIES}
     with stage.readers(*topics.values()):
@@ -107,10 +107,10 @@ def killed_before_markers(stage: Stage) -> None:
     for library in LIBRARIES:
         partition, row = stage.cluster.coordinator(f"{stage.name}-{library}")
         old = stage.cluster[row["LeaderId"]]
-        # The next coordinator is the first replica left, so the last one is there to be frozen.
+        # The next coordinator is the first remaining replica, so the last one can be frozen.
         *_, next_node, frozen_node = (node for node in row["ReplicaNodes"] if node != old.node)
         frozen = stage.cluster[frozen_node]
-        # Of one topic the frozen broker is the only replica: nobody else can take the marker.
+        # The frozen broker is the only replica of one topic: nobody else can take the marker.
         held = stage.topic(suffix=f"-{library}-held", replicas=[[frozen_node]], min_insync_replicas="1")
         other = stage.topic(suffix=f"-{library}", replicas=[[next_node, old.node]], min_insync_replicas="1")
         topics += [held, other]
@@ -128,12 +128,12 @@ def killed_before_markers(stage: Stage) -> None:
         stage.restart(old)
         stage.cluster.wait_in_sync(TOPIC, 3)
     with stage.readers(*topics):
-        pass  # read afterwards: one topic is away while its only broker is frozen
+        pass  # read afterwards: one topic is unavailable while its only broker is frozen
 
 
 @scenario("transactions/coordinator-moves", kafka=RECORDED)
 def coordinator_moves(stage: Stage) -> None:
-    """The coordinator of running transactions is killed; when it is back, coordination moves without a crash too."""
+    """The coordinator of running transactions is killed; after its restart, coordination also moves without a crash."""
     topic = stage.topic()
     work: dict[str, Any] = {"records": 200, "transaction_size": 2, "abort_chance": 0.3, "batch": 2, "pause_ms": 250}
     with (
@@ -157,7 +157,7 @@ def coordinator_moves(stage: Stage) -> None:
 
 
 def move_coordinator(stage: Stage, transactional_id: str) -> None:
-    """Let another in-sync replica coordinate a transactional id; nobody is stopped for it."""
+    """Let another in-sync replica coordinate a transactional id, without stopping a broker."""
     partition, row = stage.cluster.coordinator(transactional_id)
     present = stage.cluster[row["LeaderId"]]
     stage.cluster.make_leader(TOPIC, partition, next(node for node in row["IsrNodes"] if node != present.node))
@@ -185,7 +185,7 @@ _APIS = ("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", 
 
 
 def mixed(stage: Stage, transactions: int) -> None:
-    """Four transactional ids with so many transactions each, two of them copying, over four topics."""
+    """Run four transactional ids with so many transactions each, two of them copying, over four topics."""
     topic, other = stage.topic(2), stage.topic(2, suffix="-other")
     copies = {library: stage.topic(suffix=f"-{library}") for library in LIBRARIES}
     common: dict[str, Any] = {"abort_chance": 0.2, "pause_ms": 0}

@@ -1,7 +1,7 @@
-"""The program of a librdkafka client: sends, copies, commits, aborts, and says on standard output what it knows.
+"""The program of a librdkafka client: it sends, copies, commits and aborts, and writes events on standard output.
 
-A line is the machine's monotonic clock in nanoseconds, a space, and the columns of an event. It is written before a
-call whose invocation it tells, and after the answer that it tells.
+A line is the machine's monotonic clock in nanoseconds, a space, and the columns of an event. The line of an invocation
+is written before the call, the line of an answer after it.
 """
 
 import itertools
@@ -23,11 +23,11 @@ _NO_COORDINATOR = frozenset(
 
 
 class GaveUp(Exception):  # noqa: N818 - what the client does
-    """A fatal error: this producer can do nothing more."""
+    """Raised for a fatal error: this producer can do nothing more."""
 
 
 class _MustAbort(GaveUp):
-    """The transaction can only be aborted; without one there is nothing left to do."""
+    """Raised if the transaction can only be aborted; without a transaction the client gives up."""
 
 
 def tell(action: str, phase: str, **columns: Any) -> None:
@@ -38,12 +38,12 @@ def tell(action: str, phase: str, **columns: Any) -> None:
 
 
 def committed_offsets(kafka: Any, consumer: Any, partitions: list[Any]) -> list[Any]:
-    """What a consumer's group has committed; asked again while its coordinator is not found or not ready.
+    """The committed offsets of a consumer's group; retried while its coordinator is not found or not ready.
 
     Args:
         kafka: the module ``confluent_kafka``.
-        consumer: whose group it is.
-        partitions: of which to say it.
+        consumer: a consumer of the group.
+        partitions: the partitions of the offsets.
     """
     deadline = time.monotonic() + 2 * _CALL_SECONDS
     while True:
@@ -58,9 +58,9 @@ def committed_offsets(kafka: Any, consumer: Any, partitions: list[Any]) -> list[
 
 
 class Source:
-    """The topic that a client copies: a consumer with all of its partitions, outside of any rebalance.
+    """The topic that a client copies: a consumer with all its partitions, without rebalances.
 
-    Its position does not go back by itself when a transaction is aborted.
+    Its position does not go back by itself after an abort.
     """
 
     def __init__(self, kafka: Any, workload: Workload, **settings: Any) -> None:
@@ -79,11 +79,11 @@ class Source:
                 **settings,
             }
         )
-        self._kept: dict[int, int] = {}  # by partition, where the next transaction begins
-        self._next: dict[int, int] = {}  # by partition, what is read next
+        self._kept: dict[int, int] = {}  # partition -> the offset at which the transaction begins
+        self._next: dict[int, int] = {}  # partition -> the offset that is read next
 
     def begin(self) -> None:
-        """Begin at the committed offsets. Waits for those of a transaction that is not ended yet."""
+        """Begin at the committed offsets. Wait for those of a transaction that has not ended yet."""
         partitions = [
             self.kafka.TopicPartition(self.workload.source, number) for number in range(self.workload.partitions)
         ]
@@ -93,24 +93,24 @@ class Source:
         self.rewind()
 
     def keep(self) -> None:
-        """What was read was committed."""
+        """Note that the records that were read are committed."""
         self._kept = dict(self._next)
 
     def rewind(self) -> None:
-        """Go back to where the transaction began."""
+        """Go back to the positions at which the transaction began."""
         self._next = dict(self._kept)
         self.consumer.assign(self.offsets())
 
     def offsets(self) -> list[Any]:
-        """The positions, as confluent-kafka has them."""
+        """The positions, in confluent-kafka's form."""
         return [self.kafka.TopicPartition(self.workload.source, *place) for place in sorted(self._next.items())]
 
     def group_metadata(self) -> Any:
-        """Whose offsets these are, and by which member and generation."""
+        """The group of the offsets, with member and generation."""
         return self.consumer.consumer_group_metadata()
 
     def read(self, records: int) -> list[str]:
-        """The next values, fewer only at the source's end."""
+        """The next values; fewer only at the source's end."""
         values: list[str] = []
         while len(values) < records and sum(self._next.values()) < self.workload.records:
             message = self.consumer.poll(1.0)
@@ -159,7 +159,7 @@ class Client:
         self.source = self.open_source()
 
     def open_source(self) -> Source | None:
-        """Where its inputs come from; None for a client that makes values of its own."""
+        """The source of its inputs; None for a client that makes values of its own."""
         return Source(self.kafka, self.workload) if self.workload.source is not None else None
 
     def send(self, value: str) -> None:
@@ -169,7 +169,7 @@ class Client:
         self.send_to(topics[turn % len(topics)], partition, value)
 
     def send_to(self, topic: str, partition: int, value: str, **detail: Any) -> None:
-        """Send a record to a partition; ``detail`` is told with it, and not again with its outcome."""
+        """Send a record to a partition; ``detail`` goes into the event of the call, not into that of its outcome."""
         self.sent += 1
         common: dict[str, Any] = {
             "topic": topic,
@@ -194,14 +194,14 @@ class Client:
         if error is None:
             tell("Send", "ok", **common, offset=message.offset())
             return
-        # Only a record purged from the queue is known to have never been sent. Any other error, even a refusal by
+        # Only a record purged from the queue was certainly never sent. Any other error, even a refusal by
         # the broker, may follow an earlier attempt whose answer was lost.
         never_sent = error.code() == self.kafka.KafkaError._PURGE_QUEUE
         tell("Send", "fail" if never_sent else "info", **self._blame(common, error))
 
     @staticmethod
     def _blame(common: dict[str, Any], error: Any) -> dict[str, Any]:
-        """The columns with the error: Kafka's codes in ``error``, librdkafka's own (below -1) in ``detail`` only."""
+        """The columns with the error: Kafka's codes in ``error``, librdkafka's own (below -1) only in ``detail``."""
         code = error.code()
         detail = common.get("detail", {}) | {"reason": error.name()}
         return common | {"detail": detail, "error": code if code >= -1 else None}
@@ -210,10 +210,10 @@ class Client:
         """Rest, and serve delivery reports meanwhile."""
         end = time.monotonic() + self.workload.pause_ms / 1000
         while (left := end - time.monotonic()) > 0:
-            self.poll(left)  # returns early when there was something to serve
+            self.poll(left)  # returns early if there was a report to serve
 
     def send_all(self) -> None:
-        """An idempotent producer's work."""
+        """Do an idempotent producer's work."""
         self.send_some(self.next_values(self.workload.records))
         self.drain()
         if self.fatal:
@@ -224,10 +224,10 @@ class Client:
         deadline = time.monotonic() + 2 * self.workload.timeout_ms / 1000
         while len(self.producer) and time.monotonic() < deadline:
             self.poll(0.1)
-        assert not len(self.producer), f"{len(self.producer)} records open after twice the delivery timeout"
+        assert not len(self.producer), f"{len(self.producer)} records are open after twice the delivery timeout"
 
     def poll(self, seconds: float) -> None:
-        """Serve delivery reports; confluent-kafka raises a fatal error out of poll, and out of flush unnamed."""
+        """Serve delivery reports; confluent-kafka raises a fatal error from poll, and from flush without its name."""
         try:
             self.producer.poll(seconds)
         except self.kafka.KafkaException as failure:
@@ -236,21 +236,21 @@ class Client:
             self.fatal = True
 
     def next_values(self, records: int) -> list[Any]:
-        """The values of the next records, that many at most; none when all is done."""
+        """The values of the next records, at most that many; none after the last."""
         if self.source is not None:
             return self.source.read(records)
         numbers = range(self.sent, self.sent + min(records, self.workload.records - self.sent))
         return [self.workload.values[n] if self.workload.values else f"{self.workload.prefix}{n}" for n in numbers]
 
     def send_some(self, values: list[Any]) -> None:
-        """Send records, with a rest after each batch's worth."""
+        """Send records, with a pause after each batch's worth."""
         for value in values:
             self.send(value)
             if self.sent % self.workload.batch == 0:
                 self.pause()
 
     def may_pause(self, call: str) -> None:
-        """Pause after a call if that is what the workload says, until a line comes on standard input."""
+        """Pause after a call if the workload says so, until a line comes on standard input."""
         if not self._paused and self.workload.pause_after == call:
             self._paused = True
             common = {"transactional_id": self.workload.transactional_id, "detail": {"after": call}}
@@ -259,7 +259,7 @@ class Client:
             tell("Pause", "ok", **common)
 
     def transactions(self) -> None:
-        """A transactional producer's work."""
+        """Do a transactional producer's work."""
         dice = random.Random(self.workload.seed)
         self._call(None, {}, lambda: self.producer.init_transactions(_CALL_SECONDS))
         self.may_pause("init")
@@ -318,9 +318,9 @@ class Client:
             self.source.rewind()
 
     def _call(self, action: str | None, common: dict[str, Any], call: Callable[[], None]) -> bool:
-        """Make a transactional call and tell it; False when the transaction must be aborted.
+        """Make a transactional call and write its events; return False if the transaction must be aborted.
 
-        A retriable error means that the outcome is open and the same call goes on, as the API asks.
+        After a retriable error the outcome is open, and the same call is repeated, as the API requires.
         """
         while True:
             if action:

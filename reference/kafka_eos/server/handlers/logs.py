@@ -350,7 +350,7 @@ def _offset_at(leader: Leader, timestamp: int, committed: bool) -> tuple[int, in
 
 
 def offset_for_leader_epoch(cluster: Cluster, request: Request) -> Message:
-    """Where leader epochs ended."""
+    """The end offsets of leader epochs."""
 
     def answer(topic: str, row: Message) -> Message:
         leader = cluster.find_led(topic, row["Partition"], request.node, row.get("CurrentLeaderEpoch", -1))

@@ -42,7 +42,7 @@ def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
 
 
 def _commit_error(cluster: Cluster, row: Message, transactional: bool, generation: int, version: int) -> ErrorCode:
-    """Why offsets are refused; ``NONE`` if they are not. A member of a consumer group gives its epoch."""
+    """The reason why offsets are refused; ``NONE`` if they are not. A member of a consumer group gives its epoch."""
     group = cluster.consumer_groups.find(row["GroupId"])
     if group is not None:
         return group.commit_error(row["MemberId"], generation, transactional, version)

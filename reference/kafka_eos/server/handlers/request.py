@@ -66,7 +66,7 @@ def per_topic(topics: Iterable[Message], answer: Callable[[str, Message], Messag
 
 
 def group_error(cluster: Cluster, request: Request, group: str) -> ErrorCode:
-    """Why a broker does not coordinate a group; ``NONE`` if it does."""
+    """The reason why a broker does not coordinate a group; ``NONE`` if it does."""
     if cluster.offsets_partition(group).node != request.node:
         return ErrorCode.NOT_COORDINATOR
     full = group not in cluster.groups.known and len(cluster.groups.known) >= cluster.settings.limits.groups
@@ -79,7 +79,7 @@ def named_group_error(cluster: Cluster, request: Request, group: str) -> ErrorCo
 
 
 def transaction_error(cluster: Cluster, request: Request, transactional_id: str) -> ErrorCode:
-    """Why a broker does not coordinate a transactional.id; ``NONE`` if it does."""
+    """The reason why a broker does not coordinate a transactional.id; ``NONE`` if it does."""
     if cluster.state_partition(transactional_id).node != request.node:
         return ErrorCode.NOT_COORDINATOR
     is_loading = cluster.transactions.is_loading(transactional_id)

@@ -1,4 +1,4 @@
-"""Comparisons: what counts as equal, what a figure is, and what happens without a peer. No time is asserted."""
+"""Comparisons: equality of answers, figures, and missing peers. No test asserts a time."""
 
 from itertools import count
 
@@ -59,7 +59,7 @@ def test_answers_without_a_common_name_are_not_equal() -> None:
     assert difference({}, {})
 
 
-def test_an_answer_that_changes_between_rounds_is_told() -> None:
+def test_an_answer_that_changes_between_rounds_is_reported() -> None:
     numbers = count()
     changing = Side(name="ours", run=lambda: {"records": next(numbers)})
     measured = measure([changing, PEER], 2, label="test")
@@ -98,13 +98,13 @@ def test_a_missing_peer_is_named_with_the_reason() -> None:
     assert "ratio" not in skipped.figures
 
 
-def test_where_our_own_side_is_missing_every_peer_is_skipped() -> None:
+def test_without_our_own_side_every_peer_is_skipped() -> None:
     absent = Side(name="ours", absent="no Spark")
     found = verdicts(WORK, absent, [PEER], measure([absent, PEER], 1, label="test", warm_up=False))
     assert [verdict.found for verdict in found] == ["skipped: no Spark"]
 
 
-def test_a_package_that_is_not_there_is_named_with_the_remedy() -> None:
+def test_a_missing_package_is_named_with_the_remedy() -> None:
     module, reason = module_or_reason("a_package_that_nobody_wrote")
     assert module is None
     assert "a_package_that_nobody_wrote" in reason
@@ -125,14 +125,14 @@ def test_the_median_start_is_subtracted_and_the_rest_shared_among_the_times() ->
     assert [sample.wall for sample in without_start(samples, 2)] == [2.0, 3.0, 4.0]
 
 
-def test_what_is_lost_in_the_noise_of_its_start_is_not_rated() -> None:
+def test_a_run_lost_in_the_noise_of_its_start_is_not_rated() -> None:
     samples = [Sample(1.2, 1.0, 1.0), Sample(1.4, 1.0, 0.8), Sample(1.3, 1.0, 1.3)]
     lost = without_start(samples, 1)
     assert [sample.wall for sample in lost] == [0.0] * 3
     measured = made([1.0, 1.0, 1.0], [1.0])
     measured.samples["peer"] = lost
     verdict = peer_verdict(WORK, OURS, Side(name="peer", start=dict), measured)
-    assert verdict.found == "equal results; too short beside its own start to be rated"
+    assert verdict.found == "equal results; too short next to its own start to be rated"
     assert "ratio" not in verdict.figures
     assert verdict.figures["their_start_seconds"] == 1.0
 
@@ -147,7 +147,7 @@ def test_what_is_lost_in_the_noise_of_its_start_is_not_rated() -> None:
         ("s", 1.0, 2.0, "target 1 missed"),
     ],
 )
-def test_a_target_is_told_in_words_and_decides_nothing(unit: str, target: float, cpu: float, words: str) -> None:
+def test_a_target_is_given_in_words_and_decides_nothing(unit: str, target: float, cpu: float, words: str) -> None:
     work = Work(part="p", name="n", given="g", amount=10, unit=unit, target=target, per_core=True)
     measured = Measured(samples={"ours": [Sample(2.0, cpu)]}, answers={"ours": {"n": 1}})
     verdict = own_verdict(work, OURS, measured)

@@ -1,4 +1,4 @@
-"""The parts: sides that do the same work have equal answers, and a wrong one is seen. Peers are not needed."""
+"""The parts: sides that do the same work have equal answers, and a wrong answer is detected. No peers are needed."""
 
 import json
 import sys
@@ -45,7 +45,7 @@ def test_every_decoder_of_records_has_the_same_answer(segment: Path) -> None:
         assert difference(first.check(), side.check()) == ""
 
 
-def test_two_values_changed_round_are_seen_by_the_checksum(segment: Path, tmp_path: Path) -> None:
+def test_the_checksum_sees_two_swapped_values(segment: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "other-0", clean_batches(7, 300), 50, 8).path
     first, second = codec.record_sides(segment, segment)[0], codec.record_sides(other, other)[0]
     assert first.check is not None
@@ -155,7 +155,7 @@ def test_a_query_over_other_batches_differs(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_replay")
-def test_a_large_run_has_tables_only_counts_the_same_and_keeps_nothing_in_memory(
+def test_a_large_run_has_only_tables_and_the_same_counts_and_keeps_nothing_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pyarrow", reason="tables of headers are Parquet, which the extra 'spark' brings")
@@ -201,7 +201,7 @@ def test_missing_engines_are_absent_sides(tmp_path: Path, monkeypatch: pytest.Mo
     assert all("pip install 'kafka-eos[bench]'" in side.absent for side in missing)
 
 
-def test_the_verdicts_of_two_audits_are_equal_but_for_their_seconds() -> None:
+def test_the_verdicts_of_two_audits_are_equal_except_for_their_seconds() -> None:
     rows = [Verdict(check="replay", name="gap", expected="", found="0 findings", ok=True).to_json()]
     same = [{**rows[0], "seconds": 9.0}]
     other = [{**rows[0], "found": "1 findings"}]
@@ -227,7 +227,7 @@ def part(*, ok: bool) -> command.Part:
 
 
 @pytest.mark.parametrize(("ok", "exit_code"), [(True, 0), (False, 1)])
-def test_the_exit_code_depends_on_equality_alone(
+def test_the_exit_code_depends_only_on_equality(
     ok: bool, exit_code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "PARTS", {"codec": part(ok=ok)})

@@ -1,4 +1,4 @@
-"""What the measurement of the server does to it, with little of it."""
+"""The measurement of the server, on a small scale."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_transactions_are_counted_timed_and_read_back(served: Served) -> None:
     assert 0 < client.percentile(50) <= client.percentile(99) <= 1000 * max(client.seconds[3:])
 
 
-def test_what_the_server_answered_is_told_when_it_ends(served: Served) -> None:
+def test_the_server_prints_its_answers_when_it_ends(served: Served) -> None:
     Client(served, 1).begin()
     with pytest.raises(confluent.KafkaException, match="TOPIC_ALREADY_EXISTS"):
         Client(served, 1).begin()
@@ -60,6 +60,6 @@ def test_records_that_nobody_acknowledges_are_not_counted(monkeypatch: pytest.Mo
     assert serving.produce_by_librdkafka(nobody, 10) == {"records": 0}
 
 
-def test_more_memory_than_the_bound_is_told(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_memory_than_the_bound_is_reported(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "MOST_MEMORY", 1)
     assert not serving._memory_verdict([served]).ok

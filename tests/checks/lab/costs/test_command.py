@@ -33,7 +33,7 @@ def test_kept_figures_are_shown_and_their_verdicts_written(
     assert len(read_verdicts(written)) == 3 + len(of_evidence(evidence()))
 
 
-def test_parts_that_are_measured_anew_replace_those_of_the_file_and_others_stay(
+def test_new_measurements_of_parts_replace_those_in_the_file_and_others_stay(
     tmp_path: Path, evidence: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def measured_anew(folder: Path, *, quick: bool, only: list[str]) -> dict[str, Any]:
@@ -51,12 +51,12 @@ def test_parts_that_are_measured_anew_replace_those_of_the_file_and_others_stay(
     assert parts["wire"] == evidence()["parts"]["wire"]
 
 
-def test_figures_that_cannot_be_read_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_figures_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "costs", "--kept", "--measured", str(tmp_path / "absent.json")]) == 2
     assert "absent.json: No such file" in capsys.readouterr().err
 
 
-def test_figures_are_written_a_side_a_line_and_read_back(evidence: Make) -> None:
+def test_figures_are_written_with_one_line_per_side_and_read_back(evidence: Make) -> None:
     text = to_text(evidence())
     assert json.loads(text) == evidence()
     line = next(line for line in text.splitlines() if '"at-most-once, 1"' in line)

@@ -6,7 +6,7 @@ from kafka_eos.formats.record_batch import decode_batch
 from kafka_eos_checks.lab.costs import formats
 
 
-def test_a_batch_has_61_bytes_and_9_a_message_and_a_message_set_34_a_message() -> None:
+def test_a_batch_has_61_bytes_and_9_per_message_and_a_message_set_34_per_message() -> None:
     for count in (1, 2, 3, 10, 50, 64):
         assert formats.overhead(count, 0) == (34 * count, 61 + 9 * count)
 

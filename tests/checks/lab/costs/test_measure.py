@@ -20,7 +20,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @pytest.mark.broker
-def test_what_the_client_says_it_wrote_is_in_the_log_and_is_read(stage: Stage) -> None:
+def test_the_records_that_the_client_reports_are_in_the_log_and_are_read(stage: Stage) -> None:
     topic = stage.topic("made", 1)
     wrote = stage.do({
         "job": "produce", "topic": topic, "partitions": 1, "value_bytes": 10, "records": 60, "seconds": 60,

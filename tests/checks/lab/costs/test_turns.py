@@ -21,7 +21,7 @@ def test_sides_take_turns_and_each_round_begins_with_another() -> None:
     }
 
 
-def test_what_is_kept_of_a_run_is_its_rate_its_cpu_time_and_what_others_used() -> None:
+def test_the_kept_figures_of_a_run_are_its_rate_its_cpu_time_and_other_load() -> None:
     answer = {"records": 1000, "seconds": 0.5, "client_cpu": 0.2, "broker_cpu": 0.1, "others": 1.23456}
     lossy = {**answer, "failed": 2, "missing": 3, "p50_ms": 7.0}
     rows = kept({"plain": [answer], "lossy": [lossy, lossy]}, [])
@@ -31,7 +31,7 @@ def test_what_is_kept_of_a_run_is_its_rate_its_cpu_time_and_what_others_used() -
     assert kept({"lossy": [lossy]}, ["p50_ms", "cpu_seconds"])["lossy"]["p50_ms"] == [7.0]
 
 
-def test_of_a_pair_each_slice_is_kept_and_the_cpu_time_as_a_whole() -> None:
+def test_a_pair_keeps_each_slice_and_the_total_cpu_time() -> None:
     answer = {
         "records_0": [100, 300], "seconds_0": [0.5, 1.0], "cpu_0": [0.0, 0.02],
         "records_1": [200, 200], "seconds_1": [1.0, 1.0], "cpu_1": [0.01, 0.01],

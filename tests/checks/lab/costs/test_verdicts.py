@@ -97,7 +97,7 @@ def test_a_count_that_differs_refutes(evidence: Make, change: Callable[[Any], No
     assert said in verdict.evidence
 
 
-def test_batches_that_grow_with_idempotence_are_told(evidence: Make) -> None:
+def test_batches_that_grow_with_idempotence_are_reported(evidence: Make) -> None:
     made = evidence()
     assert named(made, "batches of the Java client").ok
     made["parts"]["wire"]["batches"]["with idempotence"] = {"5": [618]}
@@ -140,7 +140,7 @@ def test_equal_sides_show_no_difference(evidence: Make) -> None:
         assert named(evidence(), name).found.startswith("none beyond 5 % shown")
 
 
-def test_a_difference_in_throughput_refutes_and_one_in_cpu_time_is_only_told(evidence: Make) -> None:
+def test_a_difference_in_throughput_refutes_and_one_in_cpu_time_is_only_reported(evidence: Make) -> None:
     made = evidence()
     slowed(made["parts"][f"read, {next(iter(READ_TOPICS))}"], "read_committed", 1.5, "seconds")
     slowed(made["parts"]["idempotence 100"], "acks=all, idempotent", 1.5, "cpu_us")
@@ -152,7 +152,7 @@ def test_a_difference_in_throughput_refutes_and_one_in_cpu_time_is_only_told(evi
     assert "CPU time of the client, values of 100 bytes: 150 %" in idempotence.evidence
 
 
-def test_latency_that_does_not_grow_with_the_interval_is_told(evidence: Make) -> None:
+def test_latency_that_does_not_grow_with_the_interval_is_reported(evidence: Make) -> None:
     made = evidence()
     assert named(made, "latency").ok
     slowed(made["parts"]["latency"], "commit every 30 ms", 0.1, "p50_ms")

@@ -89,7 +89,7 @@ def test_a_hang_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failure.violation == "took more than 0.01 s"
 
 
-def test_a_gap_in_what_a_segment_yields_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gap_between_the_items_of_a_segment_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = segment.scan
     monkeypatch.setattr(segment, "scan", lambda data: iter(list(sound(data))[1:]))
     (failure,) = fuzz.run_cases(SEED, 0, 10).failures
@@ -113,7 +113,7 @@ def test_the_verdict_is_written_with_the_counts_by_reason(tmp_path: Path) -> Non
     assert verdict["figures"]["CRC32C is N, of the bytes N"] > 0
 
 
-def test_no_cases_are_no_success() -> None:
+def test_a_run_without_cases_is_no_success() -> None:
     assert not fuzz.verdict_of(SEED, fuzz.Outcome(), 0.0).ok
 
 

@@ -1,4 +1,4 @@
-"""Mutated frames: what they are, that the server outlives them, and that a server which does not is told."""
+"""Mutated frames: their form, a server that survives them, and the report on one that does not."""
 
 import socket
 import threading
@@ -12,7 +12,7 @@ from kafka_eos_checks.lab.fuzz.frames import ANSWERED, BECAME, CLOSED, EXPECTED,
 from kafka_eos_checks.testing.process import ServedProcess
 
 
-def test_a_frame_follows_from_seed_and_number_and_most_are_damaged() -> None:
+def test_seed_and_number_determine_a_frame_and_most_are_damaged() -> None:
     codec = served_codec()
     first = [frame(codec, 7, number) for number in range(200)]
     assert first == [frame(codec, 7, number) for number in range(200)]
@@ -23,7 +23,7 @@ def test_a_frame_follows_from_seed_and_number_and_most_are_damaged() -> None:
     assert len(keys) > len(SERVED) / 2
 
 
-def test_the_server_outlives_them_and_serves_others() -> None:
+def test_the_server_survives_damaged_frames_and_serves_others() -> None:
     verdict = judge(400, 7)
     assert verdict.found == EXPECTED
     became = {each: int(verdict.figures[each]) for each in BECAME}
@@ -34,14 +34,14 @@ def test_the_server_outlives_them_and_serves_others() -> None:
     assert int(verdict.figures["refused_with_an_error"]) > 0
 
 
-def test_answers_are_told_by_their_correlation_id_when_they_are_whole() -> None:
+def test_complete_answers_are_recognised_by_their_correlation_id() -> None:
     answers = b"\0\0\0\6\0\0\0\7ab" + b"\0\0\0\4\xff\xff\xff\xff" + b"\0\0\0\5\0\0\0\1c"
     found = [correlations(answers[:size]) for size in (0, 3, 9, 10, 17, 18, 26, 27)]
     assert found == [[], [], [], [7], [7], [7, -1], [7, -1], [7, -1, 1]]
 
 
 class Sulking(ServedProcess):
-    """Takes connections, and answers nobody."""
+    """A server that accepts connections and never answers."""
 
     def __enter__(self) -> "Sulking":
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -70,26 +70,26 @@ class Sulking(ServedProcess):
         return False
 
 
-def test_a_server_that_answers_nobody_any_more_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_no_longer_answers_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz_frames, "PATIENCE_SECONDS", 0.5)
     verdict = judge(10, 7, Sulking())
     assert not verdict.ok
     assert verdict.found == "ApiVersions v3: no answer within 0.5 s, after frame 8 of seed 7"
 
 
-def test_a_server_that_takes_too_much_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_takes_too_much_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz_frames, "MOST_MEMORY", 1 << 20)
     assert judge(8, 7).found.endswith("MB resident")
 
 
-def test_where_the_system_does_not_tell_the_memory_nothing_is_said_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_memory_figures_from_the_system_the_verdict_omits_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz_frames, "peak_memory", lambda _: None)
     verdict = judge(8, 7)
     assert verdict.ok
-    assert verdict.found == "alive, others served, memory not told by this system"
+    assert verdict.found == "alive, others served, memory not reported by this system"
     assert "resident_mb" not in verdict.figures
 
 
-def test_the_command_refuses_a_number_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_refuses_a_count_below_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "fuzz", "--frames", "0"]) == 2
     assert "--frames is at least 1" in capsys.readouterr().err

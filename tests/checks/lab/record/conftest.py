@@ -27,11 +27,11 @@ def produce(codec: Codec) -> Callable[..., bytes]:
 
 
 class FakeBroker(socketserver.ThreadingTCPServer):
-    """Answers every Produce request with the next offset and anything else with its own bytes.
+    """A broker that answers a Produce request with the next offset and any other request with the request's bytes.
 
     Attributes:
-        received: the frames, in the order in which they came.
-        closes_after: from so many frames on it closes the connection instead of answering.
+        received: the frames, in the order of their arrival.
+        closes_after: the number of frames after which it closes the connection instead of answering.
     """
 
     daemon_threads = True
@@ -98,7 +98,7 @@ class Connection:
         self.socket.sendall(data)
 
     def receive(self) -> bytes | None:
-        """The next frame, or None when the connection was closed."""
+        """The next frame, or None if the connection was closed."""
         try:
             head = self.stream.read(4)
         except ConnectionError:
@@ -106,7 +106,7 @@ class Connection:
         return self.stream.read(struct.unpack(">i", head)[0]) if len(head) == 4 else None
 
     def is_silent(self) -> bool:
-        """Whether nothing comes and the connection stays open."""
+        """Whether no data arrive and the connection stays open."""
         self.socket.settimeout(0.2)
         try:
             return not isinstance(self.socket.recv(1), bytes)

@@ -1,4 +1,4 @@
-"""Applications against one real broker: one that is killed is exact, and its sibling with a mistake is found."""
+"""Applications on a real broker: a killed one is exact, and a killed one with a mistake is found."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def feed(port: int, topic: str, kind: str, folder: Path) -> None:
 
 
 def kill_and_replace(port: int, journal: Journal, folder: Path, **work: Any) -> None:
-    """Kill an instance that has sent its outputs, and let another one under its transactional id do the rest."""
+    """Kill an instance that has sent its outputs, and let another one with its transactional id do the rest."""
 
     def start(client: str, **more: Any) -> ClientProcess:
         row: dict[str, Any] = {"bootstrap": f"{HOST}:{port}", "records": RECORDS, "prefix": "", "transaction_size": 2}
@@ -51,7 +51,7 @@ def kill_and_replace(port: int, journal: Journal, folder: Path, **work: Any) -> 
 
 @pytest.mark.broker
 @pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
-def test_an_application_that_is_killed_is_exact_unless_it_commits_its_offsets_beside_the_transaction(
+def test_a_killed_application_is_exact_unless_it_commits_offsets_outside_of_the_transaction(
     tmp_path: Path,
 ) -> None:
     journals: dict[str, Journal] = {}

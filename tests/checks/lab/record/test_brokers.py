@@ -26,7 +26,7 @@ def test_each_broker_gets_a_configuration_of_its_own_on_the_loopback_interface(t
     assert len({tuple(lines) for lines in texts}) == 3
 
 
-def test_a_release_from_before_kraft_is_told_where_its_zookeeper_is(tmp_path: Path) -> None:
+def test_a_release_before_kraft_is_configured_with_its_zookeeper(tmp_path: Path) -> None:
     lines = Cluster(tmp_path / "c", kafka="2.8.2").brokers[0].properties.read_text().splitlines()
     assert "broker.id=1" in lines
     assert any(line.startswith("zookeeper.connect=127.0.0.1:") for line in lines)
@@ -40,7 +40,7 @@ def test_the_seed_decides_the_clusters_id(tmp_path: Path) -> None:
     assert len(first.cluster_id) == 22
 
 
-def test_a_folder_that_is_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("kept")
     with pytest.raises(BrokerFailed, match="not empty"):
         Cluster(tmp_path)
@@ -57,10 +57,10 @@ def test_a_coordinators_partition_is_chosen_by_javas_hash_of_the_transactional_i
 
 
 def produce(port: int, sequence: int) -> tuple[int, int]:
-    """Append one batch as producer 7000; error and offset of the answer."""
+    """Append one batch as producer 7000; return error and offset of the answer."""
     batch = build_batch(
         [Record(value=b"x")],
-        base_timestamp=int(time.time() * 1000),  # producers are forgotten by the age of their last batch
+        base_timestamp=int(time.time() * 1000),  # producers expire by the age of their last batch
         producer_id=7000,
         producer_epoch=0,
         base_sequence=sequence,

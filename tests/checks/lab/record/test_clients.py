@@ -23,7 +23,7 @@ def python(program: str, journal: Journal, folder: Path) -> ClientProcess:
     )
 
 
-def test_a_killed_clients_events_stand_before_its_crash(tmp_path: Path) -> None:
+def test_the_events_of_a_killed_client_precede_its_crash(tmp_path: Path) -> None:
     journal = Journal("r")
     with python(SAY, journal, tmp_path) as client:
         journal.wait_for(lambda e: e.action == "Send", 5, 10, "sends")
@@ -35,7 +35,7 @@ def test_a_killed_clients_events_stand_before_its_crash(tmp_path: Path) -> None:
     assert sends == list(range(len(sends)))
 
 
-def test_a_frozen_client_says_nothing_until_it_is_resumed(tmp_path: Path) -> None:
+def test_a_frozen_client_writes_nothing_until_it_is_resumed(tmp_path: Path) -> None:
     journal = Journal("r")
     with python(SAY, journal, tmp_path) as client:
         journal.wait_for(lambda e: e.action == "Send", 3, 10, "sends")

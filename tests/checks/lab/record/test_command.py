@@ -26,7 +26,7 @@ def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path, capsy
     assert "one-broker/zombie" in message
 
 
-def test_a_clusters_name_stands_for_those_of_its_scenarios_that_the_kafka_release_is_recorded_with() -> None:
+def test_a_clusters_name_stands_for_its_scenarios_that_are_recorded_with_the_kafka_release() -> None:
     newest, older = ({s.short_name for s in chosen(["transactions"], kafka)["transactions"]} for kafka in RECORDED)
     assert newest - older == {"thousand"}
     assert older - newest == {"hundreds"}
@@ -51,7 +51,7 @@ def test_each_kafka_release_is_pinned_in_the_pom_and_has_a_folder_of_its_own() -
         assert jars.jars_folder(kafka).name == profile
 
 
-def test_missing_jars_that_maven_cannot_fetch_are_told_with_the_remedy(
+def test_missing_jars_that_maven_cannot_fetch_are_named_with_the_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jars, "build_folder", lambda: tmp_path)

@@ -8,7 +8,7 @@ from kafka_eos_checks.brokers.faults import NO_FAULT, NO_FAULTS, Fault, FaultKin
 CHANCES = {FaultKind.DROP_ANSWER: 0.2, FaultKind.REPEAT: 0.1, FaultKind.DELAY: 0.1}
 
 
-def test_the_same_seed_gives_the_same_faults_in_whatever_order_they_are_asked_for() -> None:
+def test_the_same_seed_gives_the_same_faults_in_any_order_of_requests() -> None:
     plan, again = (Plan(seed="s/1", chances=CHANCES) for _ in range(2))
     forward = {k: plan.fault(k) for k in range(500)}
     shuffled = list(range(500))
@@ -21,7 +21,7 @@ def test_another_seed_gives_other_faults() -> None:
     assert [plan.fault(k) for k in range(100)] != [other.fault(k) for k in range(100)]
 
 
-def test_faults_come_about_as_often_as_their_chances_say() -> None:
+def test_faults_are_as_frequent_as_their_probabilities() -> None:
     plan = Plan(seed="frequencies", chances=CHANCES)
     count = Counter(plan.fault(k).kind for k in range(10_000))
     for kind, chance in CHANCES.items():
@@ -48,6 +48,6 @@ def test_spared_requests_pass_and_scripted_faults_win() -> None:
 
 
 @pytest.mark.parametrize("chances", [{FaultKind.DELAY: 1.1}, {FaultKind.DELAY: 0.6, FaultKind.REPEAT: 0.5}])
-def test_chances_of_more_than_one_in_sum_are_refused(chances: dict[FaultKind, float]) -> None:
+def test_probabilities_with_a_sum_above_one_are_refused(chances: dict[FaultKind, float]) -> None:
     with pytest.raises(ValueError, match="sum"):
         Plan(seed="x", chances=chances)

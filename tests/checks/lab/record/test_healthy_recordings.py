@@ -24,7 +24,7 @@ from kafka_eos_checks.lab.record.stage import SCENARIOS
 FOLDER = recordings_folder() / "healthy"
 ARCHIVES = sorted(FOLDER.glob("*.tar.xz"))
 NAMES = [archive.name.removesuffix(".tar.xz").removeprefix("healthy-") for archive in ARCHIVES]
-# What retention, the cleaner or an operator took is not judged, and neither is what a topic of the same name had.
+# Records removed by retention, cleaner or operator are not judged, nor those of an earlier topic of the same name.
 UNJUDGED = {
     "compacted-coordinators": {
         *("illegal coordinator transition", "decision changed", TORN, NO_TRANSACTION, "aborted index"),
@@ -39,7 +39,7 @@ UNJUDGED = {
 
 
 def scenario(name: str) -> str:
-    """The scenario of an archive, whatever its release."""
+    """The scenario of an archive of any release."""
     return name.removesuffix("-3.9").removesuffix("-2.8")
 
 
@@ -51,14 +51,14 @@ def test_every_scenario_is_kept_of_every_release_that_it_is_made_with() -> None:
 
 @pytest.fixture(scope="module", params=list(zip(ARCHIVES, NAMES, strict=True)), ids=NAMES)
 def healthy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Audit]:
-    """A recording: its scenario, its folder, and what the audit says."""
+    """A recording: its scenario, its folder, and its audit."""
     archive, name = request.param
     folder = tmp_path_factory.mktemp(name)
     unpack(archive, folder)
     return scenario(name), folder, run([folder])
 
 
-def test_nothing_is_found_and_what_is_not_judged_is_what_cannot_be(healthy: tuple[str, Path, Audit]) -> None:
+def test_nothing_is_found_and_only_what_cannot_be_judged_is_unjudged(healthy: tuple[str, Path, Audit]) -> None:
     name, _, result = healthy
     assert result.findings == ()
     assert {verdict.name for verdict in result.verdicts if verdict.unknown} <= UNJUDGED.get(name, set())
@@ -66,7 +66,7 @@ def test_nothing_is_found_and_what_is_not_judged_is_what_cannot_be(healthy: tupl
     assert batches > 12
 
 
-def test_the_same_folder_as_a_copy_of_unknown_moments_has_no_finding(healthy: tuple[str, Path, Audit]) -> None:
+def test_the_same_folder_as_a_copy_made_at_unknown_times_has_no_finding(healthy: tuple[str, Path, Audit]) -> None:
     _, folder, _ = healthy
     assert run(sorted((folder / "brokers").iterdir())).findings == ()
 
@@ -80,7 +80,7 @@ TOLD = {
 }
 
 
-def test_what_was_done_on_purpose_is_told(healthy: tuple[str, Path, Audit]) -> None:
+def test_deliberate_changes_are_reported(healthy: tuple[str, Path, Audit]) -> None:
     name, _, result = healthy
     assert {(note.rule, note.kind) for note in result.notes} == ({TOLD[name]} if name in TOLD else set())
 
@@ -113,15 +113,15 @@ def last_data(folder: Path) -> tuple[Path, StoredBatch, int]:
 
 
 def insert(path: Path, batch: RecordBatch) -> None:
-    """Write a batch behind the last one of a segment, before what is preallocated."""
+    """Write a batch after the last one of a segment, before the preallocated space."""
     content = path.read_bytes()
     last = [item for item in read_segment(path) if isinstance(item, StoredBatch)][-1]
     end = last.position + last.batch.size
     path.write_bytes(content[:end] + batch.encode() + content[end:])
 
 
-def test_a_batch_that_is_stored_twice_is_found_in_each(healthy: tuple[str, Path, Audit]) -> None:
-    """Behind a marker of transaction version 2 its epoch is over, too."""
+def test_a_planted_duplicate_batch_is_found_in_each_recording(healthy: tuple[str, Path, Audit]) -> None:
+    """After a marker of transaction version 2, its epoch has also ended."""
     _, folder, _ = healthy
     path, item, end = last_data(folder)
     before = path.read_bytes()
@@ -135,7 +135,7 @@ def verdict_of(result: Audit, rule: str) -> Verdict | None:
     return next((verdict for verdict in result.verdicts if verdict.name == rule), None)
 
 
-def test_a_marker_that_says_the_other_thing_is_found_where_all_markers_are_judged(
+def test_a_marker_with_the_wrong_decision_is_found_if_all_markers_are_judged(
     healthy: tuple[str, Path, Audit],
 ) -> None:
     name, folder, result = healthy
@@ -169,7 +169,7 @@ def test_a_marker_that_says_the_other_thing_is_found_where_all_markers_are_judge
     assert rules & {TORN, NO_TRANSACTION, REPLICAS}
 
 
-def test_a_cluster_that_lost_its_coordinators_log_is_not_green_and_says_what_hangs_and_what_to_do(
+def test_a_cluster_without_its_coordinators_log_fails_and_names_what_hangs_and_the_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive = recordings_folder() / "broken" / "lost-coordinator.tar.xz"

@@ -6,7 +6,7 @@ from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks.brokers.journal import Journal, StillWaiting
 
 
-def test_events_stand_in_the_order_of_their_stamps_whenever_they_arrive() -> None:
+def test_events_are_in_the_order_of_their_timestamps_whenever_they_arrive() -> None:
     journal = Journal("r")
     journal.add("proxy", "Produce", "invoke", at=30)
     journal.add_line("client", '10 {"action":"Send","phase":"invoke","detail":{"value":"a0"}}\n')
@@ -23,14 +23,14 @@ def test_events_stand_in_the_order_of_their_stamps_whenever_they_arrive() -> Non
     assert events[3].offset == 7
 
 
-def test_events_of_one_stamp_keep_the_order_in_which_they_came() -> None:
+def test_events_with_equal_timestamps_keep_the_order_of_their_arrival() -> None:
     journal = Journal("r")
     for name in "abc":
         journal.add(name, "Produce", "invoke", at=5)
     assert [e.process for e in journal.events()] == ["a", "b", "c"]
 
 
-def test_stamps_become_microseconds_since_the_epoch() -> None:
+def test_timestamps_become_microseconds_since_the_epoch() -> None:
     journal = Journal("r")
     journal.add("a", "Stop", "ok", at=1_000_000)
     journal.add("a", "Stop", "ok", at=3_500_000)
@@ -40,7 +40,7 @@ def test_stamps_become_microseconds_since_the_epoch() -> None:
     assert second - first == 2_500
 
 
-def test_what_a_client_must_not_say_is_refused() -> None:
+def test_an_event_that_a_client_must_not_write_is_refused() -> None:
     with pytest.raises(MalformedHistory, match="unknown column"):
         Journal("r").add_line("client", '1 {"action":"Send","phase":"ok","value":"a"}')
 
@@ -55,7 +55,7 @@ def test_waiting_ends_when_enough_events_have_come() -> None:
     assert journal.count(lambda e: e.action == "Send") == 2
 
 
-def test_waiting_gives_up_and_says_how_far_it_came() -> None:
+def test_waiting_gives_up_and_reports_its_progress() -> None:
     journal = Journal("r")
     journal.add("a", "Send", "ok")
     with pytest.raises(StillWaiting, match="r: 1 of 2 sends"):

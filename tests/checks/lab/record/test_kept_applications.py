@@ -1,4 +1,4 @@
-"""What the kept recordings of applications are there to show: each application was exact, and each mistake was not."""
+"""The properties of the kept recordings of applications: each application was exact, each mistake was not."""
 
 import re
 from collections import Counter
@@ -39,7 +39,7 @@ class Kept:
         return list(read_history(self.folder / "histories" / f"{scenario}.jsonl"))
 
     def committed(self, topic: str) -> dict[int, list[str]]:
-        """By partition, the values of a topic that readers find."""
+        """The values of a topic that readers find, by partition."""
         found: dict[int, list[str]] = {}
         for log in find_logs(*(self.folder / "brokers").iterdir()):
             if log.topic == topic:
@@ -148,7 +148,7 @@ def test_a_frozen_member_lost_its_partition_and_its_offsets_were_refused(kept: K
     assert len(set(generations)) > 2 * len(STEPS)
 
 
-def test_a_frozen_mirror_is_fenced_by_its_successor_wherever_it_had_not_committed(kept: Kept) -> None:
+def test_a_frozen_mirror_that_had_not_committed_is_fenced_by_its_successor(kept: Kept) -> None:
     events = kept.history("mirror-frozen")
     refused = {
         event.process.removeprefix("proxy/zombie-")
@@ -171,7 +171,7 @@ def test_polling_on_after_an_abort_skips_the_inputs_of_the_aborted_transaction(m
     assert all("which did not commit" in finding.evidence for finding in skipped)
 
 
-def test_offsets_that_are_committed_beside_a_transaction_outlive_it(mistakes: Kept) -> None:
+def test_offsets_that_are_committed_outside_of_a_transaction_outlive_it(mistakes: Kept) -> None:
     events = mistakes.history("offsets-outside")
     [killed] = [event.process for event in events if (event.action, event.phase) == ("Crash", "ok")]
     lost = {
@@ -191,5 +191,5 @@ def test_offsets_that_are_committed_beside_a_transaction_outlive_it(mistakes: Ke
     assert all(re.search(r"offset \d+ was committed outside of its transaction", each.evidence) for each in torn)
 
 
-def test_nothing_else_is_found_in_the_mistakes(mistakes: Kept) -> None:
+def test_no_other_finding_is_in_the_recordings_of_mistakes(mistakes: Kept) -> None:
     assert {finding.rule for finding in mistakes.audit.findings} == {SKIPPED, OFFSET_ALONE, OUTPUT_ALONE}

@@ -1,4 +1,4 @@
-"""What the kept recordings are there to show."""
+"""The properties of the kept recordings."""
 
 import tomllib
 from collections import Counter, defaultdict
@@ -29,7 +29,7 @@ def history(folder: Path, scenario: str) -> list[Event]:
 
 
 def stored(folder: Path, topic: str, node: int = 1) -> tuple[dict[str, list[Place]], dict[str, str]]:
-    """Where each value is in one broker's log of a topic, and how its transaction ended (``""`` outside of any)."""
+    """The place of each value in a broker's log of a topic, and the end of its transaction (``""`` for none)."""
     places: dict[str, list[Place]] = defaultdict(list)
     ends: dict[str, str] = {}
     for partition in (folder / "brokers" / str(node)).glob(f"{topic}-[0-9]*"):
@@ -76,7 +76,7 @@ def test_every_acknowledged_record_is_stored_once_where_the_acknowledgement_says
                     assert places[e.detail["value"]] == [(f"{topic}-{e.partition}", e.offset)]
 
 
-def test_the_history_is_in_one_order_in_which_no_answer_stands_before_its_question(kept: dict[str, Path]) -> None:
+def test_the_history_is_in_one_order_in_which_no_answer_precedes_its_request(kept: dict[str, Path]) -> None:
     for folder in kept.values():
         for path in (folder / "histories").iterdir():
             asked: set[int] = set()
@@ -94,7 +94,7 @@ def test_lost_acknowledgements_and_a_crash_end_a_librdkafka_producer(kept: dict[
     blamed = [e for e in events if e.action == "Send" and e.error is not None]
     assert [(e.phase, e.error) for e in blamed] == [("info", 45)]
     places, _ = stored(kept["one-broker.tar.xz"], "crash-with-lost-acks")
-    assert len(places[blamed[0].detail["value"]]) == 1  # it had been stored all along
+    assert len(places[blamed[0].detail["value"]]) == 1  # it had already been stored
 
 
 def test_lost_acknowledgements_and_a_crash_make_a_java_producer_store_records_twice(kept: dict[str, Path]) -> None:

@@ -1,4 +1,4 @@
-"""What the kept recordings of transactions are there to show: each scenario left its trace, with each Kafka release."""
+"""The properties of the kept recordings of transactions: each scenario left its trace, with each Kafka release."""
 
 import json
 from collections import Counter, defaultdict
@@ -37,7 +37,7 @@ class State:
 
 @dataclass
 class Kept:
-    """An unpacked recording: of every partition the replica with the most batches."""
+    """An unpacked recording: the replica with the most batches of every partition."""
 
     name: str
     folder: Path
@@ -117,7 +117,7 @@ def test_there_are_more_than_a_thousand_transactions_and_hundreds_of_an_older_re
         assert set(kept.ends(f"{many}-{client}")) == {"COMMIT", "ABORT"}
 
 
-def test_every_transaction_that_the_many_clients_were_told_of_ended_as_they_were_told(kept: Kept) -> None:
+def test_every_transaction_ended_as_its_client_was_told(kept: Kept) -> None:
     many = MANY[kept.name]
     events = kept.history(many)
     for client in (f"{library}{copy}" for library in LIBRARIES for copy in ("", "-copy")):
@@ -203,7 +203,7 @@ def test_a_coordinator_was_killed_and_moved_while_transactions_ran(kept: Kept) -
 
 
 def aborted_by_the_coordinator(states: list[State]) -> list[State]:
-    """The aborts under an epoch that no client had: of an expired transaction, or of a client that was replaced."""
+    """The aborts with an epoch that no client had: of expired transactions and of replaced clients."""
     return [
         after
         for before, after in pairwise(states)
@@ -213,7 +213,7 @@ def aborted_by_the_coordinator(states: list[State]) -> list[State]:
     ]
 
 
-def test_an_abort_by_the_coordinator_is_of_the_brokers_transaction_version_and_not_of_the_clients(kept: Kept) -> None:
+def test_an_abort_by_the_coordinator_has_the_brokers_transaction_version_not_the_clients(kept: Kept) -> None:
     for scenario in ("killed-between-calls", "frozen-zombie", "expired"):
         aborts = aborted_by_the_coordinator(kept.states[f"{scenario}-librdkafka"])
         assert aborts
@@ -235,7 +235,7 @@ def test_an_expired_transaction_was_aborted_by_the_coordinator_under_the_next_ep
     assert aborted.value.producer_epoch == ongoing.value.producer_epoch + 1
     late = [e for e in wire if e.phase in {"ok", "fail"} and (e.order or 0) > resumed]
     assert late[0].producer_epoch == ongoing.value.producer_epoch
-    if (kept.name, library) == (ARCHIVES[0], "java"):  # taken for a repetition of the abort, which raised the epoch
+    if (kept.name, library) == (ARCHIVES[0], "java"):  # taken for a retry of the abort, which bumped the epoch
         assert (late[0].action, late[0].error) == ("EndTxn", ErrorCode.NONE)
         assert late[0].detail["next_producer_epoch"] == aborted.value.producer_epoch
     else:
@@ -259,7 +259,7 @@ def test_a_zombie_was_fenced_and_committed_nothing_after_it_was_replaced(kept: K
     assert {e.error for e in refused} & FENCED
 
 
-def test_readers_of_committed_data_got_what_was_committed_and_the_others_all(kept: Kept) -> None:
+def test_read_committed_readers_got_the_committed_records_and_the_others_all_records(kept: Kept) -> None:
     for path in sorted((kept.folder / "histories").iterdir()):
         events = list(read_history(path))
         ends = [(e.process, e.topic, e.partition) for e in events if e.action == "EndOfPartition"]

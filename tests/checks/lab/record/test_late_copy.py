@@ -1,4 +1,4 @@
-"""A late copy of a request, with real brokers and clients: what it does to the transaction after its own."""
+"""A delayed duplicate of a request, with real brokers and clients, and its effect on the next transaction."""
 
 from pathlib import Path
 
@@ -12,14 +12,14 @@ from kafka_eos_checks.brokers.journal import Journal
 from kafka_eos_checks.brokers.proxy import Proxy, Route
 from kafka_eos_checks.lab.record.clients import FATAL_EXIT, Workload, start_java_workload, start_workload
 
-FIRST_BATCH_AGAIN = Plan(seed="", scripted={0: Fault(FaultKind.REPEAT, 3.0)})  # when its transaction is long over
+FIRST_BATCH_AGAIN = Plan(seed="", scripted={0: Fault(FaultKind.REPEAT, 3.0)})  # long after the end of its transaction
 
 
 def two_transactions(library: str, bootstrap: str, proxy: Proxy, folder: Path) -> tuple[int, int]:
-    """Two transactions of a record each; a copy of the first one's batch comes between them.
+    """Run two transactions of a record each, with a delayed duplicate of the first one's batch between them.
 
     Returns:
-        The client's exit code, and how many transactions it committed.
+        The client's exit code, and the number of transactions that it committed.
     """
     journal = Journal(library)
     proxy.begin(journal, FIRST_BATCH_AGAIN)
@@ -53,7 +53,7 @@ def two_transactions(library: str, bootstrap: str, proxy: Proxy, folder: Path) -
     [(1, 1), (2, 2)],
     ids=["version 1", "version 2, which librdkafka does not speak"],
 )
-def test_a_copy_of_a_batch_after_its_transaction_keeps_a_client_of_version_1_from_committing_the_next_one(
+def test_a_delayed_duplicate_keeps_a_version_1_client_from_committing_its_next_transaction(
     version: int, by_java: int, tmp_path: Path
 ) -> None:
     pytest.importorskip("confluent_kafka", reason="the clients are in the extra `record`")

@@ -28,18 +28,18 @@ def proxy(codec: Codec, journal: Journal, broker: Any) -> Iterator[Proxy]:
 
 
 def spoil(proxy: Proxy, journal: Journal, **faults: Fault) -> None:
-    """Spoil request 0 (``first``), 1 (``second``) … and no other."""
+    """Apply faults to request 0 (``first``), 1 (``second``) … and to no other."""
     numbers = ("first", "second", "third")
     proxy.begin(journal, Plan(seed="test", scripted={numbers.index(name): fault for name, fault in faults.items()}))
 
 
 def produced(journal: Journal, count: int) -> list[Event]:
-    """The Produce events, once there are ``count``."""
+    """The Produce events, as soon as there are ``count``."""
     journal.wait_for(lambda e: e.action == "Produce", count, 10, "Produce events")
     return [e for e in journal.events() if e.action == "Produce"]
 
 
-def test_a_request_passes_and_both_sides_of_it_are_written_down(
+def test_a_request_passes_and_its_call_and_answer_are_recorded(
     proxy: Proxy, journal: Journal, produce: Produce, connect: Connect, broker: Any
 ) -> None:
     client = connect(proxy.ports["broker-1"])
@@ -54,7 +54,7 @@ def test_a_request_passes_and_both_sides_of_it_are_written_down(
     assert broker.received == [produce(41, 0)[4:]]
 
 
-def test_requests_of_unknown_apis_and_nonsense_pass_unchanged(
+def test_requests_of_unknown_apis_and_malformed_requests_pass_unchanged(
     proxy: Proxy, journal: Journal, connect: Connect, produce: Produce
 ) -> None:
     client = connect(proxy.ports["broker-1"])
@@ -83,7 +83,7 @@ def test_a_dropped_answer_closes_the_connection_after_the_broker_has_handled_the
     assert len(broker.received) == 2
 
 
-def test_answers_on_a_cut_connection_are_still_written_down(
+def test_answers_on_a_cut_connection_are_still_recorded(
     proxy: Proxy, journal: Journal, produce: Produce, connect: Connect
 ) -> None:
     client = connect(proxy.ports["broker-1"])
@@ -177,7 +177,7 @@ def test_a_broker_that_is_down_looks_down_to_the_client(
     assert journal.events() == []
 
 
-def test_a_new_run_begins_its_numbers_at_zero(
+def test_the_numbers_of_a_new_run_start_at_zero(
     proxy: Proxy, journal: Journal, produce: Produce, connect: Connect
 ) -> None:
     client = connect(proxy.ports["broker-1"])
@@ -192,7 +192,7 @@ def test_a_new_run_begins_its_numbers_at_zero(
     assert len(produced(journal, 2)) == 2
 
 
-def test_only_requests_of_the_plans_apis_are_spoiled(
+def test_only_requests_of_the_plans_apis_get_faults(
     proxy: Proxy, journal: Journal, produce: Produce, connect: Connect
 ) -> None:
     proxy.begin(journal, Plan(seed="x", chances={FaultKind.DROP_ANSWER: 1.0}, apis=frozenset({"EndTxn"})))

@@ -22,7 +22,7 @@ def message(partition: int, offset: int, value: str = "", error: int = 0) -> Any
 
 
 class FakeConsumer:
-    """Hands out ``script`` one by one; what is callable is called instead."""
+    """A consumer that returns the items of ``script`` one by one; it calls callable items instead."""
 
     script: list[Any] = []  # noqa: RUF012 - set by each test
     assigned: list[list[tuple[str, int, int]]] = []  # noqa: RUF012
@@ -44,7 +44,7 @@ class FakeConsumer:
 def read(
     script: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> list[dict[str, Any]]:
-    """Let a reader of two partitions meet a script; the events it told."""
+    """Run a reader of two partitions on a script; return the events it wrote."""
     fake = SimpleNamespace(
         Consumer=FakeConsumer,
         KafkaException=FakeKafkaException,
@@ -67,7 +67,7 @@ def stop() -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-def test_every_record_is_told_and_at_the_end_where_each_partition_ends(
+def test_every_record_and_then_the_end_of_each_partition_are_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = [message(0, 0, "a"), None, message(1, 3, "b"), stop, message(0, 2, error=EOF), message(1, 4, error=EOF)]
@@ -83,7 +83,7 @@ def test_every_record_is_told_and_at_the_end_where_each_partition_ends(
     assert {e["isolation"] for e in events} == {"read_committed"}
 
 
-def test_an_end_that_was_reached_before_it_is_told_to_stop_is_looked_for_again(
+def test_an_end_that_was_reached_before_the_request_to_stop_is_searched_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ends = [message(0, 2, error=EOF), message(1, 0, error=EOF)]

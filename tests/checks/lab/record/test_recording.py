@@ -51,7 +51,7 @@ def a_link(kind: bytes, target: str) -> tuple[tarfile.TarInfo, bytes]:
     return member, b""
 
 
-def test_what_is_packed_comes_out_the_same(tmp_path: Path) -> None:
+def test_a_packed_recording_is_unpacked_unchanged(tmp_path: Path) -> None:
     folder = a_recording(tmp_path / "in")
     size = pack(folder, tmp_path / "packed" / "r.tar.xz")
     unpack(tmp_path / "packed" / "r.tar.xz", tmp_path / "out")
@@ -108,7 +108,7 @@ EXTENSIONS = [
 
 
 def a_bomb(path: Path, kind: bytes, size: int) -> Path:
-    """An archive that is one header, whose content ``tarfile`` would read as a whole."""
+    """An archive of one header, whose content ``tarfile`` would read as a whole."""
     header = tarfile.TarInfo("manifest.json")
     header.type, header.size = kind, size
     path.write_bytes(lzma.compress(header.tobuf(tarfile.USTAR_FORMAT) + b"a" * size, preset=0))
@@ -134,7 +134,7 @@ def test_a_sparse_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", EXTENSIONS)
-def test_what_is_read_at_once_counts_against_the_limit_too(
+def test_a_header_that_is_read_at_once_also_counts_against_the_limit(
     tmp_path: Path, kind: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recording, "_EXTENSIONS", set())
@@ -161,7 +161,7 @@ def test_an_archive_whose_dictionary_takes_too_much_memory_is_refused(
         unpack(archive, tmp_path / "out")
 
 
-def test_an_archive_made_by_hand_is_opened_or_told_how_to_be_made(tmp_path: Path) -> None:
+def test_a_handmade_archive_is_opened_or_refused_with_the_way_to_make_it(tmp_path: Path) -> None:
     folder = a_recording(tmp_path / "in")
     for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT):
         with tarfile.open(tmp_path / "hand.tar.xz", "w:xz", format=form) as tar:

@@ -17,7 +17,7 @@ OUT_OF_ORDER = 45
 
 
 class Wire:
-    """Writes down a history of requests for one partition."""
+    """A writer of a history of requests for one partition."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -60,7 +60,7 @@ def wire() -> Wire:
     return Wire()
 
 
-def test_appends_stand_in_the_order_of_their_offsets_not_of_their_answers(wire: Wire) -> None:
+def test_appends_are_in_the_order_of_their_offsets_and_not_of_their_answers(wire: Wire) -> None:
     first, second = wire.ask(0), wire.ask(1)
     wire.answer(second, 1)
     wire.answer(first, 0)
@@ -83,7 +83,7 @@ def test_an_answer_with_an_error_is_a_refusal(wire: Wire) -> None:
     assert {e.phase for e in trace} == {"ok"}
 
 
-def test_a_broker_that_does_not_lead_yet_says_nothing_about_the_log(wire: Wire) -> None:
+def test_an_answer_of_a_broker_that_does_not_lead_yet_implies_nothing_about_the_log(wire: Wire) -> None:
     wire.append(0, 0)
     asked = wire.ask(1)
     wire.add("Produce", "info", **asked, error=6)
@@ -130,7 +130,7 @@ def test_offsets_that_no_request_can_have_filled_are_reported(wire: Wire) -> Non
         wire.trace()
 
 
-def test_a_request_without_any_effect_that_can_be_seen_is_left_out(wire: Wire) -> None:
+def test_a_request_without_visible_effect_is_left_out(wire: Wire) -> None:
     wire.append(0, 0)
     wire.ask(1)
     assert wire.trace() == [("AppendBatch", 0, 0)]
@@ -151,7 +151,7 @@ def test_the_restart_of_a_broker_that_does_not_lead_is_left_out(wire: Wire) -> N
     assert [name for name, *_ in wire.trace()] == ["AppendBatch", "AppendBatch"]
 
 
-def test_a_batch_that_the_leader_knew_when_it_came_back_was_appended_before(wire: Wire) -> None:
+def test_a_batch_that_the_leader_knew_after_its_restart_was_appended_before_it(wire: Wire) -> None:
     wire.append(0, 0)
     for sequence in (1, 2):  # sent, stored, never answered
         wire.ask(sequence)
@@ -169,17 +169,17 @@ def test_a_batch_that_the_leader_knew_when_it_came_back_was_appended_before(wire
     ]
 
 
-def test_an_acknowledgement_that_was_seen_late_stands_where_the_log_still_gave_it(wire: Wire) -> None:
+def test_a_late_seen_acknowledgement_is_placed_where_the_log_still_gave_it(wire: Wire) -> None:
     wire.append(0, 0)
     late = wire.ask(0)
-    for sequence in range(1, 6):  # five more: batch 0 has left the duplicate window
+    for sequence in range(1, 6):  # five more batches: batch 0 has left the duplicate window
         wire.append(sequence, sequence)
     wire.answer(late, 0)
     names = [name for name, *_ in wire.trace()]
     assert names.index("AcknowledgeDuplicate") == 5
 
 
-def test_an_acknowledgement_that_no_log_gives_stays_where_it_was_seen(wire: Wire) -> None:
+def test_an_acknowledgement_that_no_log_gives_stays_at_its_observed_place(wire: Wire) -> None:
     for sequence in range(6):
         wire.append(sequence, sequence)
     wire.append(0, 0)  # sent after batch 0 had left the window
@@ -188,7 +188,7 @@ def test_an_acknowledgement_that_no_log_gives_stays_where_it_was_seen(wire: Wire
 
 
 def eventful(rounds: int) -> Wire:
-    """A history with everything that is looked for, once in each round of ten batches."""
+    """A history with every kind of event, once in each round of ten batches."""
     wire = Wire()
     for first in range(0, 10 * rounds, 10):
         for sequence in range(first, first + 6):
@@ -197,7 +197,7 @@ def eventful(rounds: int) -> Wire:
         wire.answer(wire.ask(first + 9), error=OUT_OF_ORDER)
         wire.ask(first + 6)  # stored, never answered
         wire.append(first + 7, first + 7)
-        for sequence in (first + 8, first + 9):  # stored, never answered, and asked again after the restart
+        for sequence in (first + 8, first + 9):  # stored, never answered, and sent again after the restart
             wire.ask(sequence)
         wire.restart()
         wire.answer(wire.ask(first + 8), error=OUT_OF_ORDER)
@@ -206,7 +206,7 @@ def eventful(rounds: int) -> Wire:
 
 
 def iterations(wire: Wire) -> int:
-    """How many lines of the module run for a trace; each turn of a loop on one line counts."""
+    """The number of executed lines of the module for a trace; each iteration of a one-line loop counts."""
     lines = 0
 
     def count(frame: FrameType, event: str, _: object) -> Any:
@@ -250,7 +250,7 @@ class KafkaLog(Log):
 
 
 def first_difference(trace: Iterable[Event]) -> int | None:
-    """Replay a trace in the reference; the index of the first step that it would not take, or None."""
+    """Replay a trace in the reference; return the index of the first refused step, or None."""
     log: Log = KafkaLog()
     for index, event in enumerate(trace):
         if event.action == "TakeSnapshot":

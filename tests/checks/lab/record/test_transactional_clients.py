@@ -1,4 +1,4 @@
-"""Both transactional clients and a reader against one real broker: they tell the same, and what is so."""
+"""Both transactional clients and a reader on one real broker: their events agree with each other and with the log."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ RECORDS = 6
 def start(
     library: str, client: str, pause_after: str | None, port: int, journal: Journal, folder: Path
 ) -> ClientProcess:
-    """Start a client that copies the topic ``input`` to the one that is named after its library."""
+    """Start a client that copies the topic ``input`` to a topic named after its library."""
     work = Workload(
         bootstrap=f"{HOST}:{port}",
         client=client,
@@ -42,7 +42,7 @@ def start(
 
 
 def replace_a_zombie(library: str, port: int, folder: Path) -> Journal:
-    """Let a client copy under another one's transactional id while that one pauses before its commit; then read."""
+    """Let a client copy with the transactional id of another, which pauses before its commit; then read."""
     journal = Journal(library)
     with start(library, "zombie", "send_offsets", port, journal, folder) as zombie:
         journal.wait_for(lambda e: e.action == "Pause", 1, 60, "pauses")
@@ -60,7 +60,7 @@ def replace_a_zombie(library: str, port: int, folder: Path) -> Journal:
 
 @pytest.mark.broker
 @pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
-def test_a_librdkafka_and_a_java_client_do_and_tell_the_same(tmp_path: Path) -> None:
+def test_a_librdkafka_and_a_java_client_do_and_report_the_same(tmp_path: Path) -> None:
     told = {}
     with Cluster(tmp_path / "c") as cluster:
         port = cluster[1].port

@@ -39,7 +39,7 @@ PURGE_QUEUE = -152
 
 
 class FakeProducer:
-    """Delivers at the next poll, with the outcome that ``outcomes`` has for the value; ``failures`` are of calls."""
+    """A producer that delivers at the next poll, with the value's outcome in ``outcomes``; ``failures`` are calls'."""
 
     outcomes: dict[str, FakeError] = {}  # noqa: RUF012 - set by each test
     failures: dict[str, list[FakeError]] = {}  # noqa: RUF012
@@ -88,7 +88,7 @@ class FakeProducer:
 
 
 class FakeConsumer:
-    """One partition with the values ``s0``, ``s1`` …, of which ``committed`` are copied already."""
+    """A consumer of one partition with the values ``s0``, ``s1`` …, of which ``committed`` are already copied."""
 
     committed_offset = -1001
 
@@ -115,7 +115,7 @@ class FakeConsumer:
 def run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, list[tuple[Any, ...]]]]:
-    """Run a workload against the fake; its exit code and events as (action, phase, value or transaction, error)."""
+    """Run a workload on the fake; return exit code and events (action, phase, value or transaction, error)."""
     fake = SimpleNamespace(
         Producer=FakeProducer,
         Consumer=FakeConsumer,
@@ -143,7 +143,7 @@ def run(
     return start
 
 
-def test_an_idempotent_producer_tells_each_send_and_its_outcome(run: Any) -> None:
+def test_an_idempotent_producer_reports_each_send_and_its_outcome(run: Any) -> None:
     code, events = run()
     assert code == 0
     assert events == [
@@ -171,7 +171,7 @@ def test_a_fatal_error_ends_an_idempotent_producer(run: Any) -> None:
     assert [phase for _, phase, *_ in events] == ["invoke", "ok", "invoke", "ok"]
 
 
-def test_transactions_are_told_with_their_records(run: Any) -> None:
+def test_transactions_are_reported_with_their_records(run: Any) -> None:
     code, events = run(transactional_id="x", transaction_size=1)
     assert code == 0
     assert [(action, phase) for action, phase, *_ in events] == 2 * [

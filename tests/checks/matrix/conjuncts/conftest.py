@@ -1,4 +1,4 @@
-"""The small spec that the tests of the tools for specs share, with guards of every fate planted in it."""
+"""The small spec that the tests of the spec tools share, with a planted guard for every outcome."""
 
 import shutil
 from pathlib import Path
@@ -15,14 +15,14 @@ RESET = "    /\\ total = Limit\n"
 PLANTED = (
     RESET
     + "    /\\ total >= 0\n"  # follows from the line before
-    + "    /\\ total = Limit \\/ response = response\n"  # each of the two alone is enough
+    + "    /\\ total = Limit \\/ response = response\n"  # either of the two is enough
     + "    /\\ log # <<>> /\\ Head(log).amount > 0\n"  # without the first the second has no value
 )
 
 
 @pytest.fixture
 def registry(counter: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
-    """The registry of the counter, with the planted guards, in a folder of the test's own."""
+    """The registry of the counter with the planted guards, in the test's own folder."""
     monkeypatch.setattr(models, "build_folder", lambda: tmp_path / "build")
     specs = Path(shutil.copytree(SPECS, tmp_path / "specs"))
     module = specs / "Counter.tla"

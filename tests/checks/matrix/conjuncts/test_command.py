@@ -12,14 +12,14 @@ from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
 from kafka_eos_checks.matrix.conjuncts.search import Search, Subject
 from kafka_eos_checks.models.registry import Registry
 
-pytestmark = pytest.mark.tlc  # SANY finds the conjuncts; what becomes of them is made up
+pytestmark = pytest.mark.tlc  # SANY finds the conjuncts; their outcomes are made up
 
 SURVIVOR = ("Counter!Reset", "total >= 0 -> TRUE")
 
 
 @pytest.fixture(autouse=True)
 def made_up(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All conjuncts of the counter are killed but the planted one."""
+    """All conjuncts of the counter are killed except the planted one."""
 
     def judge(self: Search, subject: Subject, on_model: Callable[[str], None]) -> Outcome:
         conjunct = subject.conjunct

@@ -1,4 +1,4 @@
-"""The registry of what nothing can miss: its form, and that the project's own still holds as far as a test can see."""
+"""The registry of equivalent conjuncts: its form, and a check of the project's own entries on small models."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from kafka_eos_checks.matrix.conjuncts.search import Search, Subject, subjects
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.tla.result_cache import ResultCache
 
-FEW_STATES = 2_000  # a graph that is exported in a second
+FEW_STATES = 2_000  # its graph is exported in a second
 
 ENTRY = '[[equivalent]]\noperator = "Queue!Enter"\nchange = "a -> TRUE"\nreason = "it follows"\n'
 
@@ -58,7 +58,7 @@ def in_reference() -> list[ReferenceSubject]:
 
 
 @pytest.mark.tlc
-def test_each_entry_of_the_project_names_a_conjunct_that_is_there(
+def test_each_entry_of_the_project_names_an_existing_conjunct(
     in_spec: list[Subject], in_reference: list[ReferenceSubject]
 ) -> None:
     places = {(s.conjunct.operator, s.conjunct.change) for s in in_spec}
@@ -68,7 +68,7 @@ def test_each_entry_of_the_project_names_a_conjunct_that_is_there(
 
 @pytest.mark.tlc
 @pytest.mark.thorough
-def test_the_smallest_model_sees_nothing_without_a_conjunct_that_an_entry_explains(
+def test_the_smallest_model_does_not_change_without_an_explained_conjunct(
     in_spec: list[Subject], in_reference: list[ReferenceSubject], tmp_path: Path
 ) -> None:
     reasons = read_equivalents()

@@ -1,4 +1,4 @@
-"""The score of a module, and what makes it fail."""
+"""The score of a module, and the reasons for which it fails."""
 
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, verdicts
 
@@ -28,7 +28,7 @@ def test_a_survivor_fails_and_stands_first_in_the_evidence() -> None:
     assert verdict.evidence.startswith("survives: Queue.tla:7 Queue!Enter: c -> TRUE: nothing differs")
 
 
-def test_what_is_not_decided_is_no_kill() -> None:
+def test_an_undecided_conjunct_is_not_killed() -> None:
     (verdict,) = verdicts("conjunct", [LATE], {})
     assert not verdict.ok
     assert "not decided: after 120 s" in verdict.evidence

@@ -1,4 +1,4 @@
-"""The reference without one of its guards' conjuncts: what counts, and what graph equality says."""
+"""The reference without one conjunct of its guards: the conjuncts that count, and the result of graph equality."""
 
 import importlib.util
 import sys
@@ -116,7 +116,7 @@ def test_every_part_of_every_guard_is_found_and_nothing_else(tmp_path: Path) -> 
     assert found == EXPECTED
 
 
-def test_a_function_without_a_part_of_its_guard_stands_in_its_place_and_leaves_it_again() -> None:
+def test_a_function_without_a_part_of_its_guard_replaces_the_original_and_is_removed_again() -> None:
     constants = epoch_bump.Constants(attempts=frozenset({1}), max_epoch=1, take_over=False)
     state = epoch_bump.EpochBump.initial(constants)
     (part,) = [p for p in guard_parts(epoch_bump) if p.change == "self.constants.take_over -> True"]
@@ -139,12 +139,12 @@ def test_a_property_stays_a_property() -> None:
 
 
 @pytest.mark.tlc
-def test_every_part_but_a_planted_one_is_told_apart_by_the_graph(planted: Registry, tmp_path: Path) -> None:
+def test_the_graph_tells_every_part_apart_except_a_planted_one(planted: Registry, tmp_path: Path) -> None:
     search = GraphSearch(cache=ResultCache(tmp_path / "cache"))
     outcomes = {s.part.name: search.judge(s) for s in reference_subjects(planted)}
     assert {name for name, outcome in outcomes.items() if not outcome.means.kills} == {
         "planted_counter!Counter.reset: self.total >= 0 -> True",
-        "planted_counter!within_bounds: len(state.log) <= max_log -> True",  # no part of the machine
+        "planted_counter!within_bounds: len(state.log) <= max_log -> True",  # not a part of the machine
     }
     assert len(outcomes) == 8
     stale = outcomes["planted_counter!Counter.read: self.seen[client] != self.total -> True"]
@@ -156,7 +156,7 @@ def test_every_part_but_a_planted_one_is_told_apart_by_the_graph(planted: Regist
 
 
 @pytest.mark.tlc
-def test_a_reference_that_differs_as_it_is_decides_nothing(planted: Registry, tmp_path: Path) -> None:
+def test_a_reference_that_differs_without_a_change_decides_nothing(planted: Registry, tmp_path: Path) -> None:
     part = reference_subjects(planted)[0]
     (reset,) = [
         p for p in guard_parts(sys.modules["planted_counter"]) if "self.total == self.constants.limit" in p.change

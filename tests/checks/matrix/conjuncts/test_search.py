@@ -1,4 +1,4 @@
-"""TLC against a small spec without one of its conjuncts: each means of killing, and what survives."""
+"""TLC on a small spec without one of its conjuncts: each means of killing, and the survivors."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_a_rule_without_which_a_property_breaks_is_killed_by_that_property(regis
     assert outcome.place.startswith("Counter.tla:")
 
 
-def test_where_the_first_means_is_enough_the_graph_tells_unless_a_property_has(
+def test_if_the_first_means_is_enough_the_graph_decides_unless_a_property_has(
     registry: Registry, search: Search
 ) -> None:
     rule = subject(registry, "AddError", "total + amount > Limit -> FALSE")
@@ -56,7 +56,7 @@ def test_a_guard_that_gives_the_next_one_its_value_is_killed_by_an_evaluation_er
     registry: Registry, search: Search
 ) -> None:
     outcome = judged(registry, search, "Reset", "total = Limit -> TRUE")
-    assert outcome.means is Means.GRAPH  # the log is looked at first
+    assert outcome.means is Means.GRAPH  # the log is evaluated first
     text = (registry.folder.parent / "Counter.tla").read_text(encoding="utf-8")
     (registry.folder.parent / "Counter.tla").write_text(text.replace("    /\\ total = Limit\n", ""), encoding="utf-8")
     outcome = judged(registry, search, "Reset", "log # <<>> -> TRUE")
@@ -69,7 +69,7 @@ def test_a_planted_conjunct_that_follows_from_another_survives(registry: Registr
     assert (outcome.means, outcome.means.kills) == (Means.NONE, False)
 
 
-def test_a_successor_that_is_only_counted_once_less_is_no_kill(registry: Registry, search: Search) -> None:
+def test_a_successor_that_is_only_generated_once_less_is_no_kill(registry: Registry, search: Search) -> None:
     planted = subject(registry, "Reset", "total = Limit -> FALSE")
     (model,) = planted.models
     assert search._run(model, planted, most=10_000).generated < search.reference(model).generated
@@ -109,9 +109,7 @@ def test_edges_that_are_not_written_in_time_decide_nothing(
     assert search.judge(subject(registry, "Reset", "total = Limit -> FALSE")).means is Means.UNDECIDED
 
 
-def test_what_is_unchanged_is_not_run_again(
-    registry: Registry, search: Search, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unchanged_input_is_not_run_again(registry: Registry, search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
     first = judged(registry, search, "Read", "seen[client] # total -> TRUE")
 
     def never(*_: object) -> tlc.Result:

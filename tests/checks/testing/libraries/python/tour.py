@@ -1,9 +1,9 @@
-"""What the tours of all libraries have in common: the names, the numbers, and how a tour tells what it saw.
+"""The common part of the tours of all libraries: the names, the numbers, and the form of the events.
 
 A tour is a program of one library with that library's default settings. Its arguments are the bootstrap servers, the
-name that all its topics, groups and transactional ids begin with, and ``keep`` or ``delete``: what becomes of topics
-and groups in the end. It prints one JSON object a line, whose key ``saw`` is one of ``EVENTS``. The tours in other
-languages have the same constants and print the same events.
+prefix of all its topics, groups and transactional ids, and ``keep`` or ``delete``: the fate of topics and groups in the
+end. It prints one JSON object per line, whose key ``saw`` is one of ``EVENTS``. The tours in other languages have the
+same constants and print the same events.
 """
 
 import json
@@ -38,7 +38,7 @@ EVENTS = (
     "topics",  # topics: name -> number of partitions
     "configuration",  # retention.ms
     "acknowledged",  # kind, key, value, partition, offset
-    "sent",  # kind, key, value: by a producer that asks for no acknowledgement
+    "sent",  # kind, key, value: by a producer with acks=0
     "failed",  # kind, value, error: the library gave up
     "transaction",  # number, outcome: committed, aborted or unknown; error
     "copied",  # inputs: [[partition, offset]…], outcome, error
@@ -47,8 +47,8 @@ EVENTS = (
     "assigned",  # member, partitions
     "groups",  # listed
     "group",  # group, state, members
-    "deleted groups",  # listed: those that are left
-    "deleted topics",  # listed: those that are left
+    "deleted groups",  # listed: the remaining ones
+    "deleted topics",  # listed: the remaining ones
     "end",
 )
 
@@ -65,13 +65,13 @@ def key_of(number: int) -> str | None:
 
 
 def arguments() -> tuple[str, str, bool]:
-    """Bootstrap servers, name, and whether to keep what was made."""
+    """Bootstrap servers, name, and whether to keep topics and groups."""
     bootstrap, name, end = sys.argv[1:]
     return bootstrap, name, end == "keep"
 
 
 def wait_until(ready: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < deadline, "not in time"
@@ -79,7 +79,7 @@ def wait_until(ready: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def again(call: Callable[[], T], error: type[Exception], seconds: float = 60.0) -> T:
-    """Call until there is no error: the connection may be gone with the server."""
+    """Call until there is no error: the connection may be lost with the server."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -17,7 +17,7 @@ RECORDS, TRANSACTIONS, COPIES = (f"{NAME}-{end}" for end in tour.PARTITIONS)
 
 
 async def wait_until(ready: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(SECONDS):
         while not await ready():
             await asyncio.sleep(0.05)
@@ -32,7 +32,7 @@ async def configured(admin: Any) -> str:
 
 
 async def administer(admin: Any) -> None:
-    """The cluster, new topics and their configuration."""
+    """Describe the cluster, create topics and set their configuration."""
     cluster = await admin.describe_cluster()
     say("cluster", brokers=[row["node_id"] for row in cluster["brokers"]], controller=cluster["controller_id"])
     await admin.create_topics(
@@ -45,7 +45,7 @@ async def administer(admin: Any) -> None:
     async def are_there() -> bool:
         return len(await listed_topics(admin)) == len(tour.PARTITIONS)
 
-    await wait_until(are_there)  # brokers hear of it after the controller
+    await wait_until(are_there)  # brokers learn of it after the controller
     described = await admin.describe_topics([RECORDS, TRANSACTIONS, COPIES])
     say("topics", topics={topic["topic"]: len(topic["partitions"]) for topic in described})
     say("configuration", **{"retention.ms": await configured(admin)})
@@ -60,7 +60,7 @@ async def administer(admin: Any) -> None:
 
 
 async def produce(kind: str, rounds: int, **settings: Any) -> None:
-    """Rounds of records, each waited for as a whole."""
+    """Send rounds of records, and wait for each round."""
     async with aiokafka.AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, **settings) as producer:
         for first in range(0, rounds * tour.ROUND, tour.ROUND):
             sent = []
@@ -78,7 +78,7 @@ async def produce(kind: str, rounds: int, **settings: Any) -> None:
 
 
 async def end(topic: str, partitions: int) -> None:
-    """A last record for each partition."""
+    """Send a last record to each partition."""
     async with aiokafka.AIOKafkaProducer(bootstrap_servers=BOOTSTRAP) as producer:
         for partition in range(partitions):
             await producer.send_and_wait(topic, tour.END.encode(), partition=partition)
@@ -92,7 +92,7 @@ class Transactions:
         self._producer: Any = None
 
     async def run(self, write: Callable[[Any], Awaitable[None]], *, commit: bool = True) -> tuple[str, str | None]:
-        """The outcome of a transaction, and the error of an unknown one."""
+        """Run a transaction; return its outcome, and the error of an unknown one."""
         committing = False
         try:
             if self._producer is None:
@@ -115,7 +115,7 @@ class Transactions:
 
 
 async def transact() -> None:
-    """Transactions that are committed, and some that are aborted."""
+    """Run transactions, most of which are committed and some aborted."""
     transactions = Transactions(f"{NAME}-transactions")
 
     def write(number: int) -> Callable[[Any], Awaitable[None]]:
@@ -148,7 +148,7 @@ async def polled(consumer: Any, most: int | None = None) -> list[Any]:
 
 
 async def copy(admin: Any) -> None:
-    """Copy the records, each in a transaction with the offset behind it."""
+    """Copy the records, each in a transaction with the offset after it."""
     transactions = Transactions(f"{NAME}-copier")
     ends: dict[int, int] = {}
     reached: dict[int, int] = {}
@@ -205,7 +205,7 @@ async def group_offsets(admin: Any, group: str) -> dict[int, int]:
     async def is_told() -> bool:
         try:
             found.update(await admin.list_consumer_group_offsets(f"{NAME}-{group}"))
-        except KafkaError:  # the connection may be gone with the server
+        except KafkaError:  # the connection may be lost with the server
             return False
         return True
 
@@ -214,7 +214,7 @@ async def group_offsets(admin: Any, group: str) -> dict[int, int]:
 
 
 async def committed(admin: Any, group: str) -> None:
-    """Tell the committed offsets of a group."""
+    """Print the committed offsets of a group."""
     say("committed", group=f"{NAME}-{group}", offsets=await group_offsets(admin, group))
 
 
@@ -239,7 +239,7 @@ class Member:
 
 
 async def rebalance(admin: Any) -> None:
-    """A member alone, joined by another, alone again."""
+    """Run a member alone, then with a second one, then alone again."""
     first, second = Member("a"), Member("b")
 
     async def has_all() -> bool:

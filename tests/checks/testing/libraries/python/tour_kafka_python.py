@@ -13,7 +13,7 @@ from kafka.errors import KafkaError
 from tour import again, say, text, wait_until
 
 SECONDS = 60.0
-SENDING_SECONDS = 10.0  # after which a transaction is given up
+SENDING_SECONDS = 10.0  # after which the tour gives a transaction up
 BOOTSTRAP, NAME, KEEP = tour.arguments()
 RECORDS, TRANSACTIONS, COPIES = (f"{NAME}-{end}" for end in tour.PARTITIONS)
 ADMIN = kafka.KafkaAdminClient(bootstrap_servers=BOOTSTRAP)
@@ -26,14 +26,14 @@ def configured() -> str:
 
 
 def configure(value: str) -> None:
-    """Set ``retention.ms``, and wait until it is so."""
+    """Set ``retention.ms``, and wait until it has the new value."""
     ADMIN.alter_configs([ConfigResource(ConfigResourceType.TOPIC, RECORDS, {"retention.ms": value})])
     wait_until(lambda: configured() == value)
     say("configuration", **{"retention.ms": configured()})
 
 
 def administer() -> None:
-    """The cluster, new topics and their configuration."""
+    """Describe the cluster, create topics and set their configuration."""
     cluster = ADMIN.describe_cluster()
     brokers = [row["broker_id"] for row in cluster["brokers"]]
     say("cluster", brokers=brokers, controller=cluster["controller_id"])
@@ -42,7 +42,7 @@ def administer() -> None:
         for end, count in tour.PARTITIONS.items()
     ]
     ADMIN.create_topics(topics)
-    wait_until(lambda: len(listed_topics()) == len(topics))  # brokers hear of it after the controller
+    wait_until(lambda: len(listed_topics()) == len(topics))  # brokers learn of it after the controller
     described = ADMIN.describe_topics([RECORDS, TRANSACTIONS, COPIES])
     say("topics", topics={topic["name"]: len(topic["partitions"]) for topic in described})
     say("configuration", **{"retention.ms": configured()})
@@ -50,7 +50,7 @@ def administer() -> None:
 
 
 def produce(kind: str, rounds: int, **settings: Any) -> None:
-    """Rounds of records, each waited for as a whole."""
+    """Send rounds of records, and wait for each round."""
     producer = kafka.KafkaProducer(bootstrap_servers=BOOTSTRAP, **settings)
     for first in range(0, rounds * tour.ROUND, tour.ROUND):
         sent = []
@@ -68,7 +68,7 @@ def produce(kind: str, rounds: int, **settings: Any) -> None:
 
 
 def end(topic: str, partitions: int) -> None:
-    """A last record for each partition."""
+    """Send a last record to each partition."""
     producer = kafka.KafkaProducer(bootstrap_servers=BOOTSTRAP)
     for partition in range(partitions):
         producer.send(topic, tour.END.encode(), partition=partition).get(SECONDS)
@@ -83,7 +83,7 @@ class Transactions:
         self._producer: Any = None
 
     def run(self, write: Callable[[Any], None], *, commit: bool = True) -> tuple[str, str | None]:
-        """The outcome of a transaction, and the error of an unknown one."""
+        """Run a transaction; return its outcome, and the error of an unknown one."""
         committing = False
         try:
             if self._producer is None:
@@ -110,7 +110,7 @@ class Transactions:
 
 
 def transact() -> None:
-    """Transactions that are committed, and some that are aborted."""
+    """Run transactions, most of which are committed and some aborted."""
     transactions = Transactions(f"{NAME}-transactions")
 
     def write(number: int) -> Callable[[Any], None]:
@@ -145,7 +145,7 @@ def polled(consumer: Any, most: int | None = None) -> list[Any]:
 
 
 def copy() -> None:
-    """Copy the records, each in a transaction with the offset behind it."""
+    """Copy the records, each in a transaction with the offset after it."""
     transactions = Transactions(f"{NAME}-copier")
     ends: dict[int, int] = {}
     reached: dict[int, int] = {}
@@ -206,7 +206,7 @@ def group_offsets(group: str) -> dict[int, int]:
 
 
 def committed(group: str) -> None:
-    """Tell the committed offsets of a group."""
+    """Print the committed offsets of a group."""
     say("committed", group=f"{NAME}-{group}", offsets=group_offsets(group))
 
 
@@ -233,7 +233,7 @@ class Member(threading.Thread):
 
 
 def rebalance() -> None:
-    """A member alone, joined by another, alone again."""
+    """Run a member alone, then with a second one, then alone again."""
     first, second = Member("a"), Member("b")
     first.start()
     wait_until(lambda: len(first.partitions) == 3)

@@ -29,7 +29,7 @@ def configured() -> str:
 
 
 def configure(value: str) -> None:
-    """Set ``retention.ms``, and wait until it is so."""
+    """Set ``retention.ms``, and wait until it has the new value."""
     entry = ca.ConfigEntry("retention.ms", value, incremental_operation=ca.AlterConfigOpType.SET)
     resource = ca.ConfigResource(ca.ResourceType.TOPIC, RECORDS, incremental_configs=[entry])
     done(ADMIN.incremental_alter_configs([resource]))
@@ -38,7 +38,7 @@ def configure(value: str) -> None:
 
 
 def administer() -> None:
-    """The cluster, new topics and their configuration."""
+    """Describe the cluster, create topics and set their configuration."""
     cluster = ADMIN.describe_cluster().result(SECONDS)
     say("cluster", brokers=[node.id for node in cluster.nodes], controller=cluster.controller.id)
     topics = [
@@ -46,7 +46,7 @@ def administer() -> None:
         for end, count in tour.PARTITIONS.items()
     ]
     done(ADMIN.create_topics(topics))
-    wait_until(lambda: len(listed_topics()) == len(topics))  # brokers hear of it after the controller
+    wait_until(lambda: len(listed_topics()) == len(topics))  # brokers learn of it after the controller
     described = done(ADMIN.describe_topics(ck.TopicCollection([RECORDS, TRANSACTIONS, COPIES])))
     say("topics", topics={name: len(topic.partitions) for name, topic in described.items()})
     say("configuration", **{"retention.ms": configured()})
@@ -54,7 +54,7 @@ def administer() -> None:
 
 
 def produce(kind: str, rounds: int, **settings: Any) -> None:
-    """Rounds of records, each waited for as a whole."""
+    """Send rounds of records, and wait for each round."""
     producer = ck.Producer({"bootstrap.servers": BOOTSTRAP, **settings})
 
     def delivered(key: str | None, value: str) -> Callable[[Any, Any], None]:
@@ -75,7 +75,7 @@ def produce(kind: str, rounds: int, **settings: Any) -> None:
 
 
 def end(topic: str, partitions: int) -> None:
-    """A last record for each partition."""
+    """Send a last record to each partition."""
     producer = ck.Producer({"bootstrap.servers": BOOTSTRAP})
     for partition in range(partitions):
         producer.produce(topic, tour.END, partition=partition)
@@ -83,16 +83,16 @@ def end(topic: str, partitions: int) -> None:
 
 
 class NotInTime(Exception):  # noqa: N818 - what happened
-    """A call did not come back."""
+    """Raised if a call does not return in time."""
 
 
 def in_time(call: Callable[[], None]) -> None:
-    """Call, in a thread that is left alone when it does not come back.
+    """Call in a thread, which is abandoned if the call does not return.
 
-    librdkafka 2.16 may send offsets for ever, beyond its timeout, when the coordinator was killed; Kafka's as well.
+        librdkafka 2.16 may send offsets for ever, beyond its timeout, when the coordinator was killed; Kafka's as well.
 
     Raises:
-        NotInTime: it does not come back.
+        NotInTime: if the call does not return in time.
     """
     outcome: list[BaseException | None] = []
 
@@ -121,7 +121,7 @@ class Transactions:
         self._producer: Any = None
 
     def run(self, write: Callable[[Any], None], *, commit: bool = True) -> tuple[str, str | None]:
-        """The outcome of a transaction, and the error of an unknown one."""
+        """Run a transaction; return its outcome, and the error of an unknown one."""
         committing = False
         try:
             if self._producer is None:
@@ -144,7 +144,7 @@ class Transactions:
 
     @staticmethod
     def _retried(call: Callable[[], None]) -> None:
-        """Call again as long as the error asks for it."""
+        """Call again while the error is retriable."""
         deadline = time.monotonic() + SECONDS
         while True:
             try:
@@ -161,14 +161,14 @@ class Transactions:
 
 
 def transact() -> None:
-    """Transactions that are committed, and some that are aborted."""
+    """Run transactions, most of which are committed and some aborted."""
     transactions = Transactions(f"{NAME}-transactions")
 
     def write(number: int) -> Callable[[Any], None]:
         def both(producer: Any) -> None:
             for partition in range(2):
                 producer.produce(TRANSACTIONS, f"{number}-{partition}", partition=partition)
-            producer.flush(SECONDS)  # an abort would take back what is not sent
+            producer.flush(SECONDS)  # an abort would drop unsent records
 
         return both
 
@@ -188,7 +188,7 @@ def reader(group: str, topic: str, **settings: Any) -> Any:
 
 
 def polled(consumer: Any) -> Any:
-    """The next record, or None; errors are those that the library goes on after."""
+    """The next record, or None; ignores errors after which the library goes on."""
     message = consumer.poll(0.5)
     if message is None or message.error() is None:
         return message
@@ -197,7 +197,7 @@ def polled(consumer: Any) -> Any:
 
 
 def taken(consumer: Any) -> list[Any]:
-    """Records for a transaction: those that are there, up to ``COPIED``."""
+    """Records for a transaction: the available ones, up to ``COPIED``."""
     batch: list[Any] = []
     while len(batch) < tour.COPIED:
         message = polled(consumer)
@@ -208,7 +208,7 @@ def taken(consumer: Any) -> list[Any]:
 
 
 def copy() -> None:
-    """Copy the records, each in a transaction with the offset behind it."""
+    """Copy the records, each in a transaction with the offset after it."""
     transactions = Transactions(f"{NAME}-copier")
     ends: dict[int, int] = {}
     reached: dict[int, int] = {}
@@ -263,13 +263,13 @@ def consume(name: str, group: str, topic: str, most: int | None = None, **settin
 def group_offsets(group: str) -> dict[int, int]:
     """The committed offsets of a group, by partition."""
     asked = [ck.ConsumerGroupTopicPartitions(f"{NAME}-{group}")]
-    fresh = ca.AdminClient({"bootstrap.servers": BOOTSTRAP})  # ADMIN may never ask a coordinator that was killed
+    fresh = ca.AdminClient({"bootstrap.servers": BOOTSTRAP})  # ADMIN may never ask a killed coordinator
     [answer] = done(fresh.list_consumer_group_offsets(asked)).values()
     return {row.partition: row.offset for row in answer.topic_partitions if row.offset >= 0}
 
 
 def committed(group: str) -> None:
-    """Tell the committed offsets of a group."""
+    """Print the committed offsets of a group."""
     say("committed", group=f"{NAME}-{group}", offsets=group_offsets(group))
 
 
@@ -295,7 +295,7 @@ class Member(threading.Thread):
 
 
 def rebalance() -> None:
-    """A member alone, joined by another, alone again."""
+    """Run a member alone, then with a second one, then alone again."""
     first, second = Member("a"), Member("b")
     first.start()
     wait_until(lambda: len(first.partitions) == 3)
