@@ -13,10 +13,10 @@ from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TransactionState, decode_key, decode_value
 from kafka_eos.server.cluster import java_hash
 from kafka_eos_checks.audit.audit import Audit, run
+from kafka_eos_checks.audit.kernels.coordinators import read_coordinator_log
 from kafka_eos_checks.audit.kernels.headers import read_blocks
 from kafka_eos_checks.audit.kernels.records import decode_block
 from kafka_eos_checks.audit.kernels.splits import find_logs
-from kafka_eos_checks.audit.rules.coordinator import read_coordinator_log
 from kafka_eos_checks.audit.rules.transactions import read_transactions
 from kafka_eos_checks.brokers.brokers import java_command
 from kafka_eos_checks.brokers.jars import have_jars
