@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,15 @@ from kafka_eos.formats.segment import (
     read_transaction_index,
 )
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.kernels.headers import CONTROL_MASK, TRANSACTIONAL_MASK, Headers, Ints, is_set, read_index
+from kafka_eos_checks.audit.kernels.headers import (
+    CONTROL_MASK,
+    TRANSACTIONAL_MASK,
+    Headers,
+    Ints,
+    is_set,
+    read_index,
+    stable_order,
+)
 from kafka_eos_checks.audit.kernels.reading import read_headers
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.rules.transactions import RECENT, Marker, read_transactions
@@ -310,7 +318,7 @@ def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotE
 def _producers_at(offsets: Iterable[int], transactions: Transactions) -> Iterator[dict[int, ProducerSnapshotEntry]]:
     """The producers as the batches below each of some offsets, in ascending order, make them; a block at a time."""
     due, producers = deque(offsets), _Producers(transactions)
-    for headers in _read(transactions.log):
+    for headers in _read(transactions.log, SNAPSHOT_COLUMNS):
         begins, low = headers.column("base_offset"), 0
         while due and len(begins) and begins[-1] >= due[0]:
             high = int(np.searchsorted(begins, due[0]))
@@ -322,13 +330,26 @@ def _producers_at(offsets: Iterable[int], transactions: Transactions) -> Iterato
         yield producers.at(offset)
 
 
+class _Last(NamedTuple):
+    """The last batch of a producer; fields as in its header."""
+
+    base_offset: int
+    last_offset_delta: int
+    max_timestamp: int
+    producer_epoch: int
+    base_sequence: int
+
+
+SNAPSHOT_COLUMNS = ("attributes", "producer_id", *_Last._fields)
+
+
 class _Producers:
     """The last batch and the last batch with data of each producer so far."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
-        self._last: dict[int, np.void] = {}
-        self._data: dict[int, np.void] = {}
+        self._last: dict[int, _Last] = {}
+        self._data: dict[int, _Last] = {}
 
     def take(self, headers: Headers, low: int, high: int) -> None:
         """Some more batches."""
@@ -340,42 +361,50 @@ class _Producers:
         """What is known of them at an offset: that of the next batch."""
         epochs, opened = self._transactions.coordinator_epochs_at(offset), self._transactions.open_at(offset)
         return {
-            producer_id: _entry(last, self._data.get(producer_id), epochs.get(producer_id), opened)
+            producer_id: _entry(producer_id, last, self._data.get(producer_id), epochs.get(producer_id), opened)
             for producer_id, last in self._last.items()
         }
 
 
-def _last_of_each(headers: Headers, rows: Ints) -> Iterator[tuple[int, np.void]]:
+def _last_of_each(headers: Headers, rows: Ints) -> Iterator[tuple[int, _Last]]:
     """Of some batches, in log order, the last one of each producer."""
-    assert isinstance(headers.raw, np.ndarray), "all fields were asked for"
-    ids, places = np.unique(headers.raw["producer_id"][rows][::-1], return_index=True)
-    for producer_id, row in zip(ids.tolist(), rows[::-1][places].tolist(), strict=True):
-        yield producer_id, headers.raw[row].copy()  # a view would keep the whole block
+    ids = headers.column("producer_id")[rows]
+    if not len(ids):
+        return iter(())
+    order = stable_order(ids)
+    ends = np.append(ids[order][1:] != ids[order][:-1], True)
+    last = rows[order[ends]]
+    columns = (headers.raw[name][last].tolist() for name in _Last._fields)
+    return zip(ids[order][ends].tolist(), map(_Last._make, zip(*columns, strict=True)), strict=True)
 
 
 def _entry(
-    last: np.void, data: np.void | None, coordinator_epoch: int | None, opened: Mapping[int, int]
+    producer_id: int,
+    last: _Last,
+    data: _Last | None,
+    coordinator_epoch: int | None,
+    opened: Mapping[int, int],
 ) -> ProducerSnapshotEntry:
     """What is known of a producer after its last batch or marker; a marker of a new epoch forgets its batches."""
-    batch = None if data is None or data["producer_epoch"] != last["producer_epoch"] else data
-    delta = 0 if batch is None else int(batch["last_offset_delta"])
+    batch = None if data is None or data.producer_epoch != last.producer_epoch else data
+    delta = 0 if batch is None else batch.last_offset_delta
     return ProducerSnapshotEntry(
-        producer_id=int(last["producer_id"]),
-        producer_epoch=int(last["producer_epoch"]),
-        last_sequence=-1 if batch is None else (int(batch["base_sequence"]) + delta) & 0x7FFFFFFF,
-        last_offset=-1 if batch is None else int(batch["base_offset"]) + delta,
+        producer_id=producer_id,
+        producer_epoch=last.producer_epoch,
+        last_sequence=-1 if batch is None else (batch.base_sequence + delta) & 0x7FFFFFFF,
+        last_offset=-1 if batch is None else batch.base_offset + delta,
         offset_delta=delta,
-        timestamp=int(last["max_timestamp"]),
+        timestamp=last.max_timestamp,
         coordinator_epoch=-1 if coordinator_epoch is None else coordinator_epoch,
-        current_txn_first_offset=opened.get(int(last["producer_id"])),
+        current_txn_first_offset=opened.get(producer_id),
     )
 
 
-def _read(log: PartitionLog) -> Iterator[Headers]:
+def _read(log: PartitionLog, columns: Sequence[str]) -> Iterator[Headers]:
     """The headers of a log, a block at a time."""
     for name in log.segments:
         path = Path(log.folder, name)
-        yield from read_headers(path, index=read_index(path), check_crc=False)
+        yield from read_headers(path, index=read_index(path), check_crc=False, columns=columns)
 
 
 # --- replicas ---------------------------------------------------------------------------------------------------------
@@ -400,12 +429,12 @@ def judge_replicas(replicas: Sequence[PartitionLog], result: Beside) -> None:
 
 
 def _compare_replicas(first: PartitionLog, others: Sequence[PartitionLog], result: Beside) -> None:
-    parts = [_table(headers) for headers in _read(first)]
+    parts = [_table(headers) for headers in _read(first, REPLICA_COLUMNS)]
     whole = {name: np.concatenate([np.empty(0, np.int64), *(part[name] for part in parts)]) for name in REPLICA_COLUMNS}
     order = np.argsort(whole["base_offset"], kind="stable")
     known = {name: column[order] for name, column in whole.items()}
     for log in others:
-        for found in _read(log):
+        for found in _read(log, REPLICA_COLUMNS):
             result.count(REPLICAS, "batches", len(found))
             if not len(order):
                 continue
