@@ -18,13 +18,14 @@ from kafka_eos_checks.brokers.brokers import BrokerFailed
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.terminal import answer_console, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
-from kafka_eos_checks.lab.bench import codec, graphs, processes, replay, serving
+from kafka_eos_checks.lab.bench import codec, coordinators, graphs, processes, replay, serving
 from kafka_eos_checks.lab.bench.measure import machine_line, short
 from kafka_eos_checks.models.registry import MalformedRegistry
 
 Part = Callable[..., Iterator[Verdict]]  # called with a folder for its files, and ``quick``
 PARTS: dict[str, Part] = {
     "codec": codec.run,
+    "coordinators": coordinators.run,
     "graph": graphs.run,
     "processes": processes.run,
     "serve": serving.run,

@@ -93,7 +93,11 @@ KEY = OffsetCommitKey(group="g", topic="t", partition=0).encode()
 V4 = OffsetCommitValue(version=4, offset=7, metadata="m").encode()
 
 
+NO_TEXT = [OffsetCommitValue(version=v, offset=7, metadata="m").encode().replace(b"m", b"\xff") for v in range(5)]
+
+
 @given(st.lists(pairs(), max_size=12))
+@example([(KEY, value) for value in NO_TEXT])
 @example([(KEY, V4[:-1] + b"\x01\x00\x01"), (KEY, V4[:-1] + b"\x02\x00\x00\x01\x00"), (KEY, V4 + b"\0"), (KEY, V4)])
 @example([(KEY, OffsetCommitValue(version=3, offset=7).encode()[:-1])])
 def test_columns_are_what_the_readable_decoder_says(given_pairs: list[Pair]) -> None:

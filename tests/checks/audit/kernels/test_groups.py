@@ -4,6 +4,7 @@ import random
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
@@ -88,10 +89,18 @@ def chunks_of(log: PartitionLog, block_bytes: int, split_bytes: int) -> list[Com
         return [chunk for split in plan([log], split_bytes) for chunk in commit_rows(split)]
 
 
+def falls(commits: list[Commit]) -> bool:
+    offsets = [commit.offset for commit in commits]
+    return any(one is not None and other is not None and other < one for one, other in pairwise(offsets))
+
+
 def agree(by_columns: GroupLog, expected: GroupLog) -> None:
     assert list(by_columns.commits.items()) == list(expected.commits.items())
     for name in ("log", "end", "holes", "whole", "stamped_ms"):
         assert getattr(by_columns, name) == getattr(expected, name)
+    assert by_columns.counted is not None
+    falling = [name_of(by_columns.counted.keys[number]) for number in by_columns.counted.falling().tolist()]
+    assert falling == [name for name, commits in expected.commits.items() if falls(commits)]
     own: Figures = {"checked": 0, "unknown": 0}
     figures = dict(own)
     assert list(went_back([by_columns], own)) == list(went_back([expected], figures))

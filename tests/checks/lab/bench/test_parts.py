@@ -10,9 +10,13 @@ import pytest
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.inputs import UnusableInput
+from kafka_eos_checks.audit.kernels.coordinators import read_coordinator_log
+from kafka_eos_checks.audit.kernels.groups import read_group_log
 from kafka_eos_checks.audit.kernels.splits import find_logs
+from kafka_eos_checks.audit.rules.coordinator import follow_coordinator_log
+from kafka_eos_checks.audit.rules.offsets import follow_group_log
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
-from kafka_eos_checks.lab.bench import codec, command, processes, replay
+from kafka_eos_checks.lab.bench import codec, command, coordinators, processes, replay
 from kafka_eos_checks.lab.bench.measure import Side, difference, module_or_reason
 from kafka_eos_checks.lab.generate.batches import Batches
 from kafka_eos_checks.lab.generate.planted_logs import clean_batches, write
@@ -277,3 +281,16 @@ def test_the_json_of_a_run_is_readable_by_the_report(tmp_path: Path, monkeypatch
     out = tmp_path / "bench.json"
     cli.main(["lab", "bench", "--json", str(out)])
     assert json.loads(out.read_text())[0]["check"] == "bench"
+
+
+def test_logs_of_coordinators_are_the_same_by_columns_and_by_the_readable_rule(tmp_path: Path) -> None:
+    for version in (0, 1):
+        log = coordinators.write_states(tmp_path / f"states-{version}", 12_000, version)
+        told = coordinators._states(read_coordinator_log, log)
+        assert told == coordinators._states(follow_coordinator_log, log)
+        assert (told["records"], told["findings"]) == (12_000, 0)
+        assert told["completed"] > 100
+    log = coordinators.write_offsets(tmp_path / "offsets", 3_000)
+    counted = coordinators._offsets(read_group_log, log)
+    assert counted == coordinators._offsets(follow_group_log, log)
+    assert counted["checked"] > 1_000
