@@ -97,6 +97,7 @@ def light(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
 WORK = {
     "kafka-eos --help": ("--help", 0, "usage: kafka-eos"),
     "kafka-eos audit example:violations": ("", 1, "found 5 findings"),
+    "kafka-eos audit example:operator-mistakes": ("", 1, "torn transaction: "),
     "kafka-eos audit /var/lib/kafka/data": ("audit copy", 1, "duplicate: "),
     "kafka-eos audit PATH…": ("audit copy", 1, "duplicate: "),
     "kafka-eos audit copy/ --html audit.html --findings findings.jsonl": ("", 1, "duplicate: "),
@@ -177,7 +178,7 @@ def shown() -> Iterator[str]:
     for document in DOCUMENTS:
         text = (CLONE / document).read_text(encoding="utf-8")
         yield from re.findall(r"`(kafka-eos [^`]*)`", text)
-        yield from re.findall(r"^(?:\$ )?(kafka-eos (?!is ).*)$", text, re.MULTILINE)
+        yield from re.findall(r"^(?: *\$ )?(kafka-eos (?!is ).*)$", text, re.MULTILINE)
 
 
 def test_every_call_that_the_documents_show_is_tested_here() -> None:

@@ -2,8 +2,9 @@
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from threading import Lock
 
@@ -68,7 +69,7 @@ def subjects(registry: Registry) -> list[Subject]:
     for module, models in by_module.items():
         own = _texts(registry.folder.parent, module)
         texts |= own
-        for conjunct in _conjuncts(own, module):
+        for conjunct in _conjuncts(tuple(sorted(own.items())), module):
             reached.setdefault(conjunct, []).extend(models)
     return [
         Subject(
@@ -105,11 +106,13 @@ def _texts(folder: Path, module: str) -> dict[str, str]:
     return {name: modules.text(name) for name in modules.closure([module])}
 
 
-def _conjuncts(texts: Mapping[str, str], module: str) -> list[Conjunct]:
+@cache  # SANY takes a second of a processor for each module, and a command asks twice
+def _conjuncts(given: tuple[tuple[str, str], ...], module: str) -> tuple[Conjunct, ...]:
+    texts = dict(given)
     with tempfile.TemporaryDirectory(prefix="kafka-eos-conjuncts-") as name:
         for other, text in texts.items():
             (Path(name) / f"{other}.tla").write_text(text, encoding="utf-8")
-        return conjuncts(parse(Path(name), module), texts)
+        return tuple(conjuncts(parse(Path(name), module), texts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks.matrix.conjuncts import search as search_module
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
 from kafka_eos_checks.matrix.conjuncts.search import Search, Subject, UnusableMutant, subjects
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.result_cache import ResultCache
+from kafka_eos_checks.tla.sany import Definition, parse
 
 pytestmark = pytest.mark.tlc
 
@@ -28,6 +30,25 @@ def subject(registry: Registry, operator: str, change: str) -> Subject:
 
 def judged(registry: Registry, search: Search, operator: str, change: str) -> Outcome:
     return search.judge(subject(registry, operator, change))
+
+
+def test_a_module_is_parsed_once_as_long_as_its_text_is_the_same(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = subjects(registry)
+    parsed: list[str] = []
+
+    def counted(folder: Path, module: str) -> dict[str, Definition]:
+        parsed.append(module)
+        return parse(folder, module)
+
+    monkeypatch.setattr(search_module, "parse", counted)
+    assert subjects(registry) == before
+    assert parsed == []
+    counter = registry.folder.parent / "Counter.tla"
+    counter.write_text(f"{counter.read_text(encoding='utf-8')}\n", encoding="utf-8")
+    assert len(subjects(registry)) == len(before)
+    assert parsed == ["Counter"]
 
 
 def test_a_rule_without_which_a_property_breaks_is_killed_by_that_property(registry: Registry, search: Search) -> None:
