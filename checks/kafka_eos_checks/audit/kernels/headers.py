@@ -350,11 +350,3 @@ def is_set(headers: Headers, mask: int) -> NDArray[np.bool_]:
     """Which batches have an attribute bit, shape (n,), bool."""
     bits: NDArray[np.bool_] = (headers.raw["attributes"] & mask) != 0
     return bits
-
-
-def stable_order(values: Ints) -> Ints:
-    """``argsort``, stable. Producer ids come in blocks, so they often fit 16 bits, which numpy sorts by radix."""
-    lowest = int(values.min())
-    if int(values.max()) - lowest < 1 << 16:
-        return np.argsort((values - lowest).astype(np.uint16), kind="stable")
-    return np.argsort(values, kind="stable")

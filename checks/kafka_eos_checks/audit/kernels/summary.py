@@ -28,9 +28,9 @@ from kafka_eos_checks.audit.kernels.headers import (
     concatenate,
     is_set,
     read_index,
-    stable_order,
 )
 from kafka_eos_checks.audit.kernels.marks import Marks, concatenate_marks
+from kafka_eos_checks.audit.kernels.order import stable_order
 from kafka_eos_checks.audit.kernels.reading import read_headers, read_marked
 from kafka_eos_checks.audit.kernels.splits import Split
 from kafka_eos_checks.audit.kernels.transactions import NOT_TRANSACTIONAL, Transactional, steps_of

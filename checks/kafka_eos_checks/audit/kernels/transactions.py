@@ -25,9 +25,9 @@ from kafka_eos_checks.audit.kernels.headers import (
     Ints,
     Narrow,
     is_set,
-    stable_order,
 )
 from kafka_eos_checks.audit.kernels.marks import NO_DECISION, NO_EPOCH, Marks
+from kafka_eos_checks.audit.kernels.order import stable_order
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS
 

@@ -55,8 +55,8 @@ from kafka_eos_checks.audit.kernels.headers import (
     Ints,
     is_set,
     read_index,
-    stable_order,
 )
+from kafka_eos_checks.audit.kernels.order import stable_order
 from kafka_eos_checks.audit.kernels.reading import read_headers
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.rules.transactions import RECENT, Marker, read_transactions
