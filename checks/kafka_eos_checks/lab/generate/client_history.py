@@ -60,7 +60,7 @@ class _Reader:
         return self.waiting[0][0] if self.waiting else self.end
 
     def take(self, batches: Batches) -> Iterator[tuple[int, int]]:
-        """Some more batches; those that are given now: base offset and number of records."""
+        """Follow more batches; yield base offset and record count of those that the reader is given now."""
         self.end = max(self.end, int(batches.last_offset.max(initial=-1)) + 1)
         columns = (
             batches.base_offset,

@@ -1,4 +1,4 @@
-"""The traffic of a cluster, a slice of time after the other: what each log is to have appended, and when.
+"""The traffic of a cluster, slice of time by slice of time: which batches each log appends, in which order.
 
 Transactional clients take one transaction after the other, each over several partitions; besides them write idempotent
 producers without transactions, and groups commit offsets without transactions. A slice is :data:`SLOTS` slots of time.
@@ -58,7 +58,7 @@ Column = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """How large a cluster is, and what its clients do.
+    """The size of a cluster, and the mix of its clients' requests.
 
     Attributes:
         transactions: how many.
@@ -92,14 +92,14 @@ class Workload:
 
     @property
     def slices(self) -> int:
-        """How many slices of time it takes."""
+        """Number of slices of time."""
         size = min(max(SLICE_BATCHES, PARTITION_BATCHES * self.partitions), LARGEST_SLICE)
         rows = self.batches + (self.spread + 1) * self.transactions
         return max(1, -(-rows // size))
 
     @property
     def run_batches(self) -> float:
-        """How many batches with data a transaction has on a partition, on average."""
+        """Average number of data batches of a transaction on one partition."""
         data = self.batches * (1 - self.plain)
         return data / max(1.0, self.transactions * self.spread * (1 - WITHOUT_DATA) * (1 - EMPTY))
 
@@ -110,7 +110,7 @@ class Workload:
 
     @property
     def producer_ids(self) -> int:
-        """How many producer ids there may be, from :data:`FIRST_PRODUCER` on."""
+        """Upper limit of the number of producer ids, which begin at :data:`FIRST_PRODUCER`."""
         rises = 2 * -(-self.transactions // self.clients) + 1
         return self.partitions * self.producers + self.clients * (rises // EPOCHS + 1)
 
@@ -245,7 +245,7 @@ class Transactions(Columns):
 
 @dataclass(slots=True)
 class Stream:
-    """What one log is to have appended: in order of slots, and among those of one slot in the order of coming.
+    """Batches on their way to one log, appended in order of slots, and within a slot in order of arrival.
 
     Attributes:
         later: batches that are not due in this slice, and their slots from the next one's begin.
@@ -266,7 +266,7 @@ class Stream:
 
 
 class Slice(NamedTuple):
-    """What the logs are to have appended in a slice of time.
+    """The batches that each log appends in a slice of time.
 
     Attributes:
         number: of the slice.
@@ -287,7 +287,7 @@ class Slice(NamedTuple):
 
 @dataclass(slots=True)
 class _Memory:
-    """What a later slice has to know; shape (clients,), or (partitions, writers)."""
+    """State carried from slice to slice; arrays of shape (clients,) or (partitions, writers)."""
 
     rises: Ints
     known: NDArray[np.bool_]
@@ -304,7 +304,7 @@ class _Memory:
 
 @dataclass(slots=True)
 class Traffic:
-    """The traffic of a workload.
+    """Generate the traffic of a workload.
 
     Args:
         workload: which.
@@ -454,7 +454,7 @@ class Traffic:
             yield due if self.violations is None else self.violations.in_batches(due, number, partition)
 
     def _runs(self, transactions: Transactions) -> Runs:
-        """Of each transaction on each partition three runs: data, its marker, and its marker again."""
+        """Return three runs for each transaction and partition: data, marker, and the marker written again."""
         own = transactions
         shape = (len(own), self.workload.spread, 3)
         producer, epoch = self.producer(own.client, own.rises)
@@ -498,7 +498,7 @@ class Traffic:
         return found if self.violations is None else self.violations.in_runs(found, own)
 
     def _plain_runs(self, number: int) -> Runs:
-        """Of each idempotent producer one run in a slice."""
+        """Return one run for each idempotent producer."""
         own, memory = self.workload, self._memory
         shape = (own.partitions, own.producers)
         size = own.partitions * own.producers
@@ -550,7 +550,7 @@ class Traffic:
             yield due
 
     def _state_batches(self, number: int, transactions: Transactions) -> tuple[Ints, StateBatches]:
-        """Of each transaction the records EMPTY, ONGOING, ONGOING, PREPARE and COMPLETE, as far as it has them."""
+        """Return the records EMPTY, ONGOING, ONGOING, PREPARE and COMPLETE of each transaction that has them."""
         own, spread = transactions, self.workload.spread
         producer, epoch = self.producer(own.client, own.rises)
         following, next_epoch = self.producer(own.client, own.rises + own.version_2)
@@ -608,7 +608,7 @@ class Traffic:
             yield stream.due(slots[own], batches.take(own))
 
     def _commit_batches(self, number: int, transactions: Transactions) -> tuple[Ints, CommitBatches]:
-        """Of each transaction with offsets its commit, its marker, and its marker again if so."""
+        """Return the commit, the marker and the repeated marker of each transaction with offsets."""
         own = transactions.take(transactions.group >= 0)
         producer, epoch = self.producer(own.client, own.rises)
         numbers = np.arange(self._memory.commits, self._memory.commits + len(own))
@@ -664,7 +664,7 @@ class Traffic:
 
 
 def _spread_out(share: float, count: int, first: int = 0) -> NDArray[np.bool_]:
-    """Some of ``count`` things, spread evenly."""
+    """Choose a share of ``count`` things, spread evenly."""
     place = np.arange(first, first + count)
     chosen: NDArray[np.bool_] = np.floor((place + 1) * share) > np.floor(place * share)
     return chosen
