@@ -312,7 +312,7 @@ class HistoryViolations:
         return self._plant(UNASKED, self._topic, *min(map(self._place, own.sends)))
 
     def _claim_commit(self, _: int) -> bool:
-        own = self._choose(lambda each: not each.commits and not each.offsets and bool(each.sends))
+        own = self._choose(lambda each: not each.commits and not each.offsets and bool(each.sends and each.ends))
         if own is None:
             return False
         for number in own.ends:

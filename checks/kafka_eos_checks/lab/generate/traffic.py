@@ -7,7 +7,8 @@ Each client has its own phase, so that transactions reach over from one slice in
 Everything is drawn for all transactions of a slice at once. What a later slice has to know of an earlier one is small:
 of each client its epoch and its group's offset, of each producer its next sequence on each partition.
 
-A client of transaction version 1 keeps its epoch, and its sequences run on; one of version 2 has the next epoch with
+A client of transaction version 1 keeps its epoch, and its sequences run on, until its coordinator aborts one of its
+transactions, after which it has to begin anew; one of version 2 has the next epoch with
 the end of each transaction (KIP-890). Some clients begin anew now and then (InitProducerId). Epochs that are used up
 are followed by the next producer id: ``divmod(number of rises, EPOCHS)`` is which producer id, and its epoch.
 """
@@ -46,6 +47,7 @@ PHASE = 0.1  # of a slice, by which clients are late at most
 
 # How often. Each is a share of what it names.
 ABORTED, GROWING, WITHOUT_DATA, EMPTY, WRITTEN_AGAIN = 0.1, 0.3, 0.03, 0.01, 0.005  # of transactions
+FENCED = 0.2  # of aborted transactions of version 1: the coordinator ends them, with the next epoch
 BEGUN_ANEW = 0.02  # of transactions: InitProducerId comes before it
 CONSUMING = 0.5  # of clients: they commit offsets in each transaction
 RAISED = 0.1  # of idempotent producers in a slice
@@ -201,7 +203,9 @@ class Transactions(Columns):
     Attributes:
         client: whose.
         rises: how often the client's epoch had risen when it began.
-        version_2: whether its end raises the epoch.
+        version_2: whether the client is of that version.
+        fenced: whether its coordinator aborted it, because of its timeout or another instance.
+        raises: whether its end raises the epoch.
         begun_anew: whether InitProducerId came right before.
         was_known: whether the client had done anything before that.
         empty: whether it ended without a partition.
@@ -224,6 +228,8 @@ class Transactions(Columns):
     client: Ints
     rises: Ints
     version_2: NDArray[np.bool_]
+    fenced: NDArray[np.bool_]
+    raises: NDArray[np.bool_]
     begun_anew: NDArray[np.bool_]
     was_known: NDArray[np.bool_]
     empty: NDArray[np.bool_]
@@ -291,6 +297,7 @@ class _Memory:
 
     rises: Ints
     known: NDArray[np.bool_]
+    fenced: NDArray[np.bool_]
     offset: Ints
     key: Ints
     sequence: Ints
@@ -330,6 +337,7 @@ class Traffic:
         self._memory = _Memory(
             rises=np.zeros(own.clients, np.int64),
             known=np.zeros(own.clients, np.bool_),
+            fenced=np.zeros(own.clients, np.bool_),
             offset=np.zeros(own.clients, np.int64),
             key=np.full((own.partitions, writers), -1),
             sequence=np.zeros((own.partitions, writers), np.int64),
@@ -375,14 +383,19 @@ class Traffic:
 
         is_version_2 = _spread_out(own.version_2, own.clients)[client]
         was_known = memory.known[client] | ~is_first
-        begun_anew = (rng.random(total) < BEGUN_ANEW) | ~was_known
+        decision = np.where(rng.random(total) < own.aborted, int(ControlType.ABORT), int(ControlType.COMMIT))
+        has_epochs = (memory.rises % EPOCHS + 2 * counts + 2 < EPOCHS)[client]
+        fenced = (decision == ControlType.ABORT) & ~is_version_2 & has_epochs & (rng.random(total) < FENCED)
+        raises = is_version_2 | fenced
+        after_fenced = np.concatenate(([False], fenced[:-1]))[:total] & ~is_first | memory.fenced[client] & is_first
+        memory.fenced[client] = fenced  # the last one of each client
+        begun_anew = (rng.random(total) < BEGUN_ANEW) | ~was_known | after_fenced
         memory.known[client] = True
         raised_before = begun_anew & was_known
-        rise = raised_before.astype(np.int64) + is_version_2
+        rise = raised_before.astype(np.int64) + raises
         rises = memory.rises[client] + _since(np.cumsum(rise) - rise, is_first) + raised_before
         memory.rises += np.bincount(client, rise, own.clients).astype(np.int64)
 
-        decision = np.where(rng.random(total) < own.aborted, int(ControlType.ABORT), int(ControlType.COMMIT))
         empty = (rng.random(total) < EMPTY) & is_version_2
         decision[empty] = ControlType.ABORT
         first = rng.integers(0, own.partitions, total)
@@ -406,6 +419,8 @@ class Traffic:
             client=client,
             rises=rises,
             version_2=is_version_2,
+            fenced=fenced,
+            raises=raises,
             begun_anew=begun_anew,
             was_known=was_known,
             empty=empty,
@@ -470,7 +485,7 @@ class Traffic:
         late = at + (own.completed[:, None] - at) * 0.5
         begin = np.broadcast_to(own.begin[:, None], has_data.shape)
         prepared = np.broadcast_to(own.prepared[:, None], has_data.shape)
-        marker_epoch = epoch + own.version_2
+        marker_epoch = epoch + own.raises
 
         def flat(*each: Column) -> Column:
             wide = [values[:, None] if values.ndim == 1 else values for values in each]
@@ -553,7 +568,7 @@ class Traffic:
         """Return the records EMPTY, ONGOING, ONGOING, PREPARE and COMPLETE of each transaction that has them."""
         own, spread = transactions, self.workload.spread
         producer, epoch = self.producer(own.client, own.rises)
-        following, next_epoch = self.producer(own.client, own.rises + own.version_2)
+        following, next_epoch = self.producer(own.client, own.rises + own.raises)
         rotates = following != producer
         before = np.where(own.was_known, self.producer(own.client, own.rises - 1)[0], producer)  # of InitProducerId
         commits = own.decision == ControlType.COMMIT
@@ -582,7 +597,7 @@ class Traffic:
             client=np.repeat(own.client, 5),
             status=rows(np.full(1, int(_S.EMPTY)), ongoing_status, ongoing_status, prepare, complete),
             value_producer=rows(producer, producer, producer, producer, following),
-            value_epoch=rows(epoch, epoch, epoch, epoch + own.version_2, next_epoch),
+            value_epoch=rows(epoch, epoch, epoch, epoch + own.raises, next_epoch),
             previous_producer=rows(before, producer, producer, producer, producer),
             next_producer=rows(nothing, nothing, nothing, np.where(rotates, following, -1), nothing),
             version=rows(np.zeros(1, np.int64), version, version, version, version),
@@ -613,7 +628,7 @@ class Traffic:
         producer, epoch = self.producer(own.client, own.rises)
         numbers = np.arange(self._memory.commits, self._memory.commits + len(own))
         self._memory.commits += len(own)
-        marker_epoch = epoch + own.version_2
+        marker_epoch = epoch + own.raises
         at = own.prepared + (own.completed - own.prepared) * 0.3 * self._rng.random(len(own))
 
         def rows(*each: Column | int) -> Column:
