@@ -43,6 +43,7 @@ EPOCHS = LAST_EPOCH  # a producer id has data of the epochs 0 to 32766; 32767 is
 SLICE_BATCHES = 1 << 20  # of all logs, about
 PARTITION_BATCHES = 1 << 15  # of a partition in a slice at least, for the size of row groups
 LARGEST_SLICE = 1 << 22
+HISTORY_SLICE = 1 << 15  # with a history, whose events are held until they are in order
 PHASE = 0.1  # of a slice, by which clients are late at most
 
 # How often. Each is a share of what it names.
@@ -75,6 +76,7 @@ class Workload:
         version_2: share of the clients.
         state_partitions: of ``__transaction_state``.
         offset_partitions: of ``__consumer_offsets``.
+        slice_batches: of all logs in a slice of time, about; 0 for the default.
         seed: of everything that is drawn.
     """
 
@@ -90,12 +92,13 @@ class Workload:
     version_2: float = 0.5
     state_partitions: int = 4
     offset_partitions: int = 4
+    slice_batches: int = 0
     seed: int = 0
 
     @property
     def slices(self) -> int:
         """Number of slices of time."""
-        size = min(max(SLICE_BATCHES, PARTITION_BATCHES * self.partitions), LARGEST_SLICE)
+        size = self.slice_batches or min(max(SLICE_BATCHES, PARTITION_BATCHES * self.partitions), LARGEST_SLICE)
         rows = self.batches + (self.spread + 1) * self.transactions
         return max(1, -(-rows // size))
 
