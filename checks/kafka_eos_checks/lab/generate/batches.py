@@ -1,6 +1,7 @@
-"""Batches as columns, and their bytes: many at once, in Kafka's format.
+"""Batches as columns, and their encoding in Kafka's format.
 
-Encoding goes by payloads of one size: their bytes are a matrix, a batch a row, and only the CRC is computed row by row.
+Batches whose payloads have one size are encoded together: their bytes are a matrix with one row for each batch. Only
+the CRC is computed row by row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +41,7 @@ class Columns:
         return len(getattr(self, fields(self)[0].name))
 
     def take(self, which: Ints | NDArray[np.bool_] | slice) -> Self:
-        """Some of the rows."""
+        """Return the chosen rows."""
         return type(self)(*(getattr(self, column.name)[which] for column in fields(self)))
 
     def followed_by(self, other: Self) -> Self:
@@ -95,12 +96,12 @@ class Batches(Columns):
 
     @property
     def max_timestamp(self) -> Ints:
-        """Of the last record, in milliseconds since the epoch."""
+        """Timestamp of the last record, in milliseconds since the epoch."""
         return self.timestamp + self.record_count - 1
 
     @property
     def is_marker(self) -> NDArray[np.bool_]:
-        """Which batches are markers, shape (n,)."""
+        """Mask of the markers, shape (n,)."""
         found: NDArray[np.bool_] = self.decision != NO_DECISION
         return found
 
@@ -192,14 +193,14 @@ Group = tuple[Ints, Bytes]  # which batches, and their payloads, shape (n, bytes
 
 
 class Contents(Protocol):
-    """What is in the batches of a log."""
+    """The records in the batches of a log."""
 
     def groups(self, batches: Batches) -> Iterator[Group]:
-        """The payloads of all of some consecutive batches, in groups of one size."""
+        """Yield the payloads of consecutive batches, in groups of one size."""
         ...
 
     def payload_sizes(self, batches: Batches) -> Ints:
-        """How large the payload of each batch is, in bytes."""
+        """Return the size of each batch's payload, in bytes."""
         ...
 
 
@@ -216,7 +217,7 @@ class Values:
         self._rng = np.random.default_rng(seed)
 
     def groups(self, batches: Batches) -> Iterator[Group]:
-        """As :class:`Contents` has it."""
+        """Implement :class:`Contents`."""
         counts = np.where(batches.is_marker, 0, batches.record_count)
         for count in np.unique(counts).tolist():
             where = np.flatnonzero(counts == count)
@@ -236,7 +237,7 @@ class Values:
         return values.reshape(count, len(batches), self._value_bytes)
 
     def payload_sizes(self, batches: Batches) -> Ints:
-        """As :class:`Contents` has it."""
+        """Implement :class:`Contents`."""
         most = int(batches.record_count.max(initial=1))
         sizes = np.array([0, *(len(_valued(count, self._value_bytes)[0]) for count in range(1, most + 1))])
         return np.where(batches.is_marker, len(marker_template().payload), sizes[batches.record_count])

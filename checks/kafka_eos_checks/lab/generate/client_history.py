@@ -2,8 +2,9 @@
 
 Idempotent producers and transactional clients tell each record that they send. Clients with a group copy: each batch
 of theirs is the output of one input, its records are numbered, and the offset behind the inputs of a transaction is
-committed in it. After an abort they go back. A reader of committed data follows each of the first third of the
-partitions; it is given what has become stable at the end of each slice of time.
+committed in it. After an abort they go back. A client whose coordinator aborted the transaction has crashed. A reader
+of committed data follows each of the first third of the partitions; it is given what has become stable at the end of
+each slice of time.
 """
 
 from collections import defaultdict, deque
@@ -60,7 +61,7 @@ class _Reader:
         return self.waiting[0][0] if self.waiting else self.end
 
     def take(self, batches: Batches) -> Iterator[tuple[int, int]]:
-        """Some more batches; those that are given now: base offset and number of records."""
+        """Follow more batches; yield base offset and record count of those that the reader is given now."""
         self.end = max(self.end, int(batches.last_offset.max(initial=-1)) + 1)
         columns = (
             batches.base_offset,
@@ -207,12 +208,13 @@ class ClientHistory:
         starts = (np.cumsum(own.counts, axis=1) - own.counts).tolist()
         first_number = part.first_number // spread
         self._forget(first_number)
-        columns = (own.client, own.group, own.committed_before, own.offset, own.decision, own.empty)
+        columns = (own.client, own.group, own.committed_before, own.offset, own.decision, own.empty, own.fenced)
         slots = (own.initialised, own.begin, own.prepared, own.completed)
         times = [FIRST_TIMESTAMP + (part.number * SLOTS + each.astype(np.int64)) // SLOTS_IN_MS for each in slots]
         rows = zip(*(column.tolist() for column in (*columns, *times)), strict=True)
-        for row, (client, group, before, offset, decision, empty, _, begin, prepared, completed) in enumerate(rows):
+        for row, (client, group, before, offset, decision, empty, fenced, _, *at) in enumerate(rows):
             number = first_number + row
+            begin, prepared, completed = at
             if empty:
                 continue
             commits = decision == ControlType.COMMIT
@@ -221,7 +223,10 @@ class ClientHistory:
             self._add(begin, number, BEGIN, f'{head},"action":"BeginTransaction","phase":"invoke",{detail}')
             if group >= 0:
                 self._inputs(begin, prepared, number, client, group, range(before, offset))
-            self._end(prepared, completed, number, head, detail, commits)
+            if fenced:
+                self._add(prepared, number, END, f'{head},"action":"Crash","phase":"info"')
+            else:
+                self._end(prepared, completed, number, head, detail, commits)
 
     def _forget(self, first_number: int) -> None:
         """Forget transactions of slices before the last one, whose batches have all come; the next one begins here."""

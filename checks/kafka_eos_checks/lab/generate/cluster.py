@@ -75,7 +75,7 @@ INPUTS = 4  # records of a batch that clients copy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """What was written.
+    """Counts of a written cluster.
 
     Attributes:
         batches: with data, of the topic.
@@ -97,7 +97,7 @@ class Made:
 
     @property
     def all_batches(self) -> int:
-        """Of all logs."""
+        """Number of batches in all logs of one broker."""
         return self.batches + self.markers + self.states + self.commits
 
 
@@ -115,13 +115,13 @@ class States:
         self._topic = topic
 
     def groups(self, batches: Batches) -> Iterator[Group]:
-        """As :class:`Contents` has it."""
+        """Implement :class:`Contents`."""
         assert isinstance(batches, StateBatches)
         for where, layout in self._layouts(batches):
             yield where, self._filled(self._template(layout), batches.take(where), layout[0])
 
     def _layouts(self, own: StateBatches) -> Iterator[tuple[Ints, tuple[int, ...]]]:
-        """Which batches have which layout."""
+        """Yield the batches of each layout."""
         columns = np.stack([own.listed, own.offsets >= 0, own.next_producer >= 0, own.version], axis=1)
         code = columns @ np.array([100, 1, 2, 4])
         for each in np.unique(code).tolist():
@@ -151,7 +151,7 @@ class States:
         return template.fill(len(own), **{name: values for name, values in columns.items() if name in template.places})
 
     def payload_sizes(self, batches: Batches) -> Ints:
-        """As :class:`Contents` has it."""
+        """Implement :class:`Contents`."""
         assert isinstance(batches, StateBatches)
         sizes = np.empty(len(batches), np.int64)
         for where, layout in self._layouts(batches):
@@ -210,7 +210,7 @@ def _place(log: LogFiles) -> tuple[str, int]:
 
 
 def _kept(batches: StateBatches) -> NDArray[np.bool_]:
-    """Which records the cleaner leaves that was at the first half: there the last of each transactional id."""
+    """Mask of the records that remain after the cleaner compacted the first half, shape (n,)."""
     kept = np.ones(len(batches), np.bool_)
     half = len(batches) // 2
     kept[:half] = False
@@ -232,7 +232,7 @@ class Commits:
         self._template = _commit_template(groups[0], topic)
 
     def groups(self, batches: Batches) -> Iterator[Group]:
-        """As :class:`Contents` has it."""
+        """Implement :class:`Contents`."""
         assert isinstance(batches, CommitBatches)
         markers, commits = np.flatnonzero(batches.is_marker), np.flatnonzero(~batches.is_marker)
         if len(markers):
@@ -243,7 +243,7 @@ class Commits:
             yield commits, self._template.fill(len(own), group=self._names[own.group], **columns)
 
     def payload_sizes(self, batches: Batches) -> Ints:
-        """As :class:`Contents` has it."""
+        """Implement :class:`Contents`."""
         return np.where(batches.is_marker, len(marker_template().payload), len(self._template.payload))
 
 
@@ -291,12 +291,12 @@ class Cluster:
 
     @cached_property
     def transactional_ids(self) -> list[str]:
-        """Of the clients."""
+        """Transactional ids of the clients."""
         return [f"{self.topic}-client-{number:06d}" for number in range(self.workload.clients)]
 
     @cached_property
     def groups(self) -> list[str]:
-        """First those of the clients, then those that commit outside of transactions."""
+        """Names of the groups: those of the clients, then those that commit outside of transactions."""
         return [f"{self.topic}-group-{number:06d}" for number in range(2 * self.workload.clients)]
 
     @property
@@ -305,7 +305,7 @@ class Cluster:
         return f"{self.topic}-input"
 
     def traffic(self) -> Traffic:
-        """What the clients do."""
+        """The traffic of the cluster's clients."""
         own = self.workload
         return Traffic(
             own,

@@ -170,7 +170,7 @@ Written = tuple[str, int, int, Counter[str]]  # in words, batches of all logs, b
 def _write_cluster(arguments: argparse.Namespace) -> Written:
     from kafka_eos_checks.audit.progress import count_progress  # noqa: PLC0415
     from kafka_eos_checks.lab.generate.cluster import Cluster  # noqa: PLC0415 - `--help` needs no numpy
-    from kafka_eos_checks.lab.generate.traffic import Workload  # noqa: PLC0415
+    from kafka_eos_checks.lab.generate.traffic import HISTORY_SLICE, Workload  # noqa: PLC0415
 
     own = arguments
     workload = Workload(
@@ -185,6 +185,7 @@ def _write_cluster(arguments: argparse.Namespace) -> Written:
         version_2=own.version_2,
         state_partitions=own.internal_partitions,
         offset_partitions=own.internal_partitions,
+        slice_batches=HISTORY_SLICE if own.history else 0,
         seed=own.seed,
     )
     cluster = Cluster(

@@ -1,7 +1,7 @@
 """Violations of the rules over histories, planted in the history of a generated cluster at known places.
 
-The logs stay as they are: what is planted is what clients were told, or did, that does not fit them. Each gives exactly
-one finding of its rule.
+The logs stay healthy. Events are changed, dropped or added, so that the history contradicts the logs or itself. Each
+violation gives exactly one finding of its rule.
 
 ============================================ ========================================================================
 rule                                         what is planted
@@ -312,7 +312,7 @@ class HistoryViolations:
         return self._plant(UNASKED, self._topic, *min(map(self._place, own.sends)))
 
     def _claim_commit(self, _: int) -> bool:
-        own = self._choose(lambda each: not each.commits and not each.offsets and bool(each.sends))
+        own = self._choose(lambda each: not each.commits and not each.offsets and bool(each.sends and each.ends))
         if own is None:
             return False
         for number in own.ends:

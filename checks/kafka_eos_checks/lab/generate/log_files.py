@@ -88,7 +88,7 @@ class Producers:
         self._seen = np.zeros(count, np.bool_)
 
     def take(self, batches: Batches) -> None:
-        """Some more batches; of a producer's several ones the last one counts."""
+        """Follow more batches; the last batch of each producer counts."""
         own = np.flatnonzero(batches.producer_id >= 0)
         who = batches.producer_id[own] - self._first_id
         self._seen[who] = True

@@ -1,4 +1,4 @@
-"""The traffic of a cluster, a slice of time after the other: what each log is to have appended, and when.
+"""The traffic of a cluster, slice of time by slice of time: which batches each log appends, in which order.
 
 Transactional clients take one transaction after the other, each over several partitions; besides them write idempotent
 producers without transactions, and groups commit offsets without transactions. A slice is :data:`SLOTS` slots of time.
@@ -7,7 +7,8 @@ Each client has its own phase, so that transactions reach over from one slice in
 Everything is drawn for all transactions of a slice at once. What a later slice has to know of an earlier one is small:
 of each client its epoch and its group's offset, of each producer its next sequence on each partition.
 
-A client of transaction version 1 keeps its epoch, and its sequences run on; one of version 2 has the next epoch with
+A client of transaction version 1 keeps its epoch, and its sequences run on, until its coordinator aborts one of its
+transactions, after which it has to begin anew; one of version 2 has the next epoch with
 the end of each transaction (KIP-890). Some clients begin anew now and then (InitProducerId). Epochs that are used up
 are followed by the next producer id: ``divmod(number of rises, EPOCHS)`` is which producer id, and its epoch.
 """
@@ -42,10 +43,12 @@ EPOCHS = LAST_EPOCH  # a producer id has data of the epochs 0 to 32766; 32767 is
 SLICE_BATCHES = 1 << 20  # of all logs, about
 PARTITION_BATCHES = 1 << 15  # of a partition in a slice at least, for the size of row groups
 LARGEST_SLICE = 1 << 22
+HISTORY_SLICE = 1 << 15  # with a history, whose events are held until they are in order
 PHASE = 0.1  # of a slice, by which clients are late at most
 
 # How often. Each is a share of what it names.
 ABORTED, GROWING, WITHOUT_DATA, EMPTY, WRITTEN_AGAIN = 0.1, 0.3, 0.03, 0.01, 0.005  # of transactions
+FENCED = 0.2  # of aborted transactions of version 1: the coordinator ends them, with the next epoch
 BEGUN_ANEW = 0.02  # of transactions: InitProducerId comes before it
 CONSUMING = 0.5  # of clients: they commit offsets in each transaction
 RAISED = 0.1  # of idempotent producers in a slice
@@ -58,7 +61,7 @@ Column = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """How large a cluster is, and what its clients do.
+    """The size of a cluster, and the mix of its clients' requests.
 
     Attributes:
         transactions: how many.
@@ -73,6 +76,7 @@ class Workload:
         version_2: share of the clients.
         state_partitions: of ``__transaction_state``.
         offset_partitions: of ``__consumer_offsets``.
+        slice_batches: of all logs in a slice of time, about; 0 for the default.
         seed: of everything that is drawn.
     """
 
@@ -88,18 +92,19 @@ class Workload:
     version_2: float = 0.5
     state_partitions: int = 4
     offset_partitions: int = 4
+    slice_batches: int = 0
     seed: int = 0
 
     @property
     def slices(self) -> int:
-        """How many slices of time it takes."""
-        size = min(max(SLICE_BATCHES, PARTITION_BATCHES * self.partitions), LARGEST_SLICE)
+        """Number of slices of time."""
+        size = self.slice_batches or min(max(SLICE_BATCHES, PARTITION_BATCHES * self.partitions), LARGEST_SLICE)
         rows = self.batches + (self.spread + 1) * self.transactions
         return max(1, -(-rows // size))
 
     @property
     def run_batches(self) -> float:
-        """How many batches with data a transaction has on a partition, on average."""
+        """Average number of data batches of a transaction on one partition."""
         data = self.batches * (1 - self.plain)
         return data / max(1.0, self.transactions * self.spread * (1 - WITHOUT_DATA) * (1 - EMPTY))
 
@@ -110,7 +115,7 @@ class Workload:
 
     @property
     def producer_ids(self) -> int:
-        """How many producer ids there may be, from :data:`FIRST_PRODUCER` on."""
+        """Upper limit of the number of producer ids, which begin at :data:`FIRST_PRODUCER`."""
         rises = 2 * -(-self.transactions // self.clients) + 1
         return self.partitions * self.producers + self.clients * (rises // EPOCHS + 1)
 
@@ -201,7 +206,9 @@ class Transactions(Columns):
     Attributes:
         client: whose.
         rises: how often the client's epoch had risen when it began.
-        version_2: whether its end raises the epoch.
+        version_2: whether the client is of that version.
+        fenced: whether its coordinator aborted it, because of its timeout or another instance.
+        raises: whether its end raises the epoch.
         begun_anew: whether InitProducerId came right before.
         was_known: whether the client had done anything before that.
         empty: whether it ended without a partition.
@@ -224,6 +231,8 @@ class Transactions(Columns):
     client: Ints
     rises: Ints
     version_2: NDArray[np.bool_]
+    fenced: NDArray[np.bool_]
+    raises: NDArray[np.bool_]
     begun_anew: NDArray[np.bool_]
     was_known: NDArray[np.bool_]
     empty: NDArray[np.bool_]
@@ -245,7 +254,7 @@ class Transactions(Columns):
 
 @dataclass(slots=True)
 class Stream:
-    """What one log is to have appended: in order of slots, and among those of one slot in the order of coming.
+    """Batches on their way to one log, appended in order of slots, and within a slot in order of arrival.
 
     Attributes:
         later: batches that are not due in this slice, and their slots from the next one's begin.
@@ -266,7 +275,7 @@ class Stream:
 
 
 class Slice(NamedTuple):
-    """What the logs are to have appended in a slice of time.
+    """The batches that each log appends in a slice of time.
 
     Attributes:
         number: of the slice.
@@ -287,10 +296,11 @@ class Slice(NamedTuple):
 
 @dataclass(slots=True)
 class _Memory:
-    """What a later slice has to know; shape (clients,), or (partitions, writers)."""
+    """State carried from slice to slice; arrays of shape (clients,) or (partitions, writers)."""
 
     rises: Ints
     known: NDArray[np.bool_]
+    fenced: NDArray[np.bool_]
     offset: Ints
     key: Ints
     sequence: Ints
@@ -304,7 +314,7 @@ class _Memory:
 
 @dataclass(slots=True)
 class Traffic:
-    """The traffic of a workload.
+    """Generate the traffic of a workload.
 
     Args:
         workload: which.
@@ -330,6 +340,7 @@ class Traffic:
         self._memory = _Memory(
             rises=np.zeros(own.clients, np.int64),
             known=np.zeros(own.clients, np.bool_),
+            fenced=np.zeros(own.clients, np.bool_),
             offset=np.zeros(own.clients, np.int64),
             key=np.full((own.partitions, writers), -1),
             sequence=np.zeros((own.partitions, writers), np.int64),
@@ -375,14 +386,19 @@ class Traffic:
 
         is_version_2 = _spread_out(own.version_2, own.clients)[client]
         was_known = memory.known[client] | ~is_first
-        begun_anew = (rng.random(total) < BEGUN_ANEW) | ~was_known
+        decision = np.where(rng.random(total) < own.aborted, int(ControlType.ABORT), int(ControlType.COMMIT))
+        has_epochs = (memory.rises % EPOCHS + 2 * counts + 2 < EPOCHS)[client]
+        fenced = (decision == ControlType.ABORT) & ~is_version_2 & has_epochs & (rng.random(total) < FENCED)
+        raises = is_version_2 | fenced
+        after_fenced = np.concatenate(([False], fenced[:-1]))[:total] & ~is_first | memory.fenced[client] & is_first
+        memory.fenced[client] = fenced  # the last one of each client
+        begun_anew = (rng.random(total) < BEGUN_ANEW) | ~was_known | after_fenced
         memory.known[client] = True
         raised_before = begun_anew & was_known
-        rise = raised_before.astype(np.int64) + is_version_2
+        rise = raised_before.astype(np.int64) + raises
         rises = memory.rises[client] + _since(np.cumsum(rise) - rise, is_first) + raised_before
         memory.rises += np.bincount(client, rise, own.clients).astype(np.int64)
 
-        decision = np.where(rng.random(total) < own.aborted, int(ControlType.ABORT), int(ControlType.COMMIT))
         empty = (rng.random(total) < EMPTY) & is_version_2
         decision[empty] = ControlType.ABORT
         first = rng.integers(0, own.partitions, total)
@@ -406,6 +422,8 @@ class Traffic:
             client=client,
             rises=rises,
             version_2=is_version_2,
+            fenced=fenced,
+            raises=raises,
             begun_anew=begun_anew,
             was_known=was_known,
             empty=empty,
@@ -454,7 +472,7 @@ class Traffic:
             yield due if self.violations is None else self.violations.in_batches(due, number, partition)
 
     def _runs(self, transactions: Transactions) -> Runs:
-        """Of each transaction on each partition three runs: data, its marker, and its marker again."""
+        """Return three runs for each transaction and partition: data, marker, and the marker written again."""
         own = transactions
         shape = (len(own), self.workload.spread, 3)
         producer, epoch = self.producer(own.client, own.rises)
@@ -470,7 +488,7 @@ class Traffic:
         late = at + (own.completed[:, None] - at) * 0.5
         begin = np.broadcast_to(own.begin[:, None], has_data.shape)
         prepared = np.broadcast_to(own.prepared[:, None], has_data.shape)
-        marker_epoch = epoch + own.version_2
+        marker_epoch = epoch + own.raises
 
         def flat(*each: Column) -> Column:
             wide = [values[:, None] if values.ndim == 1 else values for values in each]
@@ -498,7 +516,7 @@ class Traffic:
         return found if self.violations is None else self.violations.in_runs(found, own)
 
     def _plain_runs(self, number: int) -> Runs:
-        """Of each idempotent producer one run in a slice."""
+        """Return one run for each idempotent producer."""
         own, memory = self.workload, self._memory
         shape = (own.partitions, own.producers)
         size = own.partitions * own.producers
@@ -550,10 +568,10 @@ class Traffic:
             yield due
 
     def _state_batches(self, number: int, transactions: Transactions) -> tuple[Ints, StateBatches]:
-        """Of each transaction the records EMPTY, ONGOING, ONGOING, PREPARE and COMPLETE, as far as it has them."""
+        """Return the records EMPTY, ONGOING, ONGOING, PREPARE and COMPLETE of each transaction that has them."""
         own, spread = transactions, self.workload.spread
         producer, epoch = self.producer(own.client, own.rises)
-        following, next_epoch = self.producer(own.client, own.rises + own.version_2)
+        following, next_epoch = self.producer(own.client, own.rises + own.raises)
         rotates = following != producer
         before = np.where(own.was_known, self.producer(own.client, own.rises - 1)[0], producer)  # of InitProducerId
         commits = own.decision == ControlType.COMMIT
@@ -582,7 +600,7 @@ class Traffic:
             client=np.repeat(own.client, 5),
             status=rows(np.full(1, int(_S.EMPTY)), ongoing_status, ongoing_status, prepare, complete),
             value_producer=rows(producer, producer, producer, producer, following),
-            value_epoch=rows(epoch, epoch, epoch, epoch + own.version_2, next_epoch),
+            value_epoch=rows(epoch, epoch, epoch, epoch + own.raises, next_epoch),
             previous_producer=rows(before, producer, producer, producer, producer),
             next_producer=rows(nothing, nothing, nothing, np.where(rotates, following, -1), nothing),
             version=rows(np.zeros(1, np.int64), version, version, version, version),
@@ -608,12 +626,12 @@ class Traffic:
             yield stream.due(slots[own], batches.take(own))
 
     def _commit_batches(self, number: int, transactions: Transactions) -> tuple[Ints, CommitBatches]:
-        """Of each transaction with offsets its commit, its marker, and its marker again if so."""
+        """Return the commit, the marker and the repeated marker of each transaction with offsets."""
         own = transactions.take(transactions.group >= 0)
         producer, epoch = self.producer(own.client, own.rises)
         numbers = np.arange(self._memory.commits, self._memory.commits + len(own))
         self._memory.commits += len(own)
-        marker_epoch = epoch + own.version_2
+        marker_epoch = epoch + own.raises
         at = own.prepared + (own.completed - own.prepared) * 0.3 * self._rng.random(len(own))
 
         def rows(*each: Column | int) -> Column:
@@ -664,7 +682,7 @@ class Traffic:
 
 
 def _spread_out(share: float, count: int, first: int = 0) -> NDArray[np.bool_]:
-    """Some of ``count`` things, spread evenly."""
+    """Choose a share of ``count`` things, spread evenly."""
     place = np.arange(first, first + count)
     chosen: NDArray[np.bool_] = np.floor((place + 1) * share) > np.floor(place * share)
     return chosen

@@ -1,8 +1,8 @@
 """Violations of the audit's rules, planted in the traffic of a cluster at known places.
 
-Each is what one fault of a broker, a coordinator or a client leaves behind, and gives exactly one finding of its rule.
-Nothing else in the logs changes, except for what follows from it: indexes and snapshots are made of the logs as they
-are. No two are in transactions next to each other.
+Each is the trace of one fault of a broker, a coordinator or a client, and gives exactly one finding of its rule.
+Indexes and snapshots are computed from the logs with the violations in them, so nothing else is wrong. No two
+violations are in neighbouring transactions.
 
 ==================================== ================================================================================
 rule                                 what is planted
@@ -65,7 +65,7 @@ Row = dict[str, Any]  # rule, topic, partition, offset
 
 
 def planted_in(batches: Batches, topic: str, partition: int) -> Iterator[Row]:
-    """What is planted in some batches that have their offsets."""
+    """Yield the violations planted in batches that have their offsets."""
     names = {code: rule for rule, code in CODES.items()}
     rows = np.flatnonzero(batches.planted != NOTHING)
     for code, offset in zip(batches.planted[rows].tolist(), batches.base_offset[rows].tolist(), strict=True):
@@ -103,7 +103,7 @@ def candidates(batches: Batches, eligible: NDArray[np.bool_]) -> tuple[Ints, Int
 
 
 def with_wrong_sequences(batches: Batches, faults: dict[str, Ints], following: Ints) -> Batches:
-    """The batches with some duplicates, gaps and stale ones, and where they are.
+    """Return the batches with duplicates, gaps and stale epochs planted.
 
     Args:
         batches: consecutive ones of a log.
@@ -125,7 +125,7 @@ def with_wrong_sequences(batches: Batches, faults: dict[str, Ints], following: I
 
 
 def with_wrong_order(batches: Batches, after: Ints) -> Batches:
-    """The batches, and behind some of them one without producer that has the last offset once more."""
+    """Return the batches, some followed by a batch without producer that has the last offset again."""
     place = np.sort(np.concatenate((np.arange(len(batches)), after)))
     is_second = np.concatenate(([False], place[1:] == place[:-1]))[: len(place)]
     found = batches.take(place)
@@ -170,7 +170,7 @@ class Violations:
         self._rng = np.random.default_rng([self.seed, 1])
 
     def _due(self, rule: str, number: int, share: float = 1.0) -> int:
-        """How many are due in a slice, or in a part of it."""
+        """Return how many violations of a rule are still due in a slice, or in a part of it."""
         due = self.faults * min(number + share, self.slices) / self.slices
         return int(np.floor(due + 1e-9)) - self._done[rule]
 
@@ -205,7 +205,7 @@ class Violations:
         return replace(own, planted=planted, spoilt=spoilt)
 
     def _fitting(self, rule: str, own: "Transactions") -> NDArray[np.bool_]:
-        """Which transactions, and which of their partitions, a rule can be violated in, shape (n, spread)."""
+        """Mask of the transactions and partitions on which a rule can be violated, shape (n, spread)."""
         is_last = np.append(own.client[1:] != own.client[:-1], True)
         commits = own.decision == ControlType.COMMIT
         has_data = own.counts > 0

@@ -49,6 +49,7 @@ def test_events_are_those_that_the_reference_writes_and_in_order(tmp_path: Path)
     assert actions["Send", "invoke"] == actions["Send", "ok"] > 2000
     assert actions["Poll", "ok"] > 1000
     assert actions["CommitTransaction", "ok"] > actions["AbortTransaction", "ok"] > 5
+    assert actions["Crash", "info"] > 0
     assert {len(str(event.detail["value"])) for event in events if "value" in event.detail} == {20}
 
 

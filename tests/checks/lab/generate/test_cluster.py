@@ -152,6 +152,14 @@ def test_a_cluster_has_all_that_is_promised_of_it(tmp_path: Path) -> None:
     assert states[TransactionState.EMPTY] > 20
     assert states[TransactionState.ONGOING] > 3000
     assert min(versions[0], versions[2]) > 3000
+    coordinators = [read_coordinator_log(log) for log in logs if log.topic == "__transaction_state"]
+    ended = [each for log in coordinators for known in log.ids.values() for each in known.transactions]
+    kinds = Counter((each.version, each.decision, each.marker_epoch - each.data_epoch) for each in ended)
+    assert set(kinds) == {
+        *((0, ControlType.COMMIT, 0), (0, ControlType.ABORT, 0), (0, ControlType.ABORT, 1)),
+        *((2, ControlType.COMMIT, 1), (2, ControlType.ABORT, 1)),
+    }
+    assert min(kinds.values()) > 15
     partitions = [read_transactions(log) for log in logs if log.topic == "generated"]
     markers = [marker for partition in partitions for marker in partition.markers]
     without_data = sum(marker.ends is None for marker in markers)

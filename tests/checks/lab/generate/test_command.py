@@ -13,8 +13,13 @@ def generate(folder: Path, *arguments: str) -> int:
     return main(["lab", "generate", str(folder), "--batches", "6000", "--producers", "7", *arguments])
 
 
-def test_the_audit_finds_what_was_planted_where_it_was_planted_and_nothing_else(tmp_path: Path) -> None:
-    assert generate(tmp_path / "made", "--partitions", "2", "--faults", "2", "--seed", "5") == 0
+@pytest.mark.parametrize("more", [[], ["--headers"], ["--segment-bytes", "100000"]])
+def test_the_audit_finds_what_was_planted_where_it_was_planted_and_nothing_else(
+    tmp_path: Path, more: list[str]
+) -> None:
+    if more == ["--headers"]:
+        pytest.importorskip("pyarrow", reason="tables of headers are Parquet")
+    assert generate(tmp_path / "made", "--partitions", "2", "--faults", "2", "--seed", "5", *more) == 0
     lines = (tmp_path / "made" / "planted.jsonl").read_text(encoding="utf-8").splitlines()
     planted = {(row["rule"], row["topic"], row["partition"], row["offset"]) for row in map(json.loads, lines)}
     found = {(f.rule, f.topic, f.partition, f.offset) for f in run([tmp_path / "made"]).findings}
