@@ -455,7 +455,7 @@ def jepsen_verdicts(
             if engine == "spark":
                 from kafka_eos_checks.audit import spark as spark_engine  # noqa: PLC0415 - the light install has none
 
-                each = stack.enter_context(spark_engine.each_file(spark))
+                each = stack.enter_context(spark_engine.each_on_spark(spark))
             size = path.stat().st_size
             spill = stack.enter_context(by_key.spilled(each_operation(path), str(path), size))
             own = by_key.judge(spill, each)

@@ -24,7 +24,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kafka_eos.formats.segment import CorruptRegion, RegionKind
 from kafka_eos_checks.audit.findings import COLUMNS, from_rows
 from kafka_eos_checks.audit.inputs import UnusableInput
-from kafka_eos_checks.audit.jepsen.by_key import EachFile
 from kafka_eos_checks.audit.kernels.local import LogAudit, fold, summaries_of
 from kafka_eos_checks.audit.kernels.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 from kafka_eos_checks.audit.kernels.summary import BOUNDARY, Summary
@@ -222,20 +221,30 @@ def result_frame(
         return summaries.groupBy("log").applyInArrow(combine_logs(logs, by_log, check_crc), ddl(RESULT_COLUMNS))
 
 
+Each = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
+
+
 @contextmanager
-def each_file(given: "SparkSession | None" = None) -> Iterator[EachFile]:
-    """Asks a function of files, a task of Spark's for each, which every worker can read; answers come in any order.
+def each_on_spark(given: "SparkSession | None" = None) -> Iterator[Each]:
+    """Asks a function of items, a task of Spark's for each; the answers come in any order.
+
+    Function, items and answers travel by pickle. A file among the items has to be at the same path on every worker.
 
     Args:
         given: the session to use; without one a local session is started, and stopped in the end.
+
+    Raises:
+        UnusableInput: Spark cannot start, or the function fails.
     """
     failure = need("pyspark.errors", "spark").PySparkException
     with session(given) as active, quiet_about_pandas():
 
-        def each(ask: Callable[[Path], Any], files: Sequence[Path]) -> Iterator[Any]:
-            numbers = active.range(0, len(files), 1, len(files))
+        def each(ask: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+            if not items:
+                return iter(())
+            numbers = active.range(0, len(items), 1, len(items))
             try:
-                answers = numbers.mapInArrow(_asking(ask, list(files)), "answer binary")
+                answers = numbers.mapInArrow(_asking(ask, list(items)), "answer binary")
                 with task_progress(active):
                     found = answers.toArrow()
             except failure as error:
@@ -246,14 +255,14 @@ def each_file(given: "SparkSession | None" = None) -> Iterator[EachFile]:
         yield each
 
 
-def _asking(ask: Callable[[Path], Any], files: Sequence[Path]) -> Callable[[Tables], Tables]:
+def _asking(ask: Callable[[Any], Any], items: Sequence[Any]) -> Callable[[Tables], Tables]:
     def answer(batches: Tables) -> Tables:
         import pyarrow as pa  # noqa: PLC0415
 
         keep_modules()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                found = pickle.dumps(ask(files[number]), pickle.HIGHEST_PROTOCOL)
+                found = pickle.dumps(ask(items[number]), pickle.HIGHEST_PROTOCOL)
                 yield pa.RecordBatch.from_arrays([pa.array([found], pa.binary())], ["answer"])
 
     return answer

@@ -164,12 +164,12 @@ def test_of_what_is_allowed_all_are_counted_and_the_first_are_kept() -> None:
 
 @pytest.mark.spark
 def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
-    from kafka_eos_checks.audit.spark import each_file  # noqa: PLC0415
+    from kafka_eos_checks.audit.spark import each_on_spark  # noqa: PLC0415
 
     operations = random_history(3, 400)
     expected = by_files(operations, 3)
     assert expected.findings
     assert expected.allowed
-    with each_file(spark) as each:
+    with each_on_spark(spark) as each:
         found = by_files(operations, 3, each)
     assert (found.findings, found.allowed, found.figures) == (expected.findings, expected.allowed, expected.figures)
