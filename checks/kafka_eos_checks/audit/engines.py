@@ -11,6 +11,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from kafka_eos_checks.audit.progress import byte_progress
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 ENGINES = ("local", "spark")
 SPILL_BYTES = 256 << 20  # of rows of a kind and key that are kept in memory, all together
 
+ANSWER = -1  # the kind of a row of `ask_each`
+
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Row(NamedTuple):
@@ -150,6 +154,20 @@ class LocalEngine:
     def collect(self, kind: int, rows: Any) -> list[tuple[int, Any]]:
         """As :meth:`Engine.collect`."""
         return [(key, value) for key in sorted(rows.keys([kind])) for value in rows.values([kind], key)]
+
+
+def ask_each(engine: Engine, ask: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """The answers of a function about each item, in order, each by a task of its own.
+
+    Function, items and answers are pickled. A file among the items has to be at the same path on every worker.
+    """
+    numbered = list(enumerate(items))
+    rows = engine.map(partial(_ask, ask), numbered, [1] * len(numbered), "tasks")
+    return [answer for _, answer in engine.collect(ANSWER, rows)]
+
+
+def _ask(ask: Callable[[Item], Any], numbered: tuple[int, Item]) -> Iterator[Row]:
+    yield Row(ANSWER, numbered[0], ask(numbered[1]))
 
 
 @contextmanager

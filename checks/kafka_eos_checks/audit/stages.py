@@ -16,11 +16,11 @@ The logs of coordinators are read after the others, since of a running broker th
 that was read before. The caller, on Spark the driver, has some numbers of each log and chunk, and the findings.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -60,7 +60,6 @@ BUCKET_BYTES = 1 << 30  # of logs, whose steps are brought together in a bucket 
 MOST_BUCKETS = 4096
 RECORD_BYTES = 150  # that a record of __transaction_state takes between stages, about
 
-Value = TypeVar("Value")
 Task = Sequence[tuple[int, Split]]  # splits, each with the number of its log
 
 
@@ -315,16 +314,6 @@ def judge_bucket(
     known = [(log, piece) for log in coordinators for piece in ids.get(numbers[log.log], ())]
     own = Knowledge(coordinators, known, given=given)
     yield Row(RESULT, bucket, judge_steps(parts, partitions, chosen, own, moments))
-
-
-def ask_files(engine: Engine, ask: Callable[[Path], Value], files: Sequence[Path]) -> list[Value]:
-    """What a function says of each file, which has to be at the same path on every worker."""
-    sizes = [file.stat().st_size for file in files]
-    return [value for _, value in engine.collect(RESULT, engine.map(partial(_ask, ask), list(files), sizes, "files"))]
-
-
-def _ask(ask: Callable[[Path], Value], file: Path) -> Iterator[Row]:
-    yield Row(RESULT, 0, ask(file))
 
 
 # --- offsets, and what lies beside a log ------------------------------------------------------------------------------

@@ -170,9 +170,10 @@ def _batches(partition: Partition) -> Iterator[StoredBatch]:
     for segment in partition.segments:
         for region in read_segment(segment.log):
             if isinstance(region, CorruptRegion):
-                if region.kind is RegionKind.CORRUPT:
-                    raise UnreadableLog(f"{segment.log.name} at byte {region.position}: {region.reason}")
-                return  # the unclean end of a log that was cut off in a write
+                unfinished = region.kind in {RegionKind.TORN_TAIL, RegionKind.ZEROES}
+                if unfinished and segment is partition.segments[-1]:
+                    return  # the unclean end of a log that was cut off in a write
+                raise UnreadableLog(f"{segment.log.name} at byte {region.position}: {region.reason}")
             yield region
 
 

@@ -32,6 +32,7 @@ MOST_TOLD = 3
 CLEAN = "nothing violated, all goals reached"
 EPILOG = """examples:
   kafka-eos check walks --seeds 0..2000 --jobs 2
+  kafka-eos check walks --seeds 0..20000 --spark
   kafka-eos check walks --system --seeds 0..500
   kafka-eos check walks --replay 1234
   kafka-eos check walks --mutant NoGuard
@@ -133,7 +134,7 @@ def summary_of(tally: Tally, first: int, last: int, seconds: float) -> Verdict:
     )
 
 
-def soak(first: int, last: int, jobs: int, folder: Path) -> Tally:
+def soak(first: int, last: int, jobs: int, folder: Path, *, spark: bool = False) -> Tally:
     """Run seeds, going on where an earlier call was ended; writes the corpus."""
     total = Tally()
     waiting = []
@@ -144,7 +145,7 @@ def soak(first: int, last: int, jobs: int, folder: Path) -> Tally:
         else:
             total.add(known)
     with count_progress("runs", sum(end - begin + 1 for begin, end in waiting)) as advance:
-        for chunk, tally in campaign.run_chunks(waiting, min(jobs, max(1, len(waiting)))):
+        for chunk, tally in campaign.run_chunks(waiting, min(jobs, max(1, len(waiting))), spark=spark):
             kept.keep(folder, chunk, tally)
             total.add(tally)
             advance(chunk[1] - chunk[0] + 1)
@@ -190,7 +191,7 @@ def _system(arguments: argparse.Namespace) -> int:
     began = monotonic()
     outcomes = []
     with count_progress("runs", last - first + 1) as advance:
-        for outcome in whole.run_all(range(first, last + 1), arguments.jobs):
+        for outcome in whole.run_all(range(first, last + 1), arguments.jobs, spark=arguments.spark):
             outcomes.append(outcome)
             advance(1)
     verdict = whole.verdict_of(sorted(outcomes, key=lambda outcome: outcome.seed), monotonic() - began)
@@ -212,6 +213,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--seeds", type=seed_range, default=(0, 1999), metavar="A..B", help="default 0..1999")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default: 2); 1 needs none")
     parser.add_argument(
+        "--spark", action="store_true", help="run the seeds on Spark (a local one, or the active session)"
+    )
+    parser.add_argument(
         "--folder", type=Path, default=cache_folder("walks"), help="folder that keeps results (build/checked/walks)"
     )
     parser.add_argument("--corpus", action="store_true", help="run the kept seeds, each the first to meet something")
@@ -227,6 +231,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run ``walks``."""
     if arguments.jobs < 1 or arguments.limit <= 0:
         print("kafka-eos check walks: --jobs is at least 1, --limit above 0", file=sys.stderr)
+        return 2
+    if arguments.spark and (arguments.corpus or arguments.replay is not None or arguments.mutant):
+        print("kafka-eos check walks: --spark runs --seeds; leave out --corpus, --replay, --mutant", file=sys.stderr)
         return 2
     try:
         if arguments.system:
@@ -249,7 +256,7 @@ def _seeds(arguments: argparse.Namespace) -> int:
         first, last = seeds[0], seeds[-1]
         tally = campaign.run_seeds(seeds)
     else:
-        tally = soak(first, last, arguments.jobs, arguments.folder)
+        tally = soak(first, last, arguments.jobs, arguments.folder, spark=arguments.spark)
     verdicts = [*verdicts_of(tally, campaign.all_layers()), summary_of(tally, first, last, monotonic() - began)]
     print_verdicts(verdicts, "walks")
     if arguments.json:

@@ -26,7 +26,7 @@ from kafka_eos.wire.protocol import Buffer, Message
 from kafka_eos_checks.brokers.fetched import batches, committed
 from kafka_eos_checks.drawing.sequence_diagram import Kind, Role
 from kafka_eos_checks.kit.verdict import Verdict
-from kafka_eos_checks.kit.workers import each_done
+from kafka_eos_checks.walks.campaign import each_of
 from kafka_eos_checks.walks.served_application import GROUP, INPUT, OUTPUT, Application, Ask, Heard, To
 from kafka_eos_checks.walks.served_invariants import Fate, Invariants
 from kafka_eos_checks.walks.system_story import READER, TIME, Silence, Story
@@ -390,9 +390,9 @@ def run_whole(seed: int, machines: Machines = AS_IT_IS) -> Outcome:
     return Whole(seed, machines=machines).run()
 
 
-def run_all(seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
+def run_all(seeds: Sequence[int], jobs: int, *, spark: bool = False) -> Iterator[Outcome]:
     """The runs of many seeds, as they are done."""
-    return each_done(run_whole, seeds, jobs, chunksize=10)
+    return each_of(run_whole, seeds, jobs, spark=spark, chunksize=10)
 
 
 def possible_pairs(title: str) -> set[frozenset[str]]:

@@ -19,11 +19,14 @@ from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.remote import copied
 from kafka_eos_checks.audit.synthetic import faulty_log, write_log
+from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import read_verdicts
+from kafka_eos_checks.traces.replays import Rules, in_process
+from kafka_eos_checks.traces.scan import pieces_of
 
 pytestmark = pytest.mark.spark
 
-# What a user's program does with a session: audit, and look at batches by the data source.
+# What a user's program does with a session: audit, replay traces, and look at batches by the data source.
 PROGRAM = """
 import json, sys
 from dataclasses import asdict
@@ -31,8 +34,11 @@ from pathlib import Path
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.source import KafkaLogSource
 from kafka_eos_checks.audit.spark import session
+from kafka_eos_checks.traces.replays import Rules
+from kafka_eos_checks.traces.scan import pieces_of
+from kafka_eos_checks.traces.spark import on_spark
 
-folder, out = map(Path, sys.argv[1:])
+folder, recording, out = map(Path, sys.argv[1:])
 
 def where(batches):
     import os
@@ -44,12 +50,15 @@ def where(batches):
 
 with session() as spark:
     result = run([folder], "spark", spark=spark)
+    rules = Rules((("Noted", "NothingNoted"),))
+    traces = on_spark(pieces_of([recording], 100_000), rules, spark=spark, task_bytes=200_000).to_pylist()
     places = spark.range(0, 8, 1, 8).mapInArrow(where, "place string, parent bigint").collect()
     spark.dataSource.register(KafkaLogSource)
     batches = spark.read.format("kafka_log").load(str(folder)).count()
 found = {
     "verdicts": [[v.name, v.found, v.ok, v.evidence] for v in result.verdicts],
     "findings": [asdict(finding) for finding in result.findings],
+    "traces": traces,
     "batches": batches,
     "places": sorted({row[0] for row in places}),
     "executors": len({row[1] for row in places}),
@@ -69,11 +78,21 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def expected(logs: Path) -> dict[str, Any]:
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recording")
+    unpack(kept_recording("transactions-3.9"), folder)
+    return folder / "brokers"
+
+
+@pytest.fixture(scope="module")
+def expected(logs: Path, recording: Path) -> dict[str, Any]:
     result = run([logs])
     assert len(result.findings) > 20
     verdicts = [[v.name, v.found, v.ok, v.evidence] for v in result.verdicts]
-    return {"verdicts": verdicts, "findings": [asdict(finding) for finding in result.findings]}
+    traces = in_process(pieces_of([recording]), Rules((("Noted", "NothingNoted"),))).to_pylist()
+    assert {row["subject"] for row in traces} == {"coordinator", "leader"}
+    findings = [asdict(finding) for finding in result.findings]
+    return {"verdicts": verdicts, "findings": findings, "traces": traces}
 
 
 @pytest.fixture
@@ -92,13 +111,13 @@ def run_program(command: list[str], folder: Path, **more: str) -> None:
 
 @pytest.mark.thorough
 def test_spark_submit_with_the_wheel_on_two_executors_gives_the_same_verdicts(
-    logs: Path, expected: dict[str, Any], zipped: Path, tmp_path: Path
+    logs: Path, recording: Path, expected: dict[str, Any], zipped: Path, tmp_path: Path
 ) -> None:
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     program, out = tmp_path / "program.py", tmp_path / "found.json"
     program.write_text(PROGRAM)
     options = ["--master", "local-cluster[2,1,1024]", "--py-files", str(zipped), "--conf", "spark.ui.enabled=false"]
-    run_program([submit, *options, str(program), str(logs), str(out)], tmp_path)
+    run_program([submit, *options, str(program), str(logs), str(recording), str(out)], tmp_path)
     found = json.loads(out.read_text())
     assert {name: found[name] for name in expected} == expected
     assert found["batches"] == sum(log.batches for log in run([logs]).logs)
@@ -107,11 +126,13 @@ def test_spark_submit_with_the_wheel_on_two_executors_gives_the_same_verdicts(
 
 
 @pytest.mark.thorough
-def test_spark_connect_gives_the_same_verdicts(logs: Path, expected: dict[str, Any], tmp_path: Path) -> None:
+def test_spark_connect_gives_the_same_verdicts(
+    logs: Path, recording: Path, expected: dict[str, Any], tmp_path: Path
+) -> None:
     pytest.importorskip("grpc", reason="Spark Connect needs its packages: pip install 'pyspark[connect]'")
     program, out = tmp_path / "program.py", tmp_path / "found.json"
     program.write_text(PROGRAM)
-    run_program([sys.executable, str(program), str(logs), str(out)], tmp_path, SPARK_REMOTE="local[2]")
+    run_program([sys.executable, str(program), str(logs), str(recording), str(out)], tmp_path, SPARK_REMOTE="local[2]")
     found = json.loads(out.read_text())
     assert {name: found[name] for name in expected} == expected
     assert found["batches"] == sum(log.batches for log in run([logs]).logs)

@@ -36,7 +36,7 @@ from kafka_eos_checks.traces.scan import LOG, pieces_of
 from kafka_eos_checks.traces.transitions import read_transition, transition_of
 from kafka_eos_checks.traces.validation import RememberingJudge, Trace, replay, replayed
 
-pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 
 OVERRIDES = Registry().get("CoordinatorOfTraces").overrides
 RULES = Rules(tuple(OVERRIDES.items()))
@@ -226,6 +226,15 @@ def test_spark_has_the_same_verdicts_row_by_row(
     assert found.equals(expected)
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_the_command_replays_on_spark(recording: Path, spoiled: Path, tmp_path: Path) -> None:
+    table = tmp_path / "verdicts.parquet"
+    assert cli.main(["check", "traces", str(recording), "--spark", "--table", str(table)]) == 0
+    assert pq.read_table(table).equals(in_process(pieces_of([recording]), RULES))
+    assert cli.main(["check", "traces", str(spoiled), "--spark"]) == 1
+
+
 # --- logs that are no traces ---------------------------------------------------------------------------------------
 
 
@@ -281,6 +290,19 @@ def test_damage_and_a_log_without_its_beginning_are_said_and_a_torn_tail_is_none
     begun = segment.with_name(f"{second.batch.base_offset:020d}.log")
     begun.write_bytes(data[second.position :])
     assert "follows where 0 has to" in of_logs(copy)[segment.parent.name]
+
+
+def test_a_segment_that_is_torn_before_another_one_is_unreadable(copy: Path) -> None:
+    segment = largest(copy, "*/__transaction_state-*/*.log")
+    only_replica(segment)
+    data = segment.read_bytes()
+    found = batches(copy, str(segment.relative_to(copy)), lambda _: True)
+    cut = middle(found)[1]
+    segment.write_bytes(data[: cut.position - 5])
+    segment.with_name(f"{cut.batch.base_offset:020d}.log").write_bytes(data[cut.position :])
+    assert "at byte" in of_logs(copy)[segment.parent.name]
+    with pytest.raises(coordinators.UnreadableLog, match="at byte"):
+        coordinators.read_recorded(copy)
 
 
 def test_a_segment_that_is_missing_in_the_middle_is_missed(copy: Path) -> None:

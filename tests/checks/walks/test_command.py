@@ -426,9 +426,9 @@ def test_an_interrupted_campaign_is_continued(tmp_path: Path, monkeypatch: pytes
     asked: list[tuple[int, int]] = []
     run_chunks = campaign.run_chunks
 
-    def noted(waiting: list[tuple[int, int]], jobs: int) -> Any:
+    def noted(waiting: list[tuple[int, int]], jobs: int, *, spark: bool) -> Any:
         asked.extend(waiting)
-        return run_chunks(waiting, jobs)
+        return run_chunks(waiting, jobs, spark=spark)
 
     monkeypatch.setattr(campaign, "run_chunks", noted)
     arguments = ["check", "walks", "--jobs", "1", "--folder", str(tmp_path), "--seeds"]
@@ -515,7 +515,10 @@ def test_a_violating_run_is_reported_and_can_be_repeated(
     assert (tmp_path / f"seed-{seed}.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
-@pytest.mark.parametrize("wrong", [["--seeds", "9..1"], ["--seeds", "many"], ["--jobs", "0"], ["--mutant", "Nobody"]])
+@pytest.mark.parametrize(
+    "wrong",
+    [["--seeds", "9..1"], ["--seeds", "many"], ["--jobs", "0"], ["--mutant", "Nobody"], ["--spark", "--replay", "1"]],
+)
 def test_a_call_that_cannot_be_used_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     try:
         code: object = cli.main(["check", "walks", *wrong])
@@ -523,3 +526,31 @@ def test_a_call_that_cannot_be_used_is_refused(wrong: list[str], capsys: pytest.
         code = ended.code
     assert code == 2
     assert "kafka-eos check walks" in capsys.readouterr().err
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_spark_runs_the_seeds_that_worker_processes_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "SEEDS_PER_CHUNK", 5)
+    here = command.soak(0, 14, 1, tmp_path / "here")
+    spark = command.soak(0, 14, 1, tmp_path / "spark", spark=True)
+    assert here.runs == 15
+    assert (spark.layers, sorted(spark.news)) == (here.layers, sorted(here.news))
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_run_that_goes_wrong_on_spark_is_an_answer() -> None:
+    waiting = [(3, 3), (8, 8)]
+    answers = dict(campaign.each_of(fails_at_eight, waiting, 1, spark=True))
+    assert {chunk: [failure.seed for failure in tally.failures] for chunk, tally in answers.items()} == {
+        (3, 3): [],
+        (8, 8): [8],
+    }
+
+
+def fails_at_eight(chunk: tuple[int, int]) -> tuple[tuple[int, int], Tally]:
+    tally = Tally()
+    if chunk[0] == 8:
+        tally.failures.append(campaign.Failure("layer", 8, "violates Everything"))
+    return chunk, tally

@@ -11,13 +11,13 @@ import pytest
 
 from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.engines import ask_each
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.jepsen import operations as reading
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES, allowed, anomalies, subscribes
 from kafka_eos_checks.audit.jepsen.by_key import in_order, judge, spilled, stretches_of
 from kafka_eos_checks.audit.jepsen.operations import FAIL, INFO, OK, Operation, Pairs, each_operation, read_operations
-from kafka_eos_checks.audit.stages import ask_files
 
 
 def by_files(operations: Iterable[Operation], files: int, each: Any = by_key.here) -> by_key.Judged:
@@ -173,5 +173,5 @@ def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
     assert expected.findings
     assert expected.allowed
     with SparkEngine(spark) as engine:
-        found = by_files(operations, 3, partial(ask_files, engine))
+        found = by_files(operations, 3, partial(ask_each, engine))
     assert (found.findings, found.allowed, found.figures) == (expected.findings, expected.allowed, expected.figures)
