@@ -51,7 +51,7 @@ MarkerUsesGuardUp(before, marker, version) ==
 MarkerRaisesNoEpoch(log, producerId, epoch, count) ==
     Appended(log, Batch(NoProducerId, NoEpoch, NoSequence, count))
 
-(* for WithoutSequence: after a marker every epoch begins anew *)
+(* for WithoutSequence: after a marker the sequences of every epoch restart *)
 MarkerForgetsBatches(log, producerId, epoch, count) ==
     LET after == Appended(log, Batch(NoProducerId, NoEpoch, NoSequence, count)) IN
     [after EXCEPT !.producers = (producerId :> [epoch |-> epoch, batches |-> <<>>]) @@ @]
