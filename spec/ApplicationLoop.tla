@@ -165,7 +165,7 @@ AskToCommit ==
     /\ transaction' = [transaction EXCEPT !.state = IF @ = "open" THEN "asked" ELSE @]
     /\ UNCHANGED <<arrived, position, committed, outputs, reported, faults>>
 
-(* The application is told that its transaction is committed, and goes on. *)
+(* The application learns that its transaction is committed, and goes on. *)
 LearnCommit ==
     /\ application.stage = "committing"
     /\ IsTold
@@ -180,7 +180,7 @@ LoseAnswer ==
     /\ faults' = faults + 1
     /\ UNCHANGED <<arrived, position, kafkaVars, reported>>
 
-(* The application is told that its transaction has timed out: it is fenced. *)
+(* The application learns that its transaction has timed out: it is fenced. *)
 LearnFencing ==
     /\ application.stage = "committing" /\ transaction.state = "abort"
     /\ application' = At("failed", Here, "fenced")

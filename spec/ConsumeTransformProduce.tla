@@ -110,7 +110,7 @@ OffsetsError(instance) ==
 (* An instance was removed since it was given its partitions. *)
 IsLost(instance) == processes[instance].generation < membership.members[instance].since
 
-(* An instance that is given its partitions anew keeps its positions, unless it was removed in between. *)
+(* An instance that gets its partitions again keeps its positions, unless it was removed in between. *)
 KeepsPositions(instance) == ~IsLost(instance)
 
 (* The coordinator tells an instance that it has to join, or that it is given other partitions. *)

@@ -116,7 +116,7 @@ LearnFencing(task) ==
     /\ tasks' = [tasks EXCEPT ![task].stage = "down", ![task].batch = <<>>]
     /\ UNCHANGED <<produced, deleted, target, offset, owner>>
 
-(* A task crashes; whoever is given the partition next aborts its transaction. *)
+(* A task crashes; the next owner of the partition aborts its transaction. *)
 Crash(task) ==
     /\ tasks[task].stage # "down"
     /\ tasks' = [tasks EXCEPT ![task] = [stage |-> "down", position |-> 0, batch |-> <<>>]]

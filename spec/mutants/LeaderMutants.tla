@@ -62,7 +62,7 @@ MarkerUsesAllGuardsUp(before, marker, version) ==
 MarkerRaisesNoEpoch(log, producerId, epoch, count) ==
     Appended(log, Batch(NoProducerId, NoEpoch, NoSequence, count))
 
-(* for WithoutSequence: after a marker every epoch begins anew *)
+(* for WithoutSequence: after a marker the sequences of every epoch restart *)
 MarkerForgetsBatches(log, producerId, epoch, count) ==
     LET after == Appended(log, Batch(NoProducerId, NoEpoch, NoSequence, count)) IN
     [after EXCEPT !.producers = (producerId :> [epoch |-> epoch, batches |-> <<>>]) @@ @]

@@ -208,7 +208,7 @@ def fence_raises_the_epoch_once(epoch: int, version: int, new_id: int) -> None:
 
 
 def last_epoch_brings_a_new_producer_id(epoch: int, new_id: int) -> None:
-    """Under version 2 the end in the last epoch brings a new producer id, which the client is told and goes on as."""
+    """Under version 2 the end in the last epoch brings a new producer id, which the client gets and uses."""
     assert 0 <= epoch <= MAX_EPOCH
     assert new_id > 4
     rules = Rules(max_epoch=MAX_EPOCH, server_version=2)
@@ -251,7 +251,7 @@ def append_that_timed_out_decides_nothing(state: int, epoch: int, request: int) 
 
 
 def who_is_told_what(request: int, epoch: int) -> None:
-    """A client that has to wait for an abort is told so; one that is given an epoch is told it."""
+    """A client that has to wait for an abort gets that error; a client with a new epoch gets the epoch."""
     assert 0 <= request <= 1
     assert 0 <= epoch <= MAX_EPOCH
     record = TransactionMetadata(producer_id=4, epoch=epoch)

@@ -92,7 +92,7 @@ def tlc_mutants(asked: Asked) -> Iterator[Verdict]:
 
 
 def graph_mutants(asked: Asked) -> Iterator[Verdict]:
-    """Whether the mutated reference is told apart."""
+    """Whether the mutated reference differs."""
     mutants = []
     for mutant in asked.mutants:
         if is_known_failure(mutant):

@@ -116,7 +116,7 @@ class Formulas:
         )
 
     def forget(self) -> None:
-        """Forget what is remembered; called between runs, when a converter begins anew."""
+        """Forget remembered values; called between runs, when a converter starts again."""
         for cache in self._caches:
             cache.clear()
 

@@ -1254,7 +1254,7 @@ def marker_raises_no_epoch(rules: leaders.Rules, log: Log, producer_id: int, epo
 
 
 def marker_forgets_batches(rules: leaders.Rules, log: Log, producer_id: int, epoch: int, count: int) -> Log:
-    """For ``without_sequence``: after a marker every epoch begins anew."""
+    """For ``without_sequence``: after a marker the sequences of every epoch restart."""
     after = log.appended(Batch(producer_id=NO_PRODUCER_ID, epoch=-1, sequence=-1, count=count))
     return replace(after, producers=after.producers.set(producer_id, ProducerState(epoch=epoch, batches=())))
 

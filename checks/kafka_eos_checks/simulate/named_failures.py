@@ -144,7 +144,7 @@ def hanging_transaction(script: Script) -> None:
 
 
 def zombie(script: Script) -> None:
-    """An instance is replaced in the midst of its transaction, and then wants to commit it."""
+    """An instance is replaced during its transaction, and then tries to commit it."""
     script.initialize(A)
     script.write(A, ONE)
     script.initialize(B)

@@ -1,6 +1,6 @@
 """The list of what `kafka-eos serve` answers and refuses, for its help and as a page of the documentation.
 
-All of it is read from the server's own tables. `make schemas` writes the page anew.
+All of it is read from the server's own tables. `make schemas` writes the page again.
 """
 
 from collections.abc import Iterable

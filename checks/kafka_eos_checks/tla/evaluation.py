@@ -43,14 +43,14 @@ class Converter:
     """
 
     def __init__(self, most: int = 200_000) -> None:
-        """Remember at most this many values, then begin anew."""
+        """Remember at most this many values, then start again."""
         self._most = most
         self._makers: dict[type, Callable[[Any], SpecValue]] = {}
         self._seen: dict[int, tuple[Any, SpecValue]] = {}
         self._same: dict[SpecValue, SpecValue] = {}
 
     def forget(self) -> bool:
-        """Begin anew and return True if much is remembered. Returned values keep their value, not their identity."""
+        """Forget all values and return True if many are remembered. Returned values keep their value, not identity."""
         if len(self._seen) <= self._most:
             return False
         self._seen.clear()

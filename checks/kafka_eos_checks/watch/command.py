@@ -236,7 +236,7 @@ def follow(
             committed, position = time.monotonic(), watcher.batches
         if not watcher.heard:
             stopped.wait(PATIENCE_SECONDS)
-        # A transaction that hangs is told by the third quiet look: read, ask, read again.
+        # The third quiet look reports a hanging transaction: read, ask, read again.
         quiet = quiet + 1 if once and watcher.drained and not found else 0
     if journal is not None:
         journal.commit(watcher.to_json(), now_ms(), [])

@@ -284,7 +284,7 @@ class ApplicationLoop:
 
     @action("LearnCommit")
     def learn_commit(self) -> Self:
-        """The application is told that its transaction is committed, and goes on.
+        """The application learns that its transaction is committed, and goes on.
 
         Spec:  ApplicationLoop!LearnCommit
         KIP:   KIP-98
@@ -308,7 +308,7 @@ class ApplicationLoop:
 
     @action("LearnFencing")
     def learn_fencing(self) -> Self:
-        """The application is told that its transaction has timed out: it is fenced.
+        """The application learns that its transaction has timed out: it is fenced.
 
         Spec:  ApplicationLoop!LearnFencing
         KIP:   KIP-98

@@ -226,7 +226,7 @@ class ConsumeTransformProduce(ConsumerGroup):
         return self.processes[instance].generation < self.membership.members[instance].since
 
     def keeps_positions(self, instance: str) -> bool:
-        """An instance that is given its partitions anew keeps its positions, unless it was removed in between."""
+        """An instance that gets its partitions again keeps its positions, unless it was removed in between."""
         return not self.is_lost(instance)
 
     def must_join(self, instance: str) -> bool:

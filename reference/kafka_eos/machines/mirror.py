@@ -204,7 +204,7 @@ class Mirror:
 
     @action("Crash", "Tasks")
     def crash(self, task: str) -> Self:
-        """A task crashes; whoever is given the partition next aborts its transaction.
+        """A task crashes; the next owner of the partition aborts its transaction.
 
         Spec:  Mirror!Crash
         """

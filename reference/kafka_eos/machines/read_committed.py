@@ -1,7 +1,7 @@
 """The rules of read_committed: the leader's index of aborted transactions and the client's filter.
 
 A leader keeps an index of aborted transactions. A fetch response carries those that overlap its batches, and the
-client drops their records. The list is all that the client knows: it is made anew for every response.
+client drops their records. The list is all that the client knows: every response has a new list.
 
 Spec:  Consumer.tla
 KIP:   KIP-98

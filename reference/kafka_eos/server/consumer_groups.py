@@ -275,7 +275,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         self.machine = replace(self.machine, membership=membership)
 
     def leave(self, leaving: Iterable[Follower]) -> None:
-        """Members leave: the group's epoch rises, and the next heartbeat lets assign anew.
+        """Members leave: the group's epoch rises, and the next heartbeat starts a new assignment.
 
         Spec: ConsumerGroup!MembershipWithout
         """

@@ -567,7 +567,7 @@ class Groups:
             self._write_group(group)
             if version >= FIRST_SKIPPING:
                 self._answer_join(group, restarted, skip=group.leader == member_id)
-            else:  # such a leader would assign anew: it is not told that it leads
+            else:  # such a leader would assign again: the answer does not name it as the leader
                 self._answer_join(group, restarted, leader=leader)
             return
         if group.state is not State.PREPARING_REBALANCE:
@@ -889,7 +889,7 @@ class Groups:
         )
 
     def recover(self, partition: Leader, batches: Iterable[RecordBatch]) -> None:
-        """Read the groups and offsets of a partition of ``__consumer_offsets``; sessions of members begin anew.
+        """Read the groups and offsets of a partition of ``__consumer_offsets``; sessions of members start again.
 
         Kafka: GroupCoordinatorShard.replay, replayEndTransactionMarker; GroupMetadataManager.onLoaded
         """

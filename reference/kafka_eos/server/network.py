@@ -566,7 +566,7 @@ class Server:
         self._wind()
 
     def advance(self, seconds: float) -> None:
-        """Put the clock forward, and do what is due then."""
+        """Advance the clock, and run the timers that are due then."""
         assert isinstance(self.clock, MovableClock), "a clock that cannot be moved"
         self._happened("AdvanceClock", 0, detail={"seconds": seconds})
         self.clock.advance(seconds)

@@ -3,7 +3,7 @@
 Every API that a broker of Kafka has for clients is in one of three tables: served, refused as by a broker without
 security, or not served.
 
-``schemas.json`` holds them without their comments; `make schemas` writes it anew, and a test compares it with the jar.
+``schemas.json`` holds them without their comments; `make schemas` writes it again, and a test compares it with the jar.
 """
 
 import json

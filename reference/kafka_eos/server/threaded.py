@@ -202,6 +202,6 @@ class ServedCluster:
         self.call(lambda server: server.restart())
 
     def advance(self, seconds: float) -> None:
-        """Move time forward at once; what is due by then is done when this returns."""
+        """Advance the time at once; due timers have run when this returns."""
         self.call(partial(Server.advance, seconds=seconds))
         self.call(lambda _: None)

@@ -190,7 +190,7 @@ def disk_verdict() -> Verdict:
         f"most saved: {most_shape}, {most_codec.name.lower()}; least: {least_shape}, {least_codec.name.lower()}",
         "each cell: bytes of version 1, of version 2, and the difference; zstd came with version 2",
         "criterion: holds when no data save more than 20 %, and refuted when some do",
-        "out of reach: the claim's +20 % for producers and +50 % for consumers, for no Kafka from 4.0 on writes the "
+        "out of reach: the claim's +20 % for producers and +50 % for consumers: no Kafka from 4.0 on writes the "
         "older formats (KIP-724), and older brokers are others in more than the format",
     ]
     return Verdict(

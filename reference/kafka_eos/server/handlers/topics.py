@@ -271,7 +271,7 @@ def delete_topics(cluster: Cluster, request: Request) -> Message:
 
 
 def _delete_error(cluster: Cluster, row: Message, name: str | None) -> tuple[ErrorCode, str | None]:
-    """Departs from Kafka, which deletes internal topics and makes them anew."""
+    """Departs from Kafka, which deletes internal topics and creates them again."""
     has_id = row.get("TopicId", NO_ID) != NO_ID
     if row["Name"] is not None and has_id:
         return ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
