@@ -3,20 +3,14 @@
 A seed belongs to one layer: number ``seed % layers``. Chunks of seeds are the unit of work.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from time import process_time
-from typing import TypeVar
 
-from kafka_eos_checks.audit.engines import ask_each, open_engine
-from kafka_eos_checks.kit.workers import each_done
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.walks.layers import Layer, layers
 from kafka_eos_checks.walks.walk import Coverage, Run, Walker
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 SAMPLE = 40  # one run in this many is judged a second time, with every property evaluated at every step
 
@@ -175,28 +169,3 @@ def difference(run: Run, again: Run) -> str:
     if (again.schedule, again.fair) != (run.schedule, run.fair):
         return "takes other steps when every property is evaluated at every step"
     return ""
-
-
-# --- in worker processes --------------------------------------------------------------------------------------------
-
-
-def _run_chunk(chunk: tuple[int, int]) -> tuple[tuple[int, int], Tally]:
-    return chunk, run_seeds(range(chunk[0], chunk[1] + 1))
-
-
-def run_chunks(
-    waiting: Sequence[tuple[int, int]], jobs: int, *, spark: bool = False
-) -> Iterator[tuple[tuple[int, int], Tally]]:
-    """The tally of each chunk, as it is done: in this process for one job, else in workers, or on those of Spark."""
-    return each_of(_run_chunk, waiting, jobs, spark=spark)
-
-
-def each_of(
-    function: Callable[[Item], Result], items: Sequence[Item], jobs: int, *, spark: bool, chunksize: int = 1
-) -> Iterator[Result]:
-    """What a function makes of each item: on Spark, a task for each, when all are done; else as :func:`each_done`."""
-    if not spark:
-        yield from each_done(function, items, jobs, chunksize)
-        return
-    with open_engine("spark") as engine:
-        yield from ask_each(engine, function, items)

@@ -23,7 +23,7 @@ from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.matrix.mutant_keys import Kept
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder
-from kafka_eos_checks.walks import campaign, guards, kept, whole
+from kafka_eos_checks.walks import campaign, executors, guards, kept, whole
 from kafka_eos_checks.walks.broken import explained, find_all, find_broken
 from kafka_eos_checks.walks.campaign import Tally
 from kafka_eos_checks.walks.layers import Layer, broken
@@ -145,7 +145,7 @@ def soak(first: int, last: int, jobs: int, folder: Path, *, spark: bool = False)
         else:
             total.add(known)
     with count_progress("runs", sum(end - begin + 1 for begin, end in waiting)) as advance:
-        for chunk, tally in campaign.run_chunks(waiting, min(jobs, max(1, len(waiting))), spark=spark):
+        for chunk, tally in executors.run_chunks(waiting, min(jobs, max(1, len(waiting))), spark=spark):
             kept.keep(folder, chunk, tally)
             total.add(tally)
             advance(chunk[1] - chunk[0] + 1)

@@ -26,7 +26,7 @@ from kafka_eos.wire.protocol import Buffer, Message
 from kafka_eos_checks.brokers.fetched import batches, committed
 from kafka_eos_checks.drawing.sequence_diagram import Kind, Role
 from kafka_eos_checks.kit.verdict import Verdict
-from kafka_eos_checks.walks.campaign import each_of
+from kafka_eos_checks.walks.executors import each_of
 from kafka_eos_checks.walks.served_application import GROUP, INPUT, OUTPUT, Application, Ask, Heard, To
 from kafka_eos_checks.walks.served_invariants import Fate, Invariants
 from kafka_eos_checks.walks.system_story import READER, TIME, Silence, Story

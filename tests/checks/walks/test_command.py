@@ -18,7 +18,7 @@ from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.models import bounds
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.walks import broken as broken_module
-from kafka_eos_checks.walks import campaign, command, guards, kept
+from kafka_eos_checks.walks import campaign, command, executors, guards, kept
 from kafka_eos_checks.walks.broken import FOUND, NOT_FOUND, Search, explained, find_broken
 from kafka_eos_checks.walks.campaign import Tally
 from kafka_eos_checks.walks.corpus import EXHAUSTED, MOST_NUMBER, Corpus
@@ -424,13 +424,13 @@ def two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_interrupted_campaign_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "SEEDS_PER_CHUNK", 4)
     asked: list[tuple[int, int]] = []
-    run_chunks = campaign.run_chunks
+    run_chunks = executors.run_chunks
 
     def noted(waiting: list[tuple[int, int]], jobs: int, *, spark: bool) -> Any:
         asked.extend(waiting)
         return run_chunks(waiting, jobs, spark=spark)
 
-    monkeypatch.setattr(campaign, "run_chunks", noted)
+    monkeypatch.setattr(executors, "run_chunks", noted)
     arguments = ["check", "walks", "--jobs", "1", "--folder", str(tmp_path), "--seeds"]
     assert cli.main([*arguments, "0..7"]) == 0
     assert cli.main([*arguments, "2..11"]) == 0
@@ -542,7 +542,7 @@ def test_spark_runs_the_seeds_that_worker_processes_run(tmp_path: Path, monkeypa
 @pytest.mark.usefixtures("spark")
 def test_a_run_that_goes_wrong_on_spark_is_an_answer() -> None:
     waiting = [(3, 3), (8, 8)]
-    answers = dict(campaign.each_of(fails_at_eight, waiting, 1, spark=True))
+    answers = dict(executors.each_of(fails_at_eight, waiting, 1, spark=True))
     assert {chunk: [failure.seed for failure in tally.failures] for chunk, tally in answers.items()} == {
         (3, 3): [],
         (8, 8): [8],
