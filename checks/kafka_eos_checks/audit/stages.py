@@ -124,8 +124,8 @@ def scan_logs(
     rows = engine.map(read, planned, sizes, "audit")
     folded = engine.regroup(partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY], rows)
     audits = {audit.log: audit for _, audit in engine.collect(RESULT, folded)}
-    empty = {log: LogAudit(log=log, partition=Partition(log=log)) for log in logs if log not in audits}
-    return Scanned([(audits | empty)[log] for log in logs], rows, buckets)
+    all_audits = [audits.get(log) or LogAudit(log=log, partition=Partition(log=log)) for log in logs]
+    return Scanned(all_audits, rows, buckets)
 
 
 def _high_watermarks(logs: Sequence[PartitionLog], source: Source) -> dict[int, int]:
@@ -134,7 +134,8 @@ def _high_watermarks(logs: Sequence[PartitionLog], source: Source) -> dict[int, 
     for number, log in enumerate(logs):
         directory = source.directories.get(Path(log.folder).parent)
         mark = None if directory is None else directory.high_watermarks.get((log.topic, log.partition))
-        told |= {} if mark is None else {number: mark}
+        if mark is not None:
+            told[number] = mark
     return told
 
 
