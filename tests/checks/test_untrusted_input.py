@@ -87,6 +87,13 @@ def sources() -> Iterator[Path]:
 
 # These run only the project's own code: the reference without one conjunct, and the spec's properties as Python.
 OWN = {"checks/kafka_eos_checks/matrix/conjuncts/reference.py", "checks/kafka_eos_checks/models/formulas.py"}
+# These unpickle rows between two stages of one audit: what this program itself wrote to its own temporary files, which
+# nobody else may read, or gave to Spark's shuffle, whose workers run pickled code anyway. No file that is given.
+BETWEEN_STAGES = {
+    "checks/kafka_eos_checks/audit/engines.py",
+    "checks/kafka_eos_checks/audit/spark.py",
+    "checks/kafka_eos_checks/audit/jepsen/by_key.py",
+}
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "yaml"}
 UNSAFE_CALLS = {"eval", "exec", "compile", "__import__"}
 
@@ -108,7 +115,7 @@ def test_nothing_that_is_read_is_executed() -> None:
     found = {
         path.relative_to(ROOT).as_posix(): unsafe(ast.parse(path.read_text(encoding="utf-8"))) for path in sources()
     }
-    assert {path for path, names in found.items() if names} == OWN
+    assert {path for path, names in found.items() if names} == OWN | BETWEEN_STAGES
 
 
 @pytest.mark.parametrize("program", ["import pickle", "from yaml import load", "eval(text)"])
