@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import aiokafka
@@ -21,6 +22,15 @@ async def wait_until(ready: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(SECONDS):
         while not await ready():
             await asyncio.sleep(0.05)
+
+
+async def stop(consumer: Any) -> None:
+    """Stop a consumer, its broker being there or not.
+
+    aiokafka 0.14: ``stop`` cancels a fetch that waits for its next try, and lets that task's own CancelledError through.
+    """
+    with suppress(asyncio.CancelledError):
+        await consumer.stop()
 
 
 async def configured(admin: Any) -> str:
@@ -174,10 +184,10 @@ async def copy(admin: Any) -> None:
         if outcome == "committed":
             reached |= behind
         else:
-            await consumer.stop()
+            await stop(consumer)
             consumer = None
     if consumer is not None:
-        await consumer.stop()
+        await stop(consumer)
     await transactions.close()
     await end(COPIES, 1)
 
@@ -195,7 +205,7 @@ async def consume(name: str, group: str, topic: str, most: int | None = None, **
             if text(message.value) == tour.END:
                 ended.add(message.partition)
     await consumer.commit()
-    await consumer.stop()
+    await stop(consumer)
 
 
 async def group_offsets(admin: Any, group: str) -> dict[int, int]:
@@ -235,7 +245,7 @@ class Member:
             if partitions != self.partitions:
                 say("assigned", member=self._called, partitions=partitions)
                 self.partitions = partitions
-        await consumer.stop()
+        await stop(consumer)
 
 
 async def rebalance(admin: Any) -> None:
