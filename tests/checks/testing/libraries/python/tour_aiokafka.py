@@ -27,7 +27,7 @@ async def wait_until(ready: Callable[[], Awaitable[bool]]) -> None:
 async def stop(consumer: Any) -> None:
     """Stop a consumer, its broker being there or not.
 
-    aiokafka 0.14: ``stop`` cancels a fetch that waits for its next try, and lets that task's own CancelledError through.
+    aiokafka 0.14: ``stop`` cancels a fetch that waits for its next try, and lets the CancelledError through.
     """
     with suppress(asyncio.CancelledError):
         await consumer.stop()
