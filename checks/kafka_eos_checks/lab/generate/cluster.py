@@ -469,7 +469,9 @@ class Cluster:
     def _describe_partition(self, log: LogFiles) -> None:
         metadata = f"version: 0\ntopic_id: {self._id('topic', _place(log)[0])}"
         (log.folder / PARTITION_METADATA).write_text(metadata, encoding="ascii")
-        (log.folder / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 0\n", encoding="ascii")
+        lines = [f"{epoch} {offset}\n" for epoch, offset in log.leader_epochs or [(0, 0)]]
+        checkpoint = f"0\n{len(lines)}\n{''.join(lines)}"
+        (log.folder / LEADER_EPOCH_CHECKPOINT).write_text(checkpoint, encoding="ascii")
 
     def _describe(self, folder: Path, logs: Sequence[LogFiles]) -> None:
         """Write what a broker keeps of all logs, and copy them to the others."""

@@ -132,6 +132,7 @@ class LogFiles:
         markers: how many of them are markers.
         size: bytes of all segments, or of the segments that the tables stand for.
         segments: base offset and bytes of each segment that is complete.
+        leader_epochs: each with the first offset that was written in it.
     """
 
     def __init__(
@@ -148,6 +149,7 @@ class LogFiles:
         self.folder = folder
         self.end = self.batches = self.markers = self.size = 0
         self.segments: list[tuple[int, int]] = []
+        self.leader_epochs: list[tuple[int, int]] = []
         self._contents = contents
         self._producers = Producers(first_id, producers) if producers else None
         self._open = Open()
@@ -186,6 +188,10 @@ class LogFiles:
             steps = np.where(behind, 0, batches.record_count)
             found = replace(batches, base_offset=self.end + np.cumsum(steps) - steps - behind)
         assert not len(base) or (base >= 0).all() or (base <= NEXT).all(), "all have their offsets, or none"
+        epochs, first = np.unique(found.leader_epoch, return_index=True)
+        known = self.leader_epochs[-1][0] if self.leader_epochs else -1
+        pairs = zip(epochs.tolist(), found.base_offset[first].tolist(), strict=True)
+        self.leader_epochs += [(epoch, offset) for epoch, offset in pairs if epoch > known]
         self.end = max(self.end, int(found.last_offset.max(initial=-1)) + 1)
         self.batches += len(batches)
         self.markers += int(np.count_nonzero(batches.is_marker))

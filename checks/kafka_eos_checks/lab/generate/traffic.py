@@ -44,7 +44,7 @@ SLICE_BATCHES = 1 << 20  # of all logs, about
 PARTITION_BATCHES = 1 << 15  # of a partition in a slice at least, for the size of row groups
 LARGEST_SLICE = 1 << 22
 HISTORY_SLICE = 1 << 15  # with a history, whose events are held until they are in order
-PHASE = 0.1  # of a slice, by which clients are late at most
+PHASE = 0.1  # of a slice, by which the clients of a coordinator are late at most; it is replaced between two slices
 
 # How often. Each is a share of what it names.
 ABORTED, GROWING, WITHOUT_DATA, EMPTY, WRITTEN_AGAIN = 0.1, 0.3, 0.03, 0.01, 0.005  # of transactions
@@ -348,7 +348,7 @@ class Traffic:
             coordinator_epoch=np.ones(own.state_partitions, np.int64),
             plain_offset=np.zeros(own.clients, np.int64),
         )
-        self._phase = self._rng.random(own.clients) * PHASE * SLOTS
+        self._phase = (self._rng.random(own.state_partitions) * PHASE * SLOTS)[self.coordinator_of]
         sizes = {"topic": own.partitions, "states": own.state_partitions, "commits": own.offset_partitions}
         self._streams = {name: [Stream() for _ in range(size)] for name, size in sizes.items()}
 
@@ -598,6 +598,7 @@ class Traffic:
             5 * len(own),
             timestamp=_ms(number, slots),
             client=np.repeat(own.client, 5),
+            leader_epoch=np.repeat(own.coordinator_epoch, 5),
             status=rows(np.full(1, int(_S.EMPTY)), ongoing_status, ongoing_status, prepare, complete),
             value_producer=rows(producer, producer, producer, producer, following),
             value_epoch=rows(epoch, epoch, epoch, epoch + own.raises, next_epoch),

@@ -10,6 +10,7 @@ import pytest
 
 from kafka_eos.formats.log_directory import broker_id, cluster_id, find_log_directories
 from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.segment import StoredBatch, read_leader_epochs, read_segment
 from kafka_eos.formats.transaction_log import TransactionState, decode_key, decode_value
 from kafka_eos.server.cluster import java_hash
 from kafka_eos_checks.audit.audit import Audit, run
@@ -24,6 +25,8 @@ from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.lab.generate import traffic
 from kafka_eos_checks.lab.generate.cluster import BROKERS, Cluster
 from kafka_eos_checks.lab.generate.traffic import Workload
+from kafka_eos_checks.traces.replays import Rules, in_process
+from kafka_eos_checks.traces.scan import COORDINATOR, pieces_of
 
 RULES = {  # what is judged of a cluster of one broker
     *("readable", "duplicate", "gap", "stale epoch", "order"),
@@ -104,6 +107,28 @@ def test_every_broker_has_the_same_logs_and_a_name_of_its_own(tmp_path: Path) ->
     verdicts = {verdict.name: verdict for verdict in judged(tmp_path).verdicts}
     assert verdicts.keys() == RULES | {"replicas differ"}
     assert verdicts["replicas differ"].figures["batches"] == int(verdicts["readable"].figures["batches"]) * 2 / 3
+
+
+@pytest.mark.parametrize("version_2", [0.0, 1.0])
+def test_the_coordinators_of_a_healthy_cluster_do_what_the_machine_of_the_reference_does(
+    version_2: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader epochs of ``__transaction_state`` are the coordinator epochs of the markers."""
+    pytest.importorskip("pyarrow", reason="traces travel as Arrow tables")
+    small_slices(monkeypatch)
+    monkeypatch.setattr(traffic, "WRITTEN_AGAIN", 0.0)  # the machine writes a marker once in a coordinator's reign
+    workload = Workload(transactions=300, batches=3000, clients=12, version_2=version_2, seed=5)
+    Cluster(workload=workload, value_bytes=10).write(tmp_path)
+    logs = list((tmp_path / BROKERS / "1").glob("__transaction_state-*"))
+    for log in logs:
+        batches = [stored for segment in sorted(log.glob("*.log")) for stored in read_segment(segment)]
+        epochs = [stored.batch.partition_leader_epoch for stored in batches if isinstance(stored, StoredBatch)]
+        assert epochs == sorted(epochs), "one leader after the other"
+        assert [each.epoch for each in read_leader_epochs(log / "leader-epoch-checkpoint")] == sorted(set(epochs))
+    assert any(len(read_leader_epochs(log / "leader-epoch-checkpoint")) > 1 for log in logs), "some are replaced"
+    rows = in_process(pieces_of([tmp_path / BROKERS / "1"]), Rules(())).to_pylist()
+    assert [row for row in rows if not row["accepted"]] == []
+    assert sum(row["subject"] == COORDINATOR for row in rows) == 12
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
