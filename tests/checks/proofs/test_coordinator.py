@@ -9,7 +9,6 @@ from kafka_eos.errors import NotEnabled
 from kafka_eos.machines.machine import actions
 from kafka_eos.machines.transaction_coordinator import NO_EPOCH, Constants, TransactionCoordinator
 from kafka_eos_checks.kit.paths import spec_folder
-from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.proofs import coordinator
 from kafka_eos_checks.proofs.induction import Proof, Query, ask, discharge, minimal
@@ -40,13 +39,9 @@ def proof(queries: list[Query]) -> Proof:
     )
 
 
-@pytest.fixture(scope="module")
-def verdicts(proof: Proof) -> list[Verdict]:
-    return list(discharge(proof))
-
-
-def test_a_decision_is_final_and_no_epoch_is_handed_out_twice(verdicts: list[Verdict]) -> None:
-    assert [verdict.name for verdict in verdicts if not verdict.ok] == []
+@pytest.mark.thorough
+def test_a_decision_is_final_and_no_epoch_is_handed_out_twice(proof: Proof) -> None:
+    assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 
 
 def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
@@ -59,6 +54,7 @@ def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: l
     assert witnessed == {act.name for act in actions(TransactionCoordinator)}
 
 
+@pytest.mark.thorough
 def test_each_conjunct_of_the_invariant_is_needed(proof: Proof) -> None:
     assert [verdict.name for verdict in minimal(proof) if not verdict.ok] == []
 

@@ -58,6 +58,7 @@ def in_reference() -> list[ReferenceSubject]:
 
 
 @pytest.mark.tlc
+@pytest.mark.thorough
 def test_each_entry_of_the_project_names_an_existing_conjunct(
     in_spec: list[Subject], in_reference: list[ReferenceSubject]
 ) -> None:
