@@ -208,9 +208,9 @@ def test_a_batch_is_accepted_or_refused_as_by_kafka(both: Both, name: str) -> No
         ),
         ({"message_timestamp_type": "LogAppendTime"},
          [batch(), batch(base_timestamp=5), batch(base_timestamp=later(10**6), compression=CompressionType.GZIP)], {0}),
-        ({"message_timestamp_before_max_ms": "1000000"},
-         [batch(base_timestamp=later(-2000)), batch(), batch(base_timestamp=-1),
-          batch(records=[Record(), Record(offset_delta=1, timestamp_delta=-2_000_000)])], {0, 32}),
+        ({"message_timestamp_before_max_ms": "10000000"},
+         [batch(base_timestamp=later(-20_000)), batch(), batch(base_timestamp=-1),
+          batch(records=[Record(), Record(offset_delta=1, timestamp_delta=-20_000_000)])], {0, 32}),
         ({"message_timestamp_after_max_ms": "100000"}, [batch(base_timestamp=later(10**5)), batch()], {0, 32}),
         (
             {"cleanup_policy": "compact"},
