@@ -14,7 +14,8 @@ from kafka_eos.formats.segment import RegionKind
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments, stages
-from kafka_eos_checks.audit.engines import Engine, ask_each, open_engine
+from kafka_eos_checks.audit.cost import Bill, bill
+from kafka_eos_checks.audit.engines import Engine, ask_each, costs_of, open_engine
 from kafka_eos_checks.audit.findings import Finding, dated
 from kafka_eos_checks.audit.history_files import read_events
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
@@ -67,6 +68,7 @@ class Audit:
         notes: what the rules have to say of other places, see :class:`rules.Kind`, by place.
         logs: the audits of the single logs.
         subject: in words, what was audited: paths, brokers, clusters, sizes, and the moments that it is of.
+        bill: what it cost; None unless asked for.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -74,6 +76,7 @@ class Audit:
     notes: tuple[Finding, ...] = ()
     logs: tuple[LogAudit, ...] = field(default=())
     subject: str = ""
+    bill: Bill | None = None
 
     @property
     def unknown(self) -> int:
@@ -118,6 +121,7 @@ def run(
     as_jepsen: Path | None = None,
     one_moment: bool = False,
     longest_ms: int = moments.LONGEST_MS,
+    explain_cost: bool = False,
 ) -> Audit:
     """As :func:`audit`, with all findings and the figures of each log.
 
@@ -133,6 +137,7 @@ def run(
         as_jepsen: where to write the history as Jepsen has it, see :mod:`jepsen_export`.
         one_moment: whether all logs are of one moment, see :mod:`moments`; recordings are.
         longest_ms: how long a transaction may take on the cluster, in milliseconds.
+        explain_cost: whether to say what it cost.
 
     Raises:
         UnusableInput: also, of ``as_jepsen``, unless there is one run.
@@ -146,7 +151,9 @@ def run(
                 except ValueError as error:
                     raise UnusableInput(str(error)) from None
             source = moments.look_at(inputs.logs, one_moment=one_moment or inputs.one_moment, longest_ms=longest_ms)
-            result = of_inputs(inputs, engine, check_crc=check_crc, spark=spark, source=source)
+            result = of_inputs(
+                inputs, engine, check_crc=check_crc, spark=spark, source=source, explain_cost=explain_cost
+            )
             if oracle is None or not result.logs:
                 return result
             found = (*result.findings, *result.notes)
@@ -168,6 +175,7 @@ def of_inputs(
     check_crc: bool = True,
     spark: "SparkSession | None" = None,
     source: moments.Source = moments.ONE_MOMENT,
+    explain_cost: bool = False,
 ) -> Audit:
     """As :func:`run`, of inputs that are open already. Histories alone are judged by what clients and readers tell.
 
@@ -176,15 +184,18 @@ def of_inputs(
     """
     if not inputs.logs and not inputs.histories and not inputs.operations:
         raise UnusableInput("nothing to audit; give a broker's log directory, a recording or a history")
+    began = time.process_time()
     judged = _Judged()
     audits: list[LogAudit] = []
     known = moments.Moments(source, ())
-    if inputs.logs:
-        audits, known = _of_logs(inputs.logs, engine, check_crc, spark, source, judged)
-    if inputs.histories:
-        judged.add(*history_verdicts(inputs, known, check_crc=check_crc))
-    if inputs.operations:
-        judged.add(*jepsen_verdicts(inputs, engine, spark))
+    with open_engine(engine, spark) as running:
+        if inputs.logs:
+            audits, known = _of_logs(inputs.logs, running, check_crc, source, judged)
+        if inputs.histories:
+            judged.add(*history_verdicts(inputs, known, check_crc=check_crc))
+        if inputs.operations:
+            judged.add(*jepsen_verdicts(inputs, running))
+        cost = bill_of(running, inputs, time.process_time() - began) if explain_cost else None
     said = sorted(judged.findings, key=Finding.sort_key)
     findings = tuple(finding for finding in said if finding.is_violation)
     notes = tuple(finding for finding in said if not finding.is_violation)
@@ -203,6 +214,7 @@ def of_inputs(
         notes=notes,
         logs=tuple(audits),
         subject=subject_of(inputs, audits, known),
+        bill=cost,
     )
 
 
@@ -251,25 +263,31 @@ class _Judged:
 
 
 def _of_logs(
-    logs: Sequence[PartitionLog],
-    engine: str,
-    check_crc: bool,
-    spark: "SparkSession | None",
-    source: moments.Source,
-    judged: _Judged,
+    logs: Sequence[PartitionLog], engine: Engine, check_crc: bool, source: moments.Source, judged: _Judged
 ) -> tuple[list[LogAudit], moments.Moments]:
     """Judge by all rules that need no history; the audit of each log, and their moments."""
     started = time.perf_counter()
-    with open_engine(engine, spark) as running:
-        scanned = stages.scan_logs(logs, running, source, check_crc=check_crc)
-        audits = [replace(each, findings=tuple(_dated(each.findings, scanned.audits))) for each in scanned.audits]
-        findings = [finding for log in audits for finding in log.findings]
-        judged.add(log_verdicts(audits, time.perf_counter() - started), findings)
-        verdicts, findings, known = transaction_verdicts(scanned, running, source, check_crc=check_crc)
-        judged.add(verdicts, findings)
-        judged.add(*offset_verdicts(scanned, running, check_crc=check_crc))
-        judged.add(*beside_verdicts(scanned, running, one_moment=source.one_moment, check_crc=check_crc))
+    scanned = stages.scan_logs(logs, engine, source, check_crc=check_crc)
+    audits = [replace(each, findings=tuple(_dated(each.findings, scanned.audits))) for each in scanned.audits]
+    findings = [finding for log in audits for finding in log.findings]
+    judged.add(log_verdicts(audits, time.perf_counter() - started), findings)
+    verdicts, findings, known = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
+    judged.add(verdicts, findings)
+    judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
+    judged.add(*beside_verdicts(scanned, engine, one_moment=source.one_moment, check_crc=check_crc))
     return audits, known
+
+
+def bill_of(engine: Engine, inputs: Inputs, spent: float) -> Bill:
+    """What an audit has cost.
+
+    Args:
+        engine: what ran it.
+        inputs: what was audited.
+        spent: CPU seconds of this process.
+    """
+    jvm = engine.jvm_seconds  # before the costs are collected
+    return bill(costs_of(engine), spent, inputs.segment_bytes, in_process=engine.in_process, jvm=jvm)
 
 
 def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0) -> list[Verdict]:
@@ -410,9 +428,7 @@ def history_verdicts(
     return verdicts, result.findings
 
 
-def jepsen_verdicts(
-    inputs: Inputs, engine: str = "local", spark: "SparkSession | None" = None
-) -> tuple[list[Verdict], list[Finding]]:
+def jepsen_verdicts(inputs: Inputs, engine: Engine) -> tuple[list[Verdict], list[Finding]]:
     """A verdict for each anomaly of Jepsen's, and all that are violations; what Jepsen allows is told as evidence.
 
     Raises:
@@ -422,8 +438,8 @@ def jepsen_verdicts(
     judged = by_key.Judged()
     for path in inputs.operations:
         size = path.stat().st_size
-        with open_engine(engine, spark) as running, by_key.spilled(each_operation(path), str(path), size) as spill:
-            own = by_key.judge(spill, partial(ask_each, running))
+        with by_key.spilled(each_operation(path), str(path), size) as spill:
+            own = by_key.judge(spill, partial(ask_each, engine))
         if not own.figures["sent"] and not own.figures["given"]:
             raise UnusableInput(f"{path}: no :send, :poll or :txn of Jepsen's workload for Kafka with anything in it")
         judged.join(own)

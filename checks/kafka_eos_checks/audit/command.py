@@ -11,6 +11,7 @@ from kafka_eos_checks.kit.recording import given_path
 
 if TYPE_CHECKING:
     from kafka_eos_checks.audit.audit import Audit
+    from kafka_eos_checks.audit.cost import Bill
 
 SHOWN_NOTES = 10  # of a kind, on the terminal
 UNJUDGED_EXIT = 3
@@ -30,6 +31,7 @@ EPILOG = """examples:
   kafka-eos audit clients.jsonl
   kafka-eos audit store/kafka/latest/history.edn
   kafka-eos audit /var/lib/kafka/data --oracle --html audit.html --redact
+  kafka-eos audit /copies --spark --explain-cost
   kafka-eos audit hdfs://name/copies/broker-1 --sink audits.findings
 
   kafka-eos audit /var/lib/kafka/data/orders-0/00000000000000000000.log
@@ -130,6 +132,12 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="exit with 0 where nothing was found but not all could be judged, for any reason or only for these: "
         + ", ".join(sorted(UNJUDGED_REASONS)),
     )
+    parser.add_argument(
+        "--explain-cost",
+        action="store_true",
+        help="say what each stage cost, what the driver did alone, how often each byte was read, and what follows for "
+        "more cores",
+    )
     parser.add_argument("--redact", action="store_true", help="evidence names no value, transactional id or group")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page")
     add_json(parser)
@@ -193,6 +201,8 @@ def run(arguments: argparse.Namespace) -> int:
     answer_console.print(f"{result.subject}\n", markup=False, highlight=False, soft_wrap=True)
     print_verdicts(result.verdicts)
     _print_notes(result)
+    if result.bill is not None:
+        _print_bill(result.bill)
     answer_console.print(f"\n{headline(result.verdicts)}", highlight=False)
     if result.logs and not sum(log.batches for log in result.logs):
         print("kafka-eos audit: no batch could be read", file=sys.stderr)
@@ -230,6 +240,39 @@ def _print_notes(result: "Audit") -> None:
             answer_console.print(words, highlight=False)
 
 
+def _print_bill(bill: "Bill") -> None:
+    """Print what an audit cost, and how long it takes at least on more cores."""
+    from kafka_eos_checks.audit.cost import CORES  # noqa: PLC0415
+    from kafka_eos_checks.kit.terminal import answer_console, plain_table  # noqa: PLC0415
+
+    rows = [
+        (
+            stage.label,
+            f"{len(stage.tasks):,}",
+            f"{stage.seconds:.2f}",
+            f"{stage.largest:.2f}",
+            f"{stage.largest / stage.seconds:.0%}" if stage.seconds else "",
+            f"{stage.read:,}",
+            f"{stage.memory / 1e6:,.0f}",
+        )
+        for stage in bill.stages
+        if stage.tasks
+    ]
+    names = ("what it cost", "tasks", "CPU s", "largest task", "of its stage", "bytes read", "MB at most")
+    answer_console.print()
+    answer_console.print(plain_table(names, rows))
+    words = [f"the driver alone: {bill.driver:.2f} CPU s, {bill.serial_share:.1%} of all; {bill.memory / 1e6:,.0f} MB"]
+    if bill.jvm is not None:
+        words.append(f"Spark's JVM, with its start: {bill.jvm:.1f} CPU s on top")
+    times = f", {bill.read / bill.input_bytes:.2f} times" if bill.input_bytes else ""
+    words.append(f"the logs have {bill.input_bytes:,} bytes; the tasks read {bill.read:,}{times}")
+    words += [
+        f"on {cores:,} cores at least {bill.wall_seconds(cores):.1f} s; longest is {bill.bound(cores)}"
+        for cores in CORES
+    ]
+    answer_console.print("\n".join(words), markup=False, highlight=False, soft_wrap=True)
+
+
 def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
     """Audit, with a session of Spark if anything needs one, and write what was asked for."""
     from kafka_eos_checks.audit import audit, findings, remote  # noqa: PLC0415
@@ -257,6 +300,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
             as_jepsen=arguments.as_jepsen,
             one_moment=arguments.snapshot,
             longest_ms=round(arguments.max_transaction_timeout * 60_000),
+            explain_cost=arguments.explain_cost,
         )
         if arguments.json:
             write_verdicts(arguments.json, result.verdicts)

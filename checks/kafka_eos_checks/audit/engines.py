@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from kafka_eos_checks.audit.cost import StageCost, charged
 from kafka_eos_checks.audit.progress import byte_progress
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 ENGINES = ("local", "spark")
 SPILL_BYTES = 256 << 20  # of rows of a kind and key that are kept in memory, all together
 
-ANSWER = -1  # the kind of a row of `ask_each`
+ANSWER, COST = -1, -2  # kinds of rows: of `ask_each`, and of each task
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -49,9 +50,18 @@ class Engine(Protocol):
 
     Attributes:
         buckets: how many buckets of producer ids it takes at least.
+        stages: what has run, a label and its rows each.
+        in_process: whether its tasks run in this process.
     """
 
     buckets: int
+    stages: list[tuple[str, Any]]
+    in_process: bool
+
+    @property
+    def jvm_seconds(self) -> float | None:
+        """CPU seconds of Spark's JVM up to now; None without one that this process has started."""
+        ...
 
     def map(
         self, function: Callable[[Item], Iterable[Row]], items: Sequence[Item], sizes: Sequence[int], label: str
@@ -66,13 +76,16 @@ class Engine(Protocol):
         """
         ...
 
-    def regroup(self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any) -> Any:
+    def regroup(
+        self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any, label: str
+    ) -> Any:
         """The rows that a function makes of the values of each key; they stay where they were made.
 
         Args:
             function: takes a key and its values, of all these kinds, in any order.
             kinds: rows of others are left out.
             rows: from one or several stages.
+            label: what is done, in a word.
         """
         ...
 
@@ -128,32 +141,50 @@ class LocalEngine:
     """This process: no Spark, no JVM, no pyarrow. Below about a million batches nothing is faster."""
 
     buckets = 1
+    in_process = True
+    jvm_seconds = None
+
+    def __init__(self) -> None:
+        self.stages: list[tuple[str, Any]] = []
 
     def map(
         self, function: Callable[[Item], Iterable[Row]], items: Sequence[Item], sizes: Sequence[int], label: str
     ) -> LocalRows:
         """As :meth:`Engine.map`."""
         rows = LocalRows()
+        self.stages.append((label, rows))
         with byte_progress(label, sum(sizes)) as advance:
             for item, size in zip(items, sizes, strict=True):
-                for row in function(item):
+                for row in charged_rows(partial(function, item)):
                     rows.add(row)
                 advance(size)
         return rows
 
     def regroup(
-        self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any
+        self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any, label: str
     ) -> LocalRows:
         """As :meth:`Engine.regroup`."""
         made = LocalRows()
+        self.stages.append((label, made))
         for key in sorted(set[int]().union(*(each.keys(kinds) for each in rows))):
-            for row in function(key, (value for each in rows for value in each.values(kinds, key))):
+            values = (value for each in rows for value in each.values(kinds, key))
+            for row in charged_rows(partial(function, key, values)):
                 made.add(row)
         return made
 
     def collect(self, kind: int, rows: Any) -> list[tuple[int, Any]]:
         """As :meth:`Engine.collect`."""
         return [(key, value) for key in sorted(rows.keys([kind])) for value in rows.values([kind], key)]
+
+
+def charged_rows(task: Callable[[], Iterable[Row]]) -> Iterator[Row]:
+    """The rows of a task, and one of the kind :data:`COST` behind them."""
+    return charged(task, partial(Row, COST, 0))
+
+
+def costs_of(engine: Engine) -> list[StageCost]:
+    """What each stage that an engine has run did cost."""
+    return [StageCost(label, [cost for _, cost in engine.collect(COST, rows)]) for label, rows in engine.stages]
 
 
 def ask_each(engine: Engine, ask: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -23,6 +23,7 @@ import numpy as np
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import CorruptRegion, RegionKind
+from kafka_eos_checks.audit.kernels import meter
 from kafka_eos_checks.audit.kernels.headers import (
     CONTROL_MASK,
     HEADER,
@@ -259,11 +260,11 @@ def _read(
             yield Headers(np.empty(0, np.int64), _packed({}, columns, 0), size, damage), NO_MARKS
             continue
         try:
-            found = opened.file.read_row_group(group, columns=first, use_threads=False)
+            found = _read_columns(opened.file, group, first)
             fields = {name: found[name].to_numpy() for name in first[1:]}
             own = NO_MARKS
             if marks and (not group or (fields["attributes"] & _TIMED).any()):
-                more = opened.file.read_row_group(group, columns=[*second, *_MARKED], use_threads=False)
+                more = _read_columns(opened.file, group, [*second, *_MARKED])
                 fields |= {name: more[name].to_numpy() for name in second}
                 own = _marks(more)
         except UNREADABLE as error:
@@ -271,6 +272,14 @@ def _read(
             continue
         fields |= {name: np.zeros(len(found), np.int64) for name in second if name not in fields}
         yield Headers(found["position"].to_numpy(), _packed(fields, columns, len(found)), ranges[group][1], damage), own
+
+
+def _read_columns(file: Any, group: int, names: Sequence[str]) -> Any:
+    """Some columns of a row group; their bytes are counted."""
+    about = file.metadata.row_group(group)
+    columns = [about.column(number) for number in range(about.num_columns)]
+    meter.count(sum(column.total_compressed_size for column in columns if column.path_in_schema in names))
+    return file.read_row_group(group, columns=names, use_threads=False)
 
 
 def _packed(fields: Mapping[str, Any], columns: Sequence[str] | None, count: int) -> Any:

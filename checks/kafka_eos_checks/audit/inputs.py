@@ -41,6 +41,12 @@ class Inputs:
     directories: Mapping[Path, str] = field(default_factory=dict)
     given: tuple[str, ...] = ()
 
+    @property
+    def segment_bytes(self) -> int:
+        """Bytes of all segments and tables of the logs."""
+        paths = (Path(log.folder, name) for log in self.logs for name in log.segments)
+        return sum(path.stat().st_size for path in paths if path.is_file())
+
 
 @contextmanager
 def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterator[Inputs]:

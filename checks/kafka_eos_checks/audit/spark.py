@@ -13,13 +13,15 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kafka_eos_checks.audit.engines import Item, Row
+from kafka_eos_checks.audit.cost import cpu_seconds_of
+from kafka_eos_checks.audit.engines import Item, Row, charged_rows
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.memory import keep_modules
 from kafka_eos_checks.audit.schemas import arrow_schema, ddl
@@ -43,34 +45,44 @@ class SparkEngine:
 
     Attributes:
         buckets: how many buckets of producer ids there are at least.
+        stages: what has run, a label and its rows each.
+        in_process: no task runs in this process.
     """
 
     buckets = 8
+    in_process = False
 
     def __init__(self, spark: "SparkSession") -> None:
         self.spark = spark
-        self._kept: list[DataFrame] = []
+        self.stages: list[tuple[str, DataFrame]] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for frame in self._kept:
+        for _label, frame in self.stages:
             frame.unpersist()
+
+    @property
+    def jvm_seconds(self) -> float | None:
+        """As :attr:`kafka_eos_checks.audit.engines.Engine.jvm_seconds`; its local executors are in it."""
+        gateway = None if need("pyspark.sql.utils", "spark").is_remote() else self.spark.sparkContext._gateway
+        process = getattr(gateway, "proc", None)
+        return None if process is None else cpu_seconds_of(process.pid)
 
     def map(
         self, function: Callable[[Item], Iterable[Row]], items: Sequence[Item], sizes: Sequence[int], label: str
     ) -> "DataFrame":
         """As :meth:`kafka_eos_checks.audit.engines.Engine.map`; the rows stay on the executors' disks."""
-        del sizes, label
+        del sizes
         if not items:
             return self.spark.createDataFrame([], ddl(ROW_COLUMNS))
         numbers = self.spark.range(0, len(items), 1, len(items))
         with quiet_about_pandas():
-            return self._kept_rows(numbers.mapInArrow(_mapped(function, items), ddl(ROW_COLUMNS)))
+            return self._kept(label, numbers.mapInArrow(_mapped(function, items), ddl(ROW_COLUMNS)))
 
     def regroup(
-        self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any
+        self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any, label: str
     ) -> "DataFrame":
         """As :meth:`kafka_eos_checks.audit.engines.Engine.regroup`."""
         whole = rows[0]
@@ -78,7 +90,7 @@ class SparkEngine:
             whole = whole.union(more)
         own = whole.where(whole["kind"].isin(list(kinds)))
         with quiet_about_pandas():
-            return self._kept_rows(own.groupBy("key").applyInArrow(_regrouped(function), ddl(ROW_COLUMNS)))
+            return self._kept(label, own.groupBy("key").applyInArrow(_regrouped(function), ddl(ROW_COLUMNS)))
 
     def collect(self, kind: int, rows: "DataFrame") -> list[tuple[int, Any]]:
         """As :meth:`kafka_eos_checks.audit.engines.Engine.collect`.
@@ -96,11 +108,12 @@ class SparkEngine:
         results = zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)
         return [(key, pickle.loads(value)) for key, value in sorted(results, key=lambda each: each[0])]  # noqa: S301
 
-    def _kept_rows(self, rows: "DataFrame") -> "DataFrame":
+    def _kept(self, label: str, rows: "DataFrame") -> "DataFrame":
         from pyspark import StorageLevel  # noqa: PLC0415 - see `session`
 
-        self._kept.append(rows.persist(StorageLevel.DISK_ONLY))
-        return self._kept[-1]
+        kept = rows.persist(StorageLevel.DISK_ONLY)
+        self.stages.append((label, kept))
+        return kept
 
 
 def _mapped(function: Callable[[Item], Iterable[Row]], items: Sequence[Item]) -> Callable[[Tables], Tables]:
@@ -111,7 +124,7 @@ def _mapped(function: Callable[[Item], Iterable[Row]], items: Sequence[Item]) ->
         keep_modules()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from _batches(function(items[number]))
+                yield from _batches(charged_rows(partial(function, items[number])))
 
     return run
 
@@ -124,7 +137,7 @@ def _regrouped(function: Callable[[int, Iterator[Any]], Iterable[Row]]) -> Calla
 
         keep_modules()
         values = (pickle.loads(value.as_py()) for value in table["value"])  # noqa: S301 - of another worker
-        made = _batches(function(table["key"][0].as_py(), values))
+        made = _batches(charged_rows(partial(function, table["key"][0].as_py(), values)))
         return pa.Table.from_batches(list(made), schema=arrow_schema(ROW_COLUMNS))
 
     return run

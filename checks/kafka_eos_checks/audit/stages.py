@@ -58,6 +58,7 @@ from kafka_eos_checks.audit.rules.transactions import (
 SUMMARY, STEPS, RESULT, KNOWN = range(4)  # kinds of rows
 BUCKET_BYTES = 1 << 30  # of logs, whose steps are brought together in a bucket of producer ids
 MOST_BUCKETS = 4096
+STATE_SPLIT_BYTES = 16 << 20  # of __transaction_state, whose records take ten times as long as headers
 RECORD_BYTES = 150  # that a record of __transaction_state takes between stages, about
 
 Task = Sequence[tuple[int, Split]]  # splits, each with the number of its log
@@ -122,7 +123,9 @@ def scan_logs(
     buckets = min(MOST_BUCKETS, max(engine.buckets, sum(split.weight for split in splits) // BUCKET_BYTES))
     read = partial(scan, check_crc=check_crc, buckets=buckets, high_watermarks=_high_watermarks(logs, source))
     rows = engine.map(read, planned, sizes, "audit")
-    folded = engine.regroup(partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY], rows)
+    folded = engine.regroup(
+        partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY], rows, label="logs"
+    )
     audits = {audit.log: audit for _, audit in engine.collect(RESULT, folded)}
     all_audits = [audits.get(log) or LogAudit(log=log, partition=Partition(log=log)) for log in logs]
     return Scanned(all_audits, rows, buckets)
@@ -176,15 +179,20 @@ def audit_coordinators(scanned: Scanned, engine: Engine, *, check_crc: bool = Tr
         if audit.log.topic == COORDINATOR_TOPIC and audit.segment_bytes and audit.log.has_records
     ]
     number_of = {scanned.audits[number].log: number for number in numbers}
-    planned = [[(number_of[split.log], split) for split in task] for task in tasks(plan(number_of))]
+    planned = [
+        [(number_of[split.log], split) for split in task]
+        for task in tasks(plan(number_of, STATE_SPLIT_BYTES), STATE_SPLIT_BYTES)
+    ]
     sizes = [sum(split.size for _, split in task) for task in planned]
     read = partial(read_states, check_crc=check_crc, buckets=scanned.buckets)
     rows = engine.map(read, planned, sizes, "coordinators")
     if not numbers:
         return [], rows
     logs = {number: scanned.audits[number].log for number in numbers}
-    facts = dict(engine.collect(RESULT, engine.regroup(partial(sum_up_states, logs=logs), [SUMMARY], rows)))
-    known = engine.regroup(partial(fold_bucket, facts=facts, buckets=scanned.buckets), [STEPS], rows)
+    summed_up = engine.regroup(partial(sum_up_states, logs=logs), [SUMMARY], rows, label="coordinators' logs")
+    facts = dict(engine.collect(RESULT, summed_up))
+    fold_ids = partial(fold_bucket, facts=facts, buckets=scanned.buckets)
+    known = engine.regroup(fold_ids, [STEPS], rows, label="transactional ids")
     states = {number: own.coordinator_log() for number, own in facts.items()}
     for _, (number, ids, unknown, findings) in engine.collect(RESULT, known):
         states[number].known += ids
@@ -283,7 +291,8 @@ def judge_transactions(
         buckets=scanned.buckets,
     )
     judged = Judged()
-    for _, found in engine.collect(RESULT, engine.regroup(judge, [STEPS, KNOWN], scanned.rows, known)):
+    results = engine.regroup(judge, [STEPS, KNOWN], scanned.rows, known, label="transactions")
+    for _, found in engine.collect(RESULT, results):
         judged.add(found)
     return concluded(judged, chosen, moments)
 

@@ -38,6 +38,16 @@ def verdict_table(verdicts: Sequence[Verdict], title: str = "") -> Table:
     return table
 
 
+def plain_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table without lines: the first column is text, the others are figures."""
+    table = Table(box=None, pad_edge=False)
+    for place, name in enumerate(names):
+        table.add_column(name, justify="right" if place else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
 def print_verdicts(verdicts: Sequence[Verdict], title: str = "") -> None:
     """Print the table, then the evidence of each unexpected verdict, then what is not judged, and why."""
     answer_console.print(verdict_table(verdicts, title))

@@ -21,6 +21,7 @@ from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 from kafka_eos.formats.segment import CorruptRegion, scan
 from kafka_eos.formats.varint import INT64_MAX
+from kafka_eos_checks.audit.kernels import meter
 from kafka_eos_checks.audit.memory import keep_freed_memory
 
 Ints = NDArray[np.int64]
@@ -111,6 +112,7 @@ def read_index(segment: Path) -> Ints:
     if not path.is_file() or path.is_symlink():
         return np.empty(0, np.int64)
     data = path.read_bytes()
+    meter.count(len(data))
     entries = np.frombuffer(data[: len(data) // 8 * 8], INDEX_ENTRY)
     positions = entries["position"].astype(np.int64)
     highest_before = np.maximum.accumulate(np.concatenate(([0], positions)))[:-1]
@@ -167,6 +169,7 @@ def _try_block(fd: int, start: int, limit: int, index: Ints, check_crc: bool) ->
         first = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big", signed=True)
         if len(data) < first <= limit - start:
             data = os.pread(fd, first, start)
+    meter.count(len(data))
     inside = index[np.searchsorted(index, start, "right") : np.searchsorted(index, start + len(data))] - start
     positions, raw, stop, good = sound_batches(data, inside, check_crc)
     healthy = good and stop > 0 and (stop == len(data) or _continues(data, stop, limit - start))

@@ -1,0 +1,156 @@
+"""What an audit cost, stage by stage, and how long it would take on more cores: ``kafka-eos audit --explain-cost``.
+
+A task tells its CPU time, what it read and the memory of its process (:func:`charged`). The rest is the driver's.
+"""
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from kafka_eos_checks.audit.kernels import meter
+
+CORES = (10, 100, 1000)
+MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # of getrusage, in bytes
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one task cost.
+
+    Attributes:
+        seconds: CPU time, in seconds.
+        read: bytes that it read of segments, tables and what lies beside them.
+        memory: the most that its process has had at once since it began, in bytes.
+    """
+
+    seconds: float
+    read: int
+    memory: int
+
+
+def charged(task: Callable[[], Iterable[Made]], tell: Callable[[Cost], Made]) -> Iterator[Made]:
+    """What a task makes, and behind it what it cost; the time in which its results are taken is a part of it."""
+    began, read = time.process_time(), meter.bytes_read()
+    yield from task()
+    yield tell(Cost(time.process_time() - began, meter.bytes_read() - read, memory_of_process()))
+
+
+def memory_of_process() -> int:
+    """The most memory that this process has had at once, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_UNIT
+
+
+@dataclass(frozen=True, slots=True)
+class StageCost:
+    """What the tasks of a stage cost.
+
+    Attributes:
+        label: the stage, in a word.
+        tasks: of each task; between two stages a task is what has one key, which no core can share with another.
+    """
+
+    label: str
+    tasks: Sequence[Cost]
+
+    @property
+    def seconds(self) -> float:
+        """CPU seconds of all tasks."""
+        return sum(task.seconds for task in self.tasks)
+
+    @property
+    def largest(self) -> float:
+        """CPU seconds of the largest task: the stage takes no less, on however many cores."""
+        return max((task.seconds for task in self.tasks), default=0.0)
+
+    @property
+    def read(self) -> int:
+        """Bytes that all tasks read."""
+        return sum(task.read for task in self.tasks)
+
+    @property
+    def memory(self) -> int:
+        """The most memory that a process of a task has had, in bytes."""
+        return max((task.memory for task in self.tasks), default=0)
+
+    def wall_seconds(self, cores: int) -> float:
+        """How long it takes at least on so many cores."""
+        return max(self.largest, self.seconds / cores)
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What an audit cost.
+
+    Attributes:
+        stages: in the order in which they ran.
+        driver: CPU seconds of this process outside of tasks.
+        input_bytes: of the segments and tables that were audited.
+        memory: the most memory that this process has had, in bytes.
+        jvm: CPU seconds of Spark's JVM with its local executors, their start included; None without one that is ours.
+    """
+
+    stages: Sequence[StageCost]
+    driver: float
+    input_bytes: int
+    memory: int
+    jvm: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """CPU seconds of driver and tasks, without the JVM's."""
+        return self.driver + sum(stage.seconds for stage in self.stages)
+
+    @property
+    def serial_share(self) -> float:
+        """The driver's part of all CPU seconds: what more cores make no shorter."""
+        return self.driver / self.seconds if self.seconds else 0.0
+
+    @property
+    def read(self) -> int:
+        """Bytes that all tasks read."""
+        return sum(stage.read for stage in self.stages)
+
+    def wall_seconds(self, cores: int) -> float:
+        """How long it takes at least on so many cores, one stage after the other; Spark's own work is left out."""
+        return self.driver + sum(stage.wall_seconds(cores) for stage in self.stages)
+
+    def bound(self, cores: int) -> str:
+        """What takes longest on so many cores, in words."""
+        parts = {
+            f"the largest of {len(stage.tasks)} tasks of {stage.label}"
+            if stage.largest > stage.seconds / cores
+            else f"all tasks of {stage.label}": stage.wall_seconds(cores)
+            for stage in self.stages
+        }
+        return max({"the driver": self.driver, **parts}.items(), key=lambda part: part[1])[0]
+
+
+def bill(stages: Sequence[StageCost], spent: float, input_bytes: int, *, in_process: bool, jvm: float | None) -> Bill:
+    """The bill of an audit.
+
+    Args:
+        stages: what ran.
+        spent: CPU seconds of this process since the audit began.
+        input_bytes: of what was audited.
+        in_process: whether the tasks ran in this process, so that its CPU time has theirs in it.
+        jvm: see :class:`Bill`.
+    """
+    own = sum(stage.seconds for stage in stages) if in_process else 0.0
+    return Bill(tuple(stages), max(spent - own, 0.0), input_bytes, memory_of_process(), jvm)
+
+
+def cpu_seconds_of(pid: int) -> float | None:
+    """CPU seconds of another process of this machine, without its children; None where no ``/proc`` tells."""
+    try:
+        told = Path("/proc", str(pid), "stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    fields = told.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
