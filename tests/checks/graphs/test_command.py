@@ -1,6 +1,6 @@
 import argparse
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -113,6 +113,20 @@ def mutants(counter: ModuleType) -> dict[str, tuple[type[Any], str]]:
         def initial(cls, constants: Any) -> Any:
             return replace(super().initial(constants), total=1)
 
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Hidden(machine):
+        has_read: bool = field(default=False, compare=False)  # type: ignore[misc]  # the spec has no such variable
+
+        @action("Read", "Clients")
+        def read(self, client: str) -> Any:
+            return replace(machine.read(self, client), has_read=True)
+
+        @action("Reset")
+        def reset(self) -> Any:
+            if self.has_read:
+                raise NotEnabled("somebody has read")
+            return machine.reset(self)
+
     return {
         "GuardMissing": (GuardMissing, "the machine allows it, the spec does not"),
         "GuardTooMany": (GuardTooMany, "the spec allows it, the machine refuses: somebody reads"),
@@ -120,10 +134,13 @@ def mutants(counter: ModuleType) -> dict[str, tuple[type[Any], str]]:
         "OtherCode": (OtherCode, "the machine goes to another state than the spec"),
         "Crash": (Crash, "the machine fails with KeyError"),
         "OtherStart": (OtherStart, "the initial states differ"),
+        "Hidden": (Hidden, "the spec allows it, the machine refuses: somebody has read"),
     }
 
 
-@pytest.mark.parametrize("name", ["GuardMissing", "GuardTooMany", "OtherEffect", "OtherCode", "Crash", "OtherStart"])
+@pytest.mark.parametrize(
+    "name", ["GuardMissing", "GuardTooMany", "OtherEffect", "OtherCode", "Crash", "OtherStart", "Hidden"]
+)
 def test_a_mutated_machine_differs_and_the_shortest_path_is_shown(
     name: str, registry: Registry, counter: ModuleType, compare_counter: Callable[..., Comparison]
 ) -> None:
