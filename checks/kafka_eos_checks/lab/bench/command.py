@@ -18,7 +18,7 @@ from kafka_eos_checks.brokers.brokers import BrokerFailed
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.terminal import answer_console, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
-from kafka_eos_checks.lab.bench import codec, coordinators, graphs, processes, replay, serving
+from kafka_eos_checks.lab.bench import codec, coordinators, graphs, processes, replay, serving, transactions
 from kafka_eos_checks.lab.bench.measure import machine_line, short
 from kafka_eos_checks.models.registry import MalformedRegistry
 
@@ -29,13 +29,16 @@ PARTS: dict[str, Part] = {
     "graph": graphs.run,
     "processes": processes.run,
     "serve": serving.run,
-    "replay": replay.run,  # last, because its Spark leaves a JVM
+    "replay": replay.run,  # these two last, because their Spark leaves a JVM
+    "transactions": transactions.run,
 }
+OF_BATCHES = ("replay", "transactions")
 
 EPILOG = """examples:
   kafka-eos lab bench --quick
   kafka-eos lab bench --only codec replay --json bench.json
   kafka-eos lab bench --only replay --batches 100000000
+  kafka-eos lab bench --only transactions --batches 10000000
 
 Every figure is the median of several rounds, with the smallest and the largest. A ratio compares two sides that took
 turns in the same run: how many times as long the other side took. A peer that is not installed is named with the
@@ -60,8 +63,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--batches",
         type=_batches,
         metavar="N",
-        help="batches of the part replay (default 4 million); above 8 million only as tables of headers, 25 bytes of "
-        "disk each, and the other programs get one partition after the other",
+        help="batches of the parts replay and transactions (default 4 million); above 8 million replay has only tables "
+        "of headers, 25 bytes of disk each, and gives the other programs one partition after the other",
     )
     add_json(parser)
     parser.set_defaults(run=run)
@@ -84,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     verdicts: list[Verdict] = []
     for name in [part for part in PARTS if part in (arguments.only or PARTS)]:
         part = PARTS[name]
-        if name == "replay" and arguments.batches:
+        if name in OF_BATCHES and arguments.batches:
             part = partial(part, batches=arguments.batches)
         try:
             found = run_part(part, quick=arguments.quick)

@@ -244,7 +244,7 @@ def run(folder: Path, *, quick: bool, batches: int | None = None) -> Iterator[Ve
     given = f"{written:,} batches, {PARTITIONS} partitions, {FAULTS} faults of each kind"
     peers = table_sides(folder, [file for file in files if file is not None], apart=is_large)
     with ExitStack() as stack:
-        spark = _spark(stack)
+        spark = running_spark(stack)
         logs = [] if is_large else find_logs(segments)
         if logs:
             engines = [
@@ -303,7 +303,7 @@ def _compared(
         yield from verdicts(work, engine, [first, *peers], measured)
 
 
-def _spark(stack: ExitStack) -> Any:
+def running_spark(stack: ExitStack) -> Any:
     """A Spark session, started once, or the reason for its absence; the part on processes measures its start."""
     for module in ("pyspark.sql", "pyarrow"):
         _, absent = module_or_reason(module)

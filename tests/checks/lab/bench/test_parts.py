@@ -163,7 +163,7 @@ def test_a_large_run_has_only_tables_and_the_same_counts_and_keeps_nothing_in_me
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pyarrow", reason="tables of headers are Parquet, which the extra 'spark' brings")
-    monkeypatch.setattr(replay, "_spark", lambda _: "not here")
+    monkeypatch.setattr(replay, "running_spark", lambda _: "not here")
     monkeypatch.setattr(replay, "LARGE", 3000)
     verdicts = list(replay.run(tmp_path, quick=True, batches=4000))
     assert [verdict.ok for verdict in verdicts] == [True] * len(verdicts)
@@ -180,7 +180,7 @@ def test_more_batches_than_memory_has_room_for_are_refused(tmp_path: Path, capsy
     assert "--batches 999999: expected a number of batches, at least 1,000,000" in capsys.readouterr().err
 
 
-def test_only_the_replay_is_given_a_number_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_parts_that_audit_are_given_a_number_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, int | None] = {}
 
     def noted(name: str) -> command.Part:
@@ -190,9 +190,9 @@ def test_only_the_replay_is_given_a_number_of_batches(monkeypatch: pytest.Monkey
 
         return run
 
-    monkeypatch.setattr(command, "PARTS", {name: noted(name) for name in ("codec", "replay")})
+    monkeypatch.setattr(command, "PARTS", {name: noted(name) for name in ("codec", "replay", "transactions")})
     assert cli.main(["lab", "bench", "--batches", "20000000"]) == 0
-    assert given == {"codec": None, "replay": 20_000_000}
+    assert given == {"codec": None, "replay": 20_000_000, "transactions": 20_000_000}
 
 
 def test_missing_engines_are_absent_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
