@@ -56,7 +56,7 @@ from kafka_eos_checks.audit.rules.transactions import (
 )
 
 SUMMARY, STEPS, RESULT, KNOWN = range(4)  # kinds of rows
-BUCKET_BYTES = 1 << 30  # of logs, whose steps are brought together in a bucket of producer ids
+BUCKET_BYTES = 256 << 20  # of logs, whose steps are brought together in a bucket of producer ids
 MOST_BUCKETS = 4096
 STATE_SPLIT_BYTES = 16 << 20  # of __transaction_state, whose records take ten times as long as headers
 RECORD_BYTES = 150  # that a record of __transaction_state takes between stages, about
