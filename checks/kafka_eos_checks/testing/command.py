@@ -203,6 +203,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.INFO)
     try:
+        if arguments.record:
+            arguments.record.parent.mkdir(parents=True, exist_ok=True)
         with arguments.record.open("w", buffering=1, encoding="utf-8") if arguments.record else nullcontext() as record:
             return asyncio.run(serve(arguments, sockets, record, Faults(rules, arguments.seed)))
     except (DamagedLog, OSError) as error:

@@ -14,10 +14,13 @@ event                   what it says
 ``DeclareApplication``  ``group``; ``detail.everything``: it has to process every input, not only those that the
                         group's offset is behind. The last declaration of a group counts.
 ``DeclareTopic``        ``group``, ``topic``, ``detail.role``: ``input`` or ``output``; each input has an output in each
-                        topic of outputs
-``DeclareRecord``       ``group``, ``topic``, ``partition``, ``offset``, ``detail.identity``: what an input and its
-                        outputs have in common, and ``detail.output``: which one of several. Once there is one, records
-                        without are not looked at; if there is none, a record's value is its identity.
+                        topic of outputs. What an input and its outputs have in common, their *identity*, is their
+                        value; or what is left of it without the beginning ``detail.after``; or the value of
+                        ``detail.field`` in a value that is JSON, ``order.id`` for a field of a field. A value without
+                        such a beginning or field is its own identity.
+``DeclareRecord``       ``group``, ``topic``, ``partition``, ``offset``, ``detail.identity``, and ``detail.output``:
+                        which one of several outputs. Once there is one, records without are not looked at, and what
+                        ``DeclareTopic`` says of identities does not count.
 ======================  ===============================================================================================
 
 Which transaction an output or an offset was sent in is then taken from ``Produce``, ``TxnOffsetCommit``,
@@ -63,11 +66,14 @@ KIP:   KIP-98, KIP-447
 Kafka: KafkaProducer.sendOffsetsToTransaction, ClassicGroup.validateOffsetCommit
 """
 
+import json
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
+from typing import Any
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.findings import Finding
@@ -183,7 +189,8 @@ class Declared:
         inputs: the topics that it reads.
         outputs: the topics that it writes.
         identities: by place and offset, what an input and its outputs have in common, and which of these it is; empty:
-            the records' values.
+            it is read from the records' values.
+        readers: by topic, how it is read from a value; the value itself where there is none.
     """
 
     group: str
@@ -191,17 +198,43 @@ class Declared:
     inputs: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
     identities: dict[Found, tuple[str, str]] = field(default_factory=dict)
+    readers: dict[str, Callable[[bytes], str]] = field(default_factory=dict)
 
     def identity(self, at: Found, value: bytes | None) -> tuple[str, str] | None:
         """The identity of a record, and which output it is; None for one that is not looked at."""
         if self.identities:
             return self.identities.get(at)
-        return None if value is None else (text_of(value), "")
+        return None if value is None else (self.readers.get(at[0][0], text_of)(value), "")
 
 
 def text_of(value: bytes) -> str:
     """A value as an identity; different values are different texts."""
     return value.decode(errors="backslashreplace")
+
+
+def _without(beginning: str, value: bytes) -> str:
+    return text_of(value).removeprefix(beginning)
+
+
+def _field(path: Sequence[str], value: bytes) -> str:
+    """The field of a JSON value as text; the whole value where there is none."""
+    try:
+        found = json.loads(value)
+        for name in path:
+            found = found[name]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return text_of(value)
+    return found if isinstance(found, str) else json.dumps(found, sort_keys=True)
+
+
+def _reader(detail: Mapping[str, Any]) -> Callable[[bytes], str]:
+    """How a declared topic's identities are read from values."""
+    match detail:
+        case {"after": str(beginning)}:
+            return partial(_without, beginning)
+        case {"field": str(path)}:
+            return partial(_field, path.split("."))
+    return text_of
 
 
 def declarations(run: Sequence[Event]) -> list[Declared]:
@@ -217,6 +250,7 @@ def declarations(run: Sequence[Event]) -> list[Declared]:
             continue
         if event.action == TOPIC:
             (declared.inputs if event.detail.get("role") == "input" else declared.outputs).add(event.topic)
+            declared.readers[event.topic] = _reader(event.detail)
         identity, output = event.detail.get("identity"), event.detail.get("output", "")
         if event.action == RECORD and place is not None and event.offset is not None and isinstance(identity, str):
             declared.identities[place, event.offset] = identity, str(output)

@@ -257,13 +257,20 @@ G = "g"
 ROLES = (("in", "input"), ("out", "output"))
 
 
-def declare(everything: bool = True, identities: dict[tuple[str, int], str] | None = None) -> list[Event]:
+def declare(
+    everything: bool = True,
+    identities: dict[tuple[str, int], str] | None = None,
+    reading: dict[str, dict[str, str]] | None = None,
+) -> list[Event]:
     """The declaration of an application that copies ``in`` to ``out``."""
 
     def event(action: str, **columns: Any) -> Event:
         return Event(run="r", process="test", action=action, phase="ok", group=G, **columns)
 
-    topics = [event("DeclareTopic", topic=topic, detail={"role": role}) for topic, role in ROLES]
+    topics = [
+        event("DeclareTopic", topic=topic, detail={"role": role, **(reading or {}).get(topic, {})})
+        for topic, role in ROLES
+    ]
     records = [
         event("DeclareRecord", topic=topic, partition=0, offset=offset, detail={"identity": identity})
         for (topic, offset), identity in (identities or {}).items()
@@ -319,6 +326,12 @@ class Copier:
             marker = build_control_batch(record, producer_id=7, producer_epoch=0, base_offset=offset)
             self.logs[topic].append(marker)
         self.ask("EndTxn", transactional_id="x")
+
+    def copy_of(self, value: str) -> None:
+        """Copy the first input, which has this value."""
+        self.write(value)
+        self.send_offset(1)
+        self.end()
 
     def copy(self, number: int, decision: ControlType = ControlType.COMMIT) -> None:
         self.write(f"v{number}")
@@ -452,8 +465,37 @@ def test_inputs_with_one_identity_are_not_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("reading", "before", "behind"),
+    [
+        ({"out": {"after": "shipped "}}, "shipped v", ""),
+        ({"out": {"field": "order.id"}}, '{"order": {"id": "v', '"}}'),
+        ({"in": {"after": "v"}, "out": {"field": "id"}}, '{"id": ', "}"),
+    ],
+    ids=str,
+)
+def test_the_identity_of_a_declared_topic_is_read_from_its_values(
+    reading: dict[str, dict[str, str]], before: str, behind: str, tmp_path: Path
+) -> None:
+    copier = Copier()
+    for number in (0, 2):
+        copier.write(f"{before}{number}{behind}")
+        copier.send_offset(number + 1)
+        copier.end()
+    assert copier.judged(tmp_path, declare(reading=reading))[0] == ["input skipped in 1"]
+
+
+@pytest.mark.parametrize("value", ["v0", '{"order": 5}', "{" * 100_000, "[1]", "null"])
+def test_a_value_without_the_declared_field_is_its_own_identity(value: str, tmp_path: Path) -> None:
+    copier = Copier(inputs=0)
+    copier.append("in", value.encode())
+    copier.copy_of(value)
+    assert copier.judged(tmp_path, declare(reading={"out": {"field": "order.id"}}))[0] == []
+
+
+@pytest.mark.parametrize(
     "columns",
     [
+        {"action": "DeclareTopic", "topic": "in", "detail": {"role": "input", "field": 5, "after": [1]}},
         {"action": "DeclareRecord", "topic": "in", "partition": 0},
         {"action": "DeclareRecord", "topic": "in", "offset": 0},
         {"action": "DeclareRecord", "topic": "in", "partition": 0, "offset": 0, "detail": {"identity": [1]}},
