@@ -11,9 +11,11 @@ Options, besides ``path`` (a log directory, a folder of several brokers' directo
 takes several):
 
 ================= ====================================================================================================
-granularity       ``batches`` (default; headers only), ``records``, or ``corrupt`` (regions without a readable batch)
-topic             only this topic
-partition         only this partition
+granularity       ``batches`` (default; headers only), ``records``, ``corrupt`` (regions without a readable batch),
+                  ``transactions`` (a row for each transaction and partition), or ``offsets`` (a row for each committed
+                  offset of ``__consumer_offsets``)
+topic             only this topic; of ``offsets`` the topic whose offset was committed
+partition         only this partition, in the same way
 startingOffset    only from this offset on; a batch that reaches into the range is shown whole
 endingOffset      only before this offset
 startingTimestamp only from this time on, in ms since the epoch; of batches by their header's first and highest one
@@ -26,16 +28,21 @@ pushdown          ``true``: what a query compares with a constant limits what is
 
 Any other option is an error.
 
+Ranges of offsets and times are refused at granularities ``transactions`` and ``offsets``, because a transaction is told
+from the start of its log. One task reads a whole log there, however long the log is, and logs that are shorter than
+``splitBytes`` share a task. A task keeps one window of batches and what is open, so its memory does not grow with the
+log. It also keeps the transactional id of each producer id, if that column is wanted.
+
 Segments are chosen by the offsets in their names. Corrupt regions are shown whatever offset, time or producer is asked
 for: it is not known which they had. Push-down needs ``spark.sql.python.filterPushdown.enabled``, and without it Spark
 fails a read that could do it; therefore it is a wish. Spark compares every row again, so it changes no result.
 
 ``spark.readStream.format("kafka_log")`` follows growing segments: each micro-batch has the whole batches that came
 since the one before. Bytes behind the last whole batch of a log's last segment wait for the rest. It has the same
-options, but for ``pushdown``.
+options, but for ``pushdown``. Granularities ``transactions`` and ``offsets`` cannot be streamed.
 
-Columns of every granularity: ``broker`` (the name of the log directory, or its path where several have that name),
-``topic``, ``partition``, ``segment`` (file name) and ``position`` (of the batch or region in it, in bytes).
+Columns of every granularity but ``offsets``: ``broker`` (the name of the log directory, or its path where several have
+that name), ``topic``, ``partition``, ``segment`` (file name) and ``position`` (of the batch or region in it, in bytes).
 ``(segment, position)`` is the order of a log; the order of rows is none. Spark does not say which columns a query
 wants: name a few with ``.schema(...)`` and only those are made.
 
@@ -47,6 +54,37 @@ records: ``offset``, ``timestamp`` in ms, ``key``, ``value``, ``header_count``, 
 ``producer_epoch``, ``transactional``, ``control``.
 
 corrupt: ``end`` (first byte after the region), ``kind`` (``corrupt``, ``torn tail``, ``zeroes``), ``reason``.
+
+transactions: a transaction of a producer id goes from its first batch behind a marker to the next marker, whatever lies
+between. ``segment`` and ``position`` are those of its first batch in the log, or of its marker if it has no data there.
+
+- ``producer_id``; ``producer_epoch`` of its first batch; null without data
+- ``transactional_id``: the one that had the producer id, by ``__transaction_state`` in the same directories; null if no
+  log there names it, or if two transactional ids have it
+- ``decision``: ``commit`` or ``abort``; null if the transaction is open at the end of the log; ``unknown`` if the marker
+  does not tell, since the cleaner has emptied it
+- ``first_offset`` and ``last_offset`` of its data; ``marker_offset``
+- ``batches``, ``records`` and ``bytes`` of its data in the log
+- ``first_timestamp`` of its first batch, ``max_timestamp`` of its data, ``marker_timestamp``, in ms. Clients' clocks give
+  the first two, unless the topic has LogAppendTime; the leader's clock gives the third. ``first_timestamp`` is null if
+  the cleaner has put a delete horizon in its place, or if the first batch lies before the log
+- ``duration_ms``: ``marker_timestamp - first_timestamp``
+- ``marker_producer_epoch``: since transaction version 2 one above that of the data; ``coordinator_epoch`` of the marker
+- ``empty``: whether the marker ends no data, as of a partition that was added to a transaction and not written to, of a
+  marker that was written again, or of data that were compacted away
+- ``starts_before_log``: whether the transaction was open where the log starts, as the producer snapshot of the first
+  segment says. Its data in the log are then not all. Null, as is ``empty``, if the log starts above offset 0 and that
+  file (``.snapshot``) is not there: copy it with the segments
+
+offsets: records of other types than committed offsets, and those that cannot be read, have no row.
+
+- ``broker``, ``log_partition`` (of ``__consumer_offsets``), ``segment``, ``position``: where the record's batch is
+- ``log_offset``, ``timestamp`` (in ms, by the coordinator's clock) of the record itself
+- ``group``, ``topic``, ``partition``: whose offset it is
+- ``offset``, ``leader_epoch`` (-1 if not known), ``metadata``, ``commit_timestamp`` in ms; null in a tombstone
+- ``tombstone``: whether the offset was forgotten: expired, deleted, or of a topic that was deleted
+- ``transactional``, ``producer_id``, ``producer_epoch`` (-1 outside of transactions)
+- ``decision``: as above, of the transaction of the record; null also outside of transactions
 """
 
 import json

@@ -18,6 +18,7 @@ from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES
 from kafka_eos.formats.segment import MalformedFile, read_producer_snapshot
 from kafka_eos_checks.audit.kernels.headers import (
     CONTROL_MASK,
+    DELETE_HORIZON_MASK,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     Headers,
@@ -125,6 +126,7 @@ class TransactionFold:
         rows = _empty(len(chosen))
         control = is_set(headers, CONTROL_MASK)[chosen]
         base, times = headers.column("base_offset")[chosen], headers.column("max_timestamp")[chosen]
+        begun = np.where(is_set(headers, DELETE_HORIZON_MASK), NONE, headers.column("base_timestamp"))[chosen]
         appended = is_set(headers, TIMESTAMP_TYPE_MASK)[chosen]
         epoch = headers.narrow("producer_epoch")[chosen]
         rows["producer_id"] = headers.column("producer_id")[chosen]
@@ -137,7 +139,7 @@ class TransactionFold:
         rows["batches"][data] = 1
         rows["records"][data] = headers.column("record_count")[chosen][data]
         rows["size"][data] = headers.column("batch_length")[chosen][data] + LOG_OVERHEAD_BYTES
-        rows["first_timestamp"][data] = np.where(appended, times, headers.column("base_timestamp")[chosen])[data]
+        rows["first_timestamp"][data] = np.where(appended, times, begun)[data]
         rows["max_timestamp"][data] = times[data]
         rows["marker_offset"][marker] = base[marker]
         rows["marker_epoch"][marker] = epoch[marker]
