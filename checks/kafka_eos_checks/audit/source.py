@@ -61,13 +61,13 @@ between. ``segment`` and ``position`` are those of its first batch in the log, o
 - ``producer_id``; ``producer_epoch`` of its first batch; null without data
 - ``transactional_id``: the one that had the producer id, by ``__transaction_state`` in the same directories; null if no
   log there names it, or if two transactional ids have it
-- ``decision``: ``commit`` or ``abort``; null if the transaction is open at the end of the log; ``unknown`` if the marker
-  does not tell, since the cleaner has emptied it
+- ``decision``: ``commit`` or ``abort``; null if the transaction is open at the end of the log; ``unknown`` if the
+  cleaner has emptied the marker
 - ``first_offset`` and ``last_offset`` of its data; ``marker_offset``
 - ``batches``, ``records`` and ``bytes`` of its data in the log
-- ``first_timestamp`` of its first batch, ``max_timestamp`` of its data, ``marker_timestamp``, in ms. Clients' clocks give
-  the first two, unless the topic has LogAppendTime; the leader's clock gives the third. ``first_timestamp`` is null if
-  the cleaner has put a delete horizon in its place, or if the first batch lies before the log
+- ``first_timestamp`` of its first batch, ``max_timestamp`` of its data, ``marker_timestamp``, in ms. Clocks of clients
+  give the first two, unless the topic has LogAppendTime; the leader's clock gives the third. ``first_timestamp`` is
+  null if the cleaner has put a delete horizon in its place, or if the first batch lies before the log
 - ``duration_ms``: ``marker_timestamp - first_timestamp``
 - ``marker_producer_epoch``: since transaction version 2 one above that of the data; ``coordinator_epoch`` of the marker
 - ``empty``: whether the marker ends no data, as of a partition that was added to a transaction and not written to, of a
