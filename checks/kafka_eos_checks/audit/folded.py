@@ -119,17 +119,22 @@ class Transactional:
     def rows(self, splits: Sequence[Split], fixed: Fixed) -> Iterator[pa.RecordBatch]:
         """The rows of a log, from all its splits in order."""
         log = splits[0].log
+        named: Mapping[int, str | None] = {}
+        if "transactional_id" in self._kinds:
+            named = transactional_ids(self._coordinators, self._check_crc)
         fold = TransactionFold(log, self._selection.producers)
         numbers = {name: number for number, name in enumerate(log.segments)}
         for split in splits:
             for _, headers, marks in chunks_of(split, read_index(split.path), self._check_crc):
                 ended = fold.add(numbers[split.segment], headers, marks)
                 if len(ended):
-                    yield self._batch(log, ended, fixed)
+                    yield self._batch(log, ended, named, fixed)
         if len(fold.open):
-            yield self._batch(log, fold.open, fixed)
+            yield self._batch(log, fold.open, named, fixed)
 
-    def _batch(self, log: PartitionLog, rows: Transactions, fixed: Fixed) -> pa.RecordBatch:
+    def _batch(
+        self, log: PartitionLog, rows: Transactions, named: Mapping[int, str | None], fixed: Fixed
+    ) -> pa.RecordBatch:
         columns = {name: TRANSACTIONS[name][1](rows) for name in self._kinds if name in TRANSACTIONS}
         placed = rows["position"] != NONE
         if "segment" in self._kinds:
@@ -137,7 +142,6 @@ class Transactional:
         if "position" in self._kinds:
             columns["position"] = _where(placed, rows["position"])
         if "transactional_id" in self._kinds:
-            named = transactional_ids(self._coordinators, self._check_crc)
             columns["transactional_id"] = [named.get(each) for each in rows["producer_id"].tolist()]
         return record_batch(self._kinds, len(rows), columns, fixed)
 

@@ -92,7 +92,7 @@ class TransactionFold:
         begins[1:] = (rows["producer_id"][1:] != rows["producer_id"][:-1]) | is_marker[:-1]
         first = np.flatnonzero(begins)
         if not len(first):
-            return rows
+            return _empty(0)
         last = np.append(first[1:], len(rows)) - 1
         merged = rows[first]
         for name in ("batches", "records", "size"):
