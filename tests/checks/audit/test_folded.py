@@ -329,6 +329,9 @@ def test_a_transaction_that_began_before_the_log_begins_where_it_did_before_rete
             assert row["batches"] < before["batches"]
             assert row["first_timestamp"] is row["duration_ms"] is None
             assert row["last_offset"] in {None, before["last_offset"]}
+            [partition] = (tmp_path / "retained").rglob(f"{row['topic']}-{row['partition']}")
+            own = (place for place in batches_of(partition) if place[2].producer_id == row["producer_id"])
+            assert (row["segment"], row["position"]) == next(own)[:2]
 
 
 @pytest.mark.parametrize("recording", ["healthy/healthy-retention", "healthy/healthy-deleted-records"], indirect=True)
@@ -394,13 +397,14 @@ def state(name: str, pid: int) -> Record:
 
 
 def test_a_producer_id_of_two_transactional_ids_has_no_name_and_one_of_nobody_neither(tmp_path: Path) -> None:
-    write_partition(tmp_path / "orders-0", data(0, 7), data(1, 8), data(2, 9))
-    states = [state("a", 7), state("b", 8), state("b", 7)]
+    write_partition(tmp_path / "orders-0", data(0, 7), data(1, 8), data(2, 9), data(3, -1))
+    forgotten = Record(key=transaction_log.TransactionLogKey(transactional_id="a").encode(), value=None)
+    states = [state("a", 7), state("b", 8), state("b", 7), forgotten]
     write_partition(
         tmp_path / "__transaction_state-0", *(build_batch([each], base_offset=i) for i, each in enumerate(states))
     )
     found = {row["producer_id"]: row["transactional_id"] for row in read("transactions", tmp_path)}
-    assert found == {7: None, 8: "b", 9: None}
+    assert found == {7: None, 8: "b", 9: None, -1: None}
     write_partition(tmp_path / "__transaction_state-1", build_batch([state("c", 9)]))
     assert {row["transactional_id"] for row in read("transactions", tmp_path)} == {None, "b", "c"}
 
@@ -438,7 +442,9 @@ def commits(tmp_path: Path) -> Path:
         data(104, 7, records=[commit("g", 12)]),
         marker(105, 7),
         marker(106, 8),
-        data(107, 9, records=[commit("h", 13, partition=1)]),
+        build_batch([commit("g", 14)], base_offset=107, producer_id=7, producer_epoch=0, base_sequence=0),
+        data(108, 5, records=[commit("h", 13, partition=1)]),
+        marker(109, 7, ControlType.ABORT),
     )
     return tmp_path
 
@@ -447,20 +453,20 @@ def test_committed_offsets_have_every_field_and_the_decision_of_their_transactio
     commits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = in_order(offsets_in(commits))
-    assert len(expected) == 22
-    for size in (16, 400, 1 << 20):
+    assert len(expected) == 23
+    for size in (*range(16, 1000, 60), 1 << 20):
         monkeypatch.setattr(headers, "BLOCK_BYTES", size)
         found = read("offsets", commits)
         assert in_order(found) == expected
     decided = {row["log_offset"]: row["decision"] for row in found if row["transactional"]}
-    assert decided == {100: "abort", 101: "abort", 102: "commit", 104: "commit", 107: None}
+    assert decided == {100: "abort", 101: "abort", 102: "commit", 104: "commit", 108: None}
 
 
 def test_topic_and_partition_of_offsets_are_those_that_were_committed(commits: Path) -> None:
-    assert {row["log_offset"] for row in read("offsets", commits, partition="1")} == {101, 107}
+    assert {row["log_offset"] for row in read("offsets", commits, partition="1")} == {101, 108}
     assert read("offsets", commits, topic="__consumer_offsets") == []
-    assert len(read("offsets", commits, topic="orders")) == 22
-    assert {row["log_offset"] for row in read("offsets", commits, producerId="7")} == {100, 101, 104}
+    assert len(read("offsets", commits, topic="orders")) == 23
+    assert {row["log_offset"] for row in read("offsets", commits, producerId="7")} == {100, 101, 104, 107}
 
 
 # --- how they are read -----------------------------------------------------------------------------------------------
@@ -574,7 +580,8 @@ def test_what_is_pushed_down_is_not_read(cluster: Path) -> None:
     [task] = reader.partitions()
     assert {(split.log.topic, split.log.partition) for split in task.splits} == {("generated", 1)}
     rows = [row for batch in reader.read(task) for row in batch.to_pylist()]
-    assert {row["producer_id"] for row in rows} == {1016}, "and an offset does not narrow what is folded"
+    whole = read("transactions", cluster / "brokers", tuple(rows[0]), topic="generated", partition="1")
+    assert rows == [row for row in whole if row["producer_id"] == 1016], "an offset does not narrow what is folded"
     offsets = source.PushdownReader("offsets", ["topic", "partition"], options)
     list(offsets.pushFilters([datasource.EqualTo(("partition",), 1)]))
     found = [row for task in offsets.partitions() for batch in offsets.read(task) for row in batch.to_pylist()]
