@@ -108,7 +108,8 @@ class TransactionFold:
             merged[name] = rows[name][last]
         ended = is_marker[last]
         self._open = merged[~ended]
-        return merged[ended]
+        done: Transactions = merged[ended]
+        return done
 
     @property
     def open(self) -> Transactions:
