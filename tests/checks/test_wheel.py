@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.tla.tlc import JAR_VARIABLE, find_jar
 
-DOCUMENTS = ("README.md", "docs/commands.md", "docs/operators.md")
+DOCUMENTS = ("README.md", "docs/commands.md", "docs/operators.md", "docs/sql.md")
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,11 @@ WORK = {
         "ledger findings late-end-of-transaction",
         0,
         "kafka-eos audit example:violations",
+    ),
+    "kafka-eos lab generate copy --transactions 2000 --clients 8 --faults 1 --seed 7": (
+        "lab generate cluster --transactions 2000 --clients 8 --faults 1 --seed 7",
+        0,
+        "2,000 transactions",
     ),
     "kafka-eos lab generate FOLDER": ("lab generate made --batches 100", 0, "100 batches"),
     "kafka-eos conform --peers": ("conform --peers --only 'kafka-eos serve, transaction.version 2'", 0, "conforms"),

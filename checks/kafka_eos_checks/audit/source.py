@@ -11,9 +11,11 @@ Options, besides ``path`` (a log directory, a folder of several brokers' directo
 takes several):
 
 ================= ====================================================================================================
-granularity       ``batches`` (default; headers only), ``records``, or ``corrupt`` (regions without a readable batch)
-topic             only this topic
-partition         only this partition
+granularity       ``batches`` (default; headers only), ``records``, ``corrupt`` (regions without a readable batch),
+                  ``transactions`` (a row for each transaction and partition), or ``offsets`` (a row for each committed
+                  offset of ``__consumer_offsets``)
+topic             only this topic; of ``offsets`` the topic whose offset was committed
+partition         only this partition, in the same way
 startingOffset    only from this offset on; a batch that reaches into the range is shown whole
 endingOffset      only before this offset
 startingTimestamp only from this time on, in ms since the epoch; of batches by their header's first and highest one
@@ -26,16 +28,21 @@ pushdown          ``true``: what a query compares with a constant limits what is
 
 Any other option is an error.
 
+Ranges of offsets and times are refused at granularities ``transactions`` and ``offsets``, because a transaction is told
+from the start of its log. One task reads a whole log there, however long the log is, and logs that are shorter than
+``splitBytes`` share a task. A task keeps one window of batches and what is open, so its memory does not grow with the
+log. It also keeps the transactional id of each producer id, if that column is wanted.
+
 Segments are chosen by the offsets in their names. Corrupt regions are shown whatever offset, time or producer is asked
 for: it is not known which they had. Push-down needs ``spark.sql.python.filterPushdown.enabled``, and without it Spark
 fails a read that could do it; therefore it is a wish. Spark compares every row again, so it changes no result.
 
 ``spark.readStream.format("kafka_log")`` follows growing segments: each micro-batch has the whole batches that came
 since the one before. Bytes behind the last whole batch of a log's last segment wait for the rest. It has the same
-options, but for ``pushdown``.
+options, but for ``pushdown``. Granularities ``transactions`` and ``offsets`` cannot be streamed.
 
-Columns of every granularity: ``broker`` (the name of the log directory, or its path where several have that name),
-``topic``, ``partition``, ``segment`` (file name) and ``position`` (of the batch or region in it, in bytes).
+Columns of every granularity but ``offsets``: ``broker`` (the name of the log directory, or its path where several have
+that name), ``topic``, ``partition``, ``segment`` (file name) and ``position`` (of the batch or region in it, in bytes).
 ``(segment, position)`` is the order of a log; the order of rows is none. Spark does not say which columns a query
 wants: name a few with ``.schema(...)`` and only those are made.
 
@@ -47,6 +54,37 @@ records: ``offset``, ``timestamp`` in ms, ``key``, ``value``, ``header_count``, 
 ``producer_epoch``, ``transactional``, ``control``.
 
 corrupt: ``end`` (first byte after the region), ``kind`` (``corrupt``, ``torn tail``, ``zeroes``), ``reason``.
+
+transactions: a transaction of a producer id goes from its first batch behind a marker to the next marker, whatever lies
+between. ``segment`` and ``position`` are those of its first batch in the log, or of its marker if it has no data there.
+
+- ``producer_id``; ``producer_epoch`` of its first batch; null without data
+- ``transactional_id``: the one that had the producer id, by ``__transaction_state`` in the same directories; null if no
+  log there names it, or if two transactional ids have it
+- ``decision``: ``commit`` or ``abort``; null if the transaction is open at the end of the log; ``unknown`` if the
+  cleaner has emptied the marker
+- ``first_offset`` and ``last_offset`` of its data; ``marker_offset``
+- ``batches``, ``records`` and ``bytes`` of its data in the log
+- ``first_timestamp`` of its first batch, ``max_timestamp`` of its data, ``marker_timestamp``, in ms. Clocks of clients
+  give the first two, unless the topic has LogAppendTime; the leader's clock gives the third. ``first_timestamp`` is
+  null if the cleaner has put a delete horizon in its place, or if the first batch lies before the log
+- ``duration_ms``: ``marker_timestamp - first_timestamp``
+- ``marker_producer_epoch``: since transaction version 2 one above that of the data; ``coordinator_epoch`` of the marker
+- ``empty``: whether the marker ends no data, as of a partition that was added to a transaction and not written to, of a
+  marker that was written again, or of data that were compacted away
+- ``starts_before_log``: whether the transaction was open where the log starts, as the producer snapshot of the first
+  segment says. Its data in the log are then not all. Null, as is ``empty``, if the log starts above offset 0 and that
+  file (``.snapshot``) is not there: copy it with the segments
+
+offsets: records of other types than committed offsets, and those that cannot be read, have no row.
+
+- ``broker``, ``log_partition`` (of ``__consumer_offsets``), ``segment``, ``position``: where the record's batch is
+- ``log_offset``, ``timestamp`` (in ms, by the coordinator's clock) of the record itself
+- ``group``, ``topic``, ``partition``: whose offset it is
+- ``offset``, ``leader_epoch`` (-1 if not known), ``metadata``, ``commit_timestamp`` in ms; null in a tombstone
+- ``tombstone``: whether the offset was forgotten: expired, deleted, or of a topic that was deleted
+- ``transactional``, ``producer_id``, ``producer_epoch`` (-1 outside of transactions)
+- ``decision``: as above, of the transaction of the record; null also outside of transactions
 """
 
 import json
@@ -54,6 +92,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,8 +115,11 @@ from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
 from kafka_eos.formats.compression import CompressionType
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.segment import CorruptRegion
+from kafka_eos.formats.transaction_log import TOPIC as STATE_TOPIC
 from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
+from kafka_eos_checks.audit.folded import OFFSETS, TRANSACTIONS, CommittedOffsets, Transactional, record_batch
 from kafka_eos_checks.audit.kernels.headers import (
     COMPRESSION_MASK,
     CONTROL_MASK,
@@ -94,7 +136,7 @@ from kafka_eos_checks.audit.kernels.headers import (
 from kafka_eos_checks.audit.kernels.records import Records, decode_block
 from kafka_eos_checks.audit.kernels.splits import SPLIT_BYTES, PartitionLog, Split, find_logs, plan, tasks
 from kafka_eos_checks.audit.rules.log import SEQUENCE_MASK
-from kafka_eos_checks.audit.schemas import arrow_schema, ddl
+from kafka_eos_checks.audit.schemas import ddl
 from kafka_eos_checks.audit.selection import Range, Selection, from_options
 from kafka_eos_checks.kit.nearest import did_you_mean
 
@@ -170,14 +212,24 @@ SCHEMAS = {
     "batches": {**_PLACE, **{name: kind for name, (kind, _) in _BATCHES.items()}},
     "records": {**_PLACE, **{name: kind for name, (kind, _) in _RECORDS.items()}},
     "corrupt": {**_PLACE, **_CORRUPT},
+    "transactions": {**_PLACE, **{name: kind for name, (kind, _) in TRANSACTIONS.items()}},
+    "offsets": {
+        "broker": "string",
+        "log_partition": "int",
+        "segment": "string",
+        **{name: kind for name, (kind, _) in OFFSETS.items()},
+    },
 }
+FOLDED = {"transactions", "offsets"}  # granularities of which a task reads whole logs
+_RANGES = ("startingOffset", "endingOffset", "startingTimestamp", "endingTimestamp")
 
 
 @dataclass
 class LogTask(InputPartition):
-    """The splits that one Spark task reads."""
+    """The splits that one Spark task reads, and the logs that name the transactional ids of what is in them."""
 
     splits: tuple[Split, ...]
+    coordinators: tuple[PartitionLog, ...] = ()
 
 
 def register(spark: "SparkSession") -> None:
@@ -227,7 +279,16 @@ class KafkaLogSource(DataSource):
         return kind(self._granularity(), self._names(schema), dict(self.options))
 
     def streamReader(self, schema: StructType) -> "KafkaLogStreamReader":  # noqa: N802 - Spark's name
-        """A reader that follows growing segments."""
+        """A reader that follows growing segments.
+
+        Raises:
+            ValueError: for a granularity whose rows end in a later micro-batch than they begin.
+        """
+        if (granularity := self._granularity()) in FOLDED:
+            raise ValueError(
+                f"kafka_log: granularity {granularity} cannot be streamed, because a transaction may end in a later "
+                f"micro-batch than it begins; use spark.read, or stream granularity batches or records"
+            )
         return KafkaLogStreamReader(KafkaLogReader(self._granularity(), self._names(schema), dict(self.options)))
 
     def _names(self, schema: StructType) -> list[str]:
@@ -252,9 +313,12 @@ class KafkaLogReader(DataSourceReader):
     """Reads splits as Arrow batches.
 
     Args:
-        granularity: ``batches``, ``records`` or ``corrupt``.
+        granularity: one of :data:`SCHEMAS`.
         names: the columns to make, in order.
         options: the options, see the module.
+
+    Raises:
+        ValueError: an option has no meaning, or none at this granularity.
     """
 
     def __init__(self, granularity: str, names: Sequence[str], options: Mapping[str, str]) -> None:
@@ -264,9 +328,16 @@ class KafkaLogReader(DataSourceReader):
         self._kinds = {name: SCHEMAS[granularity][name] for name in names}
         self._split_bytes = _bytes(self._options, "splitbytes", default=SPLIT_BYTES)
         self._selection = from_options(self._options)
+        if granularity in FOLDED:
+            for name in _RANGES:
+                if name.lower() in self._options:
+                    raise ValueError(
+                        f"kafka_log: option {name} is not for granularity {granularity}, which needs each log from its "
+                        f"start; compare a column of it in the query"
+                    )
 
-    def logs(self) -> list[PartitionLog]:
-        """The logs that may have something of what is wanted, with the segments that may.
+    def found(self) -> list[PartitionLog]:
+        """All logs that are there.
 
         Raises:
             ValueError: no path is given.
@@ -281,20 +352,54 @@ class KafkaLogReader(DataSourceReader):
         for log in found:
             if not log.has_records:
                 raise ValueError(f"kafka_log: {log.folder} has tables of headers; read them by format 'parquet'")
-        return list(self._selection.logs(found))
+        return found
+
+    def logs(self) -> list[PartitionLog]:
+        """The logs that may have something of what is wanted, with the segments that may; errors as :meth:`found`."""
+        return list(self._logs().logs(self.found()))
+
+    def _logs(self) -> Selection:
+        """What is wanted of the logs: of committed offsets topic and partition are no log's."""
+        if self._granularity == "offsets":
+            return Selection(topics=frozenset({OFFSETS_TOPIC}))
+        return self._selection
 
     def partitions(self) -> Sequence[LogTask]:
-        """One task for about ``splitbytes`` bytes; none when nothing is there to read."""
-        return [LogTask(tuple(task)) for task in tasks(plan(self.logs(), self._split_bytes), self._split_bytes)]
+        """One task for about ``splitbytes`` bytes, or for a log that is longer if its rows need a whole one."""
+        found = self.found()
+        folded = self._granularity in FOLDED
+        coordinators = (
+            tuple(log for log in found if log.topic == STATE_TOPIC) if "transactional_id" in self._kinds else ()
+        )
+        splits = plan(self._logs().logs(found), self._split_bytes)
+        grouped = tasks(splits, self._split_bytes, whole_logs=folded)
+        return [LogTask(tuple(task), coordinators) for task in grouped]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task; of an empty plan Spark makes one partition that is no task of ours."""
-        for split in partition.splits if isinstance(partition, LogTask) else ():
+        if not isinstance(partition, LogTask):
+            return
+        if self._granularity in FOLDED:
+            for log, splits in groupby(partition.splits, lambda split: split.log):
+                yield from self._folded(partition.coordinators).rows(list(splits), self._fixed(log))
+            return
+        for split in partition.splits:
+            fixed = {**self._fixed(split.log), "segment": split.segment}
             index = read_index(split.path)
             for block in read_blocks(split.path, split.start, split.end, index=index, check_crc=self._check_crc):
                 count, columns = self._columns(block)
                 if count:
-                    yield self._batch(split, count, columns)
+                    yield record_batch(self._kinds, count, columns, fixed)
+
+    def _folded(self, coordinators: tuple[PartitionLog, ...]) -> Transactional | CommittedOffsets:
+        if self._granularity == "offsets":
+            return CommittedOffsets(self._kinds, self._selection, self._check_crc)
+        return Transactional(self._kinds, self._selection, self._check_crc, coordinators)
+
+    def _fixed(self, log: PartitionLog) -> dict[str, str | int]:
+        """The columns that are the same in all rows of a log."""
+        broker = log.broker or Path(log.folder).parent.name
+        return {"broker": broker, "topic": log.topic, "partition": log.partition, "log_partition": log.partition}
 
     def _columns(self, block: Block) -> tuple[int, dict[str, Any]]:
         """How many rows a block has, and those columns that depend on it."""
@@ -315,19 +420,6 @@ class KafkaLogReader(DataSourceReader):
         records = records if which.all() else records.take(which)
         made = {name: _RECORDS[name][1](headers, records) for name in self._kinds if name in _RECORDS}
         return len(records), {"position": headers.positions[records.batch], **made}
-
-    def _batch(self, split: Split, count: int, columns: dict[str, Any]) -> pa.RecordBatch:
-        log = split.log
-        broker = log.broker or Path(log.folder).parent.name
-        fixed = {"broker": broker, "topic": log.topic, "partition": log.partition, "segment": split.segment}
-        schema = arrow_schema(self._kinds)
-        arrays = [
-            pa.repeat(pa.scalar(fixed[field.name], field.type), count)
-            if field.name in fixed
-            else pa.array(columns[field.name]).cast(field.type)
-            for field in schema
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
@@ -350,12 +442,18 @@ class PushdownReader(KafkaLogReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take what helps; all of them are given back, so Spark compares every row again."""
         for each in filters:
-            self._selection = narrowed(self._selection, each)
+            self._selection = narrowed(self._selection, each, ranges=self._granularity not in FOLDED)
         return filters
 
 
-def narrowed(selection: Selection, condition: Filter) -> Selection:
-    """A selection that has every row of the other for which a condition holds, and perhaps more."""
+def narrowed(selection: Selection, condition: Filter, *, ranges: bool = True) -> Selection:
+    """A selection that has every row of the other for which a condition holds, and perhaps more.
+
+    Args:
+        selection: the other.
+        condition: of the query.
+        ranges: whether conditions on offsets and times narrow it.
+    """
     attribute: tuple[str, ...] = getattr(condition, "attribute", ())
     column = attribute[0] if len(attribute) == 1 else ""
     if isinstance(condition, In):
@@ -363,8 +461,10 @@ def narrowed(selection: Selection, condition: Filter) -> Selection:
     value = getattr(condition, "value", None)
     if isinstance(condition, EqualTo):
         selection = _among(selection, column, {value})
-    if not isinstance(value, int) or not isinstance(
-        condition, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
+    if (
+        not ranges
+        or not isinstance(value, int)
+        or not isinstance(condition, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual)
     ):
         return selection
     start = INT64_MIN if isinstance(condition, LessThan | LessThanOrEqual) else value

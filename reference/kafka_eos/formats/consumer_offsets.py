@@ -37,11 +37,12 @@ from kafka_eos.formats.record_fields import (
 TOPIC = "__consumer_offsets"
 OFFSET_KEY_TYPES = (0, 1)
 NEWEST_VERSION = 4
+FIRST_WITH_LEADER_EPOCH = 3
 FIRST_FLEXIBLE_VERSION = 4
 NO_LEADER_EPOCH = -1
 NO_TIMESTAMP = -1
 
-_LEADER_EPOCH_FROM, _EXPIRES_IN = 3, 1
+_EXPIRES_IN = 1
 
 
 class MalformedOffsetRecord(MalformedRecord):
@@ -108,7 +109,7 @@ class OffsetCommitValue:
                 raise OverflowError(f"version {self.version} has no place for {name}")
         try:
             data = struct.pack(">hq", self.version, self.offset)
-            data += struct.pack(">i", self.leader_epoch) if self.version >= _LEADER_EPOCH_FROM else b""
+            data += struct.pack(">i", self.leader_epoch) if self.version >= FIRST_WITH_LEADER_EPOCH else b""
             data += encode_string(self.metadata, flexible) + struct.pack(">q", self.commit_timestamp_ms)
             data += struct.pack(">q", self.expire_timestamp_ms) if self.version == _EXPIRES_IN else b""
         except struct.error as error:
@@ -118,7 +119,7 @@ class OffsetCommitValue:
 
 _PLACES: Mapping[str, tuple[int, int, object]] = MappingProxyType(
     {
-        "leader_epoch": (_LEADER_EPOCH_FROM, NEWEST_VERSION, NO_LEADER_EPOCH),
+        "leader_epoch": (FIRST_WITH_LEADER_EPOCH, NEWEST_VERSION, NO_LEADER_EPOCH),
         "expire_timestamp_ms": (_EXPIRES_IN, _EXPIRES_IN, NO_TIMESTAMP),
         "tagged_fields": (FIRST_FLEXIBLE_VERSION, NEWEST_VERSION, ()),
     }
@@ -157,7 +158,7 @@ def decode_value(data: bytes | None) -> OffsetCommitValue | None:
     value = OffsetCommitValue(
         version=version,
         offset=reader.integer(">q"),
-        leader_epoch=reader.integer(">i") if version >= _LEADER_EPOCH_FROM else NO_LEADER_EPOCH,
+        leader_epoch=reader.integer(">i") if version >= FIRST_WITH_LEADER_EPOCH else NO_LEADER_EPOCH,
         metadata=reader.string(),
         commit_timestamp_ms=reader.integer(">q"),
         expire_timestamp_ms=reader.integer(">q") if version == _EXPIRES_IN else NO_TIMESTAMP,

@@ -7,16 +7,19 @@ decoder, ``kafka_eos.formats.consumer_offsets``, decides record by record. This 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafka_eos.formats.consumer_offsets import (
     FIRST_FLEXIBLE_VERSION,
+    FIRST_WITH_LEADER_EPOCH,
     NEWEST_VERSION,
+    NO_LEADER_EPOCH,
     OFFSET_KEY_TYPES,
     MalformedOffsetRecord,
+    OffsetCommitValue,
     decode_key,
     decode_value,
 )
@@ -34,7 +37,7 @@ from kafka_eos_checks.audit.kernels.headers import (
 )
 from kafka_eos_checks.audit.kernels.records import Records, decode_block
 from kafka_eos_checks.audit.kernels.splits import Split
-from kafka_eos_checks.audit.kernels.strings import are_ascii, intern, strings
+from kafka_eos_checks.audit.kernels.strings import are_ascii, intern, strings, texts
 
 Name = tuple[str, tuple[str, int]]  # group, partition
 
@@ -45,6 +48,7 @@ _MARKER_KEY_BYTES = 4  # version and type
 _KEY_TYPE = OFFSET_KEY_TYPES[-1]  # what :class:`OffsetCommitKey` writes
 _SMALLEST_KEY = 10  # bytes: its type, the lengths of two names, and a partition
 _HEAD_BYTES = 16  # version, offset, and the length of the metadata wherever it is
+_LEADER_EPOCH_AT = 10  # bytes before it, in the versions that have it
 _TEXT_AT = (12, 12, 12, 16, 15)  # bytes before the metadata, by version
 _BEHIND = (8, 16, 8, 8, 8)  # bytes behind it, before the tagged fields, by version
 
@@ -166,7 +170,7 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> CommitChunk:
     holes[1:] += number[:-1] == _UNREADABLE
     np.cumsum(holes, out=holes)
     decision = np.full(count, NO_MARKER, np.int32)
-    decision[control] = _decisions(records, np.flatnonzero(control))
+    decision[control] = decode_decisions(records, np.flatnonzero(control))
     commits = Commits(
         split=np.full(count, split, np.int32),
         start=np.full(count, block.start, np.int64),
@@ -197,7 +201,7 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> CommitChunk:
     )
 
 
-def _decisions(records: Records, markers: Ints) -> Narrow:
+def decode_decisions(records: Records, markers: Ints) -> Narrow:
     """The decisions of some control records, as :func:`kernels.marks.decision_of` says, shape (m,)."""
     told = records.key_size[markers] >= _MARKER_KEY_BYTES
     if not len(markers):
@@ -225,17 +229,60 @@ def decode_commits(records: Records, control: NDArray[np.bool_]) -> tuple[Narrow
     number[control] = _OTHER
     offset = np.full(count, -1, np.int64)
     rows = np.flatnonzero((number >= 0) & (records.value_size >= 0))
-    regular = _fill(records, rows, offset)
-    for row in rows[~regular].tolist():
-        start = int(records.value_start[row])
-        try:
-            value = decode_value(records.buffer[start : start + int(records.value_size[row])].tobytes())
-        except MalformedOffsetRecord:
+    layout = _layout(records, rows)
+    offset[rows] = layout.offset
+    for row in rows[~layout.regular].tolist():
+        value = _value(records, row)
+        if value is None:
             number[row], offset[row] = _UNREADABLE, -1
-            continue
-        assert value is not None, "it is no tombstone"
-        offset[row] = value.offset
+        else:
+            offset[row] = value.offset
     return number, offset, keys
+
+
+class Details(NamedTuple):
+    """Fields of committed offsets besides the offset, every column of shape (m,).
+
+    Attributes:
+        leader_epoch: of the record before the offset, -1 if it is not known.
+        metadata: whatever the client added.
+        commit_timestamp: in milliseconds since the epoch.
+    """
+
+    leader_epoch: Ints
+    metadata: list[str]
+    commit_timestamp: Ints
+
+
+def decode_details(records: Records, rows: Ints) -> Details:
+    """The other fields of those records that :func:`decode_commits` gives an offset, shape (m,)."""
+    layout = _layout(records, rows)
+    start, regular = records.value_start[rows], layout.regular
+    told = regular & (layout.version >= FIRST_WITH_LEADER_EPOCH)
+    leader_epoch = np.full(len(rows), NO_LEADER_EPOCH, np.int64)
+    leader_epoch[told] = _integers_at(records.buffer, start[told] + _LEADER_EPOCH_AT, ">i4")
+    commit_timestamp = np.full(len(rows), -1, np.int64)
+    behind = layout.text_start + layout.text_size
+    commit_timestamp[regular] = _integers_at(records.buffer, behind[regular], ">i8")
+    metadata = texts(records.buffer, layout.text_start, np.where(regular, layout.text_size, 0))
+    for i in np.flatnonzero(~regular).tolist():
+        value = _value(records, int(rows[i]))
+        assert value is not None, "a record with an offset"
+        leader_epoch[i], metadata[i], commit_timestamp[i] = (
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp_ms,
+        )
+    return Details(leader_epoch, metadata, commit_timestamp)
+
+
+def _value(records: Records, row: int) -> OffsetCommitValue | None:
+    """What the readable decoder makes of a value; None if it cannot be read."""
+    start = int(records.value_start[row])
+    try:
+        return decode_value(records.buffer[start : start + int(records.value_size[row])].tobytes())
+    except MalformedOffsetRecord:
+        return None
 
 
 def _keys(records: Records) -> tuple[Narrow, list[bytes]]:
@@ -285,12 +332,30 @@ def name_of(key: bytes) -> Name:
     return named.group, (named.topic, named.partition)
 
 
-def _fill(records: Records, rows: Ints, offset: Ints) -> NDArray[np.bool_]:
-    """Fill in the offsets of some records, shape (m,); which of them are certainly right, shape (m,)."""
+class _Layout(NamedTuple):
+    """Where the fields of some values are, every column of shape (m,).
+
+    Attributes:
+        regular: whether the value is certainly laid out so, with metadata in ASCII.
+        version: of the format; 0 where it is none.
+        offset: that was committed.
+        text_start: where the metadata begin in the buffer.
+        text_size: bytes of the metadata.
+    """
+
+    regular: NDArray[np.bool_]
+    version: Ints
+    offset: Ints
+    text_start: Ints
+    text_size: Ints
+
+
+def _layout(records: Records, rows: Ints) -> _Layout:
+    """The layout of the values of some records, shape (m,)."""
     buffer, start, size = records.buffer, records.value_start[rows], records.value_size[rows]
     regular = size >= _HEAD_BYTES
     if not len(rows):
-        return regular
+        return _Layout(regular, start, start, start, size)
     head = np.lib.stride_tricks.sliding_window_view(buffer, _HEAD_BYTES)[np.where(regular, start, 0)]
     version = _integers(head, 0, ">i2")
     regular &= (version >= 0) & (version <= NEWEST_VERSION)
@@ -306,10 +371,9 @@ def _fill(records: Records, rows: Ints, offset: Ints) -> NDArray[np.bool_]:
     length = np.where(regular, length, 0)
     tags = _tags(buffer, start + text_at + length + behind, np.flatnonzero(flexible), len(rows))
     regular &= size == text_at + length + behind + tags
-    texts = np.flatnonzero(regular & (length > 0))
-    regular[texts] = are_ascii(buffer, (start + text_at)[texts], length[texts])
-    offset[rows] = _integers(head, 2, ">i8")
-    return regular
+    written = np.flatnonzero(regular & (length > 0))
+    regular[written] = are_ascii(buffer, (start + text_at)[written], length[written])
+    return _Layout(regular, version, _integers(head, 2, ">i8"), start + text_at, length)
 
 
 def _tags(buffer: Bytes, at: Ints, flexible: Ints, count: int) -> Ints:
@@ -326,3 +390,9 @@ def _integers(head: NDArray[np.uint8], at: int, layout: str) -> Ints:
     """A field of all heads, shape (m,)."""
     size = np.dtype(layout).itemsize
     return np.ascontiguousarray(head[:, at : at + size]).view(layout)[:, 0].astype(np.int64)
+
+
+def _integers_at(buffer: Bytes, start: Ints, layout: str) -> Ints:
+    """Integers anywhere in a buffer, shape (m,)."""
+    size = np.dtype(layout).itemsize
+    return _integers(np.lib.stride_tricks.sliding_window_view(buffer, size)[start], 0, layout)

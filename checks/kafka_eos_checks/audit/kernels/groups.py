@@ -115,19 +115,28 @@ def end_transactions(commits: Commits, facts: GroupFacts) -> Ended:
     ended = np.where((commits.transactional == 0) & ~is_marker, number, -1)
     committed = ended >= 0
     rows = np.flatnonzero(~committed)
-    rows = rows[stable_order(commits.producer_id[rows])]
-    # The next marker at or behind each row, of the same producer, with no hole in between.
-    count = len(rows)
-    marks = np.where(is_marker[rows], np.arange(count), count)
-    following = np.minimum.accumulate(marks[::-1])[::-1]
-    there = (following < count) & ~is_marker[rows]
+    following = next_markers(commits.producer_id[rows], is_marker[rows])
+    there = (following >= 0) & ~is_marker[rows]
     one, marker = rows[there], rows[following[there]]
-    same = (commits.producer_id[one] == commits.producer_id[marker]) & (holes[one] == holes[marker])
+    same = holes[one] == holes[marker]
     one, marker = one[same], marker[same]
     ended[one] = number[marker]
     committed[one] = commits.decision[marker] == ControlType.COMMIT
     kept = np.flatnonzero((ended >= 0) & ~is_marker)
     return Ended(commits.take(kept), number[kept], ended[kept], holes[kept], committed[kept])
+
+
+def next_markers(producer_id: Ints, is_marker: Mask) -> Ints:
+    """Row of the next marker at or behind each row, of the same producer id; -1 without one, shape (n,)."""
+    count = len(producer_id)
+    order = stable_order(producer_id)
+    places = np.where(is_marker[order], np.arange(count), count)
+    following = np.minimum.accumulate(places[::-1])[::-1]
+    there = np.flatnonzero(following < count)
+    one, marker = order[there], order[following[there]]
+    found = np.full(count, -1, np.int64)
+    found[one] = np.where(producer_id[one] == producer_id[marker], marker, -1)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

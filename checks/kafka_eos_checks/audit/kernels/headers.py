@@ -52,6 +52,7 @@ FROM_ZERO = 0x641F6454  # these four bytes take the register of a CRC32C from 0 
 SMALLEST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
 COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK, CONTROL_MASK = 0x07, 0x08, 0x10, 0x20
+DELETE_HORIZON_MASK = 0x40  # the base timestamp is a delete horizon
 
 BLOCK_BYTES = 2 << 20  # measured: 2 MiB stays in the cache between the read, the CRC and the decoding of records
 TRIES = 3  # to read a block of a segment that changes

@@ -1,8 +1,9 @@
 """Where the logs are, and the pieces in which they are read."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from kafka_eos.errors import MalformedBatch
@@ -141,14 +142,22 @@ def _is_batch(fd: int, position: int) -> bool:
     return True
 
 
-def tasks(splits: Sequence[Split], task_bytes: int = SPLIT_BYTES) -> list[list[Split]]:
-    """Group splits into tasks of about ``task_bytes`` of segments, so that many tiny ones are few tasks."""
+def tasks(splits: Iterable[Split], task_bytes: int = SPLIT_BYTES, *, whole_logs: bool = False) -> list[list[Split]]:
+    """Group splits into tasks of about ``task_bytes`` of segments, so that many tiny ones are few tasks.
+
+    Args:
+        splits: in order of their logs, and in order within a log.
+        task_bytes: of segments.
+        whole_logs: whether all splits of a log go to one task.
+    """
+    pieces = [list(own) for _, own in groupby(splits, lambda split: split.log)] if whole_logs else [[s] for s in splits]
     grouped: list[list[Split]] = []
     room = 0
-    for split in splits:
-        if not grouped or room < split.weight:
+    for piece in pieces:
+        weight = sum(split.weight for split in piece)
+        if not grouped or room < weight:
             grouped.append([])
             room = task_bytes
-        grouped[-1].append(split)
-        room -= split.weight
+        grouped[-1] += piece
+        room -= weight
     return grouped

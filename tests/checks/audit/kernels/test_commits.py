@@ -16,7 +16,7 @@ from kafka_eos.formats.consumer_offsets import (
     decode_value,
 )
 from kafka_eos_checks.audit.kernels import commits
-from kafka_eos_checks.audit.kernels.commits import Name, decode_commits, name_of
+from kafka_eos_checks.audit.kernels.commits import Name, decode_commits, decode_details, name_of
 
 from .conftest import Pair, records_of
 
@@ -102,6 +102,20 @@ NO_TEXT = [OffsetCommitValue(version=v, offset=7, metadata="m").encode().replace
 @example([(KEY, OffsetCommitValue(version=3, offset=7).encode()[:-1])])
 def test_columns_are_what_the_readable_decoder_says(given_pairs: list[Pair]) -> None:
     assert rows(given_pairs) == [readable(pair) for pair in given_pairs]
+
+
+@given(st.lists(pairs(), max_size=12))
+@example([(KEY, OffsetCommitValue(version=v, offset=7, metadata=m).encode()) for v in range(5) for m in ("é", "m")])
+def test_the_other_fields_are_what_the_readable_decoder_says(given_pairs: list[Pair]) -> None:
+    records = records_of(given_pairs)
+    number, _, _ = decode_commits(records, np.zeros(len(given_pairs), np.bool_))
+    rows = np.flatnonzero((number >= 0) & (records.value_size >= 0))
+    values = [decode_value(given_pairs[row][1]) for row in rows.tolist()]
+    expected = [(v.leader_epoch, v.metadata, v.commit_timestamp_ms) for v in values if v is not None]
+    found = decode_details(records, rows)
+    assert (
+        list(zip(found.leader_epoch.tolist(), found.metadata, found.commit_timestamp.tolist(), strict=True)) == expected
+    )
 
 
 def test_control_records_have_no_name() -> None:
