@@ -294,10 +294,15 @@ def minimal(proof: Proof) -> Iterator[Verdict]:
         began = time.perf_counter()
         users = [query for query in queries if query.goal.name != conjunct.name or query.kind == "safety"]
         users = [query for query in users if conjunct.name in query.hypotheses]
-        answers = (ask(query, conjunct.name, tell=False) for query in reversed(users))  # the properties first
-        lost = next((answer.query for answer in answers if answer.found == SOLUTION), None)
+        lost, found = None, "documentation"
+        for query in reversed(users):  # the properties first
+            answer = ask(query, conjunct.name, tell=False)
+            if answer.found == SOLUTION:
+                lost, found = query, "needed"
+                break
+            if answer.found == UNDECIDED:
+                found = UNDECIDED
         needed = "documentation" if conjunct.documentation else "needed"
-        found = "documentation" if lost is None else "needed"
         yield Verdict(
             check="proof",
             name=f"{proof.name}: conjunct {conjunct.name}",

@@ -7,7 +7,17 @@ import pytest
 import z3
 
 from kafka_eos.machines.machine import Action
-from kafka_eos_checks.proofs.induction import NO_SOLUTION, SOLUTION, Conjunct, Telling, ask
+from kafka_eos_checks.proofs.induction import (
+    NO_SOLUTION,
+    SOLUTION,
+    UNDECIDED,
+    Conjunct,
+    Proof,
+    Telling,
+    ask,
+    discharge,
+    minimal,
+)
 from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, conjunct, each_way, of_properties
 from kafka_eos_checks.proofs.symbolic import Outcome
 
@@ -90,6 +100,33 @@ def test_a_property_follows_from_the_invariant_or_does_not(bound: int, expected:
         return count > bound
 
     assert found(of_properties(asking(), [is_more], COUNT)) == {"safety IsMore": expected}
+
+
+@pytest.fixture
+def proof() -> Proof:
+    kit = asking()
+    outcomes = kit.run(None, RAISE)
+    queries = [*kit.consecution(RAISE, outcomes), kit.witness(RAISE, outcomes)]
+    conjuncts = [
+        Conjunct(name="IsPositive", says="", documentation=True),
+        Conjunct(name="IsBelow", says="It is below every bound above ten."),
+    ]
+    return Proof(name="counter", title="", conjuncts=conjuncts, queries=lambda _: iter(queries))
+
+
+def test_what_z3_does_not_know_is_not_proved_and_not_witnessed(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [verdict.found for verdict in discharge(proof)] == ["proved", "can be taken"]
+    monkeypatch.setattr(z3.Solver, "check", lambda _: z3.unknown)
+    found = [(verdict.ok, verdict.found) for verdict in discharge(proof)]
+    assert found == [(False, "undecided: IsPositive, IsBelow"), (False, "undecided: IsTaken")]
+
+
+def test_a_conjunct_of_which_z3_does_not_know_whether_it_is_needed_is_neither(
+    proof: Proof, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [verdict.found for verdict in minimal(proof)] == ["documentation", "documentation"]
+    monkeypatch.setattr(z3.Solver, "check", lambda _: z3.unknown)
+    assert [(verdict.ok, verdict.found) for verdict in minimal(proof)] == [(False, UNDECIDED)] * 2
 
 
 def test_a_hypothesis_is_taken_at_the_terms_of_its_clause_and_a_goal_at_its_constants() -> None:
