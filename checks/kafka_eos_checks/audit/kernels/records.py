@@ -9,6 +9,7 @@ Kafka: DefaultRecord.readFrom. The readable decoder, which this one must equal, 
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.compression import CompressionType, decompress
 from kafka_eos.formats.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, decode_records
 from kafka_eos.formats.segment import CorruptRegion, RegionKind
+from kafka_eos.formats.varint import decode_varlong
 from kafka_eos_checks.audit.kernels.headers import (
     COMPRESSION_MASK,
     TIMESTAMP_TYPE_MASK,
@@ -157,7 +159,7 @@ def _malformed(headers: Headers, batch: int, section: bytes) -> CorruptRegion:
         decode_records(section, int(headers.raw["record_count"][batch]))
     except MalformedBatch as error:
         return _region(headers, batch, f"at byte {error.position} of its records: {error.reason}")
-    return _region(headers, batch, "a timestamp is 2^55 ms or more away from the batch's, which is not read")
+    return _region(headers, batch, "the readable decoder reads its records: please report this as a fault of the audit")
 
 
 def _region(headers: Headers, batch: int, reason: str) -> CorruptRegion:
@@ -240,7 +242,7 @@ def _decode(buffer: Bytes, start: Ints) -> tuple[tuple[Ints, ...], NDArray[np.bo
     """
     size, position = _varints(buffer, start)
     end = position + size
-    timestamp_delta, position = _varints(buffer, position + 1)  # one byte of attributes, unused
+    timestamp_delta, position = _varlongs(buffer, position + 1)  # one byte of attributes, unused
     offset_delta, position = _varints(buffer, position)
     key_size, key_start = _varints(buffer, position)
     value_size, value_start = _varints(buffer, key_start + np.maximum(key_size, 0))
@@ -253,8 +255,8 @@ def _decode(buffer: Bytes, start: Ints) -> tuple[tuple[Ints, ...], NDArray[np.bo
 def _varints(buffer: Bytes, position: Ints) -> tuple[Ints, Ints]:
     """Zigzag varints of up to eight bytes, and the position after each.
 
-    A longer one, which only a timestamp delta of more than a million years needs, leaves the position inside itself;
-    the record then does not end where its length says.
+    A longer one, as no length and no count has it, leaves the position inside itself; the record then does not end
+    where its length says.
 
     Nearly all have one byte or two, which fit 16 bits: numpy then does many at once.
     """
@@ -271,6 +273,17 @@ def _varints(buffer: Bytes, position: Ints) -> tuple[Ints, Ints]:
     longer = np.flatnonzero(low & high & 0x80)
     if len(longer):
         value[longer], after[longer] = _long_varints(buffer, position[longer])
+    return value, after
+
+
+def _varlongs(buffer: Bytes, position: Ints) -> tuple[Ints, Ints]:
+    """As :func:`_varints`, of up to ten bytes: one time in nanoseconds beside one in milliseconds needs nine."""
+    value, after = _varints(buffer, position)
+    for row in np.flatnonzero(after - position == _WORD).tolist():
+        at = int(position[row])
+        with suppress(MalformedBatch):  # then as of a varint that is too long
+            value[row], size = decode_varlong(bytes(buffer[at : at + 10]), 0)
+            after[row] = at + size
     return value, after
 
 

@@ -23,7 +23,9 @@ def random_batches(seed: int, count: int) -> list[RecordBatch]:
         stored = [
             Record(
                 offset_delta=i,
-                timestamp_delta=rng.choice((0, i, -5, 1 << 20, 1 << 52, -(1 << 52))),
+                timestamp_delta=rng.choice(
+                    (0, i, -5, 1 << 20, 1 << 52, -(1 << 52), 1 << 55, -(1 << 55) - 1, (1 << 62) - 1)
+                ),
                 key=rng.choice((None, b"", b"key-%d" % i)),
                 value=rng.choice((None, b"", rng.randbytes(rng.choice((3, 64, 200, 9000))))),
                 headers=rng.choice(((), ((b"h", None),), ((b"a", b"b"), (b"", b"")))),
