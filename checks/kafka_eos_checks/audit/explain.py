@@ -23,6 +23,8 @@ from kafka_eos_checks.audit.cause import cause_of, told
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.history_files import read_events
 from kafka_eos_checks.audit.inputs import UnusableInput, open_inputs
+from kafka_eos_checks.audit.places import Unreachable
+from kafka_eos_checks.audit.places import place as place_of
 from kafka_eos_checks.drawing.sequence_diagram import FAULTS, MAX_STEPS, Violation, from_events, steps_of
 from kafka_eos_checks.drawing.svg import inert, visible
 from kafka_eos_checks.kit.paths import build_folder
@@ -215,7 +217,10 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 
 def _path(text: str) -> Path:
-    return Path(given_path(text))
+    try:
+        return place_of(given_path(text))
+    except Unreachable as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def run(arguments: argparse.Namespace) -> int:

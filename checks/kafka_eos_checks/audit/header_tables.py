@@ -40,6 +40,7 @@ from kafka_eos_checks.audit.kernels.marks import (
     read_marked_segment,
 )
 from kafka_eos_checks.audit.memory import keep_freed_memory
+from kafka_eos_checks.audit.places import Unreachable, arrow_source
 from kafka_eos_checks.kit.missing import need
 
 if TYPE_CHECKING:
@@ -266,6 +267,8 @@ def _read(
                 more = opened.file.read_row_group(group, columns=[*second, *_MARKED], use_threads=False)
                 fields |= {name: more[name].to_numpy() for name in second}
                 own = _marks(more)
+        except Unreachable:
+            raise
         except UNREADABLE as error:
             yield _nothing(columns, *ranges[group], f"row group {group}: {error}", damage), NO_MARKS
             continue
@@ -311,9 +314,11 @@ def _open(table: Path, check: bool = False) -> _Table | str:
     try:
         stat = table.stat()
         footer = _footer(table, stat.st_size, stat.st_mtime_ns)
-        opened = parquet.ParquetFile(table, metadata=footer, page_checksum_verification=check)
+        opened = parquet.ParquetFile(arrow_source(table), metadata=footer, page_checksum_verification=check)
         about = opened.metadata.metadata or {}
         fits = about.get(FORMAT) == VERSION and opened.schema_arrow.equals(schema())
+    except Unreachable:
+        raise
     except UNREADABLE as error:
         return f"no Parquet file: {error}"
     largest = max((footer.row_group(group).num_rows for group in range(footer.num_row_groups)), default=0)
@@ -330,7 +335,7 @@ def _open(table: Path, check: bool = False) -> _Table | str:
 @lru_cache(maxsize=8)
 def _footer(table: Path, size: int, changed: int) -> Any:  # noqa: ARG001 - of a file as it was then
     """What a file says about its row groups; a split reads a few of them, and its neighbours are read next."""
-    return need("pyarrow.parquet", "spark").read_metadata(table)
+    return need("pyarrow.parquet", "spark").read_metadata(arrow_source(table))
 
 
 def _group_ranges(opened: Any, size: int) -> list[tuple[int, int]]:
