@@ -169,6 +169,7 @@ class Moments:
     def __init__(self, source: Source, logs: Iterable[Dated]) -> None:
         self.source = source
         dated_logs = list(logs)
+        self._written: dict[Path, float] = {}  # of files, as far as they were asked for
         by_folder: dict[Path, list[Dated]] = defaultdict(list)
         for dated in dated_logs:
             by_folder[dated.log.directory].append(dated)
@@ -180,7 +181,7 @@ class Moments:
             marks = directory.high_watermarks
             below = (each.stamped_before(marks.get(_place(each.log), -1)) for each in own)
             self._checkpoints[folder] = max(below, default=-inf)
-            if any(_keeps_times(each) for each in own):
+            if any(self._keeps_times(each) for each in own):
                 self._timed.add(folder)
                 self._checkpoints[folder] = max(self._checkpoints[folder], directory.checkpoint_ms)
             self._stopped[folder] = max(each.stamped_ms for each in own) if directory.stopped else -inf
@@ -232,7 +233,7 @@ class Moments:
             return reach
         if isinf(directory.checkpoint_ms):  # nothing but the folders of partitions: no copy of a directory
             return inf
-        return max(reach, _written_ms(dated.log.file(dated.log.segments[-1])) - LAG_MS)
+        return max(reach, self._written_ms(dated.log.file(dated.log.segments[-1])) - LAG_MS)
 
     def common_recent_after(self, logs: Iterable[Dated]) -> float:
         """As :meth:`recent_after`, for what may be missing in any of some logs."""
@@ -246,8 +247,20 @@ class Moments:
         folder = log.directory
         if self.source.directories.get(folder, Directory()).read_ms is None and folder not in self._timed:
             return inf
-        written = _written_ms(log.file(file))
+        written = self._written_ms(log.file(file))
         return inf if isinf(written) else written
+
+    def _keeps_times(self, dated: Dated) -> bool:
+        """Whether the last file of a log was written when a broker stamped its last time: copying kept its time."""
+        if not dated.log.segments or dated.stamped_ms <= 0:
+            return False
+        written = self._written_ms(dated.log.file(dated.log.segments[-1]))
+        return 0 <= written + CLOCK_TICK_MS - dated.stamped_ms <= KEPT_MS
+
+    def _written_ms(self, path: Path) -> float:
+        if path not in self._written:
+            self._written[path] = _written_ms(path)
+        return self._written[path]
 
 
 def in_words(ms: float) -> str:
@@ -270,14 +283,6 @@ def span(ms: float) -> str:
     if hours < 48:
         return f"{hours} h" + (f" {minutes} min" if minutes else "")
     return f"{hours // 24} days"
-
-
-def _keeps_times(dated: Dated) -> bool:
-    """Whether the last file of a log was written when a broker stamped its last time, so that copying kept its time."""
-    if not dated.log.segments or dated.stamped_ms <= 0:
-        return False
-    written = _written_ms(dated.log.file(dated.log.segments[-1]))
-    return 0 <= written + CLOCK_TICK_MS - dated.stamped_ms <= KEPT_MS
 
 
 def _place(log: PartitionLog) -> Place:

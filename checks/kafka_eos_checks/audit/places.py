@@ -28,7 +28,6 @@ from kafka_eos_checks.kit.missing import need
 SCHEMES = ("s3", "gs", "abfs", "abfss", "hdfs", "viewfs")
 SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # other names, of Hadoop and of pyarrow
 WINDOW_BYTES = 8 << 20  # asked for at once: the first byte of an answer takes as long as one or two of 80 MB/s
-BUFFER_BYTES = 1 << 20  # of a file that is read from its beginning
 DENIED = re.compile(r"ACCESS_DENIED|Access ?Denied|Forbidden|HTTP status 403|403 |Permission|AccessControlException")
 _QUERY = re.compile(r"\?\S+")  # of addresses in what a library says: they may be signed
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)(?P<path>.*)", re.DOTALL)
@@ -70,8 +69,8 @@ def place(text: str) -> Path:
     if ":" in user or (user and scheme == "s3") or "?" in text:
         shown = f"{scheme}://{host}{path}".partition("?")[0]
         raise Unreachable(
-            f"{shown}: it was given with a password, a key or a query, which would be in messages and plans; leave them "
-            "out and set the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …)"
+            f"{shown}: it was given with a password, a key or a query, which would be in messages and in Spark's plans; "
+            "leave them out and set the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …)"
         )
     if scheme not in SCHEMES:
         raise Unreachable(f"{scheme}://{authority}{path}: the scheme is none of {', '.join((*SCHEMES, *SAME, 'file'))}")
@@ -230,7 +229,8 @@ class Uri(PosixPath):
         raw = RemoteFile(self)
         if not buffering:
             return raw
-        buffered = io.BufferedReader(raw, BUFFER_BYTES)
+        raw.ahead = Window(raw, raw.size)
+        buffered = io.BufferedReader(raw)
         return buffered if mode == "rb" else io.TextIOWrapper(buffered, encoding or "utf-8", errors, newline)
 
 
@@ -239,17 +239,21 @@ def listed(path: Path) -> Path:
     return path.listed() if isinstance(path, Uri) else path
 
 
-def sizes_of(files: Sequence[Path]) -> list[int]:
-    """The sizes of files, in bytes; those of a folder's folder are asked for at once where asking takes a while.
+def sizes_of(segments: Sequence[Path]) -> list[int]:
+    """The sizes of segments, in bytes; those of a log directory are asked for at once where asking takes a while.
 
     Raises:
         OSError: one of them is not there, or cannot be asked for.
     """
-    folders = {file.parent.parent: listed(file.parent.parent) for file in files if isinstance(file, Uri)}
-    return [
-        (folders[file.parent.parent] / file.parent.name / file.name if isinstance(file, Uri) else file).stat().st_size
-        for file in files
-    ]
+    partitions: dict[Path, set[Path]] = {}
+    for segment in segments:
+        partitions.setdefault(segment.parent.parent, set()).add(segment.parent)
+    asked = {directory: listed(directory if len(own) > 1 else own.pop()) for directory, own in partitions.items()}
+    known = {
+        segment: asked[segment.parent.parent] / segment.relative_to(asked[segment.parent.parent])
+        for segment in segments
+    }
+    return [known[segment].stat().st_size for segment in segments]
 
 
 def bytes_of(path: Path) -> bytes | None:
@@ -288,12 +292,18 @@ class LocalFile:
 
 
 class RemoteFile(io.RawIOBase):
-    """An open file of another file system, to read from its beginning or by position."""
+    """An open file of another file system, to read from its beginning or by position.
+
+    Attributes:
+        size: bytes.
+        ahead: through which it is read from its beginning; without one each read is asked for.
+    """
 
     def __init__(self, uri: Uri) -> None:
         super().__init__()
         self._uri = uri
         self._position = 0
+        self.ahead: Window | None = None
         with _named(uri):
             system, path = uri._where()
             self._file = system.open_input_file(path)
@@ -316,7 +326,7 @@ class RemoteFile(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """As of any raw file."""
-        data = self.pread(len(buffer), self._position)
+        data = (self.ahead or self).pread(len(buffer), self._position)
         buffer[: len(data)] = data
         self._position += len(data)
         return len(data)

@@ -131,12 +131,13 @@ def plan(
     """
     logs = list(logs)
     files = [log.file(name) for log in logs for name in log.segments]
-    known = {file: [(0, size)] for file, size in zip(files, sizes_of(files), strict=True)}
-    large = [file for file, [(_, size)] in known.items() if header_tables.is_table(file) or size > split_bytes]
+    sizes = dict(zip(files, sizes_of(files), strict=True))
+    known = {file: [(0, size)] if size else [] for file, size in sizes.items()}
+    large = [file for file, size in sizes.items() if header_tables.is_table(file) or size > split_bytes]
     known |= zip(large, ask(partial(ranges_of, split_bytes=split_bytes), large), strict=True)
     splits = []
     for log in logs:
-        ranges = [(name, *r) for name in log.segments for r in known[log.file(name)] if r[1]]
+        ranges = [(name, *r) for name in log.segments for r in known[log.file(name)]]
         splits += [Split(log, number, len(ranges), *r) for number, r in enumerate(ranges)]
     return splits
 

@@ -319,6 +319,8 @@ def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotE
 def _producers_at(offsets: Iterable[int], transactions: Transactions) -> Iterator[dict[int, ProducerSnapshotEntry]]:
     """The producers as the batches below each of some offsets, in ascending order, make them; a block at a time."""
     due, producers = deque(offsets), _Producers(transactions)
+    if not due:
+        return
     for headers in _read(transactions.log, SNAPSHOT_COLUMNS):
         begins, low = headers.column("base_offset"), 0
         while due and len(begins) and begins[-1] >= due[0]:
@@ -326,6 +328,8 @@ def _producers_at(offsets: Iterable[int], transactions: Transactions) -> Iterato
             producers.take(headers, low, high)
             yield producers.at(due.popleft())
             low = high
+        if not due:
+            return
         producers.take(headers, low, len(headers))
     for offset in due:
         yield producers.at(offset)
