@@ -66,10 +66,11 @@ def place(text: str) -> Path:
         return Path(url2pathname(path))
     scheme = SAME.get(scheme, scheme)
     user, _, host = authority.rpartition("@")
-    if ":" in user or (user and scheme == "s3") or "?" in text:
-        shown = f"{scheme}://{host}{path}".partition("?")[0]
+    named = re.fullmatch(r"[^:?]*(:[0-9]+)?", host)  # otherwise it may be half of a key with a slash in it
+    if named is None or ":" in user or (user and scheme == "s3") or "?" in path:
+        shown = f"{scheme}://{host}{path}".partition("?")[0] if named else f"{scheme}://…"
         raise Unreachable(
-            f"{shown}: it was given with a password, a key or a query, which would be in messages and in Spark's plans; "
+            f"{shown}: it was given with a password, a key or a query, which messages and Spark's plans would show; "
             "leave them out and set the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …)"
         )
     if scheme not in SCHEMES:

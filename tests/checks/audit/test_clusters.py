@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 import pyspark
 import pytest
+from kafka_eos_checks.audit.remote import copied
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.inputs import UnusableInput
-from kafka_eos_checks.audit.remote import copied
 from kafka_eos_checks.audit.synthetic import faulty_log, write_log
 from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import read_verdicts
