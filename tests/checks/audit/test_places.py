@@ -304,7 +304,7 @@ def test_on_spark_the_driver_reads_no_byte_of_a_segment(
     assert readers == {WORKER}
     times = sum(store.segment_bytes(name).values()) / sum(path.stat().st_size for path in folder.rglob("*.log"))
     print(f"{name}: each byte of a segment was asked for {times:.2f} times")
-    assert 1 < times < 5, "the scan; beside a log its transactions, snapshots and replicas; coordinators"
+    assert 1 < times < 5.1, "the scan; transactions, snapshots and replicas beside a log; coordinators; a history"
 
 
 SUBMITTED = """
