@@ -305,6 +305,7 @@ class RemoteFile(io.RawIOBase):
         self._uri = uri
         self._position = 0
         self.ahead: Window | None = None
+        self._file: Any = None
         with _named(uri):
             system, path = uri._where()
             self._file = system.open_input_file(path)
@@ -322,7 +323,7 @@ class RemoteFile(io.RawIOBase):
         with _named(self._uri):
             found: bytes = self._file.read_at(due, at)
         if len(found) < due:
-            raise Unreachable(f"{self._uri}: shorter than it was a moment ago; audit a copy to which nobody writes")
+            raise _shorter(self._uri, at + len(found), at + due)
         return found
 
     def readinto(self, buffer: Any) -> int:
@@ -351,7 +352,7 @@ class RemoteFile(io.RawIOBase):
 
     def close(self) -> None:
         """As of any raw file."""
-        if not self.closed:
+        if self._file is not None and not self.closed:
             self._file.close()
         super().close()
 
@@ -400,9 +401,13 @@ def open_at(path: Path, end: int | None = None) -> Iterator[LocalFile | Window]:
             yield LocalFile(opened.fileno())
         return
     with RemoteFile(path) as file:
-        if end is not None and file.size < end:
-            raise Unreachable(f"{path}: {file.size} bytes, where there were {end}; audit a copy to which nobody writes")
-        yield Window(file, file.size if end is None else end)
+        end = file.size if end is None else end
+        if file.size < end:
+            raise _shorter(path, file.size, end)
+        yield Window(file, end)
+        size = path.stat().st_size  # pyarrow's S3 fills up what the store has no more, with anything
+        if size < end:
+            raise _shorter(path, size, end)
 
 
 # --- file systems -----------------------------------------------------------------------------------------------------
@@ -434,6 +439,10 @@ def _s3(fs: Any, bucket: str) -> Any:
 
 def _entry(info: Any) -> Entry:
     return Entry(not info.is_file, info.size or 0, info.mtime_ns or 0)
+
+
+def _shorter(uri: Path, size: int, before: int) -> Unreachable:
+    return Unreachable(f"{uri}: {size} bytes, where there were {before}; audit a copy to which nobody writes")
 
 
 def _absent(uri: Uri) -> FileNotFoundError:

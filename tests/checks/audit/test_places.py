@@ -294,7 +294,11 @@ def test_on_spark_the_driver_reads_no_byte_of_a_segment(
     name: str, copies: Callable[[str], tuple[Path, str]], store: Store, workers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, uri = copies(name)
-    monkeypatch.setattr(stages.scan_logs, "__kwdefaults__", {"check_crc": True, "split_bytes": 150_000})
+    monkeypatch.setattr(
+        stages.scan_logs,
+        "__kwdefaults__",
+        {"check_crc": True, "split_bytes": 5_000 if name == "backwards" else 150_000},
+    )
     local = run([folder], one_moment=True)
     store.asked.clear()
     assert said(run([place(uri)], "spark", spark=workers, one_moment=True)) == said(local)
@@ -476,13 +480,28 @@ def test_a_segment_that_is_lost_while_it_is_read_is_named(
 
 
 @pytest.mark.parametrize("left", [10, 60])
-def test_a_file_that_becomes_shorter_while_it_is_open_is_named(left: int, tmp_path: Path, store: Store) -> None:
+def test_an_object_that_becomes_shorter_while_it_is_open_is_named(left: int, tmp_path: Path, store: Store) -> None:
     write_log(tmp_path / "orders-0", faulty_log(3, 50, 0.0))
     segment = place(store.put(tmp_path, "open")) / "orders-0" / f"{0:020d}.log"
-    with places.open_at(segment) as file:
-        store.write(f"open/orders-0/{segment.name}", b"x" * left)
-        with pytest.raises(Unreachable, match=f"{segment}: "):
+
+    def read() -> None:
+        with places.open_at(segment) as file:
+            store.write(f"open/orders-0/{segment.name}", b"x" * left)
             file.pread(100, 50)
+
+    with pytest.raises(Unreachable, match=f"{segment}: "):
+        read()
+
+
+def test_a_file_that_becomes_shorter_while_it_is_open_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rooted = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr(places, "_file_system", lambda *_: (rooted, "/"))
+    (tmp_path / "0.log").write_bytes(bytes(200))
+    with places.open_at(place("hdfs:///0.log")) as file:
+        os.truncate(tmp_path / "0.log", 60)
+        with pytest.raises(Unreachable, match=r"hdfs://default/0\.log: 60 bytes, where there were 200"):
+            file.pread(100, 50)
+        os.truncate(tmp_path / "0.log", 200)
 
 
 def test_without_libhdfs_the_remedy_is_named(
