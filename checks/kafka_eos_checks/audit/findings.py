@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import category, normalize
 
 from kafka_eos_checks.audit.moments import in_words
-from kafka_eos_checks.audit.places import Ask, ask_here, open_at, place
+from kafka_eos_checks.audit.places import Ask, Unreachable, ask_here, open_at, place
 from kafka_eos_checks.audit.rules.log import Kind
 from kafka_eos_checks.audit.schemas import arrow_schema, ddl
 from kafka_eos_checks.kit.missing import need
@@ -118,6 +118,8 @@ def _times(batches: tuple[Path, list[int]]) -> dict[int, int]:
     try:
         with open_at(segment, 0) as file:
             read = {position: file.pread(8, position + MAX_TIMESTAMP_AT) for position in positions}
+    except Unreachable:
+        raise
     except OSError:  # tables of headers have no segments, and a running broker deletes them
         return {}
     return {position: int.from_bytes(told, "big", signed=True) for position, told in read.items() if len(told) == 8}

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
-from kafka_eos_checks.audit.places import is_uri
+from kafka_eos_checks.audit.places import Unreachable, is_uri
 
 SKEW_MS = 5_000  # by which the clocks of two brokers may differ
 LAG_MS = 45_000  # replica.lag.time.max.ms and half of it, the period of the check: who lags more is not in sync
@@ -117,6 +117,8 @@ def _written_ms(path: Path) -> float:
     """When a file was written, in milliseconds since the epoch; ``-inf`` if it is not there."""
     try:
         return path.stat().st_mtime_ns / 1e6
+    except Unreachable:
+        raise
     except OSError:
         return -inf
 
@@ -127,6 +129,8 @@ def _high_watermarks(path: Path) -> dict[Place, int]:
         version, _, *lines = path.read_text(encoding="ascii").splitlines()
         rows = [line.rsplit(" ", 2) for line in lines]
         return {(topic, int(number)): int(offset) for topic, number, offset in rows} if version == "0" else {}
+    except Unreachable:
+        raise
     except (OSError, ValueError):
         return {}
 

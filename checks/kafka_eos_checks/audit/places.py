@@ -135,6 +135,8 @@ class Uri(PosixPath):
 
     def listed(self) -> Self:
         """The same with all that is below it, asked for at once; what is made of it does not ask again."""
+        if str(self) in self._listing:
+            return self
         found = self._list(recursive=True)
         if not found[str(self)]:
             return self  # a file, or nothing

@@ -426,16 +426,16 @@ def test_what_is_not_there_is_named(store: Store, capsys: pytest.CaptureFixture[
     assert "a packed recording is read from this machine only" in refused([f"s3://{BUCKET}/packed/r.tar.xz"], capsys)
 
 
-@pytest.mark.parametrize("what", ["denied", ""])
+@pytest.mark.parametrize("what", [f"orders-0/{0:020d}.log", "replication-offset-checkpoint", ""])
 def test_who_may_not_list_or_read_is_told_what_is_needed(
     what: str, tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_log(tmp_path / "orders-0", faulty_log(3, 50, 0.0))
     uri = store.put(tmp_path, "denied")
-    segment = f"/{BUCKET}/denied/orders-0/{0:020d}.log"
-    monkeypatch.setattr(store, "denied", {segment if what else f"/{BUCKET}"})
+    store.write("denied/replication-offset-checkpoint", b"0\n0\n")
+    monkeypatch.setattr(store, "denied", {f"/{BUCKET}/denied/{what}" if what else f"/{BUCKET}"})
     told = refused([uri], capsys)
-    assert (uri if not what else f"s3:/{segment}") in told
+    assert (f"{uri}/{what}" if what else uri) in told
     assert "need the right to list and to read (s3:ListBucket, s3:GetObject)" in told
 
 
