@@ -136,7 +136,7 @@ TLC, CLONES, EXTRA = (
 )
 NEED = {
     "kafka-eos audit --spark": ("audit copy --spark", EXTRA.format("spark")),
-    "kafka-eos audit hdfs://name/copies s3a://bucket/h.parquet": ("", EXTRA.format("spark")),
+    "kafka-eos audit s3://bucket/broker-1 s3://bucket/broker-2": ("", EXTRA.format("spark")),
     "kafka-eos check graphs": ("", TLC),
     "kafka-eos check conjuncts": ("", "this needs Java 17 or later: install a JDK"),
     "kafka-eos check contracts": ("", EXTRA.format("prove")),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments, stages
 from kafka_eos_checks.audit.cost import Bill, bill
-from kafka_eos_checks.audit.engines import Engine, ask_each, costs_of, open_engine
+from kafka_eos_checks.audit.engines import Engine, ask_each, asker, costs_of, open_engine
 from kafka_eos_checks.audit.findings import Finding, dated
 from kafka_eos_checks.audit.history_files import read_events
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
@@ -192,7 +193,7 @@ def of_inputs(
         if inputs.logs:
             audits, known = _of_logs(inputs.logs, running, check_crc, source, judged)
         if inputs.histories:
-            judged.add(*history_verdicts(inputs, known, check_crc=check_crc))
+            judged.add(*history_verdicts(inputs, known, running, check_crc=check_crc))
         if inputs.operations:
             judged.add(*jepsen_verdicts(inputs, running))
         cost = bill_of(running, inputs, time.process_time() - began) if explain_cost else None
@@ -220,7 +221,7 @@ def of_inputs(
 
 def _advised(verdict: Verdict, number: int, finding: Finding, inputs: Inputs) -> Verdict:
     """A verdict with the next steps about one of its findings, which has this number in the audit."""
-    directories = {(log.broker, log.topic, log.partition): Path(log.folder).parent for log in inputs.logs}
+    directories = {(log.broker, log.topic, log.partition): log.directory for log in inputs.logs}
     directory = directories.get((finding.broker, finding.topic, finding.partition))
     named = inputs.directories.get(directory) if directory is not None else None
     paths = " ".join(map(shlex.quote, inputs.given)) or Place().paths
@@ -268,8 +269,9 @@ def _of_logs(
     """Judge by all rules that need no history; the audit of each log, and their moments."""
     started = time.perf_counter()
     scanned = stages.scan_logs(logs, engine, source, check_crc=check_crc)
-    audits = [replace(each, findings=tuple(_dated(each.findings, scanned.audits))) for each in scanned.audits]
-    findings = [finding for log in audits for finding in log.findings]
+    findings = _dated([finding for each in scanned.audits for finding in each.findings], scanned, engine)
+    in_order = iter(findings)
+    audits = [replace(each, findings=tuple(islice(in_order, len(each.findings)))) for each in scanned.audits]
     judged.add(log_verdicts(audits, time.perf_counter() - started), findings)
     verdicts, findings, known = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(verdicts, findings)
@@ -362,7 +364,7 @@ def transaction_verdicts(
     if not states and not any(each.transactional for each in audits if each.log.topic != COORDINATOR_TOPIC):
         return [], [], moments.Moments(source, ())
     result = stages.judge_transactions(scanned, states, known, engine, source, check_crc=check_crc)
-    findings = _dated([*(finding for state in states for finding in state.findings), *result.findings], audits)
+    findings = _dated([*(finding for state in states for finding in state.findings), *result.findings], scanned, engine)
     figures: Figures = {
         "records": sum(state.records for state in states),
         "transactional_ids": sum(state.known for state in states),
@@ -383,15 +385,16 @@ def beside_verdicts(
     """One verdict for each rule over indexes, snapshots and replicas, where there are any, and all their findings."""
     started = time.perf_counter()
     result = stages.audit_around(scanned, engine, one_moment=one_moment, check_crc=check_crc)
-    findings = _dated(result.findings, scanned.audits)
+    findings = _dated(result.findings, scanned, engine)
     seconds = time.perf_counter() - started
     there = {rule: figures for rule, figures in result.figures.items() if any(figures.values())}
     verdicts = [_verdict(rule, findings, figures) for rule, figures in there.items()]
     return ([replace(verdicts[0], seconds=seconds), *verdicts[1:]] if verdicts else []), findings
 
 
-def _dated(findings: Iterable[Finding], audits: Sequence[LogAudit]) -> list[Finding]:
-    return dated(findings, {(a.log.broker, a.log.topic, a.log.partition): a.log.folder for a in audits})
+def _dated(findings: Sequence[Finding], scanned: Scanned, engine: Engine) -> list[Finding]:
+    logs = [audit.log for audit in scanned.audits]
+    return dated(findings, {(log.broker, log.topic, log.partition): log.folder for log in logs}, asker(engine, logs))
 
 
 def offset_verdicts(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[list[Verdict], list[Finding]]:
@@ -400,7 +403,7 @@ def offset_verdicts(scanned: Scanned, engine: Engine, *, check_crc: bool = True)
     found, figures = stages.audit_offsets(scanned, engine, check_crc=check_crc)
     if not figures:
         return [], []
-    findings = _dated(found, scanned.audits)
+    findings = _dated(found, scanned, engine)
     seconds = time.perf_counter() - started
     return [_verdict(rule, findings, figures, seconds) for rule in OFFSET_RULES], findings
 
@@ -414,12 +417,13 @@ def _events(inputs: Inputs) -> list[Event]:
 
 
 def history_verdicts(
-    inputs: Inputs, known: moments.Moments = moments.AT_ONE_MOMENT, *, check_crc: bool = True
+    inputs: Inputs, known: moments.Moments, engine: Engine, *, check_crc: bool = True
 ) -> tuple[list[Verdict], list[Finding]]:
     """A verdict for each rule over histories, and all their findings."""
     started = time.perf_counter()
     events = _events(inputs)
-    result = join(events, [log for log in inputs.logs if log.has_records], known, check_crc=check_crc)
+    logs = [log for log in inputs.logs if log.has_records]
+    result = join(events, logs, known, check_crc=check_crc, ask=asker(engine, logs))
     seconds = time.perf_counter() - started
     verdicts = [
         _verdict(rule, result.findings, {"events": len(events), **result.figures[rule]}, seconds if i == 0 else 0.0)

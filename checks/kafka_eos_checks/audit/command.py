@@ -32,7 +32,7 @@ EPILOG = """examples:
   kafka-eos audit store/kafka/latest/history.edn
   kafka-eos audit /var/lib/kafka/data --oracle --html audit.html --redact
   kafka-eos audit /copies --spark --explain-cost
-  kafka-eos audit hdfs://name/copies/broker-1 --sink audits.findings
+  kafka-eos audit s3://bucket/broker-1 s3://bucket/broker-2 --spark --sink audits.findings
 
   kafka-eos audit /var/lib/kafka/data/orders-0/00000000000000000000.log
   kafka-eos audit /snapshots/broker-1 /snapshots/broker-2 --snapshot
@@ -90,7 +90,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         metavar="PATH",
         help="a log directory, a folder of several brokers' or of tables that `kafka-eos headers` made, a recording "
         "(folder or .tar.xz, or example:NAME for one of this package's own), a history (.jsonl, .parquet), "
-        "or one of Jepsen's (.edn); a URI is copied here by Spark's Hadoop",
+        "or one of Jepsen's (.edn); each but a packed recording may be a URI",
     )
     parser.add_argument("--history", action="append", default=[], metavar="FILE", help="one more history")
     parser.add_argument(
@@ -275,23 +275,21 @@ def _print_bill(bill: "Bill") -> None:
 
 def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
     """Audit, with a session of Spark if anything needs one, and write what was asked for."""
-    from kafka_eos_checks.audit import audit, findings, remote  # noqa: PLC0415
+    from kafka_eos_checks.audit import audit, findings  # noqa: PLC0415
+    from kafka_eos_checks.audit.places import place  # noqa: PLC0415
     from kafka_eos_checks.kit.verdict import write_verdicts  # noqa: PLC0415
 
-    given = [*arguments.paths, *arguments.history]
-    uris = [path for path in given if remote.is_uri(path)]
+    paths, histories = (list(map(place, given)) for given in (arguments.paths, arguments.history))
     with ExitStack() as stack:
         spark = None
-        if arguments.spark or uris or arguments.sink:
+        if arguments.spark or arguments.sink:
             from kafka_eos_checks.audit.spark import session  # noqa: PLC0415 - the light install has no Spark
 
             spark = stack.enter_context(session())
-        local = iter(stack.enter_context(remote.copied(uris, spark)) if uris and spark is not None else [])
-        here = [next(local) if remote.is_uri(path) else Path(path) for path in given]
         result = audit.run(
-            here[: len(arguments.paths)],
+            paths,
             "spark" if arguments.spark else "local",
-            histories=here[len(arguments.paths) :],
+            histories=histories,
             check_crc=not arguments.no_crc,
             oracle=arguments.oracle,
             seed=arguments.seed,

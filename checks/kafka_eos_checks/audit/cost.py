@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kafka_eos_checks.audit.kernels import meter
+from kafka_eos_checks.audit.places import bytes_read
 
 CORES = (10, 100, 1000)
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024  # of getrusage, in bytes
@@ -37,9 +37,9 @@ class Cost:
 
 def charged(task: Callable[[], Iterable[Made]], tell: Callable[[Cost], Made]) -> Iterator[Made]:
     """What a task makes, and behind it what it cost; the time in which its results are taken is a part of it."""
-    began, read = time.process_time(), meter.bytes_read()
+    began, read = time.process_time(), bytes_read()
     yield from task()
-    yield tell(Cost(time.process_time() - began, meter.bytes_read() - read, memory_of_process()))
+    yield tell(Cost(time.process_time() - began, bytes_read() - read, memory_of_process()))
 
 
 def memory_of_process() -> int:

@@ -15,6 +15,8 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from kafka_eos_checks.audit.cost import StageCost, charged
+from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.places import Ask, ask_here, is_uri
 from kafka_eos_checks.audit.progress import byte_progress
 
 if TYPE_CHECKING:
@@ -199,6 +201,11 @@ def ask_each(engine: Engine, ask: Callable[[Item], Result], items: Sequence[Item
 
 def _ask(ask: Callable[[Item], Any], numbered: tuple[int, Item]) -> Iterator[Row]:
     yield Row(ANSWER, numbered[0], ask(numbered[1]))
+
+
+def asker(engine: Engine, logs: Iterable[PartitionLog]) -> Ask[Any, Any]:
+    """Who is asked about files of logs: this process about those of its machine, the engine's tasks about others."""
+    return partial(ask_each, engine) if any(is_uri(log.folder) for log in logs) else ask_here
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from kafka_eos_checks.audit.cause import cause_of, told
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.history_files import read_events
 from kafka_eos_checks.audit.inputs import UnusableInput, open_inputs
+from kafka_eos_checks.audit.places import place as place_of
 from kafka_eos_checks.drawing.sequence_diagram import FAULTS, MAX_STEPS, Violation, from_events, steps_of
 from kafka_eos_checks.drawing.svg import inert, visible
 from kafka_eos_checks.kit.paths import build_folder
@@ -196,7 +197,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument(
         "paths",
         nargs="+",
-        type=_path,
+        type=given_path,
         metavar="TRACE",
         help="a .jsonl history, or a recording: a folder, a .tar.xz, or example:NAME for one of this package's own",
     )
@@ -214,10 +215,6 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.set_defaults(run=run)
 
 
-def _path(text: str) -> Path:
-    return Path(given_path(text))
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Draw, print the story, write the picture."""
     out: Path = arguments.out or build_folder() / "explain.html"
@@ -225,6 +222,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafka-eos explain: --out {out}: expected a name that ends in {' or '.join(SUFFIXES)}", file=sys.stderr)
         return 2
     try:
+        arguments.paths = list(map(place_of, arguments.paths))
         moment = _moment(arguments)
         write = _writer(out, arguments)
         out.parent.mkdir(parents=True, exist_ok=True)

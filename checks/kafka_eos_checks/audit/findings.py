@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import category, normalize
 
 from kafka_eos_checks.audit.moments import in_words
+from kafka_eos_checks.audit.places import Ask, Unreachable, ask_here, open_at, place
 from kafka_eos_checks.audit.rules.log import Kind
 from kafka_eos_checks.audit.schemas import arrow_schema, ddl
 from kafka_eos_checks.kit.missing import need
@@ -79,26 +80,49 @@ class Finding:
         return f"{self.rule}{kind}: {where}{when}{who}: {self.evidence}"
 
 
-def dated(findings: Iterable[Finding], folders: Mapping[tuple[str, str, int], str]) -> list[Finding]:
+def dated(
+    findings: Sequence[Finding],
+    folders: Mapping[tuple[str, str, int], str],
+    ask: Ask[tuple[Path, list[int]], dict[int, int]] = ask_here,
+) -> list[Finding]:
     """Findings with the times of their batches, as the segments have them.
 
     Args:
         findings: some or all of an audit.
         folders: of the logs, by broker, topic and partition.
+        ask: asks about the batches of each segment.
     """
-    return [_dated(finding, folders.get((finding.broker, finding.topic, finding.partition))) for finding in findings]
+    files = [_undated(finding, folders) for finding in findings]
+    wanted: dict[Path, list[int]] = {}
+    for finding, file in zip(findings, files, strict=True):
+        if file is not None and finding.position is not None:
+            wanted.setdefault(file, []).append(finding.position)
+    told = dict(zip(wanted, ask(_times, list(wanted.items())), strict=True))
+    return [
+        finding if file is None else replace(finding, time_ms=told[file].get(finding.position or 0))
+        for finding, file in zip(findings, files, strict=True)
+    ]
 
 
-def _dated(finding: Finding, folder: str | None) -> Finding:
+def _undated(finding: Finding, folders: Mapping[tuple[str, str, int], str]) -> Path | None:
+    """The segment that has the time of a finding's batch; None if there is none, or the time is known."""
+    folder = folders.get((finding.broker, finding.topic, finding.partition))
     if folder is None or finding.position is None or not finding.file.endswith(".log") or finding.time_ms is not None:
-        return finding
+        return None
+    return place(folder) / finding.file
+
+
+def _times(batches: tuple[Path, list[int]]) -> dict[int, int]:
+    """The highest times of some batches of a segment, in milliseconds since the epoch, by position."""
+    segment, positions = batches
     try:
-        with Path(folder, finding.file).open("rb") as segment:
-            segment.seek(finding.position + MAX_TIMESTAMP_AT)
-            told = segment.read(8)
+        with open_at(segment, 0) as file:
+            read = {position: file.pread(8, position + MAX_TIMESTAMP_AT) for position in positions}
+    except Unreachable:
+        raise
     except OSError:  # tables of headers have no segments, and a running broker deletes them
-        return finding
-    return replace(finding, time_ms=int.from_bytes(told, "big", signed=True)) if len(told) == 8 else finding
+        return {}
+    return {position: int.from_bytes(told, "big", signed=True) for position, told in read.items() if len(told) == 8}
 
 
 # The one schema of findings, see `schemas`.

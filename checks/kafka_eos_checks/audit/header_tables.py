@@ -23,7 +23,6 @@ import numpy as np
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import CorruptRegion, RegionKind
-from kafka_eos_checks.audit.kernels import meter
 from kafka_eos_checks.audit.kernels.headers import (
     CONTROL_MASK,
     HEADER,
@@ -41,6 +40,7 @@ from kafka_eos_checks.audit.kernels.marks import (
     read_marked_segment,
 )
 from kafka_eos_checks.audit.memory import keep_freed_memory
+from kafka_eos_checks.audit.places import Unreachable, arrow_source, count_read
 from kafka_eos_checks.kit.missing import need
 
 if TYPE_CHECKING:
@@ -267,6 +267,8 @@ def _read(
                 more = _read_columns(opened.file, group, [*second, *_MARKED])
                 fields |= {name: more[name].to_numpy() for name in second}
                 own = _marks(more)
+        except Unreachable:
+            raise
         except UNREADABLE as error:
             yield _nothing(columns, *ranges[group], f"row group {group}: {error}", damage), NO_MARKS
             continue
@@ -278,7 +280,7 @@ def _read_columns(file: Any, group: int, names: Sequence[str]) -> Any:
     """Some columns of a row group; their bytes are counted."""
     about = file.metadata.row_group(group)
     columns = [about.column(number) for number in range(about.num_columns)]
-    meter.count(sum(column.total_compressed_size for column in columns if column.path_in_schema in names))
+    count_read(sum(column.total_compressed_size for column in columns if column.path_in_schema in names))
     return file.read_row_group(group, columns=names, use_threads=False)
 
 
@@ -320,9 +322,11 @@ def _open(table: Path, check: bool = False) -> _Table | str:
     try:
         stat = table.stat()
         footer = _footer(table, stat.st_size, stat.st_mtime_ns)
-        opened = parquet.ParquetFile(table, metadata=footer, page_checksum_verification=check)
+        opened = parquet.ParquetFile(arrow_source(table), metadata=footer, page_checksum_verification=check)
         about = opened.metadata.metadata or {}
         fits = about.get(FORMAT) == VERSION and opened.schema_arrow.equals(schema())
+    except Unreachable:
+        raise
     except UNREADABLE as error:
         return f"no Parquet file: {error}"
     largest = max((footer.row_group(group).num_rows for group in range(footer.num_row_groups)), default=0)
@@ -339,7 +343,7 @@ def _open(table: Path, check: bool = False) -> _Table | str:
 @lru_cache(maxsize=8)
 def _footer(table: Path, size: int, changed: int) -> Any:  # noqa: ARG001 - of a file as it was then
     """What a file says about its row groups; a split reads a few of them, and its neighbours are read next."""
-    return need("pyarrow.parquet", "spark").read_metadata(table)
+    return need("pyarrow.parquet", "spark").read_metadata(arrow_source(table))
 
 
 def _group_ranges(opened: Any, size: int) -> list[tuple[int, int]]:

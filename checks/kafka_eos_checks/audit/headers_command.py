@@ -39,7 +39,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a broker's log directory, or several")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a broker's log directory, or several; also by URI")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the tables go")
     parser.add_argument("--topic", nargs="+", metavar="NAME", help="only these topics, and the two internal ones")
     parser.set_defaults(run=run)
@@ -58,20 +58,22 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write(paths: Sequence[Path], out: Path, topics: Sequence[str] | None) -> str:
+def _write(given: Sequence[str], out: Path, topics: Sequence[str] | None) -> str:
     """Write what is not there yet; what was done, in words."""
     from kafka_eos_checks.audit.header_tables import SUFFIX, is_table, segment_bytes, write_table  # noqa: PLC0415
     from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
     from kafka_eos_checks.audit.kernels.splits import find_logs  # noqa: PLC0415
+    from kafka_eos_checks.audit.places import place, sizes_of  # noqa: PLC0415
     from kafka_eos_checks.audit.progress import byte_progress  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS  # noqa: PLC0415
 
-    logs = [log for log in find_logs(*paths) if not topics or log.topic in {*topics, *COORDINATOR_TOPICS}]
+    logs = [log for log in find_logs(*map(place, given)) if not topics or log.topic in {*topics, *COORDINATOR_TOPICS}]
     if missing := set(topics or ()) - {log.topic for log in logs}:
         raise UnusableInput(f"no log of {', '.join(sorted(missing))} in what is given")
     folders = _folders(out, logs)
-    files = [(log, name, Path(log.folder, name)) for log in logs for name in log.segments if not is_table(name)]
-    sizes = {path: path.stat().st_size for _, _, path in files}
+    files = [(log, name, log.file(name)) for log in logs for name in log.segments if not is_table(name)]
+    paths = [path for _, _, path in files]
+    sizes = dict(zip(paths, sizes_of(paths), strict=True))
     tables = batches = copied = kept = 0
     with byte_progress("headers", sum(sizes.values())) as advance:
         for log, name, path in files:
@@ -104,11 +106,14 @@ def _folders(out: Path, logs: Sequence["PartitionLog"]) -> dict["PartitionLog", 
 
 
 def _beside(log: "PartitionLog") -> Iterator[Path]:
-    for path in sorted(Path(log.folder).iterdir()):
+    from kafka_eos_checks.audit.places import place  # noqa: PLC0415
+
+    for path in sorted(place(log.folder).iterdir()):
         if path.suffix in BESIDE and path.is_file() and not path.is_symlink():
             yield path
 
 
 def _copy(path: Path, folder: Path) -> int:
-    shutil.copyfile(path, folder / path.name)
+    with path.open("rb") as file, (folder / path.name).open("wb") as out:
+        shutil.copyfileobj(file, out)
     return 1

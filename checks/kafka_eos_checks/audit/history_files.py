@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_eos.histories.history import DECODER, Event, MalformedHistory, event_from_row, read_history
+from kafka_eos_checks.audit.places import arrow_source
 from kafka_eos_checks.kit.missing import need
 
 SUFFIXES = (".jsonl", ".parquet")
@@ -40,7 +41,7 @@ def _read_parquet(path: Path) -> Iterator[Event]:
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(arrow_source(path)) as file:
             number = 0
             for batch in file.iter_batches(BATCH_ROWS):
                 for row in batch.to_pylist():

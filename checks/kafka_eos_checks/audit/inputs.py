@@ -10,6 +10,7 @@ from kafka_eos_checks.audit.history_files import SUFFIXES, is_history
 from kafka_eos_checks.audit.jepsen.operations import HISTORY, is_jepsen
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
 from kafka_eos_checks.audit.moments import LOCK, is_locked
+from kafka_eos_checks.audit.places import is_uri, listed
 from kafka_eos_checks.kit.recording import UnsafeArchive, unpacked
 
 SEGMENT_SUFFIX = ".log"
@@ -70,10 +71,11 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
     operations: list[Path] = []
     recorded: list[bool] = []
     with ExitStack() as stack:
-        for path in paths:
-            if is_history(path):
-                found.append(path)
+        for given in paths:
+            if is_history(given):
+                found.append(given)
                 continue
+            path = listed(given)
             if is_jepsen(path) or (path / HISTORY).is_file():
                 operations.append(path if is_jepsen(path) else path / HISTORY)
                 continue
@@ -102,9 +104,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             tuple(found),
             tuple(operations),
             one_moment=bool(recorded) and all(recorded) and not segments,
-            directories={
-                folder: _named(folder, folders) for folder in sorted({Path(log.folder).parent for log in logs})
-            },
+            directories={folder: _named(folder, folders) for folder in sorted({log.directory for log in logs})},
             given=tuple(map(str, (*paths, *histories))),
         )
 
@@ -125,12 +125,10 @@ def _demand_replicas(logs: Sequence[PartitionLog], given: Mapping[Path, Path]) -
         logs: all of them.
         given: folders with log directories, each with the path that was given for it.
     """
-    identities = {
-        folder: (cluster_id(folder), broker_id(folder)) for folder in {Path(log.folder).parent for log in logs}
-    }
+    identities = {folder: (cluster_id(folder), broker_id(folder)) for folder in {log.directory for log in logs}}
     known: dict[tuple[str, int], list[Path]] = {}
     for log in logs:
-        directory = Path(log.folder).parent
+        directory = log.directory
         others = known.setdefault((log.topic, log.partition), [])
         for other in others:
             reason = _why_no_replicas(identities[other], identities[directory])
@@ -161,6 +159,8 @@ def _named(directory: Path, given: Mapping[Path, Path]) -> str:
 
 @contextmanager
 def _unpacked(archive: Path) -> Iterator[Path]:
+    if is_uri(str(archive)) and archive.name.endswith(".tar.xz"):
+        raise UnusableInput(f"{archive}: a packed recording is read from this machine only; copy it here, or unpack it")
     if not archive.name.endswith(".tar.xz"):
         raise UnusableInput(
             f"{archive}: neither a directory, a segment (.log), a history (.jsonl, .parquet, .edn) nor a recording "

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.places import Unreachable, is_uri
 
 SKEW_MS = 5_000  # by which the clocks of two brokers may differ
 LAG_MS = 45_000  # replica.lag.time.max.ms and half of it, the period of the check: who lags more is not in sync
@@ -100,7 +101,7 @@ def read_directory(folder: Path, now_ms: int) -> Directory:
 
 def is_locked(path: Path) -> bool:
     """Whether another process holds the lock of a file, as a broker does; asked for on Linux alone."""
-    if not sys.platform.startswith("linux"):
+    if not sys.platform.startswith("linux") or is_uri(str(path)):
         return False
     layout = "hhqqi4x"  # struct flock: type, whence, start, length, process
     try:
@@ -116,6 +117,8 @@ def _written_ms(path: Path) -> float:
     """When a file was written, in milliseconds since the epoch; ``-inf`` if it is not there."""
     try:
         return path.stat().st_mtime_ns / 1e6
+    except Unreachable:
+        raise
     except OSError:
         return -inf
 
@@ -126,6 +129,8 @@ def _high_watermarks(path: Path) -> dict[Place, int]:
         version, _, *lines = path.read_text(encoding="ascii").splitlines()
         rows = [line.rsplit(" ", 2) for line in lines]
         return {(topic, int(number)): int(offset) for topic, number, offset in rows} if version == "0" else {}
+    except Unreachable:
+        raise
     except (OSError, ValueError):
         return {}
 
@@ -148,7 +153,7 @@ class Source:
 def look_at(logs: Iterable[PartitionLog], *, one_moment: bool, longest_ms: int = LONGEST_MS) -> Source:
     """Read the evidence in the directories of logs. To be called before the logs are read."""
     now_ms = time.time_ns() // 1_000_000
-    folders = {Path(log.folder).parent for log in logs}
+    folders = {log.directory for log in logs}
     directories = {folder: read_directory(folder, now_ms) for folder in folders}
     stopped_alone = len(directories) == 1 and all(each.stopped for each in directories.values())
     return Source(one_moment=one_moment or stopped_alone, directories=directories, longest_ms=longest_ms)
@@ -168,9 +173,10 @@ class Moments:
     def __init__(self, source: Source, logs: Iterable[Dated]) -> None:
         self.source = source
         dated_logs = list(logs)
+        self._written: dict[Path, float] = {}  # of files, as far as they were asked for
         by_folder: dict[Path, list[Dated]] = defaultdict(list)
         for dated in dated_logs:
-            by_folder[Path(dated.log.folder).parent].append(dated)
+            by_folder[dated.log.directory].append(dated)
         self._checkpoints: dict[Path, float] = {}
         self._stopped: dict[Path, float] = {}
         self._timed: set[Path] = set()  # directories whose files have the times of the last appends
@@ -179,7 +185,7 @@ class Moments:
             marks = directory.high_watermarks
             below = (each.stamped_before(marks.get(_place(each.log), -1)) for each in own)
             self._checkpoints[folder] = max(below, default=-inf)
-            if any(_keeps_times(each) for each in own):
+            if any(self._keeps_times(each) for each in own):
                 self._timed.add(folder)
                 self._checkpoints[folder] = max(self._checkpoints[folder], directory.checkpoint_ms)
             self._stopped[folder] = max(each.stamped_ms for each in own) if directory.stopped else -inf
@@ -205,7 +211,7 @@ class Moments:
         """As :meth:`reach`, of a log with this end and with this as the last time that a broker stamped in it."""
         if self.source.one_moment:
             return inf
-        folder = Path(log.folder).parent
+        folder = log.directory
         directory = self.source.directories.get(folder, Directory())
         told = [self._stopped.get(folder, -inf)]
         if directory.read_ms is not None:
@@ -226,12 +232,12 @@ class Moments:
         again, so it decides no violation.
         """
         reach = self.reach(dated)
-        directory = self.source.directories.get(Path(dated.log.folder).parent, Directory())
+        directory = self.source.directories.get(dated.log.directory, Directory())
         if directory.read_ms is not None or not dated.log.segments:
             return reach
         if isinf(directory.checkpoint_ms):  # nothing but the folders of partitions: no copy of a directory
             return inf
-        return max(reach, _written_ms(Path(dated.log.folder, dated.log.segments[-1])) - LAG_MS)
+        return max(reach, self._written_ms(dated.log.file(dated.log.segments[-1])) - LAG_MS)
 
     def common_recent_after(self, logs: Iterable[Dated]) -> float:
         """As :meth:`recent_after`, for what may be missing in any of some logs."""
@@ -242,11 +248,23 @@ class Moments:
 
         That is so where its broker runs here, and where copying kept the times of files.
         """
-        folder = Path(log.folder).parent
+        folder = log.directory
         if self.source.directories.get(folder, Directory()).read_ms is None and folder not in self._timed:
             return inf
-        written = _written_ms(Path(log.folder, file))
+        written = self._written_ms(log.file(file))
         return inf if isinf(written) else written
+
+    def _keeps_times(self, dated: Dated) -> bool:
+        """Whether the last file of a log was written when a broker stamped its last time: copying kept its time."""
+        if not dated.log.segments or dated.stamped_ms <= 0:
+            return False
+        written = self._written_ms(dated.log.file(dated.log.segments[-1]))
+        return 0 <= written + CLOCK_TICK_MS - dated.stamped_ms <= KEPT_MS
+
+    def _written_ms(self, path: Path) -> float:
+        if path not in self._written:
+            self._written[path] = _written_ms(path)
+        return self._written[path]
 
 
 def in_words(ms: float) -> str:
@@ -269,14 +287,6 @@ def span(ms: float) -> str:
     if hours < 48:
         return f"{hours} h" + (f" {minutes} min" if minutes else "")
     return f"{hours // 24} days"
-
-
-def _keeps_times(dated: Dated) -> bool:
-    """Whether the last file of a log was written when a broker stamped its last time, so that copying kept its time."""
-    if not dated.log.segments or dated.stamped_ms <= 0:
-        return False
-    written = _written_ms(Path(dated.log.folder, dated.log.segments[-1]))
-    return 0 <= written + CLOCK_TICK_MS - dated.stamped_ms <= KEPT_MS
 
 
 def _place(log: PartitionLog) -> Place:

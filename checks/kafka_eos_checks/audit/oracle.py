@@ -21,7 +21,7 @@ from math import ceil
 from pathlib import Path
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
-from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment
+from kafka_eos.formats.segment import CorruptRegion, StoredBatch
 from kafka_eos.formats.transaction_log import TOPIC as STATE_TOPIC
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.header_tables import is_table, read_table
@@ -32,6 +32,7 @@ from kafka_eos_checks.audit.kernels.logs import LogAudit
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.kernels.summary import columns_of
 from kafka_eos_checks.audit.moments import ONE_MOMENT, Source
+from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.progress import byte_progress
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, follow_coordinator_log
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, SEQUENCE_MASK, Batch, Log
@@ -55,7 +56,7 @@ def readable_rows(log: PartitionLog) -> Iterator[Row]:
     """What the readable decoder and the readable rule find in a log, in order."""
     state = Log()
     for name in log.segments:
-        path = Path(log.folder, name)
+        path = log.file(name)
         read = _stored_in_table(path, log.topic) if is_table(path) else _stored(path, log.topic)
         for batch in read:
             if isinstance(batch, CorruptRegion):
@@ -70,7 +71,7 @@ def readable_rows(log: PartitionLog) -> Iterator[Row]:
 
 def _stored(segment: Path, topic: str) -> Iterator[Batch | CorruptRegion]:
     """What a segment has, in order."""
-    for item in read_segment(segment):
+    for item in items_of(segment):
         yield item if isinstance(item, CorruptRegion) else _batch_of(item, topic)
 
 
@@ -160,7 +161,7 @@ def readable_transactions(logs: Sequence[PartitionLog], source: Source) -> Trans
 
 
 def _files(log: PartitionLog) -> list[Path]:
-    return [Path(log.folder, name) for name in log.segments]
+    return [log.file(name) for name in log.segments]
 
 
 def _size(path: Path) -> int:

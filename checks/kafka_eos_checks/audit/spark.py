@@ -3,7 +3,8 @@
 A stage is a query. :meth:`SparkEngine.map` is a ``mapInArrow`` over the numbers of its items: a worker runs the
 stage's function and keeps its rows, pickled, in columns ``kind``, ``key`` and ``value``. :meth:`SparkEngine.regroup`
 shuffles them by key and hands those of one key to a function, which gives other rows. Log directories must be at the
-same path on every worker, and this package must be importable there (``--py-files``, ``spark.addArtifacts``).
+same path on every worker, or at a URI (:mod:`kafka_eos_checks.audit.places`), and this package must be importable there
+(``--py-files``, ``spark.addArtifacts``).
 """
 
 import os

@@ -19,7 +19,6 @@ that was read before. The caller, on Spark the driver, has some numbers of each 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -27,7 +26,7 @@ import numpy as np
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
-from kafka_eos_checks.audit.engines import Engine, LocalEngine, Row
+from kafka_eos_checks.audit.engines import Engine, LocalEngine, Row, asker
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.coordinators import FoldedIds, LogFacts, fold_states
 from kafka_eos_checks.audit.kernels.groups import read_group_log
@@ -114,7 +113,7 @@ def scan_logs(
         OSError, UnusableInput: a log cannot be read.
     """
     number = {log: place for place, log in enumerate(logs)}
-    splits = plan(logs, split_bytes)
+    splits = plan(logs, split_bytes, asker(engine, logs))
     by_log: list[list[Split]] = [[] for _ in logs]
     for split in splits:
         by_log[number[split.log]].append(split)
@@ -135,7 +134,7 @@ def _high_watermarks(logs: Sequence[PartitionLog], source: Source) -> dict[int, 
     """The high watermark of each log by number, where its directory tells."""
     told: dict[int, int] = {}
     for number, log in enumerate(logs):
-        directory = source.directories.get(Path(log.folder).parent)
+        directory = source.directories.get(log.directory)
         mark = None if directory is None else directory.high_watermarks.get((log.topic, log.partition))
         if mark is not None:
             told[number] = mark
@@ -179,10 +178,8 @@ def audit_coordinators(scanned: Scanned, engine: Engine, *, check_crc: bool = Tr
         if audit.log.topic == COORDINATOR_TOPIC and audit.segment_bytes and audit.log.has_records
     ]
     number_of = {scanned.audits[number].log: number for number in numbers}
-    planned = [
-        [(number_of[split.log], split) for split in task]
-        for task in tasks(plan(number_of, STATE_SPLIT_BYTES), STATE_SPLIT_BYTES)
-    ]
+    splits = plan(number_of, STATE_SPLIT_BYTES, ask=asker(engine, number_of))
+    planned = [[(number_of[split.log], split) for split in task] for task in tasks(splits, STATE_SPLIT_BYTES)]
     sizes = [sum(split.size for _, split in task) for task in planned]
     read = partial(read_states, check_crc=check_crc, buckets=scanned.buckets)
     rows = engine.map(read, planned, sizes, "coordinators")
@@ -270,10 +267,10 @@ def judge_transactions(
     again = [number for number in others if not partitions[number].is_ordered and scanned.audits[number].transactional]
     marks = _high_watermarks([partition.log for partition in partitions], source)
     exact: list[Part] = []
-    for number in again:
-        partitions[number], steps = read_in_order(
-            partitions[number].log, number, check_crc=check_crc, high_watermark=marks.get(number, -1)
-        )
+    logs = [(partitions[number].log, number, marks.get(number, -1)) for number in again]
+    read = partial(_read_again, check_crc=check_crc)
+    for number, (whole, steps) in zip(again, asker(engine, [log for log, *_ in logs])(read, logs), strict=True):
+        partitions[number] = whole
         exact += steps
     moments = Moments(source, [*(partitions[number] for number in others), *coordinators])
     chosen = longest([partitions[number] for number in others])
@@ -295,6 +292,12 @@ def judge_transactions(
     for _, found in engine.collect(RESULT, results):
         judged.add(found)
     return concluded(judged, chosen, moments)
+
+
+def _read_again(item: tuple[PartitionLog, int, int], *, check_crc: bool) -> tuple[Partition, list[Part]]:
+    """A log whose offsets go backwards, read as a whole: the log, its number and high watermark."""
+    log, number, high_watermark = item
+    return read_in_order(log, number, check_crc=check_crc, high_watermark=high_watermark)
 
 
 def judge_bucket(

@@ -1,4 +1,4 @@
-"""The same verdicts wherever Spark runs: another process, other executors, over Connect, out of the wheel; and URIs."""
+"""The same verdicts wherever Spark runs: another process, other executors, over Connect, out of the wheel."""
 
 import json
 import os
@@ -16,8 +16,6 @@ import pytest
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
-from kafka_eos_checks.audit.inputs import UnusableInput
-from kafka_eos_checks.audit.remote import copied
 from kafka_eos_checks.audit.synthetic import faulty_log, write_log
 from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import read_verdicts
@@ -138,7 +136,7 @@ def test_spark_connect_gives_the_same_verdicts(
     assert found["batches"] == sum(log.batches for log in run([logs]).logs)
 
 
-# --- URIs and tables, by Hadoop and Spark's catalog ------------------------------------------------------------------
+# --- findings in a table of Spark's catalog ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -155,12 +153,11 @@ def warehouse(spark: Any) -> Iterator[Any]:
     clear()
 
 
-def test_logs_at_a_uri_give_the_same_verdicts_and_findings_go_to_a_table(
+def test_findings_go_to_a_table_and_the_verdicts_stay_the_same(
     logs: Path, expected: dict[str, Any], warehouse: Any, tmp_path: Path
 ) -> None:
-    (logs / "orders-0" / "00000000000000000000.timeindex").write_bytes(b"not needed")
     out = tmp_path / "v.json"
-    arguments = ["audit", logs.as_uri(), "--json", str(out), "--sink", "found"]
+    arguments = ["audit", str(logs), "--json", str(out), "--sink", "found"]
     assert cli.main(arguments) == 1
     verdicts = [[v.name, v.found, v.ok, v.evidence] for v in read_verdicts(out)]
     assert verdicts == expected["verdicts"]
@@ -168,41 +165,3 @@ def test_logs_at_a_uri_give_the_same_verdicts_and_findings_go_to_a_table(
     assert sorted(rows, key=str) == sorted(expected["findings"], key=str)
     assert cli.main(arguments) == 1
     assert warehouse.table("found").count() == 2 * len(rows), "the next audit is appended"
-
-
-def test_of_a_uri_only_what_the_audit_reads_is_copied(logs: Path, tmp_path: Path, spark: Any) -> None:
-    history = tmp_path / "a b.jsonl"
-    history.write_text("{}\n")
-    uris = [f"file://{path}" for path in (logs, logs / "orders-2", history)]  # Hadoop's paths have no escapes
-    with copied(uris, spark) as [whole, one, lines]:
-        assert (lines.name, lines.read_text()) == ("a b.jsonl", "{}\n")
-        assert whole.name == logs.name
-        names = sorted(str(path.relative_to(whole)) for path in whole.rglob("*") if path.is_file())
-        own = [
-            str(path.relative_to(logs)) for path in logs.rglob("*") if path.is_file() and path.suffix != ".timeindex"
-        ]
-        assert names == sorted(own)
-        assert len(list(one.glob("*.log"))) == 3
-    assert not whole.exists()
-
-
-@pytest.mark.parametrize(
-    ("uri", "said"),
-    [
-        ("file:///there/is/nothing", "does not exist"),
-        ("nowhere://host/path", "No FileSystem for scheme"),
-        ("file:///proc/self/fdinfo", "no segment and no history below it"),
-    ],
-)
-def test_a_uri_that_cannot_be_read_is_refused(uri: str, said: str, spark: Any) -> None:
-    with pytest.raises(UnusableInput, match=said), copied([uri], spark):
-        pass
-
-
-def test_a_copy_that_cannot_be_used_is_named_by_its_uri(logs: Path, tmp_path: Path, spark: Any) -> None:
-    (tmp_path / "no.jsonl").write_text("no JSON\n")
-    shutil.copytree(logs, tmp_path / "too" / "deep" / "down" / "copies")
-    for path, said in ((tmp_path / "no.jsonl", ":1: no JSON"), (tmp_path / "too", ": neither it nor a directory")):
-        with pytest.raises(UnusableInput) as told, copied([f"file://{path}"], spark) as copies:
-            run(copies)
-        assert str(told.value).startswith(f"file://{path}{said}")

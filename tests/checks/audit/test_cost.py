@@ -8,7 +8,7 @@ import pytest
 
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.cost import Bill, Cost, StageCost, bill, charged
-from kafka_eos_checks.audit.kernels import meter
+from kafka_eos_checks.audit.places import count_read
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.lab.generate.cluster import Cluster
 from kafka_eos_checks.lab.generate.traffic import Workload
@@ -56,13 +56,13 @@ def test_the_driver_has_what_no_task_of_its_process_has() -> None:
 
 def test_a_task_is_charged_for_its_cpu_time_and_its_bytes_after_its_last_result() -> None:
     def task() -> Iterator[object]:
-        meter.count(70)
+        count_read(70)
         yield "first"
         sum(range(3_000_000))
-        meter.count(7)
+        count_read(7)
         yield "second"
 
-    meter.count(1000)  # of somebody else
+    count_read(1000)  # of somebody else
     *made, cost = charged(task, lambda cost: cost)
     assert made == ["first", "second"]
     assert isinstance(cost, Cost)

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.kernels.headers import (
@@ -66,7 +65,7 @@ def read_contents(log: PartitionLog, check_crc: bool = True) -> Contents:
     uncertain: set[int] = set()  # producers whose open transaction may have ended in a hole
     following: int | None = None
     for name in log.segments:
-        path = Path(log.folder, name)
+        path = log.file(name)
         for block in read_blocks(path, index=read_index(path), check_crc=check_crc):
             headers, records = block.headers, decode_block(block)
             contents.damaged_end = bool(headers.damage)

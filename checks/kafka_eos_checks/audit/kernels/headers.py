@@ -7,7 +7,6 @@ length field says where the next batch begins, so a reader has to hop. The spars
 Segments are read in blocks that fit the processor's cache, never mapped: a broker may truncate a file that is read.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +20,13 @@ from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 from kafka_eos.formats.segment import CorruptRegion, scan
 from kafka_eos.formats.varint import INT64_MAX
-from kafka_eos_checks.audit.kernels import meter
 from kafka_eos_checks.audit.memory import keep_freed_memory
+from kafka_eos_checks.audit.places import LocalFile, Window, bytes_of, open_at
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
+File = LocalFile | Window
 
 HEADER = np.dtype(
     [
@@ -109,11 +109,7 @@ def read_index(segment: Path) -> Ints:
 
     The active segment's index is preallocated: its zero entries are no entries.
     """
-    path = segment.with_suffix(".index")
-    if not path.is_file() or path.is_symlink():
-        return np.empty(0, np.int64)
-    data = path.read_bytes()
-    meter.count(len(data))
+    data = bytes_of(segment.with_suffix(".index")) or b""
     entries = np.frombuffer(data[: len(data) // 8 * 8], INDEX_ENTRY)
     positions = entries["position"].astype(np.int64)
     highest_before = np.maximum.accumulate(np.concatenate(([0], positions)))[:-1]
@@ -140,43 +136,42 @@ def read_blocks(
     """
     keep_freed_memory()
     lanes = np.empty(0, np.int64) if index is None else index
-    with path.open("rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        limit = size if end is None else min(end, size)
+    with open_at(path, end) as file:
+        limit = file.size if end is None else min(end, file.size)
         position = start
         while position < limit:
-            block = _read_block(file.fileno(), position, limit, lanes, check_crc)
+            block = _read_block(file, position, limit, lanes, check_crc)
+            if block is None:
+                raise OSError(f"{path}: it changed while it was read, at byte {position}; audit a copy")
             position = block.headers.end
             yield block
 
 
-def _read_block(fd: int, start: int, limit: int, index: Ints, check_crc: bool) -> Block:
+def _read_block(file: File, start: int, limit: int, index: Ints, check_crc: bool) -> Block | None:
     """The batches that lie in the block at ``start``, up to and with the first damage.
 
-    Raises:
-        OSError: what was damage is a batch a moment later, again and again.
+    None if what was damage is a batch a moment later, again and again.
     """
     for _ in range(TRIES):  # a broker may be writing the batch that is read
-        block = _try_block(fd, start, limit, index, check_crc)
+        block = _try_block(file, start, limit, index, check_crc)
         if block is not None:
             return block
-    raise OSError("a segment changed while it was read; audit a copy")
+    return None
 
 
-def _try_block(fd: int, start: int, limit: int, index: Ints, check_crc: bool) -> Block | None:
+def _try_block(file: File, start: int, limit: int, index: Ints, check_crc: bool) -> Block | None:
     """As :func:`_read_block`; None if the segment changes meanwhile."""
-    data = os.pread(fd, min(BLOCK_BYTES, limit - start), start)
+    data = file.pread(min(BLOCK_BYTES, limit - start), start)
     if len(data) >= LOG_OVERHEAD_BYTES:
         first = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big", signed=True)
         if len(data) < first <= limit - start:
-            data = os.pread(fd, first, start)
-    meter.count(len(data))
+            data = file.pread(first, start)
     inside = index[np.searchsorted(index, start, "right") : np.searchsorted(index, start + len(data))] - start
     positions, raw, stop, good = sound_batches(data, inside, check_crc)
     healthy = good and stop > 0 and (stop == len(data) or _continues(data, stop, limit - start))
     if healthy:
         return Block(Headers(positions + start, raw, start + stop), data, start)
-    damage = find_damage(fd, start + stop, limit)
+    damage = find_damage(file, start + stop, limit)
     if damage is None:
         return None
     return Block(Headers(positions + start, raw, damage.end, (damage,)), data, start)
@@ -312,18 +307,18 @@ def _plausible(raw: NDArray[np.void]) -> NDArray[np.bool_]:
     return plausible
 
 
-def find_damage(fd: int, position: int, limit: int) -> CorruptRegion | None:
+def find_damage(file: File, position: int, limit: int) -> CorruptRegion | None:
     """The region from ``position`` on that holds no batch, judged by the readable decoder.
 
     None if there is a batch after all, because someone writes to the file.
     """
-    near = os.pread(fd, min(SEARCH_BYTES, limit - position), position)
+    near = file.pread(min(SEARCH_BYTES, limit - position), position)
     region = _first_region(near)
     if region is None:
         return None
     claimed = LOG_OVERHEAD_BYTES + int.from_bytes(near[8:12], "big", signed=True)
     if max(region.end, claimed) >= len(near):
-        region = _first_region(os.pread(fd, limit - position, position))
+        region = _first_region(file.pread(limit - position, position))
     if region is None:
         return None
     return replace(region, position=position, end=position + region.end)

@@ -1,8 +1,8 @@
 """Where the logs are, and the pieces in which they are read."""
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.log_directory import find_log_directories
 from kafka_eos.formats.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, decode_batch
 from kafka_eos_checks.audit import header_tables
-from kafka_eos_checks.audit.kernels.headers import read_index
+from kafka_eos_checks.audit.kernels.headers import File, read_index
+from kafka_eos_checks.audit.places import Ask, ask_here, listed, open_at, place, sizes_of
 
 SUFFIXES = ("log", header_tables.SUFFIX)
 SPLIT_BYTES = 128 << 20  # a Spark task costs about 50 ms; at 1 to 3 GB/s this is as long again
@@ -36,6 +37,15 @@ class PartitionLog:
     segments: tuple[str, ...]
 
     @property
+    def directory(self) -> Path:
+        """The broker's log directory."""
+        return place(self.folder).parent
+
+    def file(self, name: str) -> Path:
+        """A file of the folder."""
+        return place(self.folder) / name
+
+    @property
     def has_records(self) -> bool:
         """Whether all segments are there with their records, not only with headers."""
         return not any(map(header_tables.is_table, self.segments))
@@ -52,7 +62,7 @@ def find_logs(*paths: Path) -> list[PartitionLog]:
     Raises:
         NotALogDirectory: there is none at one of the paths.
     """
-    directories = [directory for path in paths for directory in find_log_directories(path, SUFFIXES)]
+    directories = [directory for path in paths for directory in find_log_directories(listed(path), SUFFIXES)]
     folders = {directory.path for directory in directories}
     names = [folder.name for folder in folders]
     logs = {}
@@ -92,7 +102,7 @@ class Split:
     @property
     def path(self) -> Path:
         """The segment file."""
-        return Path(self.log.folder, self.segment)
+        return self.log.file(self.segment)
 
     @property
     def size(self) -> int:
@@ -105,11 +115,30 @@ class Split:
         return self.size * (TABLE_WEIGHT if header_tables.is_table(self.segment) else 1)
 
 
-def plan(logs: Iterable[PartitionLog], split_bytes: int = SPLIT_BYTES) -> list[Split]:
-    """Cut logs into splits of about ``split_bytes``, inside a segment where its offset index knows a batch."""
+def plan(
+    logs: Iterable[PartitionLog],
+    split_bytes: int = SPLIT_BYTES,
+    ask: Ask[Path, list[tuple[int, int]]] = ask_here,
+) -> list[Split]:
+    """Cut logs into splits of about ``split_bytes``, inside a segment where its offset index knows a batch.
+
+    Args:
+        logs: the logs.
+        split_bytes: what is not larger is not looked into.
+        ask: asks :func:`ranges_of` about the others.
+
+    Raises:
+        OSError: a segment is not there.
+    """
+    logs = list(logs)
+    files = [log.file(name) for log in logs for name in log.segments]
+    sizes = dict(zip(files, sizes_of(files), strict=True))
+    known = {file: [(0, size)] if size else [] for file, size in sizes.items()}
+    large = [file for file, size in sizes.items() if header_tables.is_table(file) or size > split_bytes]
+    known |= zip(large, ask(partial(ranges_of, split_bytes=split_bytes), large), strict=True)
     splits = []
     for log in logs:
-        ranges = [(name, *r) for name in log.segments for r in ranges_of(Path(log.folder, name), split_bytes)]
+        ranges = [(name, *r) for name in log.segments for r in known[log.file(name)]]
         splits += [Split(log, number, len(ranges), *r) for number, r in enumerate(ranges)]
     return splits
 
@@ -125,18 +154,18 @@ def ranges_of(segment: Path, split_bytes: int) -> list[tuple[int, int]]:
     size = segment.stat().st_size
     points = [0]
     if size > split_bytes:
-        with segment.open("rb", buffering=0) as file:
+        with open_at(segment, 0) as file:
             for point in read_index(segment).tolist():
-                if points[-1] + split_bytes <= point < size and _is_batch(file.fileno(), point):
+                if points[-1] + split_bytes <= point < size and _is_batch(file, point):
                     points.append(point)
     return [(a, b) for a, b in zip(points, [*points[1:], size], strict=True) if a < b]
 
 
-def _is_batch(fd: int, position: int) -> bool:
-    head = os.pread(fd, HEADER_BYTES, position)
+def _is_batch(file: File, position: int) -> bool:
+    head = file.pread(HEADER_BYTES, position)
     length = LOG_OVERHEAD_BYTES + int.from_bytes(head[8:12], "big", signed=True)
     try:
-        decode_batch(os.pread(fd, max(length, 0), position))
+        decode_batch(file.pread(max(length, 0), position))
     except MalformedBatch:
         return False
     return True

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -33,7 +32,7 @@ def read_in_order(
     parts: list[Part] = []
     markers: list[tuple[int, int]] = []  # number of the part, and its first marker's time
     for split, name in enumerate(log.segments):
-        for headers, marks in read_marked(Path(log.folder, name), READ_FIRST, check_crc=check_crc):
+        for headers, marks in read_marked(log.file(name), READ_FIRST, check_crc=check_crc):
             if not len(headers):
                 continue
             base = headers.column("base_offset")

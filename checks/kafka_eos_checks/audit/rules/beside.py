@@ -59,6 +59,7 @@ from kafka_eos_checks.audit.kernels.headers import (
 from kafka_eos_checks.audit.kernels.order import stable_order
 from kafka_eos_checks.audit.kernels.reading import read_headers
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.places import place
 from kafka_eos_checks.audit.rules.transactions import RECENT, Marker, read_transactions
 
 ABORTED_INDEX, SNAPSHOT, REPLICAS = "aborted index", "producer snapshot", "replicas differ"
@@ -191,7 +192,7 @@ def _place(log: PartitionLog) -> tuple[str, int]:
 
 def _files(log: PartitionLog, suffix: str) -> list[Path]:
     """The files of a kind beside a log, with something in them."""
-    found = sorted(Path(log.folder).glob(f"{'[0-9]' * 20}{suffix}"))
+    found = sorted(place(log.folder).glob(f"{'[0-9]' * 20}{suffix}"))
     return [path for path in found if not path.is_symlink() and path.stat().st_size]
 
 
@@ -318,6 +319,8 @@ def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotE
 def _producers_at(offsets: Iterable[int], transactions: Transactions) -> Iterator[dict[int, ProducerSnapshotEntry]]:
     """The producers as the batches below each of some offsets, in ascending order, make them; a block at a time."""
     due, producers = deque(offsets), _Producers(transactions)
+    if not due:
+        return
     for headers in _read(transactions.log, SNAPSHOT_COLUMNS):
         begins, low = headers.column("base_offset"), 0
         while due and len(begins) and begins[-1] >= due[0]:
@@ -325,6 +328,8 @@ def _producers_at(offsets: Iterable[int], transactions: Transactions) -> Iterato
             producers.take(headers, low, high)
             yield producers.at(due.popleft())
             low = high
+        if not due:
+            return
         producers.take(headers, low, len(headers))
     for offset in due:
         yield producers.at(offset)
@@ -403,7 +408,7 @@ def _entry(
 def _read(log: PartitionLog, columns: Sequence[str]) -> Iterator[Headers]:
     """The headers of a log, a block at a time."""
     for name in log.segments:
-        path = Path(log.folder, name)
+        path = log.file(name)
         yield from read_headers(path, index=read_index(path), check_crc=False, columns=columns)
 
 
@@ -422,7 +427,7 @@ def judge_replicas(replicas: Sequence[PartitionLog], result: Beside) -> None:
     """Compare the replicas of one partition with the first of them, of which some columns are held."""
     by_topic: dict[str, list[PartitionLog]] = defaultdict(list)
     for replica in replicas:
-        by_topic[topic_id(Path(replica.folder)) or ""].append(replica)
+        by_topic[topic_id(place(replica.folder)) or ""].append(replica)
     for first, *others in by_topic.values():
         if others:
             _compare_replicas(first, others, result)

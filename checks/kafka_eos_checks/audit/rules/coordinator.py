@@ -36,12 +36,11 @@ Kafka: TransactionMetadata (prepareTransitionTo, completeTransitionTo), Transact
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.record_batch import ControlType
-from kafka_eos.formats.segment import CorruptRegion, read_segment
+from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos.formats.transaction_log import (
     TRANSACTION_VERSION_2,
     MalformedTransactionRecord,
@@ -55,6 +54,7 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.decisions import Decisions
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.kernels.states import UNREADABLE_REGIONS
+from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.log import Violation
 
@@ -426,7 +426,7 @@ def follow_coordinator_log(log: PartitionLog) -> CoordinatorLog:
 def _read(log: PartitionLog, result: CoordinatorLog) -> Iterator[StateRecord]:
     """The records of a log; offsets, holes and damage are noted in ``result`` before each of them."""
     for name in log.segments:
-        for stored in read_segment(Path(log.folder, name)):
+        for stored in items_of(log.file(name)):
             if isinstance(stored, CorruptRegion):
                 result.damaged |= stored.kind in UNREADABLE_REGIONS
                 continue

@@ -49,8 +49,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
-from typing import Self
+from typing import Any, Self
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
@@ -61,6 +62,7 @@ from kafka_eos_checks.audit.kernels.contents import Contents, Figures, Place, Re
 from kafka_eos_checks.audit.kernels.groups import read_group_log
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, SKEW_MS, Moments
+from kafka_eos_checks.audit.places import Ask, ask_here
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.applications import (
     APPLICATION_RULES,
@@ -115,6 +117,7 @@ def join(
     moments: Moments = AT_ONE_MOMENT,
     *,
     check_crc: bool = True,
+    ask: Ask[PartitionLog, Any] = ask_here,
 ) -> Join:
     """Judge histories by the logs of the brokers they were recorded with.
 
@@ -123,16 +126,18 @@ def join(
         logs: replicas of partitions; those whose topic is in no event are not read.
         moments: of the logs; where one may be older than a history, its end proves nothing.
         check_crc: whether to compare each batch with its CRC.
+        ask: reads what is needed of each log.
     """
     by_run: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         by_run[event.run].append(event)
     topics = {event.topic for run in by_run.values() for event in run}
     replicas: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)
-    for log in logs:
-        if log.topic in topics:
-            replicas[log.topic, log.partition].append((log, read_contents(log, check_crc)))
-    groups = longest_logs(read_group_log(log, check_crc) for log in logs if log.topic == OFFSETS_TOPIC)
+    told = [log for log in logs if log.topic in topics]
+    for log, contents in zip(told, ask(partial(read_contents, check_crc=check_crc), told), strict=True):
+        replicas[log.topic, log.partition].append((log, contents))
+    offsets = [log for log in logs if log.topic == OFFSETS_TOPIC]
+    groups = longest_logs(ask(partial(read_group_log, check_crc=check_crc), offsets))
     ends = [(log, contents.end, contents.stamped_ms) for own in replicas.values() for log, contents in own]
     ends += [(group.log, group.end, group.stamped_ms) for group in groups]
     reach = min((moments.reach_of(*end) for end in ends), default=inf)

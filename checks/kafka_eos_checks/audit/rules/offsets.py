@@ -21,7 +21,6 @@ Kafka: OffsetMetadataManager.replay, replayEndTransactionMarker
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,12 +28,13 @@ import numpy as np
 from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.consumer_offsets import MalformedOffsetRecord, OffsetCommitValue, decode_key, decode_value
 from kafka_eos.formats.record_batch import ControlType, Record
-from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment
+from kafka_eos.formats.segment import CorruptRegion, StoredBatch
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.commits import name_of
 from kafka_eos_checks.audit.kernels.contents import Figures, Place, count
 from kafka_eos_checks.audit.kernels.marks import decision_of
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.log import Kind
 
@@ -124,7 +124,7 @@ def follow_group_log(log: PartitionLog) -> GroupLog:
     """
     result = GroupLog(log)
     for name in log.segments:
-        for stored in read_segment(Path(log.folder, name)):
+        for stored in items_of(log.file(name)):
             if isinstance(stored, CorruptRegion):
                 result.whole = False
                 continue

@@ -56,7 +56,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isinf
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -294,7 +293,7 @@ def read_transactions(log: PartitionLog, check_crc: bool = True) -> PartitionTra
     """Fold the transactional batches of one log."""
     result = PartitionTransactions(log)
     for name in log.segments:
-        for headers, marks in read_marked(Path(log.folder, name), READ, check_crc=check_crc):
+        for headers, marks in read_marked(log.file(name), READ, check_crc=check_crc):
             if len(headers):
                 _take(result, name, headers, marks)
     return result

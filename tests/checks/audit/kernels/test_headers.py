@@ -201,7 +201,7 @@ def test_a_batch_that_is_being_written_while_it_is_read_is_no_damage(
         looks.append(offset)
         return read(fd, count, offset)[:-20] + bytes(20) if len(looks) == 1 else read(fd, count, offset)
 
-    monkeypatch.setattr(headers.os, "pread", pread)
+    monkeypatch.setattr(os, "pread", pread)
     [block] = read_blocks(path)
     assert (len(block.headers), block.headers.damage) == (1, ())
     assert len(looks) == 3

@@ -1,0 +1,494 @@
+"""The door to every byte that the audit reads: files by their path on this machine, or by URI.
+
+:func:`place` makes a path of what a person gives. A URI becomes a :class:`Uri`, which lists folders and reads files as
+a ``Path`` does, through ``pyarrow.fs``. Each process opens its own connection, so the tasks of Spark read from where
+the bytes lie, and no more than the range that they judge. Nothing is copied.
+
+Credentials are those of the process that reads: its environment, a profile, the role of its machine, the configuration
+of Hadoop. A URI that has any is refused, since URIs are in messages, in findings and in the plans that Spark gets.
+
+Kafka: FileRecords.readInto, which reads segments by position, too
+"""
+
+import errno
+import io
+import os
+import re
+import stat
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path, PosixPath
+from typing import Any, NamedTuple, Self, TypeVar
+from urllib.request import url2pathname
+
+from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment, scan
+from kafka_eos_checks.kit.missing import need
+
+SCHEMES = ("s3", "gs", "abfs", "abfss", "hdfs", "viewfs")
+SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # other names, of Hadoop and of pyarrow
+WINDOW_BYTES = 8 << 20  # asked for at once: the first byte of an answer takes as long as one or two of 80 MB/s
+DENIED = re.compile(r"ACCESS_DENIED|Access ?Denied|Forbidden|HTTP status 403|403 |Permission|AccessControlException")
+_QUERY = re.compile(r"\?\S+")  # of addresses in what a library says: they may be signed
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)(?P<path>.*)", re.DOTALL)
+_ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), ("AWS_REGION", "AWS_DEFAULT_REGION")
+_AT_HOME = "default"  # pyarrow's name of the file system that Hadoop's configuration names
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+Ask = Callable[[Callable[[Item], Answer], Sequence[Item]], list[Answer]]
+
+
+class Unreachable(OSError):  # noqa: N818 - named for the place
+    """A URI that is not answered for; says which, why, and the remedy."""
+
+
+def is_uri(text: str) -> bool:
+    """Whether a path, as a person gives it or as text, names another file system than this machine's."""
+    return "://" in text
+
+
+def place(text: str) -> Path:
+    """The path that a text names: of this machine, also as ``file://``, or a :class:`Uri`.
+
+    A URI of an object store is taken as it stands, without escapes, as Hadoop does.
+
+    Raises:
+        Unreachable: a scheme that is not known, or a URI with a password, a key or a query.
+    """
+    if not is_uri(text):
+        return Path(text)
+    found = _URI.fullmatch(text)
+    if found is None:
+        raise Unreachable(f"{text.partition('://')[0]}://…: no URI; expected SCHEME://PLACE/PATH")
+    scheme, authority, path = found["scheme"].lower(), found["authority"], found["path"]
+    if scheme == "file":
+        return Path(url2pathname(path))
+    scheme = SAME.get(scheme, scheme)
+    user, _, host = authority.rpartition("@")
+    named = re.fullmatch(r"[^:?]*(:[0-9]+)?", host)  # otherwise it may be half of a key with a slash in it
+    if named is None or ":" in user or (user and scheme == "s3") or "?" in path:
+        shown = f"{scheme}://{host}{path}".partition("?")[0] if named else f"{scheme}://…"
+        raise Unreachable(
+            f"{shown}: it was given with a password, a key or a query, which messages and Spark's plans would show; "
+            "leave them out and set the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …)"
+        )
+    if scheme not in SCHEMES:
+        raise Unreachable(f"{scheme}://{authority}{path}: the scheme is none of {', '.join((*SCHEMES, *SAME, 'file'))}")
+    if not authority and scheme not in {"hdfs", "viewfs"}:
+        raise Unreachable(f"{scheme}://{path}: no bucket is named; expected {scheme}://BUCKET/PATH")
+    return Uri(f"{scheme}://{authority or _AT_HOME}{path}")
+
+
+def ask_here(ask: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
+    """The answers of a function about each item, in this process; an executor's tasks give them otherwise."""
+    return [ask(item) for item in items]
+
+
+class Entry(NamedTuple):
+    """What a listing says of a file or folder; the size in bytes, the time in nanoseconds since the epoch."""
+
+    is_folder: bool
+    size: int = 0
+    changed_ns: int = 0
+
+
+Listing = Mapping[str, Mapping[str, Entry]]  # by folder and name
+
+
+class Uri(PosixPath):
+    """A URI as a path. What asks the operating system about a path is refused; what is here asks ``pyarrow.fs``.
+
+    A path that was found in a listing does not ask again.
+    """
+
+    _listing: Listing = {}  # noqa: RUF012 - never changed
+
+    def __str__(self) -> str:
+        scheme, _, rest = super().__str__().partition("/")
+        return f"{scheme}//{rest}"
+
+    def __fspath__(self) -> str:
+        raise TypeError(f"{self} is no path of this machine")
+
+    def __truediv__(self, key: "str | os.PathLike[str]") -> Self:
+        return self._knowing(super().__truediv__(key))
+
+    @property
+    def parent(self) -> Self:
+        """The folder that has this one; a bucket is its own."""
+        return self if len(self.parts) <= 2 else self._knowing(super().parent)
+
+    def _knowing(self, other: Self) -> Self:
+        other._listing = self._listing
+        return other
+
+    def resolve(self, strict: bool = False) -> Self:
+        """The same; there are no links to follow."""
+        del strict
+        return self
+
+    def _where(self) -> tuple[Any, str]:
+        """The file system, and the path in it."""
+        system, base = _file_system(self.parts[0].removesuffix(":"), self.parts[1])
+        return system, "/".join([base.rstrip("/"), *self.parts[2:]]) or "/"
+
+    def listed(self) -> Self:
+        """The same with all that is below it, asked for at once; what is made of it does not ask again."""
+        if str(self) in self._listing:
+            return self
+        found = self._list(recursive=True)
+        if not found[str(self)]:
+            return self  # a file, or nothing
+        other = self / ""
+        other._listing = found
+        return other
+
+    def _list(self, *, recursive: bool) -> dict[str, dict[str, Entry]]:
+        fs = need("pyarrow.fs", "spark")
+        with _named(self):
+            system, path = self._where()
+            infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
+        found: dict[str, dict[str, Entry]] = {str(self): {}}
+        for info in infos:
+            inside = info.path[len(path.rstrip("/")) :].strip("/").split("/")
+            folder = self
+            for name in inside[:-1]:  # a listing of objects need not have the folders
+                found.setdefault(str(folder), {}).setdefault(name, Entry(is_folder=True))
+                folder = folder / name
+            found.setdefault(str(folder), {})[inside[-1]] = _entry(info)
+            if info.type == fs.FileType.Directory:
+                found.setdefault(str(folder / inside[-1]), {})
+        return found if recursive else {str(self): found[str(self)]}
+
+    def _look_up(self) -> Entry | None:
+        if str(self) in self._listing:
+            return Entry(is_folder=True)
+        siblings = self._listing.get(str(self.parent))
+        if siblings is not None:
+            return siblings.get(self.name)
+        fs = need("pyarrow.fs", "spark")
+        with _named(self):
+            system, path = self._where()
+            info = system.get_file_info(path)
+        return None if info.type == fs.FileType.NotFound else _entry(info)
+
+    def iterdir(self) -> Generator[Self, None, None]:
+        """What a folder has."""
+        listing = self._listing if str(self) in self._listing else self._list(recursive=False)
+        for name in listing[str(self)]:
+            child = self / name
+            child._listing = listing
+            yield child
+
+    def glob(self, pattern: str) -> Generator[Self, None, None]:
+        """What a folder has of a name, or, with ``**/`` before it, what it has anywhere below."""
+        name = pattern.removeprefix("**/")
+        for child in self.iterdir():
+            if child.match(name):
+                yield child
+            if name != pattern and child.is_dir():
+                yield from child.glob(pattern)
+
+    def is_file(self) -> bool:
+        """Whether it is there and no folder."""
+        entry = self._look_up()
+        return entry is not None and not entry.is_folder
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder."""
+        entry = self._look_up()
+        return entry is not None and entry.is_folder
+
+    def is_symlink(self) -> bool:
+        """Whether it is a link; there are none."""
+        return False
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+        return self._look_up() is not None
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """Its size and time; an object's time is that at which it was put there."""
+        del follow_symlinks
+        entry = self._look_up()
+        if entry is None:
+            raise _absent(self)
+        mode, changed = stat.S_IFDIR if entry.is_folder else stat.S_IFREG, entry.changed_ns
+        seconds = [changed // 1_000_000_000] * 3
+        return os.stat_result([mode, 0, 0, 1, 0, 0, entry.size, *seconds, *(changed / 1e9,) * 3, *(changed,) * 3])
+
+    def open(
+        self,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> Any:
+        """A file to read, as ``Path.open`` gives it."""
+        if mode not in {"r", "rb"}:
+            raise Unreachable(f"{self}: nothing is written there; give a path of this machine")
+        raw = RemoteFile(self)
+        if not buffering:
+            return raw
+        raw.ahead = Window(raw, raw.size)
+        buffered = io.BufferedReader(raw)
+        return buffered if mode == "rb" else io.TextIOWrapper(buffered, encoding or "utf-8", errors, newline)
+
+
+def listed(path: Path) -> Path:
+    """A path with all that is below it, asked for at once where asking takes a while."""
+    return path.listed() if isinstance(path, Uri) else path
+
+
+def sizes_of(segments: Sequence[Path]) -> list[int]:
+    """The sizes of segments, in bytes; those of a log directory are asked for at once where asking takes a while.
+
+    Raises:
+        OSError: one of them is not there, or cannot be asked for.
+    """
+    partitions: dict[Path, set[Path]] = {}
+    for segment in segments:
+        partitions.setdefault(segment.parent.parent, set()).add(segment.parent)
+    asked = {directory: listed(directory if len(own) > 1 else own.pop()) for directory, own in partitions.items()}
+    known = {
+        segment: asked[segment.parent.parent] / segment.relative_to(asked[segment.parent.parent])
+        for segment in segments
+    }
+    return [known[segment].stat().st_size for segment in segments]
+
+
+def bytes_of(path: Path) -> bytes | None:
+    """All bytes of a small file; None if there is none, or a symbolic link, which is never followed."""
+    try:
+        data = path.read_bytes() if isinstance(path, Uri) or (path.is_file() and not path.is_symlink()) else None
+    except FileNotFoundError:
+        return None
+    count_read(len(data or b""))
+    return data
+
+
+def items_of(segment: Path) -> Iterator[StoredBatch | CorruptRegion]:
+    """As :func:`read_segment`; of another file system a whole segment is held at a time."""
+    return scan(segment.read_bytes()) if isinstance(segment, Uri) else read_segment(segment)
+
+
+def arrow_source(path: Path) -> Any:
+    """A file for Arrow to read from."""
+    return path.open("rb", buffering=0) if isinstance(path, Uri) else path
+
+
+# --- how much was read ------------------------------------------------------------------------------------------------
+
+_read = 0
+
+
+def count_read(size: int) -> None:
+    """Some bytes more have been read by this process."""
+    global _read  # noqa: PLW0603 - a counter of the process
+    _read += size
+
+
+def bytes_read() -> int:
+    """Bytes of logs and of what lies beside them that this process has read since it began."""
+    return _read
+
+
+# --- reading by position ----------------------------------------------------------------------------------------------
+
+
+class LocalFile:
+    """An open file of this machine."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.size = os.fstat(descriptor).st_size
+
+    def pread(self, count: int, at: int) -> bytes:
+        """Up to so many bytes from a position on; fewer where the file ends."""
+        data = os.pread(self._descriptor, count, at)
+        count_read(len(data))
+        return data
+
+
+class RemoteFile(io.RawIOBase):
+    """An open file of another file system, to read from its beginning or by position.
+
+    Attributes:
+        size: bytes.
+        ahead: through which it is read from its beginning; without one each read is asked for.
+    """
+
+    def __init__(self, uri: Uri) -> None:
+        super().__init__()
+        self._uri = uri
+        self._position = 0
+        self.ahead: Window | None = None
+        self._file: Any = None
+        with _named(uri):
+            system, path = uri._where()
+            self._file = system.open_input_file(path)
+            self.size: int = self._file.size()
+
+    def pread(self, count: int, at: int) -> bytes:
+        """Up to so many bytes from a position on; fewer where the file ends.
+
+        Raises:
+            Unreachable: the file has become shorter, or there is no answer.
+        """
+        due = max(min(count, self.size - at), 0)
+        if not due:
+            return b""
+        with _named(self._uri):
+            found: bytes = self._file.read_at(due, at)
+        if len(found) < due:
+            raise _shorter(self._uri, at + len(found), at + due)
+        return found
+
+    def readinto(self, buffer: Any) -> int:
+        """As of any raw file."""
+        data = (self.ahead or self).pread(len(buffer), self._position)
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """As of any raw file."""
+        self._position = offset + (0, self._position, self.size)[whence]
+        return self._position
+
+    def tell(self) -> int:
+        """As of any raw file."""
+        return self._position
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def close(self) -> None:
+        """As of any raw file."""
+        if self._file is not None and not self.closed:
+            self._file.close()
+        super().close()
+
+
+class Window:
+    """A range of a remote file that is read forwards: asked for in large pieces, each byte once.
+
+    Args:
+        file: the file.
+        end: the end of the range, in bytes. What lies behind it is only read when it is asked for.
+    """
+
+    def __init__(self, file: RemoteFile, end: int) -> None:
+        self._file = file
+        self._end = end
+        self._start = 0
+        self._held = b""
+        self.size = file.size
+
+    def pread(self, count: int, at: int) -> bytes:
+        """As :meth:`RemoteFile.pread`."""
+        stop = min(at + count, self.size)
+        held_to = self._start + len(self._held)
+        if not self._start <= at <= stop <= held_to:
+            kept = self._held[at - self._start :] if self._start <= at < held_to else b""
+            missing = at + len(kept)
+            piece = self._file.pread(max(stop, min(missing + WINDOW_BYTES, self._end)) - missing, missing)
+            self._start, self._held = at, kept + piece
+        data = self._held[at - self._start : max(stop, at) - self._start]
+        count_read(len(data))
+        return data
+
+
+@contextmanager
+def open_at(path: Path, end: int | None = None) -> Iterator[LocalFile | Window]:
+    """A file to read by position, for as long as the block lasts.
+
+    Args:
+        path: the file.
+        end: where reading ends, in bytes; the end of the file when not given.
+
+    Raises:
+        OSError: the file cannot be opened, or, of another file system, is shorter than ``end``. (A file of this machine
+            may become shorter: a broker cuts off what it had reserved.)
+    """
+    if not isinstance(path, Uri):
+        with path.open("rb", buffering=0) as opened:
+            yield LocalFile(opened.fileno())
+        return
+    with RemoteFile(path) as file:
+        end = file.size if end is None else end
+        if file.size < end:
+            raise _shorter(path, file.size, end)
+        yield Window(file, end)
+        size = path.stat().st_size  # pyarrow's S3 fills up what the store has no more, with anything
+        if size < end:
+            raise _shorter(path, size, end)
+
+
+# --- file systems -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _file_system(scheme: str, authority: str) -> tuple[Any, str]:
+    """The file system of a bucket or a cluster, one in each process, and the path of its root."""
+    fs = need("pyarrow.fs", "spark")
+    if scheme == "s3":
+        return _s3(fs, authority), authority
+    if authority == _AT_HOME:
+        return fs.HadoopFileSystem(_AT_HOME), ""
+    system, base = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
+    return system, str(base)
+
+
+def _s3(fs: Any, bucket: str) -> Any:
+    """The bucket's S3: where the environment says, otherwise Amazon's, of the region that is set, or of the bucket's.
+
+    pyarrow takes keys, profiles and roles from where Amazon's own tools do, but no address.
+    """
+    scheme, _, address = next(filter(None, map(os.environ.get, _ENDPOINTS)), "").rpartition("://")
+    if address:
+        return fs.S3FileSystem(endpoint_override=address.rstrip("/"), scheme=scheme or "https")
+    told = any(map(os.environ.get, _REGIONS))
+    return fs.S3FileSystem(region=None if told else fs.resolve_s3_region(bucket))
+
+
+def _entry(info: Any) -> Entry:
+    return Entry(not info.is_file, info.size or 0, info.mtime_ns or 0)
+
+
+def _shorter(uri: Path, size: int, before: int) -> Unreachable:
+    return Unreachable(f"{uri}: {size} bytes, where there were {before}; audit a copy to which nobody writes")
+
+
+def _absent(uri: Uri) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "nothing there; is the name right, or was it deleted meanwhile?", str(uri))
+
+
+@contextmanager
+def _named(uri: Uri) -> Iterator[None]:
+    """Errors of the file system as errors that name the URI and the remedy."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise _absent(uri) from None
+    except Unreachable:
+        raise
+    except (OSError, ValueError, NotImplementedError) as error:
+        reason = _QUERY.sub("?…", (str(error).splitlines() or [type(error).__name__])[0])
+        raise Unreachable(f"{uri}: {reason}; {_remedy(uri, reason)}") from None
+
+
+def _remedy(uri: Uri, reason: str) -> str:
+    if "libhdfs" in reason or "libjvm" in reason:
+        return "set ARROW_LIBHDFS_DIR or HADOOP_HOME, JAVA_HOME, and CLASSPATH to what `hadoop classpath --glob` says"
+    if DENIED.search(reason):
+        more = " (s3:ListBucket, s3:GetObject)" if uri.parts[0] == "s3:" else ""
+        return f"the credentials of the process that reads need the right to list and to read{more}"
+    return "look at the address, the network, and the credentials of the process that reads"
