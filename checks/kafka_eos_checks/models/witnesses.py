@@ -1,0 +1,120 @@
+"""Witnesses: a property that holds says something only where what it speaks of is reached.
+
+The witness of ``AllOrNone`` is ``AllOrNoneWitness``, defined beside it: a predicate of a state, or of a step if it has a
+prime, that is true where the property could break if the rules were wrong. TLC evaluates the witnesses of a model's
+properties in the run that checks them. Each must be true somewhere, so that the property is put to the test, and false
+somewhere, since what is always true shows nothing. The properties that a model names under ``silent`` are checked too,
+but say nothing with its constants: their witnesses must stay out of reach.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kafka_eos_checks.models.registry import Model, Registry
+from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.parser import Tree
+
+SUFFIX = "Witness"
+_REGISTER = 2001  # the first of TLC's registers that count witnesses; probes have those before
+_SEEN = {True: "witness true: ", False: "witness false: "}
+_PRIMED = {"prime", "unchanged"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    """The witness of a property.
+
+    Attributes:
+        property: the property's name.
+        operator: the operator's name.
+        of_steps: whether it is a predicate of steps instead of states.
+        variables: the variables of its module.
+    """
+
+    property: str
+    operator: str
+    of_steps: bool
+    variables: tuple[str, ...]
+
+    @property
+    def check(self) -> str:
+        """The name of the formula that TLC evaluates: always true, and says once what the witness was."""
+        return f"Watch__{self.property}"
+
+    def definition(self, register: int) -> str:
+        """The formula, with two of TLC's registers; one more is in the next place."""
+        said = [
+            f'(TLCSet({number}, TRUE) /\\ PrintT("{_SEEN[value]}{self.property}"))'
+            for number, value in ((register, True), (register + 1, False))
+        ]
+        once = f"IF {self.operator} THEN TLCGet({register}) \\/ {said[0]} ELSE TLCGet({register + 1}) \\/ {said[1]}"
+        both = f"(TLCGet({register}) /\\ TLCGet({register + 1})) \\/ {once}"
+        formula = f"[][{both}]_<<{', '.join(self.variables)}>>" if self.of_steps else both
+        return f"ASSUME TLCSet({register}, FALSE) /\\ TLCSet({register + 1}, FALSE)\n{self.check} == {formula}"
+
+
+def witnesses(model: Model) -> list[Witness]:
+    """The witnesses of the properties that a model checks, of those that have one."""
+    folder = ModuleFolder(model.spec)
+    operators = folder.operators(model.module)
+    variables = tuple(dict.fromkeys(name for module in folder.chain(model.module) for name in module.variables))
+    return [
+        Witness(property=name, operator=name + SUFFIX, of_steps=_has_prime(found[1].body), variables=variables)
+        for name in (*model.invariants, *model.properties)
+        if (found := operators.get(name + SUFFIX)) is not None
+    ]
+
+
+def _has_prime(tree: object) -> bool:
+    return isinstance(tree, tuple) and ((tree and tree[0] in _PRIMED) or any(_has_prime(part) for part in tree))
+
+
+def definitions(watched: Iterable[Witness]) -> str:
+    """TLA+ text that defines the formulas that TLC evaluates."""
+    return "\n".join(witness.definition(_REGISTER + 2 * place) for place, witness in enumerate(watched))
+
+
+def problems(model: Model, prints: Iterable[str]) -> Iterator[str]:
+    """What a run of TLC shows to be wrong about the witnesses of a model's properties, a line each.
+
+    Args:
+        model: a model that holds.
+        prints: the lines that TLC printed in the run.
+    """
+    lines = {line.strip('"') for line in prints}
+    of_property = {witness.property: witness for witness in witnesses(model)}
+    for name in (*model.invariants, *model.properties):
+        operator = name + SUFFIX
+        if name not in of_property:
+            yield f"{name} has no witness; define {operator} beside it"
+            continue
+        true, false = (f"{_SEEN[value]}{name}" in lines for value in (True, False))
+        if true and name in model.silent:
+            yield f"{operator} is reached; delete {name} from 'silent'"
+        elif not true and name not in model.silent:
+            yield f"{name} says nothing here: {operator} is never reached; widen the constants"
+        elif true and not false:
+            yield f"{operator} is always true, which shows nothing of {name}; say what {name} speaks of"
+
+
+def unproved(registry: Registry) -> Iterator[str]:
+    """The properties that say nothing in any model as far as the registry shows, a line each: it names no witness, or
+    every model that checks the property has it under ``silent``.
+    """
+    speaking: dict[tuple[str, str], list[Model]] = {}
+    listed: dict[tuple[str, str], Model] = {}
+    for model in registry.models.values():
+        if model.expect.violates:
+            continue
+        known = {witness.property for witness in witnesses(model)}
+        for name in (*model.invariants, *model.properties):
+            key = (model.module, name)
+            listed.setdefault(key, model)
+            if name in known:
+                speaking.setdefault(key, []).extend([] if name in model.silent else [model])
+    for key, model in sorted(listed.items()):
+        module, name = key
+        if key not in speaking:
+            yield f"{module}!{name} has no witness; define {name}{SUFFIX} beside it ({model.name} checks it)"
+        elif not speaking[key]:
+            yield f"{module}!{name} says nothing in any model; give one the constants that put it to the test"
