@@ -10,6 +10,7 @@ but say nothing with its constants: their witnesses must stay out of reach.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.models.registry import Model, Registry
 from kafka_eos_checks.tla.modules import ModuleFolder
 from kafka_eos_checks.tla.parser import Tree
@@ -97,24 +98,36 @@ def problems(model: Model, prints: Iterable[str]) -> Iterator[str]:
             yield f"{operator} is always true, which shows nothing of {name}; say what {name} speaks of"
 
 
-def unproved(registry: Registry) -> Iterator[str]:
-    """The properties that say nothing in any model as far as the registry shows, a line each: it names no witness, or
-    every model that checks the property has it under ``silent``.
+def verdict(registry: Registry) -> Verdict:
+    """Whether every property that a model checks says something, as far as the registry shows without TLC.
+
+    A property has a witness, and some model that checks it does not have it under ``silent``.
     """
-    speaking: dict[tuple[str, str], list[Model]] = {}
-    listed: dict[tuple[str, str], Model] = {}
-    for model in registry.models.values():
-        if model.expect.violates:
-            continue
-        known = {witness.property for witness in witnesses(model)}
+    checked: dict[tuple[str, str], list[Model]] = {}
+    witnessed: set[tuple[str, str]] = set()
+    holding = [model for model in registry.models.values() if not model.expect.violates]
+    for model in holding:
+        witnessed |= {(model.module, witness.property) for witness in witnesses(model)}
         for name in (*model.invariants, *model.properties):
-            key = (model.module, name)
-            listed.setdefault(key, model)
-            if name in known:
-                speaking.setdefault(key, []).extend([] if name in model.silent else [model])
-    for key, model in sorted(listed.items()):
-        module, name = key
-        if key not in speaking:
-            yield f"{module}!{name} has no witness; define {name}{SUFFIX} beside it ({model.name} checks it)"
-        elif not speaking[key]:
-            yield f"{module}!{name} says nothing in any model; give one the constants that put it to the test"
+            checked.setdefault((model.module, name), []).append(model)
+    lines = []
+    for (module, name), models in sorted(checked.items()):
+        named = f"{module}!{name}"
+        if (module, name) not in witnessed:
+            lines.append(f"{named} has no witness; define {name}{SUFFIX} beside it ({models[0].name} checks it)")
+        elif all(name in model.silent for model in models):
+            lines.append(f"{named} says nothing in any model; give one the constants that put it to the test")
+    return Verdict(
+        check="witness",
+        name="every property",
+        expected="says something",
+        found=f"{len(lines)} say nothing" if lines else "says something",
+        ok=not lines,
+        figures={
+            "properties": len(checked),
+            "models": len(holding),
+            "silent": sum(len(model.silent) for model in holding),
+        },
+        evidence="\n".join(lines),
+        title="each property that a model checks has a witness, and a model that reaches it",
+    )

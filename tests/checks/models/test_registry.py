@@ -32,6 +32,7 @@ MUTANT = '\n[mutant.B]\nmodel = "M"\ntitle = "t"\noverrides = { AddError = "NoLi
         (MODEL + "graph = true", "graph is True; write a string"),
         (MODEL + 'tier = "full"\ngraph = "small"', "write the model's own tier, or a later one"),
         (MODEL + 'probes = "P"', "write a list of strings"),
+        (MODEL + 'silent = ["Q"]', "Q is silent but not checked; delete it from 'silent'"),
         (MODEL + 'expect = { verdict = "fails" }', 'either verdict = "holds" or violates'),
         (MODEL + 'expect = { verdict = "holds", states = "3" }', "expect has states = '3'"),
         (MODEL + 'expect = { violates = "P" }', "P is to be violated but not checked"),
