@@ -268,7 +268,7 @@ ReadersAgree ==
 ReadersAgreeWitness ==
     /\ {"read_committed", "buffering"} \subseteq Readers
     /\ positions["read_committed"] = LogEndOffset(log) /\ positions["buffering"] = LogEndOffset(log)
-    /\ \A fate \in {"abort", "commit"} : \E i \in Batches(log.entries) : Fate(log.entries, i) = fate
+    /\ DeliveredTo("read_committed") # {} /\ \E i \in Batches(log.entries) : Fate(log.entries, i) = "abort"
 
 (* A reader that is past a transaction's marker and was given one of its records was given all that the log has. *)
 TransactionIsSeenWhole ==

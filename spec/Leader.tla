@@ -399,8 +399,7 @@ OneEpoch ==
         LET known == leader.transactions.producers[producerId].epoch IN
         IF KnowsProducer(leader.log, producerId) THEN leader.log.producers[producerId].epoch = known
         ELSE known = NoEpoch
-OneEpochWitness ==
-    \E producerId \in ProducerIds : KnowsProducer(leader.log, producerId) /\ leader.log.producers[producerId].epoch > 0
+OneEpochWitness == \E producerId \in ProducerIds : KnowsProducer(leader.log, producerId)
 
 (* Within an epoch each batch begins where the one before it ended, and a later epoch begins with sequence 0. *)
 NoGapNoDuplicate ==

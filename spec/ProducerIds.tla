@@ -185,7 +185,8 @@ FairSpec ==
 
 (* No producer id is given to two producers. *)
 ProducerIdsAreUnique == \A id \in ProducerIds : given[id] <= 1
-ProducerIdsAreUniqueWitness == faults > 0 /\ Cardinality({id \in ProducerIds : given[id] > 0}) > 1
+ProducerIdsAreUniqueWitness ==
+    \E one, other \in ProducerIds : given[one] > 0 /\ given[other] > 0 /\ one + BlockSize <= other
 
 (* No id is given out before the record of its block is committed. *)
 OnlyCommittedIsGiven == \A id \in ProducerIds : given[id] > 0 => id < controller.committed

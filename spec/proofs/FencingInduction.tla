@@ -48,7 +48,7 @@ FencedIsBehindWitness == until > 0
 
 (* The log never goes back before a transaction that a client takes part in. *)
 AddedIsBehind == \A entry \in added : IsBehind(entry)
-AddedIsBehindWitness == added # {}
+AddedIsBehindWitness == \E entry \in added, record \in Records : record.number > entry.number
 
 (* Later transactions have no client that is older than that InitProducerId. *)
 AddedByNewest == \A entry \in added : IsOfNewest(entry)

@@ -1,19 +1,19 @@
 """Witnesses: a property that holds says something only where what it speaks of is reached.
 
-The witness of ``AllOrNone`` is ``AllOrNoneWitness``, defined beside it: a predicate of a state, or of a step if it has a
-prime, that is true where the property could break if the rules were wrong. TLC evaluates the witnesses of a model's
+The witness of ``AllOrNone`` is ``AllOrNoneWitness``, defined beside it: a predicate of a state, or of a step if there is
+a prime in it, that is true where the property could break if the rules were wrong. TLC evaluates the witnesses of a model's
 properties in the run that checks them. Each must be true somewhere, so that the property is put to the test, and false
 somewhere, since what is always true shows nothing. The properties that a model names under ``silent`` are checked too,
 but say nothing with its constants: their witnesses must stay out of reach.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.models.registry import Model, Registry
 from kafka_eos_checks.tla.modules import ModuleFolder
-from kafka_eos_checks.tla.parser import Tree
+from kafka_eos_checks.tla.parser import Definition
 
 SUFFIX = "Witness"
 _REGISTER = 2001  # the first of TLC's registers that count witnesses; probes have those before
@@ -26,13 +26,13 @@ class Witness:
     """The witness of a property.
 
     Attributes:
-        property: the property's name.
+        name: the property's name.
         operator: the operator's name.
         of_steps: whether it is a predicate of steps instead of states.
         variables: the variables of its module.
     """
 
-    property: str
+    name: str
     operator: str
     of_steps: bool
     variables: tuple[str, ...]
@@ -40,12 +40,12 @@ class Witness:
     @property
     def check(self) -> str:
         """The name of the formula that TLC evaluates: always true, and says once what the witness was."""
-        return f"Watch__{self.property}"
+        return f"Watch__{self.name}"
 
     def definition(self, register: int) -> str:
         """The formula, with two of TLC's registers; one more is in the next place."""
         said = [
-            f'(TLCSet({number}, TRUE) /\\ PrintT("{_SEEN[value]}{self.property}"))'
+            f'(TLCSet({number}, TRUE) /\\ PrintT("{_SEEN[value]}{self.name}"))'
             for number, value in ((register, True), (register + 1, False))
         ]
         once = f"IF {self.operator} THEN TLCGet({register}) \\/ {said[0]} ELSE TLCGet({register + 1}) \\/ {said[1]}"
@@ -60,14 +60,23 @@ def witnesses(model: Model) -> list[Witness]:
     operators = folder.operators(model.module)
     variables = tuple(dict.fromkeys(name for module in folder.chain(model.module) for name in module.variables))
     return [
-        Witness(property=name, operator=name + SUFFIX, of_steps=_has_prime(found[1].body), variables=variables)
+        Witness(name=name, operator=name + SUFFIX, of_steps=_has_prime(found[1].body, operators, set()), variables=variables)
         for name in (*model.invariants, *model.properties)
         if (found := operators.get(name + SUFFIX)) is not None
     ]
 
 
-def _has_prime(tree: object) -> bool:
-    return isinstance(tree, tuple) and ((tree and tree[0] in _PRIMED) or any(_has_prime(part) for part in tree))
+def _has_prime(tree: object, operators: Mapping[str, tuple[str, Definition]], seen: set[str]) -> bool:
+    """Whether an expression, or an operator that it names, has a prime."""
+    if not isinstance(tree, tuple):
+        return False
+    if tree and tree[0] in _PRIMED:
+        return True
+    if tree and tree[0] == "call" and tree[1] in operators and tree[1] not in seen:
+        seen.add(tree[1])
+        if _has_prime(operators[tree[1]][1].body, operators, seen):
+            return True
+    return any(_has_prime(part, operators, seen) for part in tree)
 
 
 def definitions(watched: Iterable[Witness]) -> str:
@@ -83,7 +92,7 @@ def problems(model: Model, prints: Iterable[str]) -> Iterator[str]:
         prints: the lines that TLC printed in the run.
     """
     lines = {line.strip('"') for line in prints}
-    of_property = {witness.property: witness for witness in witnesses(model)}
+    of_property = {witness.name: witness for witness in witnesses(model)}
     for name in (*model.invariants, *model.properties):
         operator = name + SUFFIX
         if name not in of_property:
@@ -107,7 +116,7 @@ def verdict(registry: Registry) -> Verdict:
     witnessed: set[tuple[str, str]] = set()
     holding = [model for model in registry.models.values() if not model.expect.violates]
     for model in holding:
-        witnessed |= {(model.module, witness.property) for witness in witnesses(model)}
+        witnessed |= {(model.module, witness.name) for witness in witnesses(model)}
         for name in (*model.invariants, *model.properties):
             checked.setdefault((model.module, name), []).append(model)
     lines = []

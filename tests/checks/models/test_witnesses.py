@@ -67,8 +67,8 @@ def test_a_run_that_reaches_no_witness_or_reaches_nothing_else_is_no_evidence(
 
 def test_a_witness_with_a_prime_is_of_steps(registry: Registry) -> None:
     of_states, of_steps = witnesses.witnesses(counter(registry, properties=("Grows",)))
-    assert (of_states.property, of_states.of_steps) == ("NotAboveLimit", False)
-    assert (of_steps.property, of_steps.of_steps) == ("Grows", True)
+    assert (of_states.name, of_states.of_steps) == ("NotAboveLimit", False)
+    assert (of_steps.name, of_steps.of_steps) == ("Grows", True)
     assert of_steps.definition(1).endswith("]_<<total, seen, log, readers, response>>")
 
 
