@@ -368,6 +368,8 @@ class Registry:
                 raise MalformedRegistry(f"{where}: {key} is missing; add it")
         if not violates:
             raise MalformedRegistry(f"{where}: violates is missing; name the property that must break")
+        if violates in base.silent:
+            raise MalformedRegistry(f"{where}: {base.name} has {violates} under 'silent'; delete it there")
         blind = values.get("blind", {})
         if blind.keys() - set(BLIND):
             raise MalformedRegistry(f"{where}: blind takes {', '.join(BLIND)}, and has {', '.join(blind)}")

@@ -1,10 +1,10 @@
 """Witnesses: a property that holds says something only where what it speaks of is reached.
 
-The witness of ``AllOrNone`` is ``AllOrNoneWitness``, defined beside it: a predicate of a state, or of a step if there is
-a prime in it, that is true where the property could break if the rules were wrong. TLC evaluates the witnesses of a model's
-properties in the run that checks them. Each must be true somewhere, so that the property is put to the test, and false
-somewhere, since what is always true shows nothing. The properties that a model names under ``silent`` are checked too,
-but say nothing with its constants: their witnesses must stay out of reach.
+The witness of ``AllOrNone`` is ``AllOrNoneWitness``, defined beside it: a predicate of a state, or of a step if there
+is a prime in it, that is true where the property could break if the rules were wrong. TLC evaluates the witnesses of a
+model's properties in the run that checks them. Each must be true somewhere, so that the property is put to the test,
+and false somewhere, since what is always true shows nothing. The properties that a model names under ``silent`` are
+checked too, but say nothing with its constants: their witnesses must stay out of reach.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -59,10 +59,15 @@ def witnesses(model: Model) -> list[Witness]:
     folder = ModuleFolder(model.spec)
     operators = folder.operators(model.module)
     variables = tuple(dict.fromkeys(name for module in folder.chain(model.module) for name in module.variables))
+    named = [(name, name + SUFFIX) for name in (*model.invariants, *model.properties) if name + SUFFIX in operators]
     return [
-        Witness(name=name, operator=name + SUFFIX, of_steps=_has_prime(found[1].body, operators, set()), variables=variables)
-        for name in (*model.invariants, *model.properties)
-        if (found := operators.get(name + SUFFIX)) is not None
+        Witness(
+            name=name,
+            operator=operator,
+            of_steps=_has_prime(operators[operator][1].body, operators, set()),
+            variables=variables,
+        )
+        for name, operator in named
     ]
 
 

@@ -47,7 +47,8 @@ def test_a_property_without_a_witness_or_silent_in_every_model_is_named(registry
             {},
             REACHED[:1],
             [
-                "NotAboveLimitWitness is always true, which shows nothing of NotAboveLimit; say what NotAboveLimit speaks of"
+                "NotAboveLimitWitness is always true, which shows nothing of NotAboveLimit; "
+                "say what NotAboveLimit speaks of"
             ],
         ),
         ({"silent": ("NotAboveLimit",)}, REACHED[1:], []),
