@@ -28,9 +28,10 @@ def test_a_property_without_a_witness_or_silent_in_every_model_is_named(registry
     assert not bare.ok
     wanted = "Counter!NeverFull has no witness; define NeverFullWitness beside it (Counter checks it)"
     assert (bare.found, bare.evidence) == ("1 say nothing", wanted)
-    file.write_text(text.replace("probes =", 'silent = ["NotAboveLimit"]\nprobes ='), encoding="utf-8")
+    silent = text.replace('["NotAboveLimit"]', '["NotAboveLimit", "NoDebt"]\nsilent = ["NoDebt"]')
+    file.write_text(silent, encoding="utf-8")
     mute = witnesses.verdict(Registry(registry.folder))
-    wanted = "Counter!NotAboveLimit says nothing in any model; give one the constants that put it to the test"
+    wanted = "Counter!NoDebt says nothing in any model; give one the constants that put it to the test"
     assert (mute.ok, mute.evidence) == (False, wanted)
 
 
