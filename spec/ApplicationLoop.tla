@@ -262,18 +262,24 @@ Range(sequence) == {sequence[i] : i \in DOMAIN sequence}
 
 (* No input has two outputs. *)
 NoDuplicate == \A i, j \in DOMAIN outputs : outputs[i] = outputs[j] => i = j
+NoDuplicateWitness == faults > 0 /\ Len(outputs) > 1
 
 (* Every input before the committed offset has its output, or is being processed. *)
 NothingIsSkipped == \A input \in Inputs : input < committed => input \in Range(outputs) \cup {Here}
+NothingIsSkippedWitness == faults > 0 /\ committed > 1
 
 (* The application reports the true outcome of each input. *)
 ReportIsTrue ==
     \A input \in Inputs :
         /\ reported[input] = "committed" => input \in Range(outputs)
         /\ reported[input] = "aborted" => input \notin Range(outputs)
+ReportIsTrueWitness ==
+    \E one, other \in Inputs :
+        reported[one] = "committed" /\ (Loop = "transactions" => reported[other] = "aborted")
 
 (* In the end every input has its output. *)
 EveryInputIsProcessed == <>(\A input \in Inputs : input \in Range(outputs))
+EveryInputIsProcessedWitness == faults > 0 /\ \A input \in Inputs : input \in Range(outputs)
 
 (***************************************************************************)
 (* Refinement: an input is acknowledged when the application says so.      *)
@@ -286,11 +292,14 @@ Guarantee == INSTANCE Delivery WITH Values <- Inputs, outcome <- Outcome, delive
 
 (* Every acknowledged value is there once, in order, as Delivery promises; one that was given up, once or not at all. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnce
+RefinesExactlyOnceWitness == faults > 0 /\ Len(outputs) > 1 /\ \E input \in Inputs : Outcome[input] = "acknowledged"
 
 (* No acknowledged value is missing, as Delivery promises. *)
 RefinesAtLeastOnce == Guarantee!AtLeastOnce
+RefinesAtLeastOnceWitness == faults > 0 /\ \E input \in Inputs : Outcome[input] = "acknowledged"
 
 (* No value is there twice, as Delivery promises. *)
 RefinesAtMostOnce  == Guarantee!AtMostOnce
+RefinesAtMostOnceWitness == faults > 0 /\ Len(outputs) > 1
 
 =============================================================================

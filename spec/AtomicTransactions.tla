@@ -111,22 +111,30 @@ AtomicSpec == AtomicInit /\ [][AtomicNext]_atomicVars
 (* No reader finds a batch of a transaction that is not committed. *)
 OnlyCommittedIsVisible ==
     \A partition \in Partitions : \A i \in DOMAIN visible[partition] : fate[visible[partition][i]] = "commit"
+OnlyCommittedIsVisibleWitness ==
+    /\ \E partition \in Partitions : visible[partition] # <<>>
+    /\ \E transaction \in Transactions : fate[transaction] = "abort" /\ written[transaction] # {}
 
 (* No reader finds a batch twice. *)
 VisibleOnce ==
     \A partition \in Partitions : \A i, j \in DOMAIN visible[partition] :
         visible[partition][i] = visible[partition][j] => i = j
+VisibleOnceWitness == \E partition \in Partitions : Len(visible[partition]) > 1
 
 (* Nothing is committed that its instance did not ask to commit. *)
 CommittedAsAsked ==
     \A transaction \in Transactions :
         fate[transaction] = "commit" => outcome[transaction] \in {"committing", "committed"}
+CommittedAsAskedWitness == \E transaction \in Transactions : fate[transaction] = "commit"
 
 (* An instance is told the true outcome of its transactions. *)
 ToldIsTrue ==
     \A transaction \in Transactions : written[transaction] # {} =>
         /\ outcome[transaction] = "committed" => fate[transaction] = "commit"
         /\ outcome[transaction] = "aborted"   => fate[transaction] = "abort"
+ToldIsTrueWitness ==
+    \A result \in {"committed", "aborted"} : \E transaction \in Transactions :
+        written[transaction] # {} /\ outcome[transaction] = result
 
 (* A decision is never taken back, and what readers have found stays. *)
 DecisionsAreFinal ==
@@ -134,6 +142,7 @@ DecisionsAreFinal ==
              fate[transaction] \in {"commit", "abort"} => fate'[transaction] = fate[transaction]
        /\ \A partition \in Partitions :
              SubSeq(visible'[partition], 1, Len(visible[partition])) = visible[partition]]_atomicVars
+DecisionsAreFinalWitness == visible' # visible /\ \E transaction \in Transactions : fate[transaction] = "abort"
 
 (* Readers find all batches of a transaction or none. Refuted: each partition shows them when its own marker lands. *)
 VisibleTogether ==
@@ -158,5 +167,6 @@ ContendingSpec ==
 
 (* Each of them is fenced again and again. *)
 FencedForEver == \A instance \in Instances : []<>(instance \in fenced)
+FencedForEverWitness == \E instance \in Instances : instance \in fenced
 
 =============================================================================

@@ -405,16 +405,20 @@ OffsetsInTheEnd ==
 
 (* No reader finds the output of an input twice. *)
 NoReprocess == \A partition \in Partitions : \A input \in Inputs : outputs[partition][input] <= 1
+NoReprocessWitness == faults > 0 /\ \E partition \in Partitions, input \in Inputs : outputs[partition][input] = 1
 
 (* No committed offset is after an input whose output is not committed. *)
 NoSkip ==
     \A partition \in Partitions : \A input \in Inputs :
         input <= committed[partition] => OutputsInTheEnd[partition][input] > 0
+NoSkipWitness == faults > 0 /\ \E partition \in Partitions : committed[partition] > 0
 
 (* No output is committed without its offset. *)
 OffsetsAtomic ==
     \A partition \in Partitions : \A input \in Inputs :
         OutputsInTheEnd[partition][input] > 0 => input <= OffsetsInTheEnd[partition]
+OffsetsAtomicWitness ==
+    \E producer \in Committing : pending[producer] # NothingPending /\ transactions[producer].written # NoOutput
 
 (* A partition has at most one offset pending, and it is about to move forward. *)
 OnePendingOffset ==
@@ -422,15 +426,22 @@ OnePendingOffset ==
         pending[one][partition] # NoOffset =>
             /\ pending[one][partition] > committed[partition]
             /\ pending[two][partition] # NoOffset => one = two
+OnePendingOffsetWitness ==
+    \E partition \in Partitions, one, two \in TransactionalIds :
+        /\ pending[one][partition] # NoOffset
+        /\ Eos = "v2" => one # two /\ transactions[two].written[partition] # NoOutput[partition]
 
 Guarantee == INSTANCE ExactlyOnce WITH offsets <- OffsetsInTheEnd, outputs <- OutputsInTheEnd
 
 (* Each input takes effect once, its output and the offset behind it together, as ExactlyOnce promises. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnceSpec
+RefinesExactlyOnceWitness == faults > 0 /\ \E partition \in Partitions : OffsetsInTheEnd[partition] > 0
 
 (* Every input takes effect, and readers find it. *)
 EveryInputTakesEffect ==
     <>[](\A partition \in Partitions : \A input \in Inputs :
             outputs[partition][input] = 1 /\ input <= committed[partition])
+EveryInputTakesEffectWitness ==
+    faults > 0 /\ \A partition \in Partitions, input \in Inputs : outputs[partition][input] = 1
 
 =============================================================================

@@ -200,14 +200,24 @@ PlacesOf(reader) == {i \in DOMAIN log.entries : log.entries[i].offset \in Delive
 NoAbortedIsDelivered ==
     \A reader \in ReadersOfCommitted : \A i \in PlacesOf(reader) \cap Batches(log.entries) :
         Fate(log.entries, i) # "abort"
+NoAbortedIsDeliveredWitness ==
+    \E reader \in ReadersOfCommitted : \E i \in Batches(log.entries) :
+        log.entries[i].offset < positions[reader] /\ Fate(log.entries, i) = "abort"
 
 (* No record of an undecided transaction reaches a reader of committed data. *)
 NoUndecidedIsDelivered ==
     \A reader \in ReadersOfCommitted : \A i \in PlacesOf(reader) \cap Batches(log.entries) :
         Fate(log.entries, i) # "open"
+NoUndecidedIsDeliveredWitness ==
+    \E reader \in ReadersOfCommitted : \E i \in Batches(log.entries) :
+        /\ Fate(log.entries, i) = "open" /\ log.entries[i].offset < highWatermark
+        /\ positions[reader] > 0
 
 (* No reader is given a marker. *)
 NoMarkerIsDelivered == \A reader \in Readers : PlacesOf(reader) \subseteq Batches(log.entries)
+NoMarkerIsDeliveredWitness ==
+    \E reader \in Readers : \E i \in DOMAIN log.entries :
+        IsMarker(log.entries[i]) /\ log.entries[i].offset < positions[reader]
 
 (* A reader has to have a record, once it is past it. *)
 IsFor(reader, i) ==
@@ -221,16 +231,23 @@ IsFor(reader, i) ==
 NothingIsSkipped ==
     \A reader \in ReadersOfCommitted : \A i \in Batches(log.entries) :
         log.entries[i].offset < positions[reader] /\ IsFor(reader, i) => log.entries[i].offset \in DeliveredTo(reader)
+NothingIsSkippedWitness ==
+    \E reader \in ReadersOfCommitted : \E i \in Batches(log.entries) :
+        log.entries[i].offset < positions[reader] /\ IsFor(reader, i)
 
 (* The read_uncommitted reader misses nothing: it gets aborted and undecided records too. *)
 UncommittedIsEverything ==
     \A reader \in Readers \ ReadersOfCommitted : \A i \in Batches(log.entries) :
         log.entries[i].offset < positions[reader] => log.entries[i].offset \in DeliveredTo(reader)
+UncommittedIsEverythingWitness ==
+    \A fate \in {"abort", "open"} : \E reader \in Readers \ ReadersOfCommitted : \E i \in Batches(log.entries) :
+        log.entries[i].offset < positions[reader] /\ Fate(log.entries, i) = fate
 
 (* Nobody is given a record twice. *)
 DeliveredOnce ==
     \A reader \in Readers : \A k, l \in DOMAIN delivered[reader] :
         k # l => delivered[reader][k] # delivered[reader][l]
+DeliveredOnceWitness == \E reader \in Readers : Len(delivered[reader]) > 1
 
 (* Records arrive in the order of the log; with the buffering reader only those of one producer do. *)
 DeliveredInOrder ==
@@ -240,6 +257,7 @@ DeliveredInOrder ==
             /\ \A i, j \in DOMAIN log.entries :
                   log.entries[i].offset = delivered[reader][k] /\ log.entries[j].offset = delivered[reader][l] =>
                       log.entries[i].producerId # log.entries[j].producerId
+DeliveredInOrderWitness == \E reader \in Readers : Len(delivered[reader]) > 1
 
 (* The buffering reader and the read_committed one have the same records when both are at the end. *)
 ReadersAgree ==
@@ -247,6 +265,10 @@ ReadersAgree ==
         /\ positions["read_committed"] = LogEndOffset(log) /\ positions["buffering"] = LogEndOffset(log) =>
             /\ DeliveredTo("read_committed") = DeliveredTo("buffering")
             /\ \A producerId \in ProducerIds : held[producerId] = <<>>
+ReadersAgreeWitness ==
+    /\ {"read_committed", "buffering"} \subseteq Readers
+    /\ positions["read_committed"] = LogEndOffset(log) /\ positions["buffering"] = LogEndOffset(log)
+    /\ DeliveredTo("read_committed") # {} /\ \E i \in Batches(log.entries) : Fate(log.entries, i) = "abort"
 
 (* A reader that is past a transaction's marker and was given one of its records was given all that the log has. *)
 TransactionIsSeenWhole ==
@@ -254,14 +276,20 @@ TransactionIsSeenWhole ==
         IsMarker(log.entries[j]) /\ log.entries[j].offset < positions[reader] =>
             LET batches == BatchesEndedBy(log.entries, j)
             IN  batches \cap PlacesOf(reader) # {} => batches \subseteq PlacesOf(reader)
+TransactionIsSeenWholeWitness ==
+    \E reader \in ReadersOfCommitted : \E j \in DOMAIN log.entries :
+        /\ IsMarker(log.entries[j]) /\ log.entries[j].offset < positions[reader]
+        /\ Cardinality(BatchesEndedBy(log.entries, j) \cap PlacesOf(reader)) > 1
 
 (* No reader ever goes back, whoever leads. *)
 PositionsOnlyGrow == [][\A reader \in Readers : positions'[reader] >= positions[reader]]_vars
+PositionsOnlyGrowWitness == \E reader \in Readers : positions[reader] > 0 /\ positions'[reader] # positions[reader]
 
 (* Once every transaction has ended, the last stable offset reaches the log's end, and so does every reader. *)
 ReadersReachEnd ==
     <>[](\/ \E i \in Batches(log.entries) : Fate(log.entries, i) = "open"
          \/ /\ LastStableOffset = LogEndOffset(log)
             /\ \A reader \in Readers : positions[reader] = LogEndOffset(log))
+ReadersReachEndWitness == LogEndOffset(log) > 0 /\ \A reader \in Readers : positions[reader] = LogEndOffset(log)
 
 =============================================================================

@@ -152,22 +152,28 @@ IsNewer(a, b) == a.producerId > b.producerId \/ (a.producerId = b.producerId /\ 
 
 (* A client that nobody fenced never gets a fatal error. *)
 NoSpuriousError == client.error # "NONE" => takenOver
+NoSpuriousErrorWitness == ~takenOver /\ \E request \in requests : request.presented # coordinator.current
 
 (* A client that waits for nothing and that nobody fenced has the coordinator's identity, and keeps it. *)
 HoldsItsEpoch == IsAlive /\ client.awaits = 0 /\ ~takenOver => client.identity = coordinator.current
+HoldsItsEpochWitness == IsAlive /\ client.awaits = 0 /\ ~takenOver /\ client.identity # First
 
 (* A client that another instance has fenced never gets that instance's identity. *)
 NobodySharesItsIdentity == takenOver => IsNewer(coordinator.current, client.identity)
+NobodySharesItsIdentityWitness == takenOver /\ requests # {}
 
 (* The client never has an identity that the coordinator has not given out. *)
 NeverAhead == ~IsNewer(client.identity, coordinator.current)
+NeverAheadWitness == client.identity # First
 
 (* No epoch above the last one is ever given out. *)
 EpochsAreBounded == coordinator.current.epoch <= MaxEpoch
+EpochsAreBoundedWitness == coordinator.current.epoch = MaxEpoch
 
 (* Identities only go forward. *)
 OnlyForward ==
     [][/\ client'.identity = client.identity \/ IsNewer(client'.identity, client.identity)
        /\ coordinator'.current = coordinator.current \/ IsNewer(coordinator'.current, coordinator.current)]_vars
+OnlyForwardWitness == coordinator'.current.producerId # coordinator.current.producerId
 
 =============================================================================

@@ -50,11 +50,13 @@ ExactlyOnceSpec ==
 OneOutputEach ==
     \A partition \in Partitions : \A input \in Inputs :
         outputs[partition][input] = IF input <= offsets[partition] THEN 1 ELSE 0
+OneOutputEachWitness == \E partition \in Partitions, input \in Inputs : outputs[partition][input] = 1
 
 (* What has taken effect is never taken back. *)
 EffectsAreFinal ==
     [][\A partition \in Partitions :
           /\ offsets'[partition] >= offsets[partition]
           /\ \A input \in Inputs : outputs'[partition][input] >= outputs[partition][input]]_exactlyOnceVars
+EffectsAreFinalWitness == offsets' # offsets /\ \E partition \in Partitions : offsets[partition] > 0
 
 =============================================================================

@@ -224,15 +224,19 @@ FairSpec == Spec /\ WF_vars(Progress)
 
 (* No input has its effect twice. *)
 EffectAtMostOnce == \A i, j \in DOMAIN effects : effects[i] = effects[j] => i = j
+EffectAtMostOnceWitness == faults > 0 /\ Len(effects) > 1
 
 (* An input that no consumer looks at again has had its effect, or waits in the outbox. *)
 EffectAtLeastOnce == \A input \in Inputs : input < position => input \in Range(effects) \cup Range(outbox)
+EffectAtLeastOnceWitness == faults > 0 /\ position > 1
 
 (* Nothing happens outside without an input. *)
 EffectsHaveInputs == Range(effects) \subseteq 1..arrived
+EffectsHaveInputsWitness == effects # <<>> /\ arrived < Cardinality(Inputs)
 
 (* In the end every input has had its effect. *)
 EveryInputTakesEffect == <>(\A input \in Inputs : input \in Range(effects))
+EveryInputTakesEffectWitness == faults > 0 /\ \A input \in Inputs : input \in Range(effects)
 
 (***************************************************************************)
 (* Refinement: to the consumer an input is acknowledged when it is behind  *)
@@ -247,11 +251,14 @@ Guarantee == INSTANCE Delivery WITH Values <- Inputs, outcome <- Outcome, delive
 
 (* Every acknowledged value is there once, in order, as Delivery promises; one that was given up, once or not at all. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnce
+RefinesExactlyOnceWitness == faults > 0 /\ Len(effects) > 1 /\ \E input \in Inputs : Outcome[input] = "acknowledged"
 
 (* No acknowledged value is missing, as Delivery promises. *)
 RefinesAtLeastOnce == Guarantee!AtLeastOnce
+RefinesAtLeastOnceWitness == faults > 0 /\ \E input \in Inputs : Outcome[input] = "acknowledged"
 
 (* No value is there twice, as Delivery promises. *)
 RefinesAtMostOnce  == Guarantee!AtMostOnce
+RefinesAtMostOnceWitness == faults > 0 /\ Len(effects) > 1
 
 =============================================================================

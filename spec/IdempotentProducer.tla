@@ -328,33 +328,44 @@ Content(value) == value
 
 (* No value is there twice. *)
 NoDuplicate == \A i, j \in DOMAIN Delivered : i # j => Content(Delivered[i]) # Content(Delivered[j])
+NoDuplicateWitness == \E value \in Values : attempts[value] > 1 /\ IsDelivered(value)
 
 (* Whatever is acknowledged is there. *)
 NoLoss == \A value \in Values : outcome[value] = "acknowledged" => IsDelivered(value)
+NoLossWitness == \E value \in Values : outcome[value] = "acknowledged"
 
 (* The values are in the order in which they were sent. *)
 Order == \A i, j \in DOMAIN Delivered : i < j => Delivered[i] <= Delivered[j]
+OrderWitness == Len(Delivered) > 1 /\ \E value \in Values : attempts[value] > 1
 
 (* No value is there while an earlier one, which the producer has not given up, is not. *)
 NoGap ==
     \A value, earlier \in Values :
         earlier < value /\ IsDelivered(value) /\ outcome[earlier] # "failed" => IsDelivered(earlier)
+NoGapWitness ==
+    \E value, earlier \in Values :
+        earlier < value /\ IsDelivered(value) /\ outcome[earlier] # "failed" /\ attempts[earlier] > 1
 
 (* A producer that nobody fenced never gets a fatal error. *)
 NoSpuriousError == producer.error = "NONE"
+NoSpuriousErrorWitness == \E i \in DOMAIN responses : responses[i].error # "NONE"
 
 (* After a fatal error the producer sends nothing more. *)
 SilentAfterFatalError == [][~IsRunning => attempts' = attempts /\ producer' = producer]_vars
+SilentAfterFatalErrorWitness == ~IsRunning
 
 (* After a fatal error nothing is in flight: every batch that was in flight has failed. *)
 FatalErrorFailsAll == ~IsRunning => \A value \in Values : outcome[value] # "sent"
+FatalErrorFailsAllWitness == ~IsRunning
 
 (* Each running replica's state of the producers is what its log says. *)
 StateFollowsLog ==
     \A replica \in alive : replicas[replica].producers = Replay(NoProducers, replicas[replica].entries)
+StateFollowsLogWitness == \E replica \in alive : replicas[replica].producers # NoProducers
 
 (* Every value that is sent is acknowledged or reported as failed. *)
 EverySendEnds == \A value \in Values : outcome[value] = "sent" ~> outcome[value] \in {"acknowledged", "failed"}
+EverySendEndsWitness == \E value \in Values : outcome[value] = "sent" /\ attempts[value] > 1
 
 (***************************************************************************)
 (* Refinement: the configurations and the guarantees that they give        *)
@@ -364,11 +375,14 @@ Guarantee == INSTANCE Delivery WITH delivered <- Delivered
 
 (* Every acknowledged value is there once, in order, as Delivery promises; one that was given up, once or not at all. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnce
+RefinesExactlyOnceWitness == \E value \in Values : outcome[value] = "acknowledged" /\ attempts[value] > 1
 
 (* No acknowledged value is missing, as Delivery promises. *)
 RefinesAtLeastOnce == Guarantee!AtLeastOnce
+RefinesAtLeastOnceWitness == \E value \in Values : outcome[value] = "acknowledged" /\ attempts[value] > 1
 
 (* No value is there twice, as Delivery promises. *)
 RefinesAtMostOnce  == Guarantee!AtMostOnce
+RefinesAtMostOnceWitness == \E value \in Values : outcome[value] = "acknowledged" /\ IsDelivered(value)
 
 =============================================================================

@@ -380,6 +380,7 @@ Requests == {Batch(producerId, epoch, sequence, count) :
 OffsetsAreDense ==
     /\ leader.log.entries # <<>> => leader.log.entries[1].offset = 0
     /\ \A pair \in Neighbours(leader.log.entries) : pair[2].offset = pair[1].offset + pair[1].count
+OffsetsAreDenseWitness == Len(leader.log.entries) > 1
 
 (* What is known of transactions is of the same log: each of its entries stands where the log has one. *)
 OneLog ==
@@ -390,6 +391,7 @@ OneLog ==
           \E i \in DOMAIN Entries : /\ Entries[i].offset = leader.log.entries[j].offset
                                     /\ Entries[i].producerId = leader.log.entries[j].producerId
                                     /\ Entries[i].epoch = leader.log.entries[j].epoch
+OneLogWitness == Entries # <<>> /\ Len(leader.log.entries) > Len(Entries)
 
 (* The epoch of a producer is known in both places, or in none, and it is one. *)
 OneEpoch ==
@@ -397,22 +399,26 @@ OneEpoch ==
         LET known == leader.transactions.producers[producerId].epoch IN
         IF KnowsProducer(leader.log, producerId) THEN leader.log.producers[producerId].epoch = known
         ELSE known = NoEpoch
+OneEpochWitness == \E producerId \in ProducerIds : KnowsProducer(leader.log, producerId)
 
 (* Within an epoch each batch begins where the one before it ended, and a later epoch begins with sequence 0. *)
 NoGapNoDuplicate ==
     \A producerId \in ProducerIds : \A pair \in Neighbours(BatchesOf(producerId)) :
         pair[2].sequence = IF pair[1].epoch = pair[2].epoch THEN Successor(pair[1]) ELSE 0
+NoGapNoDuplicateWitness == \E producerId \in ProducerIds : Len(BatchesOf(producerId)) > 1
 
 (* What has been fenced stays out: the epochs of a producer never go back. *)
 EpochsNeverGoBack ==
     \A i, j \in DOMAIN Entries :
         i < j /\ Entries[i].producerId = Entries[j].producerId => Entries[i].epoch <= Entries[j].epoch
+EpochsNeverGoBackWitness == \E i \in DOMAIN Entries, epoch \in Epochs : epoch < Entries[i].epoch
 
 (* Whatever is acknowledged as a retry is in the log, as it was sent, where the answer says. *)
 AcknowledgedIsStored ==
     \A batch \in Requests : IsRetry(leader, batch) =>
         \E i \in DOMAIN leader.log.entries :
             leader.log.entries[i] = [batch EXCEPT !.offset = DuplicateOffset(leader.log, batch)]
+AcknowledgedIsStoredWitness == \E batch \in Requests : IsRetry(leader, batch)
 
 (* No spurious error: a retry of one of the last batches of a producer's epoch is acknowledged, whatever its guard. *)
 RecentRetryIsAcknowledged ==
@@ -421,6 +427,10 @@ RecentRetryIsAcknowledged ==
                               LAMBDA entry : entry.epoch = leader.transactions.producers[producerId].epoch)
             recent == LastOf(sent, CachedBatches)
         IN  \A i \in DOMAIN recent : IsRetry(leader, recent[i])
+RecentRetryIsAcknowledgedWitness ==
+    \E producerId \in ProducerIds : \E i \in DOMAIN BatchesOf(producerId) :
+        /\ KnowsProducer(leader.log, producerId)
+        /\ BatchesOf(producerId)[i].epoch = leader.transactions.producers[producerId].epoch
 
 (* No spurious error: the batch that has to come next is not out of order, whatever the coordinator was asked about. *)
 NextIsAccepted ==
@@ -429,11 +439,14 @@ NextIsAccepted ==
             last == sent[Len(sent)]
             next == Batch(producerId, last.epoch, Successor(last), 1)
         IN  SequenceError(leader, next) # "OUT_OF_ORDER_SEQUENCE_NUMBER"
+NextIsAcceptedWitness == \E producerId \in ProducerIds : BatchesOf(producerId) # <<>>
 
 (* No spurious error: nothing is out of order of a producer that the leader has forgotten. *)
 ForgottenGoesOn ==
     \A batch \in Requests : BatchesOf(batch.producerId) # <<>> /\ ~KnowsProducer(leader.log, batch.producerId)
         => SequenceError(leader, batch) = "NONE"
+ForgottenGoesOnWitness ==
+    \E producerId \in ProducerIds : BatchesOf(producerId) # <<>> /\ ~KnowsProducer(leader.log, producerId)
 
 (* The entries of a producer between two offsets. *)
 Between(producerId, from, to) ==
@@ -464,6 +477,8 @@ LastIsVouchedFor ==
 
 (* No transaction hangs: each begins with a batch that the coordinator has vouched for after the marker before it. *)
 TransactionsAreVouchedFor == [][Verification /\ Len(Entries') > Len(Entries) => LastIsVouchedFor']_vars
+TransactionsAreVouchedForWitness ==
+    Verification /\ Len(Entries') > Len(Entries) /\ Entries'[Len(Entries')].kind = "transactional"
 
 (* No spurious error: what the coordinator has vouched for is not refused for its guard, as long as nothing of the *)
 (* producer has come since.                                                                                        *)
@@ -474,6 +489,9 @@ VouchedIsAccepted ==
         /\ \A m \in Between(one.producerId, one.offset, LogEndOffset(leader.log)) :
               one.version = 2 /\ IsEnd(m) /\ Entries[m].epoch = one.epoch
         => GuardError(leader, Batch(one.producerId, one.epoch, 0, 1), one.version, one.guard) = "NONE"
+VouchedIsAcceptedWitness ==
+    \E one \in vouched : /\ one.offset < LogEndOffset(leader.log)
+                         /\ Between(one.producerId, one.offset, LogEndOffset(leader.log)) = {}
 
 (* Who has not asked is told so, whatever else is wrong with its batch. *)
 UnverifiedIsToldSo ==
@@ -482,6 +500,10 @@ UnverifiedIsToldSo ==
         => BatchError(leader, batch, version, NoGuard) =
               IF batch.epoch < leader.transactions.producers[batch.producerId].epoch
               THEN "INVALID_PRODUCER_EPOCH" ELSE "INVALID_TXN_STATE"
+UnverifiedIsToldSoWitness ==
+    \E batch \in Requests, version \in Versions :
+        /\ KnowsProducer(leader.log, batch.producerId) /\ SequenceError(leader, batch) # "NONE"
+        /\ NeedsVerification(leader, batch.producerId, batch.epoch, version)
 
 (* The transactional batches that no marker has decided. *)
 Undecided ==
@@ -494,11 +516,13 @@ StableIsDecided ==
     LastStableOffset =
         IF Undecided = {} THEN LogEndOffset(leader.log)
         ELSE Entries[CHOOSE i \in Undecided : \A k \in Undecided : i <= k].offset
+StableIsDecidedWitness == Undecided # {} /\ \E i \in DOMAIN Entries : i \notin Undecided
 
 (* No batch outside of a transaction stands inside one of its producer. *)
 NothingPlainInside ==
     \A i, k \in DOMAIN Entries :
         i \in Undecided /\ i < k /\ Entries[k].producerId = Entries[i].producerId => Entries[k].kind # "plain"
+NothingPlainInsideWitness == Undecided # {} /\ 0 \in Versions
 
 (* The open transaction of an epoch is ended by a marker of that epoch under version 1, and only by a later one's under *)
 (* version 2.                                                                                                          *)
@@ -509,6 +533,10 @@ MarkersGoByTheirVersion ==
         IN  producer.firstOffset # -1 /\ producer.epoch < MaxEpoch =>
                 /\ MarkerError(leader, marker, 1) = "NONE"
                 /\ MarkerError(leader, marker, 2) = "INVALID_PRODUCER_EPOCH"
+MarkersGoByTheirVersionWitness ==
+    \E producerId \in ProducerIds :
+        LET producer == leader.transactions.producers[producerId]
+        IN  producer.firstOffset # -1 /\ producer.epoch < MaxEpoch
 
 (* The index of aborted transactions names places of this log. *)
 IndexIsOfLog ==
@@ -516,5 +544,6 @@ IndexIsOfLog ==
         LET aborted == leader.transactions.abortedIndex[k] IN
         /\ \E i \in DOMAIN Entries : Entries[i].offset = aborted.lastOffset /\ Entries[i].kind = "abort"
         /\ \E i \in DOMAIN Entries : Entries[i].offset = aborted.firstOffset /\ Entries[i].kind = "transactional"
+IndexIsOfLogWitness == leader.transactions.abortedIndex # <<>>
 
 =============================================================================

@@ -144,15 +144,19 @@ Range(sequence) == {sequence[i] : i \in DOMAIN sequence}
 
 (* No record is in the target twice. *)
 NoDuplicate == \A i, j \in DOMAIN target : target[i] = target[j] => i = j
+NoDuplicateWitness == target # <<>> /\ \E task \in Tasks : tasks[task].batch # <<>> /\ owner # task
 
 (* Whatever the source has deleted is in the target. *)
 NoLoss == \A record \in Records : record <= deleted => record \in Range(target)
+NoLossWitness == deleted > 0
 
 (* Every record before the offset is in the target. *)
 OffsetsAreTrue == \A record \in Records : record < offset => record \in Range(target)
+OffsetsAreTrueWitness == offset > 1
 
 (* The target has the records in the order of the source. *)
 Order == \A i, j \in DOMAIN target : i < j => target[i] <= target[j]
+OrderWitness == Len(target) > 1
 
 (***************************************************************************)
 (* Refinement: to the source a record is acknowledged when it may be       *)
@@ -166,8 +170,10 @@ Guarantee == INSTANCE Delivery WITH Values <- Records, outcome <- Outcome, deliv
 
 (* Every acknowledged value is there once, in order, as Delivery promises; one that was given up, once or not at all. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnce
+RefinesExactlyOnceWitness == deleted > 0 /\ Len(target) > 1
 
 (* No acknowledged value is missing, as Delivery promises. *)
 RefinesAtLeastOnce == Guarantee!AtLeastOnce
+RefinesAtLeastOnceWitness == deleted > 0
 
 =============================================================================

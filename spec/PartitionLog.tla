@@ -121,23 +121,30 @@ Neighbours(sequence) == {<<sequence[i], sequence[i + 1]>> : i \in 1..(Len(sequen
 NoGapNoDuplicate ==
     \A producerId \in ProducerIds : \A pair \in Neighbours(BatchesOf(producerId)) :
         pair[1].epoch = pair[2].epoch => pair[2].sequence = Successor(pair[1])
+NoGapNoDuplicateWitness ==
+    \E producerId \in ProducerIds : \E pair \in Neighbours(BatchesOf(producerId)) : pair[1].epoch = pair[2].epoch
 
 (* A later epoch begins with sequence 0. *)
 NoGapAtEpochStart ==
     \A producerId \in ProducerIds : \A pair \in Neighbours(BatchesOf(producerId)) :
         pair[1].epoch < pair[2].epoch => pair[2].sequence = 0
+NoGapAtEpochStartWitness ==
+    \E producerId \in ProducerIds : \E pair \in Neighbours(BatchesOf(producerId)) : pair[1].epoch < pair[2].epoch
 
 (* The first batch that a partition ever holds begins with sequence 0. *)
 NoGapAtLogStart == log.entries # <<>> => log.entries[1].sequence = 0
+NoGapAtLogStartWitness == log.entries # <<>>
 
 (* What has been fenced stays out: the epochs of a producer never go back. *)
 EpochsNeverGoBack ==
     \A producerId \in ProducerIds : \A pair \in Neighbours(BatchesOf(producerId)) : pair[1].epoch <= pair[2].epoch
+EpochsNeverGoBackWitness == \E i \in DOMAIN log.entries, epoch \in Epochs : epoch < log.entries[i].epoch
 
 (* Batches follow each other without holes in the offsets. *)
 OffsetsAreDense ==
     /\ log.entries # <<>> => log.entries[1].offset = 0
     /\ \A pair \in Neighbours(log.entries) : pair[2].offset = pair[1].offset + pair[1].count
+OffsetsAreDenseWitness == Len(log.entries) > 1
 
 Request == [producerId |-> response.producerId, epoch |-> response.epoch,
             sequence |-> response.sequence, count |-> response.count]
@@ -149,6 +156,8 @@ AcknowledgedIsStored ==
     response.error = "NONE" /\ response.count > 0 =>
         \E i \in DOMAIN log.entries : /\ IsCopyOf(log.entries[i], Request)
                                       /\ log.entries[i].offset = response.offset
+AcknowledgedIsStoredWitness ==
+    response.error = "NONE" /\ response.count > 0 /\ response.offset + response.count < LogEndOffset(log)
 
 (* No spurious error: a retry of one of the producer's last batches is never refused. *)
 RecentRetryIsAcknowledged ==
@@ -157,6 +166,7 @@ RecentRetryIsAcknowledged ==
             recent == LastOf(sent, CachedBatches)
         IN  \A i \in DOMAIN recent :
                 ~(IsCopyOf(recent[i], Request) /\ recent[i].epoch = sent[Len(sent)].epoch)
+RecentRetryIsAcknowledgedWitness == response.error # "NONE" /\ BatchesOf(response.producerId) # <<>>
 
 (* No spurious error: the batch that has to come next is never refused. *)
 NextIsAccepted ==
@@ -167,8 +177,13 @@ NextIsAccepted ==
             /\ sent # <<>> =>
                   IF response.epoch = last.epoch THEN response.sequence # Successor(last)
                   ELSE response.epoch < last.epoch \/ response.sequence # 0
+NextIsAcceptedWitness ==
+    /\ response.error \in {"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"}
+    /\ BatchesOf(response.producerId) # <<>>
 
 (* The replica's state of the producers is what it would find after a restart from the whole log. *)
 StateFollowsLog == log.producers = Replay(NoProducers, log.entries)
+StateFollowsLogWitness ==
+    log.producers # NoProducers /\ 0 < log.snapshot.offset /\ log.snapshot.offset < LogEndOffset(log)
 
 =============================================================================

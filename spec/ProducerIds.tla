@@ -185,13 +185,17 @@ FairSpec ==
 
 (* No producer id is given to two producers. *)
 ProducerIdsAreUnique == \A id \in ProducerIds : given[id] <= 1
+ProducerIdsAreUniqueWitness ==
+    \E one, other \in ProducerIds : given[one] > 0 /\ given[other] > 0 /\ one + BlockSize <= other
 
 (* No id is given out before the record of its block is committed. *)
 OnlyCommittedIsGiven == \A id \in ProducerIds : given[id] > 0 => id < controller.committed
+OnlyCommittedIsGivenWitness == controller.committed < controller.written /\ \E id \in ProducerIds : given[id] > 0
 
 (* A broker refuses no block that the controller allocated. *)
 NoSpuriousRefusal ==
     \A broker \in Brokers : brokers[broker].request = "answered" => IsNewBlock(broker, brokers[broker].offered)
+NoSpuriousRefusalWitness == \E broker \in Brokers : brokers[broker].request = "answered" /\ brokers[broker].last >= 0
 
 (* The ids that a broker can still give out: of its block, of the one ahead, of the one that it is about to get. *)
 Held(broker) ==
@@ -201,11 +205,15 @@ Held(broker) ==
 
 (* No two brokers hold the same id. *)
 BlocksAreDisjoint == \A a, b \in Brokers : a # b => Held(a) \cap Held(b) = {}
+BlocksAreDisjointWitness == \E a, b \in Brokers : a # b /\ Held(a) # {} /\ Held(b) # {}
 
 (* As long as there are ids, a broker that has none gets one. *)
 EveryBrokerGetsIds ==
     \A broker \in Brokers :
         []<>(brokers[broker].next <= brokers[broker].last \/ LastOf(controller.written) \notin ProducerIds)
+EveryBrokerGetsIdsWitness ==
+    \E broker \in Brokers : /\ 0 <= brokers[broker].last /\ brokers[broker].last < brokers[broker].next
+                            /\ LastOf(controller.written) \in ProducerIds
 
 HasGivenTwoBlocks == \E broker \in Brokers : brokers[broker].last > LastOf(0) /\ brokers[broker].ahead # NoBlock
 HasLostRecord == faults > 0 /\ given[0] = 1

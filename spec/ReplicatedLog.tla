@@ -200,8 +200,10 @@ Committed == BelowHighWatermark(replicas[CHOOSE replica \in isr : TRUE])
 InSyncHaveCommitted ==
     \A a, b \in isr : /\ EndOffset(a) >= highWatermark
                       /\ BelowHighWatermark(replicas[a]) = BelowHighWatermark(replicas[b])
+InSyncHaveCommittedWitness == Cardinality(isr) > 1 /\ highWatermark > 0
 
 (* At least one replica is always in sync. *)
 SomebodyIsInSync == isr # {}
+SomebodyIsInSyncWitness == isr # Replicas
 
 =============================================================================

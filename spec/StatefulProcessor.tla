@@ -187,6 +187,7 @@ CountsAreExact ==
     /\ Len(outputs) = committed
     /\ \A place \in DOMAIN outputs :
         outputs[place] = [input |-> place, key |-> KeyOf[place], count |-> CountUpTo(place, KeyOf[place])]
+CountsAreExactWitness == faults > 0 /\ Len(outputs) > 1
 
 (* The last committed entry of a key in the changelog is its count. *)
 ChangelogAgrees ==
@@ -194,11 +195,15 @@ ChangelogAgrees ==
         LET places == {place \in DOMAIN changelog : changelog[place].key = key /\ changelog[place].fate = "committed"}
         IN  CountUpTo(committed, key) =
                 IF places = {} THEN 0 ELSE changelog[CHOOSE place \in places : \A other \in places : other <= place].count
+ChangelogAgreesWitness ==
+    \E key \in Keys : \A fate \in {"committed", "aborted"} : \E place \in DOMAIN changelog :
+        changelog[place].key = key /\ changelog[place].fate = fate
 
 (* The store of the instance that runs has counted what it has read. *)
 StoreAgrees ==
     owner # "none" /\ processes[owner].stage = "running" =>
         \A key \in Keys : processes[owner].store[key] = CountUpTo(processes[owner].position, key)
+StoreAgreesWitness == owner # "none" /\ processes[owner].stage = "running" /\ processes[owner].restored > 0
 
 OutputsOf(input) == Cardinality({place \in DOMAIN outputs : outputs[place].input = input})
 
@@ -208,8 +213,10 @@ Guarantee == INSTANCE ExactlyOnce
 
 (* Each input takes effect once, its output and the offset behind it together, as ExactlyOnce promises. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnceSpec
+RefinesExactlyOnceWitness == faults > 0 /\ committed > 1
 
 (* Every input is counted in the end. *)
 EveryInputIsCounted == <>[](committed = Cardinality(Inputs))
+EveryInputIsCountedWitness == faults > 0 /\ committed = Cardinality(Inputs)
 
 =============================================================================

@@ -582,6 +582,8 @@ OnlyLegalTransitions ==
        \/ metadata.state = "DEAD" /\ metadata'.state = "EMPTY"
        \/ \E legal \in LegalTransitions :
              legal[1] = metadata.state /\ legal[2] = metadata'.state /\ legal[3] <= metadata'.version]_vars
+OnlyLegalTransitionsWitness ==
+    metadata.state \in PreparedStates /\ metadata'.state # metadata.state /\ faults' = faults
 
 Decisions ==
     {[number |-> marker.number, commit |-> marker.commit] : marker \in markers}
@@ -589,16 +591,20 @@ Decisions ==
 
 (* No transaction is committed here and aborted there, be it by a marker or by what a client was told. *)
 DecisionIsFinal == \A one, other \in Decisions : one.number = other.number => one.commit = other.commit
+DecisionIsFinalWitness == \E marker \in markers, end \in told : marker.number = end.number
 
 (* Nobody is given the last epoch, and no marker has an epoch above it. *)
 EpochsAreBounded ==
     /\ given.epoch < MaxEpoch
     /\ \A marker \in markers : marker.epoch <= MaxEpoch
     /\ durable.epoch = MaxEpoch /\ durable.version = 2 /\ durable.state # "DEAD" => durable.state \in PreparedStates
+EpochsAreBoundedWitness == given.epoch = MaxEpoch - 1
 
 (* Every step raises the epoch of a producer id by one at most. *)
 EpochsRiseByOne ==
     [][durable'.producerId = durable.producerId => durable'.epoch <= durable.epoch + 1]_vars
+EpochsRiseByOneWitness ==
+    durable.epoch >= 0 /\ durable'.producerId = durable.producerId /\ durable'.epoch # durable.epoch
 
 IsNewer(one, other) ==
     one.producerId > other.producerId \/ (one.producerId = other.producerId /\ one.epoch > other.epoch)
@@ -607,20 +613,30 @@ IsSame(one, other) == one.producerId = other.producerId /\ one.epoch = other.epo
 
 (* The identities that clients are given never go back. *)
 OnlyForward == [][IsNewer(given', given) \/ IsSame(given', given)]_vars
+OnlyForwardWitness == given.producerId # NoProducerId /\ ~IsSame(given', given)
 
 (* InitProducerId gives each producer id and epoch once, except to a client that presents the ones it had before. *)
 HandedOutOnce ==
     [][appending.request = "InitProducerId" /\ answer'.error = "NONE" /\ answer'.request = "InitProducerId" =>
           IsNewer(given', given) \/ appending.asked # Nobody]_vars
+HandedOutOnceWitness ==
+    /\ appending.request = "InitProducerId" /\ answer'.error = "NONE" /\ answer'.request = "InitProducerId"
+    /\ given.producerId # NoProducerId
 
 (* InitProducerId gives nothing before the log says that nothing is open. *)
 GivenAtRest ==
     [][answer'.request = "InitProducerId" /\ answer'.error = "NONE" /\ answer' # answer => durable'.state = "EMPTY"]_vars
+GivenAtRestWitness ==
+    /\ answer'.request = "InitProducerId" /\ answer'.error = "NONE" /\ answer' # answer
+    /\ durable.state \in CompletedStates
 
 (* When the coordinator aborts by itself, the markers' epoch is above that of the producer. *)
 AbortFences ==
     [][appending.request \in {"timeout", "InitProducerId fences"} /\ appending'.request = "none" /\ durable' # durable
           /\ durable'.producerId = given.producerId => durable'.epoch > given.epoch]_vars
+AbortFencesWitness ==
+    /\ appending.request \in {"timeout", "InitProducerId fences"} /\ appending'.request = "none"
+    /\ durable' # durable /\ durable'.producerId = given.producerId
 
 (* A request that is accepted has the identity of the record that it leads to. *)
 AcceptedIsCurrent ==
@@ -628,6 +644,7 @@ AcceptedIsCurrent ==
         /\ appending.asked.producerId = appending.record.producerId
         /\ appending.asked.epoch = IF appending.request = "EndTxn" /\ appending.record.version = 2
                                    THEN appending.record.epoch - 1 ELSE appending.record.epoch
+AcceptedIsCurrentWitness == appending.request = "EndTxn"
 
 (* At the moment when a client is told or given something, the log has it. (The log may have more: an append that was *)
 (* given up has arrived.)                                                                                             *)
@@ -639,11 +656,14 @@ AnswerIsDurable ==
         /\ answer.producerId # NoProducerId /\ durable.state # "DEAD" =>
               ~IsNewer(answer, IF durable.nextProducerId = NoProducerId THEN durable
                                ELSE Identity(durable.nextProducerId, 0))
+AnswerIsDurableWitness == answer.error = "NONE" /\ answer.request = "EndTxn"
 
 (* A transaction goes on as the client was told. *)
 EndsAsAnswered ==
     \A end \in told : end.version = 2 /\ end.number = metadata.number /\ metadata.state \in CompletedStates =>
         end.answered = Identity(metadata.producerId, metadata.epoch)
+EndsAsAnsweredWitness ==
+    \E end \in told : end.version = 2 /\ end.number = metadata.number /\ metadata.state \in CompletedStates
 
 HasNothingNew(end) == end.version = 2 /\ end.number = metadata.number /\ metadata.state \in PreparedStates \cup CompletedStates
 
@@ -651,12 +671,14 @@ HasNothingNew(end) == end.version = 2 /\ end.number = metadata.number /\ metadat
 RetryIsAnswered ==
     \A end \in told : HasNothingNew(end) =>
         EndVerdict(metadata, end.asked.producerId, end.asked.epoch, end.commit, 2) \in {"NONE", "CONCURRENT_TRANSACTIONS"}
+RetryIsAnsweredWitness == \E end \in told : HasNothingNew(end)
 
 (* A client that goes on as it was told is not fenced, as long as nothing new has begun. *)
 NoSpuriousFencing ==
     \A end \in told : HasNothingNew(end) => \A commit \in BOOLEAN :
         EndVerdict(metadata, end.answered.producerId, end.answered.epoch, commit, 2)
             \notin {"PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING"}
+NoSpuriousFencingWitness == \E end \in told : HasNothingNew(end)
 
 (* A client that asks again for what it was given is not refused, as long as nothing new has begun and the coordinator *)
 (* is the same.                                                                                                        *)
@@ -664,6 +686,9 @@ RetryOfInitIsAnswered ==
     /\ metadata.state = "EMPTY" /\ metadata.pending = "none" /\ metadata.lastEpoch # NoEpoch
     /\ IsSame(given, metadata) /\ given.asked # Nobody
     => InitError(metadata, given.asked.producerId, given.asked.epoch) = "NONE"
+RetryOfInitIsAnsweredWitness ==
+    /\ metadata.state = "EMPTY" /\ metadata.pending = "none" /\ metadata.lastEpoch # NoEpoch
+    /\ IsSame(given, metadata) /\ given.asked # Nobody
 
 (* Markers follow the decision in the log, and completion follows the markers. *)
 PrepareThenMarkersThenComplete ==
@@ -672,11 +697,15 @@ PrepareThenMarkersThenComplete ==
              \A partition \in durable.partitions :
                  \E marker \in markers : /\ marker.number = durable.number /\ marker.partition = partition
                                          /\ marker.commit = (durable.state = "PREPARE_COMMIT")]_vars
+PrepareThenMarkersThenCompleteWitness ==
+    durable.state \in PreparedStates /\ durable'.state \in CompletedStates /\ durable.partitions # {}
 
 (* A decision that the log follows with anything except its completion was given up, and has no marker. *)
 GivenUpHasNoMarker ==
     [][durable.state \in PreparedStates /\ durable' # durable /\ durable'.state # Completed(Commits(durable)) =>
           \A marker \in markers : marker.number # durable.number]_vars
+GivenUpHasNoMarkerWitness ==
+    durable.state \in PreparedStates /\ durable' # durable /\ durable'.state # Completed(Commits(durable))
 
 LogEnd == IF tail = <<>> THEN durable ELSE tail[Len(tail)]
 
@@ -684,12 +713,16 @@ LogEnd == IF tail = <<>> THEN durable ELSE tail[Len(tail)]
 MemoryIsReplay ==
     metadata.pending = "none" /\ IsIdle /\ ("append times out" \notin Faults \/ faults = 0) =>
         \A name \in DOMAIN metadata \ {"lastEpoch", "pending", "failedFence"} : metadata[name] = LogEnd[name]
+MemoryIsReplayWitness ==
+    /\ metadata.state \in CompletedStates
+    /\ metadata.pending = "none" /\ IsIdle /\ ("append times out" \notin Faults \/ faults = 0)
 
 (* Whatever is pending can end, and whatever is decided is pending. *)
 NothingIsStuck ==
     /\ metadata.state \in PreparedStates => metadata.pending \in CompletedStates
     /\ metadata.pending = "PREPARE_EPOCH_FENCE" => fencing # "none"
     /\ metadata.pending \notin {"none", "PREPARE_EPOCH_FENCE"} /\ metadata.state \notin PreparedStates => ~IsIdle
+NothingIsStuckWitness == metadata.state \in PreparedStates
 
 (* Claims that do not hold: models show it.                *)
 
@@ -714,9 +747,11 @@ EpochCountsInits ==
 DecisionsComplete ==
     /\ metadata.state = "PREPARE_COMMIT" ~> metadata.state # "PREPARE_COMMIT"
     /\ metadata.state = "PREPARE_ABORT" ~> metadata.state # "PREPARE_ABORT"
+DecisionsCompleteWitness == metadata.state \in PreparedStates /\ faults > 0
 
 (* An open transaction that is being fenced ends, unless the fence is given up, with its append or its coordinator. *)
 FencedTransactionsEnd ==
     metadata.pending = "PREPARE_EPOCH_FENCE" ~> metadata.state # "ONGOING" \/ metadata.pending = "none"
+FencedTransactionsEndWitness == metadata.pending = "PREPARE_EPOCH_FENCE"
 
 =============================================================================

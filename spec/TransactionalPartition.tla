@@ -341,6 +341,9 @@ IsDecidedBelow(i, offset) ==
 StableOffsetFollowsLog ==
     LET undecided == {log.entries[i].offset : i \in {j \in Batches(log.entries) : ~IsDecidedBelow(j, highWatermark)}}
     IN  LastStableOffset = Least(undecided \cup {highWatermark})
+StableOffsetFollowsLogWitness ==
+    \E i \in Batches(log.entries) :
+        log.entries[i].offset < highWatermark /\ ~IsDecidedBelow(i, highWatermark)
 
 (* The entry that the index has to have for an abort marker. *)
 IndexEntryOf(j) ==
@@ -359,6 +362,7 @@ IndexFollowsLog ==
         ended == {j \in DOMAIN log.entries : log.entries[j].kind = "abort" /\ BatchesEndedBy(log.entries, j) # {}}
     IN  /\ \A k \in DOMAIN index : \E j \in ended : index[k] = IndexEntryOf(j)
         /\ \A k \in 2..Len(index) : index[k - 1].lastOffset < index[k].lastOffset
+IndexFollowsLogWitness == log.abortedIndex # <<>>
 
 (* What is aborted and stable is in the index, also when parts of it have been cleaned away. *)
 AbortedAreIndexed ==
@@ -369,9 +373,12 @@ AbortedAreIndexed ==
                 /\ transaction.producerId = log.entries[i].producerId
                 /\ transaction.firstOffset <= log.entries[i].offset
                 /\ transaction.lastOffset = log.entries[Least(MarkersBehind(log.entries, i))].offset
+AbortedAreIndexedWitness ==
+    \E i \in Batches(log.entries) : Fate(log.entries, i) = "abort" /\ log.entries[i].offset < LastStableOffset
 
 (* The leader's state of the producers is what it would find after a restart. *)
 StateFollowsLog == log.producers = Replay(EmptyLog, log.entries).producers
+StateFollowsLogWitness == \E j \in DOMAIN log.entries : IsMarker(log.entries[j])
 
 (* Pairs of entries of one producer, the first of them being before the other. *)
 Follows(i, j) == i < j /\ log.entries[i].producerId = log.entries[j].producerId
@@ -379,18 +386,24 @@ Follows(i, j) == i < j /\ log.entries[i].producerId = log.entries[j].producerId
 (* What has been fenced stays out: the epochs of a producer never go back. *)
 EpochsNeverGoBack ==
     \A i, j \in DOMAIN log.entries : Follows(i, j) => log.entries[i].epoch <= log.entries[j].epoch
+EpochsNeverGoBackWitness == \E producerId \in ProducerIds, epoch \in Epochs : epoch < log.producers[producerId].epoch
 
 (* A coordinator that has been replaced writes no marker any more. *)
 CoordinatorsNeverGoBack ==
     \A i, j \in DOMAIN log.entries :
         Follows(i, j) /\ IsMarker(log.entries[i]) /\ IsMarker(log.entries[j]) =>
             log.entries[i].coordinatorEpoch <= log.entries[j].coordinatorEpoch
+CoordinatorsNeverGoBackWitness ==
+    \E producerId \in ProducerIds, coordinatorEpoch \in CoordinatorEpochs :
+        coordinatorEpoch < log.producers[producerId].coordinatorEpoch
 
 (* A batch that belongs to no transaction is not inside one of its producer's. *)
 NothingPlainInside ==
     \A j \in DOMAIN log.entries : log.entries[j].kind = "plain" =>
         \A i \in Batches(log.entries) : Follows(i, j) /\ log.entries[i].kind = "transactional" =>
             \E k \in (i + 1)..(j - 1) : IsMarker(log.entries[k]) /\ Follows(i, k)
+NothingPlainInsideWitness ==
+    "plain" \in BatchKinds /\ HasRoom /\ \E producerId \in ProducerIds : IsOpen(log.producers[producerId])
 
 (* Under version 2 a late marker of one transaction ends no other: its epoch is above that of all it decides. *)
 MarkersAreAbove ==
@@ -398,17 +411,24 @@ MarkersAreAbove ==
         \A j \in DOMAIN log.entries : IsMarker(log.entries[j]) =>
             \A i \in BatchesEndedBy(log.entries, j) :
                 log.entries[i].epoch < log.entries[j].epoch \/ log.entries[j].epoch = MaxEpoch
+MarkersAreAboveWitness ==
+    TransactionVersion = 2 /\ \E j \in DOMAIN log.entries :
+        IsMarker(log.entries[j]) /\ BatchesEndedBy(log.entries, j) # {}
 
 (* A marker that comes again right away is not refused. *)
 RepeatedMarkerIsTaken ==
     \A j \in DOMAIN log.entries :
         IsMarker(log.entries[j]) /\ ~(\E k \in DOMAIN log.entries : Follows(j, k)) =>
             MarkerError(log, log.entries[j]) = "NONE"
+RepeatedMarkerIsTakenWitness ==
+    \E j \in DOMAIN log.entries :
+        IsMarker(log.entries[j]) /\ BatchesEndedBy(log.entries, j) # {} /\ ~\E k \in DOMAIN log.entries : Follows(j, k)
 
 (* As long as one leader reigns, what is stable stays stable. After an election the high watermark, and with it the last *)
 (* stable offset, may go back to what the new leader knows.                                                              *)
 StableOffsetOnlyGrows ==
     [][leaderEpoch' = leaderEpoch => LastStableOffset' >= LastStableOffset]_partitionVars
+StableOffsetOnlyGrowsWitness == leaderEpoch' = leaderEpoch /\ LastStableOffset' > LastStableOffset
 
 (* The fate of a batch below the last stable offset never changes, whoever leads. *)
 FateIsFinal ==
@@ -417,5 +437,9 @@ FateIsFinal ==
                 log'.entries[j].offset = log.entries[i].offset =>
                     log'.entries[j] = log.entries[i] /\ Fate(log'.entries, j) = Fate(log.entries, i)
           /\ Cleaning \/ \E j \in DOMAIN log'.entries : log'.entries[j].offset = log.entries[i].offset]_partitionVars
+FateIsFinalWitness ==
+    /\ log'.entries # log.entries
+    /\ \E i \in Batches(log.entries) :
+          log.entries[i].offset < LastStableOffset /\ log.entries[i].kind = "transactional"
 
 =============================================================================

@@ -760,34 +760,42 @@ Leaves(partition) == batches[partition].status = "accumulated" /\ batches'[parti
 (* Only legal transitions are taken. *)
 OnlyLegalTransitions ==
     [][client'.state = client.state \/ <<client.state, client'.state>> \in LegalTransitions]_vars
+OnlyLegalTransitionsWitness == client.state = "ABORTABLE_ERROR" /\ client'.state # client.state
 
 (* After a fatal error nothing is sent, and no call helps. *)
 FatalIsFinal ==
     [][client.state = "FATAL_ERROR" =>
            /\ client'.state = "FATAL_ERROR" /\ inFlight' = "none"
            /\ \A partition \in Partitions : batches'[partition].status # "in flight"]_vars
+FatalIsFinalWitness == client.state = "FATAL_ERROR"
 
 (* After a broker has said that the client is fenced nothing of it is on its way. *)
 NothingAfterFencing ==
     seen.fenced => inFlight = "none" /\ ~\E partition \in Partitions : IsInFlight(partition)
+NothingAfterFencingWitness == seen.fenced
 
 (* No transaction is committed of which a part has failed. *)
 NothingCommittedAfterFailure == inFlight = Commit => ~seen.failed
+NothingCommittedAfterFailureWitness == seen.failed
 
 (* As long as the outcome is unknown, a client that has asked to commit a transaction does not ask to abort it, or the *)
 (* other way round.                                                                                                    *)
 OneEnd == Cardinality(seen.ends) <= 1
+OneEndWitness == seen.ends # {}
 
 (* No batch is on its way once the end of its transaction has been sent, nor one of the next before the answer. *)
 NoBatchWhileEnding == seen.ends # {} => ~\E partition \in Partitions : IsInFlight(partition)
+NoBatchWhileEndingWitness == seen.ends # {} /\ seen.sends > 0
 
 (* Nothing that belongs to a transaction is asked for once its end has been sent. *)
 NoRequestBehindEnd ==
     seen.ends # {} => inFlight \notin {"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit"}
+NoRequestBehindEndWitness == seen.ends # {} /\ (seen.registered # {} \/ seen.offsets)
 
 (* In version 1 no batch leaves before the coordinator has registered its partition. *)
 RegisteredFirst ==
     seen.version = 1 => \A partition \in Partitions : IsInFlight(partition) => partition \in seen.registered
+RegisteredFirstWitness == seen.version = 1 /\ \E partition \in Partitions : IsInFlight(partition)
 
 (* The sequences of a partition follow each other, and begin at 0 with every identity. *)
 SequencesRestart ==
@@ -796,32 +804,44 @@ SequencesRestart ==
                new  == batches'[partition]
            IN  IF new.identity = last.identity THEN new.sequence = last.sequence + 1
                ELSE new.identity > last.identity /\ new.sequence = 0]_vars
+SequencesRestartWitness == \E partition \in Partitions : Leaves(partition) /\ seen.last[partition].identity > 0
 
 (* A partition gets batches of one identity in one version of transactions only. *)
 OneVersionForEachIdentity ==
     [][\A partition \in Partitions : Leaves(partition) =>
            (batches'[partition].identity = seen.last[partition].identity =>
                 seen.version = seen.last[partition].version)]_vars
+OneVersionForEachIdentityWitness ==
+    \E partition \in Partitions :
+        Leaves(partition) /\ seen.last[partition].identity > 0 /\ seen.version # seen.last[partition].version
 
 (* Nothing is sent under the identity of a batch that was given up and may still be on its way. *)
 NoIdentityIsReused ==
     [][\A partition \in Partitions : Leaves(partition) => batches'[partition].identity > seen.unknown]_vars
+NoIdentityIsReusedWitness == seen.unknown > 0 /\ \E partition \in Partitions : Leaves(partition)
 
 (* The client never asks for a producer id between the beginning and the end of a transaction. *)
 NoInitializationInTransaction == inFlight = "InitProducerId" => seen.number = 0 \/ seen.ended # "none"
+NoInitializationInTransactionWitness == inFlight = "InitProducerId" /\ seen.number > 0
 
 (* A commit that returns is known to the coordinator, or the coordinator has nothing to know. *)
 CommitIsKnown == call.operation = "commitTransaction" /\ call.outcome = "done" => seen.ended = Commit
+CommitIsKnownWitness == call.operation = "commitTransaction" /\ call.outcome = "done" /\ seen.sends > 0
 
 (* A client that is ready for transactions has a producer id. *)
 ReadyIsInitialized == client.state \in {"READY", "IN_TRANSACTION"} => client.identity > 0
+ReadyIsInitializedWitness == client.state = "IN_TRANSACTION"
 
 (* A client that waits for nothing accepts a call, unless its error is fatal. *)
 NeverStuck ==
     \/ client.state = "FATAL_ERROR" \/ IsUnauthorized \/ inFlight # "none" \/ Due # {} \/ call.running
     \/ \E operation \in Calls : CallError(operation) = "NONE"
+NeverStuckWitness ==
+    /\ client.state # "FATAL_ERROR" /\ ~IsUnauthorized /\ inFlight = "none" /\ Due = {} /\ ~call.running
+    /\ seen.number > 0 /\ faults > 0
 
 (* Every call ends. *)
 EveryCallEnds == call.running ~> ~call.running
+EveryCallEndsWitness == call.running
 
 =============================================================================

@@ -700,6 +700,10 @@ Fates(instance, number) == UNION {FatesIn(partition, instance, number) : partiti
 (* No transaction is committed here and aborted there. *)
 AllOrNone ==
     \A instance \in Instances, number \in Numbers : ~({"commit", "abort"} \subseteq Fates(instance, number))
+AllOrNoneWitness ==
+    \E instance \in Instances, number \in Numbers :
+        Cardinality({partition \in Partitions :
+            FatesIn(partition, instance, number) \cap {"commit", "abort"} # {}}) > 1
 
 (* What an instance was told is committed is not aborted, and is in the logs. *)
 CommittedIsKept ==
@@ -709,16 +713,21 @@ CommittedIsKept ==
               \E i \in DOMAIN logs[batch.partition].entries :
                   LET entry == logs[batch.partition].entries[i]
                   IN  entry.kind = "data" /\ entry.instance = instance /\ entry.number = number
+CommittedIsKeptWitness == \E batch \in stored : outcome[batch.instance][batch.number] = "committed"
 
 (* What an instance was told is aborted is not committed. *)
 AbortedIsGone ==
     \A instance \in Instances, number \in Numbers :
         outcome[instance][number] = "aborted" => "commit" \notin Fates(instance, number)
+AbortedIsGoneWitness ==
+    \E instance \in Instances, number \in Numbers :
+        outcome[instance][number] = "aborted" /\ Fates(instance, number) # {}
 
 (* Only what its instance has asked to commit is committed. *)
 CommittedAsAsked ==
     \A instance \in Instances, number \in Numbers :
         "commit" \in Fates(instance, number) => outcome[instance][number] \in {"committing", "committed"}
+CommittedAsAskedWitness == \E instance \in Instances, number \in Numbers : "commit" \in Fates(instance, number)
 
 (* A marker decides the batches of one transaction. *)
 OneTransactionPerMarker ==
@@ -726,11 +735,17 @@ OneTransactionPerMarker ==
         LET one == logs[partition].entries[i]
             two == logs[partition].entries[i + 1]
         IN  one.kind = "data" /\ two.kind = "data" => one.instance = two.instance /\ one.number = two.number
+OneTransactionPerMarkerWitness ==
+    \E partition \in Partitions : \E i, j \in DOMAIN logs[partition].entries :
+        LET one == logs[partition].entries[i]
+            two == logs[partition].entries[j]
+        IN  one.kind = "data" /\ two.kind = "data" /\ <<one.instance, one.number>> # <<two.instance, two.number>>
 
 (* Nothing is open that nobody will end: a partition's open transaction is known to the coordinator, or on its way. *)
 NoHangingTransaction ==
     \A partition \in Partitions : logs[partition].open =>
         partition \in transaction.partitions
+NoHangingTransactionWitness == \E partition \in Partitions : logs[partition].open
 
 (* Once another instance has its epoch, nothing of an older one's is decided for commit: no commit marker of that epoch *)
 (* or a later one stands behind its batches.                                                                            *)
@@ -742,6 +757,9 @@ Fenced ==
             /\ \A k \in (i + 1)..(j - 1) : logs[partition].entries[k].kind = "data"
             => \A other \in Instances \ {batch.instance} :
                   ~(batch.epoch < clients[other].epoch /\ clients[other].epoch <= marker.epoch)
+FencedWitness ==
+    \E request \in addRequests \cup produceRequests \cup verifying \cup verified \cup endRequests :
+        \E other \in Instances \ {request.instance} : request.epoch < clients[other].epoch
 
 (* Once an instance has asked for an epoch and was told to wait, no other one's transaction begins. Refuted: what was *)
 (* ending by itself leaves its instance free to begin another; and in version 2 the one whose transaction was aborted *)
@@ -756,15 +774,22 @@ FirstAnswerFences ==
 (* sent again before the next failover.)                                                                              *)
 NothingIsStuck ==
     IsPrepared => \A partition \in toMark : MarkerError(logs[partition], MarkerTo(partition)) = "NONE"
+NothingIsStuckWitness == IsPrepared /\ toMark # {}
 
 (* The coordinator's record goes only where the table lets it. *)
 OnlyLegalTransitions ==
     [][transaction'.state # transaction.state => transaction'.state \in MayFollow[transaction.state]]_vars
+OnlyLegalTransitionsWitness == IsPrepared /\ transaction'.state # transaction.state
 
 (* An instance that nobody fenced, and whose transaction did not time out, gets no fatal error. *)
 NoSpuriousError ==
     \A instance \in Instances : clients[instance].state = "failed" =>
         faults > 0 \/ \E other \in Instances \ {instance} : clients[other].asked
+NoSpuriousErrorWitness ==
+    /\ faults = 0
+    /\ \E instance \in Instances, number \in Numbers :
+          /\ outcome[instance][number] \in {"committed", "aborted"}
+          /\ \A other \in Instances \ {instance} : ~clients[other].asked
 
 (* Every transaction ends, as long as its instance lives and nobody has fenced it. *)
 EveryTransactionEnds ==
@@ -772,12 +797,16 @@ EveryTransactionEnds ==
         outcome[instance][number] \in {"open", "committing"} ~>
             \/ outcome[instance][number] \in {"committed", "aborted"}
             \/ clients[instance].state \in {"failed", "crashed"}
+EveryTransactionEndsWitness ==
+    \E instance \in Instances, number \in Numbers : outcome[instance][number] = "committing"
 
 (* The coordinator comes to rest, whoever is gone. *)
 CoordinatorComesToRest == ~IsAtRest ~> IsAtRest
+CoordinatorComesToRestWitness == ~IsAtRest /\ ~OwnerIsAlive
 
 (* A partition's open transaction ends, so that the last stable offset goes on. *)
 EveryPartitionCatchesUp == \A partition \in Partitions : logs[partition].open ~> ~logs[partition].open
+EveryPartitionCatchesUpWitness == \E partition \in Partitions : logs[partition].open
 
 (***************************************************************************)
 (* Refinement                                                              *)
@@ -813,6 +842,7 @@ Atomic == INSTANCE AtomicTransactions WITH
 
 (* A transaction is decided once, and for commit only if its instance has asked for it, as AtomicTransactions promises. *)
 RefinesAtomicTransactions == Atomic!AtomicSpec
+RefinesAtomicTransactionsWitness == \E partition \in Partitions : VisibleIn(partition) # <<>>
 
 (* Readers find a transaction's batches in all partitions at once. Refuted. *)
 VisibleTogether == Atomic!VisibleTogether

@@ -211,24 +211,36 @@ FairSpec == Spec /\ Fairness
 
 (* No reader finds a debit of Alice's account twice. *)
 DebitedOnce == \A transfer \in Transfers : Count(logs["p0"], "none", transfer) <= 1
+DebitedOnceWitness ==
+    \E transfer \in Transfers :
+        /\ Count(logs["p0"], "none", transfer) = 1
+        /\ Cardinality({place \in DOMAIN logs["p0"] : logs["p0"][place].transfer = transfer}) > 1
 
 (* No reader finds a credit of Bob's account twice. *)
 CreditedOnce == \A transfer \in Transfers : Count(logs["p1"], "none", transfer) <= 1
+CreditedOnceWitness ==
+    \E transfer \in Transfers :
+        /\ Count(logs["p1"], "none", transfer) = 1
+        /\ Cardinality({place \in DOMAIN logs["p1"] : logs["p1"][place].transfer = transfer}) > 1
 
 (* Once the markers are written, a transfer has its debit and its credit, or neither, and the offset says which. *)
 DebitMeetsCredit ==
     \A transfer \in Transfers : \A partition \in {"p0", "p1"} :
         Count(logs[partition], transaction.state, transfer) > 0 <=> transfer <= OffsetIn(logs["p7"], transaction.state)
+DebitMeetsCreditWitness == transaction.state = "commit" /\ transaction.partitions \notin {{}, Partitions}
 
 (* A transfer that is behind the offset is debited and credited, at least once. *)
 NothingIsLost ==
     \A transfer \in Transfers : \A partition \in {"p0", "p1"} :
         transfer <= OffsetIn(logs["p7"], "none") => Count(logs[partition], transaction.state, transfer) > 0
+NothingIsLostWitness == faults > 0 /\ OffsetIn(logs["p7"], "none") > 0
 
 (* Every transaction that is committed and over has a commit marker in p0, in p1 and in p7. *)
 MarkersReachAll ==
     LET markers(partition) == Cardinality({place \in DOMAIN logs[partition] : logs[partition][place].kind = "commit"})
     IN  transaction.state = "none" => markers("p0") = markers("p1") /\ markers("p1") = markers("p7")
+MarkersReachAllWitness ==
+    transaction.state = "none" /\ \E place \in DOMAIN logs["p0"] : logs["p0"][place].kind = "commit"
 
 Offsets == [topic \in {"transfers"} |-> OffsetIn(logs["p7"], transaction.state)]
 
@@ -243,9 +255,13 @@ Credits == INSTANCE ExactlyOnce
 
 (* Each input takes effect once, its output and the offset behind it together, as ExactlyOnce promises. *)
 RefinesExactlyOnce == Debits!ExactlyOnceSpec /\ Credits!ExactlyOnceSpec
+RefinesExactlyOnceWitness == faults > 0 /\ OffsetIn(logs["p7"], transaction.state) > 0
 
 (* Every transfer is made in the end, and readers find it. *)
 EveryTransferIsMade ==
     <>[](\A transfer \in Transfers : \A partition \in {"p0", "p1"} : Count(logs[partition], "none", transfer) = 1)
+EveryTransferIsMadeWitness ==
+    /\ faults > 0
+    /\ \A transfer \in Transfers : \A partition \in {"p0", "p1"} : Count(logs[partition], "none", transfer) = 1
 
 =============================================================================

@@ -83,6 +83,11 @@ MarkerKeepsEpoch(log, marker) == log.epoch
 (* for Upgraded: a client goes on with its epoch when it finds version 2 (KAFKA-18227) *)
 UpgradedWithoutBump(client) == [client EXCEPT !.version = 2]
 
+(* for MarkerTo: once a partition is marked, the others are told to abort *)
+RestIsAborted(partition) ==
+    [partition |-> partition, version |-> transaction.version, epoch |-> transaction.epoch,
+     commit |-> Commits /\ toMark = transaction.partitions, coordinatorEpoch |-> coordinatorEpoch]
+
 (* for MarkersAfterElection: a partition that has another leader counts as marked (KAFKA-5610) *)
 NotLeaderIsDone(partition) == toMark \ {partition}
 

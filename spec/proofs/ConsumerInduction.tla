@@ -26,9 +26,11 @@ IsIndexedMarker(offset) == \E k \in DOMAIN log.abortedIndex : log.abortedIndex[k
 
 (* Entries follow each other without holes. *)
 OffsetsArePlaces == \A i \in Places : log.entries[i].offset = i - 1
+OffsetsArePlacesWitness == Len(log.entries) > 1
 
 (* The leader knows where each open transaction begins. *)
 ProducersFollowLog == \A producerId \in ProducerIds : log.producers[producerId].firstOffset = OpenedNow(producerId)
+ProducersFollowLogWitness == \E producerId \in ProducerIds : OpenedNow(producerId) # NoOffset
 
 (* A transaction that holds the last stable offset back is open, or its marker is not replicated or not indexed. *)
 UnstableIsUndecided ==
@@ -42,11 +44,13 @@ UnstableIsUndecided ==
                ELSE /\ t.firstOffset = Opened(log.entries, t.producerId, j - 1)
                     /\ \/ t.lastOffset = NoOffset /\ log.entries[j].kind = "abort" /\ ~IsIndexedMarker(j - 1)
                        \/ t.lastOffset = j - 1 /\ j - 1 >= highWatermark
+UnstableIsUndecidedWitness == \E t \in log.transactions : MarkersBehind(log.entries, t.firstOffset + 1) # {}
 
 (* Every open transaction holds the last stable offset back. *)
 OpenIsUnstable ==
     \A producerId \in ProducerIds :
         OpenedNow(producerId) # NoOffset => Ongoing(producerId, OpenedNow(producerId)) \in log.transactions
+OpenIsUnstableWitness == \E producerId \in ProducerIds : OpenedNow(producerId) # NoOffset
 
 (* An ended transaction does too, until its marker is replicated, and in the index if it is an abort. *)
 EndedIsIndexedAndReplicated ==
@@ -57,6 +61,8 @@ EndedIsIndexedAndReplicated ==
             \/ ongoing \in log.transactions
             \/ /\ log.entries[j].kind = "abort" => IsIndexedMarker(j - 1)
                /\ j - 1 < highWatermark \/ [ongoing EXCEPT !.lastOffset = j - 1] \in log.transactions
+EndedIsIndexedAndReplicatedWitness ==
+    \E j \in Places : IsMarker(log.entries[j]) /\ BatchesEndedBy(log.entries, j) # {}
 
 (* An entry of the index is of an aborted transaction. *)
 IndexIsOfAborted ==
@@ -66,30 +72,38 @@ IndexIsOfAborted ==
         IN  /\ j \in Places /\ log.entries[j].kind = "abort" /\ log.entries[j].producerId = indexed.producerId
             /\ indexed.firstOffset # NoOffset
             /\ indexed.firstOffset = Opened(log.entries, indexed.producerId, j - 1)
+IndexIsOfAbortedWitness == log.abortedIndex # <<>>
 
 (* An entry begins after the last stable offset of every earlier one. *)
 LaterBeginsBehindScan ==
     \A k, l \in DOMAIN log.abortedIndex :
         k < l => log.abortedIndex[l].firstOffset >= log.abortedIndex[k].lastStableOffset
+LaterBeginsBehindScanWitness == Len(log.abortedIndex) > 1
 
 (* An open transaction begins after the last stable offset of every entry. *)
 OpenBeginsBehindScan ==
     \A producerId \in ProducerIds : \A k \in DOMAIN log.abortedIndex :
         OpenedNow(producerId) # NoOffset => OpenedNow(producerId) >= log.abortedIndex[k].lastStableOffset
+OpenBeginsBehindScanWitness ==
+    log.abortedIndex # <<>> /\ \E producerId \in ProducerIds : OpenedNow(producerId) # NoOffset
 
 (* The last stable offset of an entry is in the log. *)
 ScanEndsInLog == \A k \in DOMAIN log.abortedIndex : log.abortedIndex[k].lastStableOffset <= Len(log.entries)
+ScanEndsInLogWitness == log.abortedIndex # <<>>
 
 (* The high watermark is replicated, and that is in the log. *)
 WatermarkIsReplicated == highWatermark \in 0..replicated /\ replicated <= Len(log.entries)
+WatermarkIsReplicatedWitness == highWatermark < replicated
 
 (* The reader is not ahead of what is replicated. *)
 PositionIsReplicated == positions["read_committed"] \in 0..replicated
+PositionIsReplicatedWitness == positions["read_committed"] > highWatermark
 
 (* Everything that the reader is past was decided by a replicated marker. *)
 ReadIsDecided ==
     \A i \in 1..positions["read_committed"] : log.entries[i].kind = "transactional" =>
         \E j \in MarkersBehind(log.entries, i) : j - 1 < replicated
+ReadIsDecidedWitness == \E i \in Places : i <= positions["read_committed"] /\ log.entries[i].kind = "transactional"
 
 Committed(entries, i) == Fate(entries, i) \in {"plain", "commit"} /\ ~IsMarker(entries[i])
 
@@ -97,6 +111,9 @@ Committed(entries, i) == Fate(entries, i) \in {"plain", "commit"} /\ ~IsMarker(e
 DeliveredIsCommitted ==
     DeliveredTo("read_committed") =
         {i - 1 : i \in {j \in 1..positions["read_committed"] : Committed(log.entries, j)}}
+DeliveredIsCommittedWitness ==
+    /\ DeliveredTo("read_committed") # {}
+    /\ \E i \in Places : i <= positions["read_committed"] /\ Fate(log.entries, i) = "abort"
 
 Inductive ==
     /\ OffsetsArePlaces

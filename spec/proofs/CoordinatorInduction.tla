@@ -61,16 +61,19 @@ IsInitNewer(identity) ==
 (* After a decision that anybody has seen, the log has nothing else of that transaction. *)
 NotedIsSettled ==
     \A decision \in Decisions : \A record \in Records : IsSettled(record, decision.number, decision.commit)
+NotedIsSettledWitness == \E decision \in Decisions : \E record \in Records : record.number > decision.number
 
 (* A decision in memory, once it is replicated, is settled in every record. *)
 MemoryIsSettled ==
     ~loading => \A commit \in BOOLEAN : Decides(metadata, commit) =>
         \A record \in Records : IsSettled(record, metadata.number, commit)
+MemoryIsSettledWitness == ~loading /\ \E commit \in BOOLEAN : Decides(metadata, commit)
 
 (* After such a decision every record goes on with its identity or a newer one. *)
 MemoryGoesOn ==
     ~loading /\ metadata.state \in PreparedStates \cup CompletedStates =>
         \A record \in Records : record.state = "DEAD" \/ IsNotNewer(GoesOnAs(metadata), GoesOnAs(record))
+MemoryGoesOnWitness == ~loading /\ metadata.state \in PreparedStates \cup CompletedStates
 
 (* A new coordinator knows the last unreplicated record, and waits. *)
 LoadingIsTail ==
@@ -78,13 +81,16 @@ LoadingIsTail ==
         /\ tail # <<>> /\ IsIdle /\ fencing = "none"
         /\ \A name \in {"state", "number", "producerId", "nextProducerId", "epoch"} :
               metadata[name] = tail[Len(tail)][name]
+LoadingIsTailWitness == loading
 
 (* A prepared transaction is being completed as decided. *)
 PreparedIsPending ==
     \A commit \in BOOLEAN : metadata.state = Prepared(commit) => metadata.pending = Completed(commit)
+PreparedIsPendingWitness == metadata.state \in PreparedStates
 
 (* The state of a record on its way is pending. *)
 AppendingIsPending == ~IsIdle => metadata.pending = appending.record.state
+AppendingIsPendingWitness == ~IsIdle
 
 (* The states to which the record of a request may lead. *)
 AskedStates(request) ==
@@ -97,37 +103,47 @@ AskedStates(request) ==
 
 (* A record on its way leads to the state that its request asks for. *)
 AppendingIsAsAsked == ~IsIdle => appending.record.state \in AskedStates(appending.request)
+AppendingIsAsAskedWitness == ~IsIdle
 
 (* A fence is of an open transaction. *)
 FenceIsOfOpen == metadata.pending = "PREPARE_EPOCH_FENCE" => metadata.state = "ONGOING"
+FenceIsOfOpenWitness == metadata.pending = "PREPARE_EPOCH_FENCE"
 
 (* Only memory knows what is pending. *)
 LogHasNothingPending ==
     /\ ~IsIdle => appending.record.pending = "none"
     /\ \A record \in {durable} \cup TailRecords : record.pending = "none"
+LogHasNothingPendingWitness == metadata.pending # "none"
 
 (* An end is of a version that the server has. *)
 VersionsAreServed == appending.request = "EndTxn" => appending.record.version <= ServerVersion
+VersionsAreServedWitness == appending.request = "EndTxn"
 
 (* No record goes on with less than what a client was given. *)
 GivenIsKnown == IsGivenKnown(given)
+GivenIsKnownWitness == given.producerId # NoProducerId
 
 (* Every producer id was handed out. *)
 IdsAreAllocated ==
     /\ allocated >= 0 /\ given.producerId < allocated
     /\ \A record \in Records : HasAllocatedIds(record, allocated)
+IdsAreAllocatedWitness == \E record \in Records : record.nextProducerId # NoProducerId
 
 (* A next producer id waits for a transaction to end. *)
 NextIdIsOfPrepared == \A record \in Records : HasNextIdIfPrepared(record)
+NextIdIsOfPreparedWitness == \E record \in Records : record.nextProducerId # NoProducerId
 
 (* No epoch is above the largest; in version 2 nobody goes on with that. *)
 LastEpochIsForFencing == \A record \in Records : KeepsLastEpoch(record)
+LastEpochIsForFencingWitness == \E record \in Records : record.epoch = MaxEpoch
 
 (* In version 1 nobody may present the epoch before the largest. *)
 LastEpochIsNotPresented == \A record \in Records : ForgetsLastEpoch(record)
+LastEpochIsNotPresentedWitness == ServerVersion = 1 /\ \E record \in Records : record.epoch = MaxEpoch
 
 (* InitProducerId is about to give something new, below the largest epoch. *)
 InitIsNewer == IsInitNewer(given)
+InitIsNewerWitness == appending.request = "InitProducerId"
 
 Inductive ==
     /\ DecisionIsFinal

@@ -44,21 +44,27 @@ IsOfNewest(entry) == entry.number > until => IsNotNewer(given_by_init, entry)
 
 (* Whatever goes on after InitProducerId is a later transaction. *)
 FencedIsBehind == \A record \in Records : IsLater(record)
+FencedIsBehindWitness == until > 0
 
 (* The log never goes back before a transaction that a client takes part in. *)
 AddedIsBehind == \A entry \in added : IsBehind(entry)
+AddedIsBehindWitness == \E entry \in added, record \in Records : record.number > entry.number
 
 (* Later transactions have no client that is older than that InitProducerId. *)
 AddedByNewest == \A entry \in added : IsOfNewest(entry)
+AddedByNewestWitness == \E entry \in added : entry.number > until
 
 (* The identity that InitProducerId gave is not newer than the last that was given. *)
 InitIsGiven == IsNotNewer(given_by_init, given)
+InitIsGivenWitness == given_by_init.producerId # NoProducerId
 
 (* A partition is added by the identity that the record has. *)
 AddedAsItself == appending.request = "AddPartition" => IsSame(appending.asked, appending.record)
+AddedAsItselfWitness == appending.request = "AddPartition"
 
 (* No record is of an earlier transaction than the coordinator's memory. *)
 MemoryIsOldest == ~loading => \A record \in Records : record.number >= metadata.number
+MemoryIsOldestWitness == ~loading /\ \E record \in Records : record.number > metadata.number
 
 (***************************************************************************)
 (* What follows of it                                                      *)
@@ -69,10 +75,12 @@ Ends == {entry.number : entry \in (markers' \ markers) \cup (told' \ told)}
 (* An ended transaction has no client that is older than the last answered InitProducerId. *)
 EndedByNewest ==
     [][\A entry \in added' : entry.number \in Ends => IsNotNewer(given_by_init', entry)]_<<vars, past>>
+EndedByNewestWitness == \E entry \in added' : entry.number \in Ends
 
 (* No client ends a transaction that is older than the last answered InitProducerId. *)
 AskedByNewest ==
     [][appending' # appending /\ appending'.request = "EndTxn" => IsNotNewer(given_by_init, appending'.asked)]_<<vars, past>>
+AskedByNewestWitness == appending' # appending /\ appending'.request = "EndTxn"
 
 (***************************************************************************)
 (* The first states                                                        *)

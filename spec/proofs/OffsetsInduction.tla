@@ -19,25 +19,30 @@ IsBehind(offset, written) ==
 PendingIsSent ==
     \A producer \in TransactionalIds :
         pending[producer] # NothingPending => transactions[producer].state \in {"offsets sent", "commit", "abort"}
+PendingIsSentWitness == \E producer \in TransactionalIds : pending[producer] # NothingPending
 
 (* Without a transaction nothing is written. *)
 NoneHasWritten ==
     \A producer \in TransactionalIds :
         transactions[producer].state = "none" => transactions[producer].written = NoOutput
+NoneHasWrittenWitness == \E producer \in TransactionalIds : transactions[producer].state = "none"
 
 (* Outputs are of inputs. *)
 WrittenIsOfInputs ==
     \A producer \in TransactionalIds : \A partition \in Partitions : \A input \in Inputs :
         transactions[producer].written[partition][input] >= 0 /\ input >= 1
+WrittenIsOfInputsWitness == \E producer \in TransactionalIds : transactions[producer].written # NoOutput
 
 (* In version 1 the outputs of a partition have its transactional id. *)
 WrittenByOwn ==
     Eos = "v1" =>
         \A producer \in TransactionalIds : \A partition \in Partitions \ {producer} :
             \A input \in Inputs : transactions[producer].written[partition][input] = 0
+WrittenByOwnWitness == Eos = "v1" /\ \E producer \in TransactionalIds : transactions[producer].written # NoOutput
 
 (* In version 2 an instance writes with its own transactional id. *)
 InitializedIsOwn == Eos = "v2" => \A instance \in Instances : processes[instance].initialized \subseteq {instance}
+InitializedIsOwnWitness == Eos = "v2" /\ \E instance \in Instances : processes[instance].initialized # {}
 
 (* An instance that writes has its position after the last input with outputs. *)
 PositionIsBehindWritten ==
@@ -45,6 +50,10 @@ PositionIsBehindWritten ==
         transactions[producer].state = "open" /\ transactions[producer].holder = instance =>
             \A partition \in Partitions :
                 IsBehind(processes[instance].positions[partition], transactions[producer].written[partition])
+PositionIsBehindWrittenWitness ==
+    \E instance \in Instances : \E producer \in processes[instance].initialized :
+        /\ transactions[producer].state = "open" /\ transactions[producer].holder = instance
+        /\ transactions[producer].written # NoOutput
 
 (* The offset that was sent is after the last input with outputs, and there is such an input. *)
 SentIsBehindWritten ==
@@ -53,6 +62,9 @@ SentIsBehindWritten ==
             /\ IsBehind(pending[producer][partition], transactions[producer].written[partition])
             /\ pending[producer][partition] # NoOffset =>
                   \E input \in Inputs : transactions[producer].written[partition][input] > 0
+SentIsBehindWrittenWitness ==
+    \E producer \in TransactionalIds :
+        transactions[producer].state = "offsets sent" /\ pending[producer] # NothingPending
 
 Inductive ==
     /\ PendingIsSent

@@ -33,20 +33,25 @@ EndOf(entries) == LogEndOffset([entries |-> entries])
 SnapshotFollowsLog ==
     log.snapshot.producers =
         Replay(NoProducers, SelectSeq(log.entries, LAMBDA entry : entry.offset < log.snapshot.offset))
+SnapshotFollowsLogWitness == log.snapshot.producers # NoProducers
 
 (* The snapshot's offset is the end of a batch of the log. *)
 SnapshotIsOfTheLog == \E n \in 0..Len(log.entries) : log.snapshot.offset = EndOf(SubSeq(log.entries, 1, n))
+SnapshotIsOfTheLogWitness == 0 < log.snapshot.offset /\ log.snapshot.offset < LogEndOffset(log)
 
 (* A batch has a record, and those in a cache have fewer than the sequences. *)
 BatchesAreWellFormed ==
     \A i \in Places : log.entries[i].count >= 1 /\ log.entries[i].count * CachedBatches <= MaxSequence
+BatchesAreWellFormedWitness == Places # {}
 
 (* A later batch begins after an earlier one's end. *)
 OffsetsGrow ==
     \A i, j \in Places : i < j => log.entries[i].offset + log.entries[i].count <= log.entries[j].offset
+OffsetsGrowWitness == Len(log.entries) > 2
 
 (* A sequence is the position in the epoch modulo the number of sequences. *)
 SequenceIsPosition == \A i \in Places : log.entries[i].sequence = Position(i) % (MaxSequence + 1)
+SequenceIsPositionWitness == \E i \in Places : Position(i) > MaxSequence
 
 (* Two batches of an epoch share no position. *)
 PositionsAreDisjoint ==
@@ -55,6 +60,10 @@ PositionsAreDisjoint ==
         /\ log.entries[i].producerId = log.entries[j].producerId
         /\ log.entries[i].epoch = log.entries[j].epoch
         => Position(i) + log.entries[i].count <= Position(j)
+PositionsAreDisjointWitness ==
+    \E i, j \in Places : /\ i < j
+                         /\ log.entries[i].producerId = log.entries[j].producerId
+                         /\ log.entries[i].epoch = log.entries[j].epoch
 
 Inductive ==
     /\ StateFollowsLog

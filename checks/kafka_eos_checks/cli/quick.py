@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         failures = [registry.get(name) for name in KNOWN_FAILURES]
         compared = [model for model in models.values() if model.graph == TIER]
         return {
-            "models": partial(verify.checked, [*models.values(), *failures]),
+            "models": partial(verify.of_models, registry, [*models.values(), *failures]),
             "mutants": partial(verify.checked, [*one_mutant_each(registry.mutants.values()).values()]),
             "graphs": partial(conformance.check, registry, compared),
             "proofs": verify.proofs,

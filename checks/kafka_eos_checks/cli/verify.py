@@ -24,6 +24,7 @@ from kafka_eos_checks.lab.costs.command import KEPT
 from kafka_eos_checks.lab.costs.verdicts import read_evidence
 from kafka_eos_checks.lab.costs.verdicts import verdicts as cost_verdicts
 from kafka_eos_checks.ledger.report import latest_verdicts, write_report
+from kafka_eos_checks.models import witnesses
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
 from kafka_eos_checks.proofs import command as proof_check
 from kafka_eos_checks.simulate.transactions import scenarios
@@ -45,8 +46,14 @@ Parts: TypeAlias = dict[str, Callable[[], Iterator[Verdict]]]
 
 
 def models(registry: Registry) -> Iterator[Verdict]:
-    """TLC on the models of the small tier."""
-    yield from checked(model_check.select(registry, [], "small", mutants=False))
+    """Whether every property has a witness, and TLC on the models of the small tier."""
+    yield from of_models(registry, model_check.select(registry, [], "small", mutants=False))
+
+
+def of_models(registry: Registry, chosen: Sequence[Model]) -> Iterator[Verdict]:
+    """Whether every property of the registry has a witness, then TLC on models."""
+    yield witnesses.verdict(registry)
+    yield from checked(chosen)
 
 
 def mutants(registry: Registry) -> Iterator[Verdict]:

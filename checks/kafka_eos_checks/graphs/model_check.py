@@ -1,8 +1,8 @@
 """Check the TLA+ models with TLC, the ones that must fail included.
 
 A model is as expected when TLC's verdict is the one the registry names, the numbers of states and the depth are the
-registry's, every action was taken, and every probe was reached. A mutant is as expected when it violates the property
-it names, and no other before it.
+registry's, every action was taken, and every probe and the witness of every property was reached. A mutant is as
+expected when it violates the property it names, and no other before it.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.paths import build_folder
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
+from kafka_eos_checks.models import witnesses
 from kafka_eos_checks.models.registry import (
     TIERS,
     Expectation,
@@ -100,9 +101,16 @@ def prepare(model: Model) -> tuple[Path, str]:
         The folder and the name of the root module.
     """
     plain = plain_configuration(model)
-    probes = () if model.expect.violates else tuple(f"Probe__{probe}" for probe in model.probes)
-    configuration = replace(plain, invariants=plain.invariants + probes)
-    return write_model(model, configuration, _probe_definitions(model) if probes else "")
+    if model.expect.violates:
+        return write_model(model, plain)
+    watched = witnesses.witnesses(model)
+    of_states = [f"Probe__{probe}" for probe in model.probes]
+    of_states += [witness.check for witness in watched if not witness.of_steps]
+    of_steps = [witness.check for witness in watched if witness.of_steps]
+    configuration = replace(
+        plain, invariants=(*plain.invariants, *of_states), properties=(*plain.properties, *of_steps)
+    )
+    return write_model(model, configuration, f"{_probe_definitions(model)}\n{witnesses.definitions(watched)}")
 
 
 def _named(model: Model, verdict: str) -> str:
@@ -178,6 +186,7 @@ def judge(model: Model, result: tlc.Result, *, workers: int = 1) -> Outcome:
         ]
         reached = {line.strip('"').removeprefix(_PROBE_REACHED) for line in result.prints if _PROBE_REACHED in line}
         problems += [f"probe {name} is never reached" for name in model.probes if name not in reached]
+        problems += witnesses.problems(model, result.prints)
     return Outcome(model=model, result=result, found=found, problems=tuple(problems))
 
 

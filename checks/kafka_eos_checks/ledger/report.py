@@ -49,6 +49,10 @@ KINDS = {
         "Models",
         "A TLA+ model, searched completely by TLC: its properties hold, in exactly the states expected.",
     ),
+    "witness": (
+        "Witnesses",
+        "Every property of a model has a witness: a state or a step where it could break, which some model reaches.",
+    ),
     "mutant": ("Mutants", "The same model with one rule changed. It must violate the property named."),
     "conjunct": (
         "Guards of the spec",
@@ -132,7 +136,7 @@ TOWER = (
         "Specs",
         "TLA+ models, searched completely by TLC: their properties hold, and each rule that is taken away breaks the "
         "property that it should.",
-        ("model", "mutant", "conjunct", "claim", "mutant-means"),
+        ("model", "witness", "mutant", "conjunct", "claim", "mutant-means"),
     ),
 )
 

@@ -14,6 +14,7 @@ entry has the differences: tables (``constants``, ``overrides``) are merged, all
     tier = "small"                                     # small | full | deep
     constants = { MaxEntries = "4" }
     probes = ["IsFull"]                                # state predicates that some state must fulfil
+    silent = ["NoGap"]                                 # properties that say nothing with these constants
     graph = "small"                                    # the tier that compares the reference's state graph
     expect = { verdict = "holds", generated = 9876, states = 1234, depth = 9 }
     claims = ["C03"]
@@ -100,6 +101,7 @@ class Model:
         graph: the tier in which the reference's state graph is compared with TLC's, or "" for none.
         probes: state predicates that some state must fulfil.
         never: actions that cannot be taken with these constants; every other action must be.
+        silent: properties that say nothing with these constants; every other one's witness must be reached.
         machine: the reference's class, ``package.module:Class``; by default ``kafka_eos.<module>:<Module>``.
         claims: ids of the ledger's claims that the verdict settles.
         model: for a mutant, the model it changes.
@@ -128,6 +130,7 @@ class Model:
     graph: str = ""
     probes: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
     machine: str = ""
     claims: tuple[str, ...] = ()
     model: str = ""
@@ -199,7 +202,7 @@ def import_machine(path: str, source: str) -> type[Any]:
     return found
 
 
-_LISTS = {"invariants", "properties", "probes", "never", "claims", "proofs"}
+_LISTS = {"invariants", "properties", "probes", "never", "silent", "claims", "proofs"}
 _TABLES = {"constants", "overrides", "blind"}
 _FLAGS = {"deadlock"}
 _INTERNAL = {"name", "kind", "module", "spec", "file", "source", "expect"}
@@ -213,6 +216,7 @@ _BASE = {
     "invariants",
     "properties",
     "never",
+    "silent",
     "machine",
 }
 _MERGED = ("constants", "overrides")
@@ -271,6 +275,9 @@ def _validate(model: Model, modules: Container[str]) -> Model:
         raise MalformedRegistry(f"{where}: no module {model.module}.tla in {model.spec}; correct 'module'")
     if not model.invariants and not model.properties:
         raise MalformedRegistry(f"{where}: nothing is checked; name invariants or properties")
+    for name in model.silent:
+        if name not in model.invariants + model.properties:
+            raise MalformedRegistry(f"{where}: {name} is silent but not checked; delete it from 'silent'")
     violated = model.expect.violates
     if violated:
         if violated not in model.invariants + model.properties:
@@ -361,6 +368,8 @@ class Registry:
                 raise MalformedRegistry(f"{where}: {key} is missing; add it")
         if not violates:
             raise MalformedRegistry(f"{where}: violates is missing; name the property that must break")
+        if violates in base.silent:
+            raise MalformedRegistry(f"{where}: {base.name} has {violates} under 'silent'; delete it there")
         blind = values.get("blind", {})
         if blind.keys() - set(BLIND):
             raise MalformedRegistry(f"{where}: blind takes {', '.join(BLIND)}, and has {', '.join(blind)}")
@@ -375,7 +384,7 @@ class Registry:
         values["properties"] = (violates,) if temporal else ()
         expect = Expectation(violates=violates, depth=depth)
         place: dict[str, Any] = {"kind": "mutant", "file": file, "source": where}
-        mutant = replace(base, name=name, expect=expect, graph="", probes=(), **place, **values)
+        mutant = replace(base, name=name, expect=expect, graph="", probes=(), silent=(), **place, **values)
         return _validate(mutant, self._modules)
 
     def get(self, name: str) -> Model:

@@ -414,6 +414,17 @@ def upgraded_without_bump(state: Transactions, client: Client) -> Client:
     return replace(client, version=2)
 
 
+def rest_is_aborted(state: Transactions, partition: str) -> Marker:
+    """For ``marker_to``: once a partition is marked, the others are told to abort."""
+    return Marker(
+        partition=partition,
+        version=state.transaction.version,
+        epoch=state.transaction.epoch,
+        commit=state.commits() and state.to_mark == state.transaction.partitions,
+        coordinator_epoch=state.coordinator_epoch,
+    )
+
+
 def not_leader_is_done(state: Transactions, partition: str) -> frozenset[str]:
     """For ``markers_after_election``: a partition that has another leader counts as marked (KAFKA-5610)."""
     return state.to_mark - {partition}

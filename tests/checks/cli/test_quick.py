@@ -71,6 +71,7 @@ def test_the_verdicts_of_each_part_are_kept_next_to_those_of_the_whole_check(
     assert quick.run(argparse.Namespace(engine="local")) == code
     kept = {file.name: read_verdicts(file) for file in (tmp_path / "verdicts").iterdir()}
     assert kept.keys() == {f"quick-{part}.json" for part in ("models", "mutants", "graphs", "proofs", "recordings")}
+    assert [verdict.check for verdict in kept.pop("quick-models.json")] == ["witness", "model"]
     assert all(len(verdicts) == 1 for verdicts in kept.values())
     assert (tmp_path / "report.html").is_file()
     assert ("all as expected" in capsys.readouterr().out) is (code == 0)

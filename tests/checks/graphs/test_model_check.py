@@ -22,7 +22,7 @@ from kafka_eos_checks.models.registry import Expectation, Registry
 from kafka_eos_checks.tla.tlc import Result
 
 COVERED = {"Read": 5, "Add": 4, "Refuse": 3, "Reset": 1}
-PROBED = ('"probe reached: IsFull"',)
+PROBED = ('"probe reached: IsFull"', '"witness true: NotAboveLimit"', '"witness false: NotAboveLimit"')
 HOLDS = Result(verdict="holds", generated=30, distinct=20, depth=5, coverage=COVERED, prints=PROBED)
 
 
@@ -42,7 +42,11 @@ def test_a_model_as_the_registry_says_is_ok(registry: Registry) -> None:
         (replace(HOLDS, depth=6), "depth: 6, the registry says 5"),
         (replace(HOLDS, generated=31), "generated: 31, the registry says 30"),
         (replace(HOLDS, coverage={**COVERED, "Reset": 0}), "Reset is never taken; widen the constants"),
-        (replace(HOLDS, prints=()), "probe IsFull is never reached"),
+        (replace(HOLDS, prints=PROBED[1:]), "probe IsFull is never reached"),
+        (
+            replace(HOLDS, prints=PROBED[:1]),
+            "NotAboveLimit says nothing here: NotAboveLimitWitness is never reached; widen the constants",
+        ),
         (replace(HOLDS, verdict="violates NotAboveLimit"), "expected holds, found violates NotAboveLimit"),
     ],
 )

@@ -150,7 +150,7 @@ def test_the_reference_as_it_is_violates_no_rule(plan: AnyPlan, seeds: int, tmp_
 
 def test_every_rule_except_offset_order_has_a_mutant_a_named_failure_or_a_wrong_reader() -> None:
     by_mutants = {mutant.replay for mutant in VISIBLE}
-    by_scenarios = {TORN, ABORTED_DELIVERED}
+    by_scenarios = {ABORTED_DELIVERED}
     by_a_reader = {STABLE_WENT_BACK, POLL_SKIP, NON_MONOTONIC, INCONSISTENT, PRECOMMITTED}
     of_declared_applications = {NOT_PROCESSED, OUTPUT_OF_NOTHING}  # tests/checks/testing/test_in_process_broker.py
     assert by_mutants == RULES - by_scenarios - by_a_reader - of_declared_applications - {ORDER}

@@ -57,9 +57,16 @@ Spec == Init /\ [][Next]_vars
 
 (* The total stays within the limit. *)
 NotAboveLimit == total <= Limit
+NotAboveLimitWitness == total = Limit
 NeverFull == response # "FULL"
 Drained == <>(total = Limit)
 NeverShrinks == [][total' >= total]_vars
+Grows == [][total' >= total \/ total = Limit]_vars
+GrowsWitness == total > 0 /\ total' > total
+NoDebt == total >= 0
+NoDebtWitness == total < 0
+HasTotal == total \in Int
+HasTotalWitness == total >= 0
 IsFull == total = Limit
 IsNegative == total < 0
 =============================================================================
