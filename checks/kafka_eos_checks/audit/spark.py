@@ -86,13 +86,8 @@ class SparkEngine:
         Raises:
             UnusableInput: Spark fails on the input.
         """
-        failure = need("pyspark.errors", "spark").PySparkException
-        try:
-            with task_progress(self.spark), quiet_about_pandas():
-                found = rows.where(rows["kind"] == kind).select("key", "value").toArrow()
-        except failure as error:
-            words = [line.strip() for line in str(error).splitlines() if line.strip()]
-            raise UnusableInput(f"Spark failed: {words[0]} … {words[-1]}" if words else "Spark failed") from error
+        with failures_told(), task_progress(self.spark), quiet_about_pandas():
+            found = rows.where(rows["kind"] == kind).select("key", "value").toArrow()
         results = zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)
         return [(key, pickle.loads(value)) for key, value in sorted(results, key=lambda each: each[0])]  # noqa: S301
 
@@ -210,6 +205,22 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         yield made
     finally:
         made.stop()
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """Raise :class:`UnusableInput` where Spark fails, with the first and the last line of Spark's message.
+
+    Raises:
+        UnusableInput: Spark fails in the block.
+        MissingExtra: without pyspark.
+    """
+    failure = need("pyspark.errors", "spark").PySparkException
+    try:
+        yield
+    except failure as error:
+        words = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise UnusableInput(f"Spark failed: {words[0]} … {words[-1]}" if words else "Spark failed") from error
 
 
 @contextmanager

@@ -9,7 +9,9 @@ import pytest
 from kafka_eos_checks.audit import engines, stages
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.engines import LocalEngine, LocalRows, Row
+from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.kernels.splits import find_logs
+from kafka_eos_checks.audit.spark import failures_told
 from kafka_eos_checks.kit.paths import recordings_folder
 from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Verdict
@@ -43,6 +45,12 @@ def test_spark_finds_in_recordings_what_the_local_engine_finds_and_its_driver_ru
     assert comparable(run(brokers, "spark", spark=spark)) == comparable(expected)
     with pytest.raises(AssertionError, match="on the driver"):
         run(brokers)
+
+
+@pytest.mark.spark
+def test_a_failure_of_spark_is_told_in_one_line(spark: Any) -> None:
+    with pytest.raises(UnusableInput, match=r"^Spark failed: .*no such place.*$"), failures_told():
+        spark.sql("SELECT raise_error('no such place')").collect()
 
 
 def test_what_is_kept_between_stages_goes_to_a_file_once_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
