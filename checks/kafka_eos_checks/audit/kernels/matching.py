@@ -19,6 +19,7 @@ from kafka_eos_checks.audit.kernels.coordinators import FoldedIds
 from kafka_eos_checks.audit.kernels.decisions import Decisions, concatenate_decisions
 from kafka_eos_checks.audit.kernels.headers import Ints
 from kafka_eos_checks.audit.kernels.marks import NO_DECISION, NO_EPOCH
+from kafka_eos_checks.audit.kernels.readable import data_of, marker_of
 from kafka_eos_checks.audit.kernels.transactions import NOTHING, Paired, Part, Partition, paired
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
@@ -32,8 +33,6 @@ from kafka_eos_checks.audit.rules.transactions import (
     UNKNOWN,
     Coordinators,
     Judged,
-    Marker,
-    OpenTransaction,
     PartitionTransactions,
     judge,
     why_incomplete,
@@ -140,43 +139,16 @@ def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -
             )
         return by_log[number]
 
-    def data(row: int) -> OpenTransaction:
-        step = steps.steps[row]
-        return OpenTransaction(
-            file=partitions[int(steps.log[row])].segments[int(steps.split[row])],
-            position=int(step["position"]),
-            offset=int(step["offset"]),
-            producer_id=int(step["producer_id"]),
-            epoch=int(step["producer_epoch"]),
-            holes=int(step["holes"]),
-            timestamp=int(step["timestamp"]),
-            stamped=bool(step["stamped"]),
-            followed_ms=int(step["next_ms"]),
-        )
-
-    chosen = steps.markers[unproved]
-    for row, ends in zip(chosen.tolist(), steps.ends[unproved].tolist(), strict=True):
-        step = steps.steps[row]
-        decision, coordinator_epoch = int(step["decision"]), int(step["coordinator_epoch"])
-        of_log(int(steps.log[row])).markers.append(
-            Marker(
-                file=partitions[int(steps.log[row])].segments[int(steps.split[row])],
-                position=int(step["position"]),
-                offset=int(step["offset"]),
-                producer_id=int(step["producer_id"]),
-                epoch=int(step["producer_epoch"]),
-                decision=None if decision == NO_DECISION else ControlType(decision),
-                coordinator_epoch=None if coordinator_epoch == NO_EPOCH else coordinator_epoch,
-                ends=None if ends == NOTHING else data(ends),
-                last_stable_offset=-1,
-                stamped_ms=int(step["timestamp"]),
-            )
-        )
+    for number in np.flatnonzero(unproved).tolist():
+        log = int(steps.log[steps.markers[number]])
+        of_log(log).markers.append(marker_of(steps, number, partitions[log].segments))
     for row in steps.open:
-        opened = data(row)
-        of_log(int(steps.log[row])).open[opened.producer_id] = opened
+        log = int(steps.log[row])
+        opened = data_of(steps, row, partitions[log].segments)
+        of_log(log).open[opened.producer_id] = opened
     for row, epoch in steps.merged:
-        of_log(int(steps.log[row])).merged.append((data(row), epoch))
+        log = int(steps.log[row])
+        of_log(log).merged.append((data_of(steps, row, partitions[log].segments), epoch))
     return [by_log[number] for number in sorted(by_log)]
 
 
