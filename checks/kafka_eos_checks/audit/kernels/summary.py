@@ -374,11 +374,6 @@ class Combine:
         return self._fold.log.holes
 
     @property
-    def end(self) -> int | None:
-        """One past the highest offset so far; None before the first batch."""
-        return self._fold.log.end
-
-    @property
     def reruns(self) -> int:
         """How often a chunk was read again."""
         return self._fold.reruns

@@ -10,7 +10,7 @@ The readable form of the same fold is :func:`kafka_eos_checks.audit.rules.transa
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -182,6 +182,67 @@ class Partition:
     def stamped_before(self, offset: int) -> float:  # noqa: ARG002 - that of the high watermark, which the scan had
         """As :class:`kafka_eos_checks.audit.moments.Dated` has it, by its markers."""
         return self.marked_ms if self.marked_ms != NO_TIME else -np.inf
+
+
+class PartitionFold:
+    """Folds the facts of a log's chunks, in order, into those of the whole log.
+
+    Args:
+        log: the log.
+        segments: the file name of each of its splits.
+
+    Attributes:
+        end: one past the highest offset so far; None before the first chunk.
+    """
+
+    def __init__(self, log: PartitionLog, segments: Sequence[str]) -> None:
+        self.end: int | None = None
+        self._partition = Partition(log=log, segments=tuple(segments))
+        self._chunks: list[tuple[tuple[int, int], int, int]] = []
+
+    def add(
+        self,
+        place: tuple[int, int],
+        told: Transactional,
+        offsets: tuple[int, int],
+        *,
+        holes: int,
+        before: int,
+        disordered: bool,
+    ) -> None:
+        """Fold one more chunk; it has at least one batch.
+
+        Args:
+            place: number of its split, and its first byte.
+            told: its times.
+            offsets: its first offset, and one past its highest offset.
+            holes: how many holes the log has up to the end of the chunk.
+            before: how many holes the chunk's steps do not count yet.
+            disordered: whether offsets go backwards inside of the chunk.
+        """
+        known = self._partition
+        first, end = offsets
+        backwards = disordered or (self.end is not None and first < self.end)
+        self._partition = replace(
+            known,
+            start=first if self.end is None else known.start,
+            begins_ms=told.begins_ms if self.end is None else known.begins_ms,
+            end=end if self.end is None else max(self.end, end),
+            holes=holes,
+            stamped_ms=max(known.stamped_ms, told.stamped_ms),
+            marked_ms=known.marked_ms if told.marked_ms == NO_TIME else told.marked_ms,
+            is_ordered=known.is_ordered and not backwards,
+        )
+        self.end = self._partition.end
+        self._chunks.append((place, before, told.first_marker_ms))
+
+    def partition(self) -> Partition:
+        """The log as a whole, after its last chunk."""
+        next_ms, chunks = NO_TIME, {}
+        for place, before, first_marker_ms in reversed(self._chunks):
+            chunks[place] = before, next_ms
+            next_ms = next_ms if first_marker_ms == NO_TIME else first_marker_ms
+        return replace(self._partition, chunks=chunks, first_marker_ms=next_ms)
 
 
 class Part(NamedTuple):
