@@ -34,7 +34,7 @@ from kafka_eos_checks.audit.kernels.groups import read_group_log
 from kafka_eos_checks.audit.kernels.logs import LogAudit, fold, summaries_of
 from kafka_eos_checks.audit.kernels.matching import Knowledge, judge_steps
 from kafka_eos_checks.audit.kernels.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
-from kafka_eos_checks.audit.kernels.states import StateChunk, States, concatenate_states, no_states, state_rows
+from kafka_eos_checks.audit.kernels.states import StateChunk, States, concatenate_states, state_rows
 from kafka_eos_checks.audit.kernels.summary import Summary
 from kafka_eos_checks.audit.kernels.transactions import (
     NO_STEPS,
@@ -197,7 +197,7 @@ def read_states(task: Task, *, check_crc: bool, buckets: int) -> Iterator[Row]:
     """The rows of some splits of ``__transaction_state``: each chunk as a whole, its records by transactional id."""
     for log, split in task:
         for chunk in state_rows(split, check_crc):
-            yield Row(SUMMARY, log, replace(chunk, states=no_states()))
+            yield Row(SUMMARY, log, chunk.bare())
             states = chunk.states
             of_name = np.array([crc32(name.encode("utf-8", "surrogatepass")) % buckets for name in states.names], int)
             bucket = of_name[states.transactional_id]
