@@ -112,11 +112,6 @@ def to_arrow(findings: Sequence[Finding]) -> "pa.RecordBatch":
     return pa.RecordBatch.from_pylist([asdict(f) for f in findings], schema=arrow_schema(COLUMNS))
 
 
-def from_rows(rows: Iterable[dict[str, Any]]) -> list[Finding]:
-    """The inverse of :func:`to_arrow` on rows as dictionaries."""
-    return [Finding(**row) for row in rows]
-
-
 _LEFT_OUT = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # categories of Unicode: controls, marks without a width, separators
 
 
