@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionLogValue, TransactionState
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.chunks import chunk_runs
 from kafka_eos_checks.audit.kernels.decisions import COLUMNS, Decisions
 from kafka_eos_checks.audit.kernels.headers import Ints, Narrow
 from kafka_eos_checks.audit.kernels.order import by_appearance, stable_order
@@ -119,14 +120,9 @@ class LogFacts:
 
     def holes_before(self, states: States) -> Ints:
         """How many holes the log has before each record, shape (n,)."""
-        count = len(states)
-        if not count:
-            return states.holes
-        changes = (states.split[1:] != states.split[:-1]) | (states.start[1:] != states.start[:-1])
-        begin = np.concatenate(([0], np.flatnonzero(changes) + 1))
-        keys = zip(states.split[begin].tolist(), states.start[begin].tolist(), strict=True)
-        before = np.array([self.chunks[key][0] for key in keys], np.int64)
-        return states.holes + np.repeat(before, np.diff(np.append(begin, count)))
+        chunks, sizes = chunk_runs(states.split, states.start)
+        before = np.array([self.chunks[chunk][0] for chunk in chunks], np.int64)
+        return states.holes + np.repeat(before, sizes)
 
     def whole_before(self, states: States, holes: Ints) -> Mask:
         """Whether the log has every record that was ever written before each record, shape (n,)."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.formats.consumer_offsets import OffsetCommitKey
 from kafka_eos.formats.record_batch import ControlType
+from kafka_eos_checks.audit.kernels.chunks import chunk_runs
 from kafka_eos_checks.audit.kernels.commits import (
     NO_MARKER,
     CommitChunk,
@@ -72,14 +73,9 @@ class GroupFacts:
 
     def places(self, commits: Commits) -> tuple[Ints, Ints]:
         """Each record's number in the log, and how many holes the log has before it, shape (n,) each."""
-        count = len(commits)
-        if not count:
-            return commits.holes, commits.holes
-        changes = (commits.split[1:] != commits.split[:-1]) | (commits.start[1:] != commits.start[:-1])
-        begin = np.concatenate(([0], np.flatnonzero(changes) + 1))
-        keys = zip(commits.split[begin].tolist(), commits.start[begin].tolist(), strict=True)
-        before = np.array([self.chunks[key][:2] for key in keys], np.int64)
-        records, holes = np.repeat(before, np.diff(np.append(begin, count)), axis=0).T
+        chunks, sizes = chunk_runs(commits.split, commits.start)
+        before = np.array([self.chunks[chunk][:2] for chunk in chunks], np.int64).reshape(-1, 2)
+        records, holes = np.repeat(before, sizes, axis=0).T
         return records + commits.row, holes + commits.holes
 
 
