@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from kafka_eos.formats.segment import RegionKind
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments, stages
-from kafka_eos_checks.audit.engines import Engine, ask_each, open_engine
+from kafka_eos_checks.audit.engines import Engine, open_engine
 from kafka_eos_checks.audit.findings import Finding, dated
 from kafka_eos_checks.audit.history_files import read_events
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
@@ -423,7 +422,7 @@ def jepsen_verdicts(
     for path in inputs.operations:
         size = path.stat().st_size
         with open_engine(engine, spark) as running, by_key.spilled(each_operation(path), str(path), size) as spill:
-            own = by_key.judge(spill, partial(ask_each, running))
+            own = by_key.judge(spill, running.ask_each)
         if not own.figures["sent"] and not own.figures["given"]:
             raise UnusableInput(f"{path}: no :send, :poll or :txn of Jepsen's workload for Kafka with anything in it")
         judged.join(own)

@@ -11,18 +11,15 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from kafka_eos_checks.audit.progress import byte_progress
+from kafka_eos_checks.audit.progress import byte_progress, count_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINES = ("local", "spark")
 SPILL_BYTES = 256 << 20  # of rows of a kind and key that are kept in memory, all together
-
-ANSWER = -1  # the kind of a row of `ask_each`
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -78,6 +75,14 @@ class Engine(Protocol):
 
     def collect(self, kind: int, rows: Any) -> list[tuple[int, Any]]:
         """All keys and values of a kind, in order of keys: what the caller needs to know of all."""
+        ...
+
+    def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
+        """The answers of a function about each item, in order, each by a task of its own.
+
+        In this process an item is asked when its answer is taken, so that one answer at a time is in memory. On Spark
+        function, items and answers are pickled, and a file among the items has to be at the same path on every worker.
+        """
         ...
 
 
@@ -155,19 +160,12 @@ class LocalEngine:
         """As :meth:`Engine.collect`."""
         return [(key, value) for key in sorted(rows.keys([kind])) for value in rows.values([kind], key)]
 
-
-def ask_each(engine: Engine, ask: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """The answers of a function about each item, in order, each by a task of its own.
-
-    Function, items and answers are pickled. A file among the items has to be at the same path on every worker.
-    """
-    numbered = list(enumerate(items))
-    rows = engine.map(partial(_ask, ask), numbered, [1] * len(numbered), "tasks")
-    return [answer for _, answer in engine.collect(ANSWER, rows)]
-
-
-def _ask(ask: Callable[[Item], Any], numbered: tuple[int, Item]) -> Iterator[Row]:
-    yield Row(ANSWER, numbered[0], ask(numbered[1]))
+    def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """As :meth:`Engine.ask_each`."""
+        with count_progress("tasks", len(items)) as advance:
+            for item in items:
+                yield ask(item)
+                advance(1)
 
 
 @contextmanager

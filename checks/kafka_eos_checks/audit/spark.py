@@ -13,13 +13,14 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kafka_eos_checks.audit.engines import Item, Row
+from kafka_eos_checks.audit.engines import Item, Result, Row
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.memory import keep_modules
 from kafka_eos_checks.audit.schemas import arrow_schema, ddl
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROW_COLUMNS = {"kind": "int", "key": "bigint", "value": "binary"}
+ANSWER = -1  # the kind of a row of `ask_each`
 ROWS_OF_A_BATCH = 256  # that are handed to the JVM at once
 Tables = Iterator["pa.RecordBatch"]
 
@@ -91,11 +93,24 @@ class SparkEngine:
         results = zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)
         return [(key, pickle.loads(value)) for key, value in sorted(results, key=lambda each: each[0])]  # noqa: S301
 
+    def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """As :meth:`kafka_eos_checks.audit.engines.Engine.ask_each`.
+
+        Raises:
+            UnusableInput: Spark fails on an item.
+        """
+        rows = self.map(partial(_answer, ask), list(enumerate(items)), [], "")
+        return [answer for _, answer in self.collect(ANSWER, rows)]
+
     def _kept_rows(self, rows: "DataFrame") -> "DataFrame":
         from pyspark import StorageLevel  # noqa: PLC0415 - see `session`
 
         self._kept.append(rows.persist(StorageLevel.DISK_ONLY))
         return self._kept[-1]
+
+
+def _answer(ask: Callable[[Item], Any], numbered: tuple[int, Item]) -> Iterator[Row]:
+    yield Row(ANSWER, numbered[0], ask(numbered[1]))
 
 
 def _mapped(function: Callable[[Item], Iterable[Row]], items: Sequence[Item]) -> Callable[[Tables], Tables]:

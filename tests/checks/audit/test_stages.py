@@ -53,6 +53,18 @@ def test_a_failure_of_spark_is_told_in_one_line(spark: Any) -> None:
         spark.sql("SELECT raise_error('no such place')").collect()
 
 
+def test_this_process_asks_about_an_item_when_its_answer_is_taken() -> None:
+    asked: list[int] = []
+
+    def ask(item: int) -> int:
+        asked.append(item)
+        return 2 * item
+
+    answers = iter(LocalEngine().ask_each(ask, [3, 1, 2]))
+    assert (next(answers), asked) == (6, [3])
+    assert (list(answers), asked) == ([2, 4], [3, 1, 2])
+
+
 def test_what_is_kept_between_stages_goes_to_a_file_once_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "SPILL_BYTES", 1000)
     rows = LocalRows()

@@ -435,12 +435,7 @@ EachFile = Callable[[Callable[[Path], Any], Sequence[Path]], Iterable[Any]]
 """Asks a function of each file, wherever it is read; the answers come in any order."""
 
 
-def here(ask: Callable[[Path], Any], files: Sequence[Path]) -> Iterable[Any]:
-    """Ask a function of each file, in this process."""
-    return map(ask, files)
-
-
-def judge(spill: Spill, each: EachFile = here) -> Judged:
+def judge(spill: Spill, each: EachFile = map) -> Judged:
     """All anomalies of a history; those of :func:`kafka_eos_checks.audit.jepsen.anomalies.anomalies`.
 
     Args:

@@ -3,7 +3,6 @@
 import random
 from collections import Counter
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks.audit.audit import run
-from kafka_eos_checks.audit.engines import ask_each
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.jepsen import operations as reading
@@ -20,7 +18,7 @@ from kafka_eos_checks.audit.jepsen.by_key import in_order, judge, spilled, stret
 from kafka_eos_checks.audit.jepsen.operations import FAIL, INFO, OK, Operation, Pairs, each_operation, read_operations
 
 
-def by_files(operations: Iterable[Operation], files: int, each: Any = by_key.here) -> by_key.Judged:
+def by_files(operations: Iterable[Operation], files: int, each: Any = map) -> by_key.Judged:
     with spilled(operations, "r", files * by_key.FILE_BYTES) as spill:
         assert len(spill.files) == files
         return judge(spill, each)
@@ -173,5 +171,5 @@ def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
     assert expected.findings
     assert expected.allowed
     with SparkEngine(spark) as engine:
-        found = by_files(operations, 3, partial(ask_each, engine))
+        found = by_files(operations, 3, engine.ask_each)
     assert (found.findings, found.allowed, found.figures) == (expected.findings, expected.allowed, expected.figures)
