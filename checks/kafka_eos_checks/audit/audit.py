@@ -40,7 +40,7 @@ from kafka_eos_checks.audit.rules.transactions import (
 )
 from kafka_eos_checks.audit.stages import Scanned
 from kafka_eos_checks.kit.terminal import progress_console
-from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.kit.verdict import Verdict, counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -307,7 +307,7 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
             regions.append(words)
             log = audit.log
             damaged = damaged or Finding(rule=READABLE, topic=log.topic, partition=log.partition, file=file)
-    found = f"{len(regions)} corrupt regions" if figures["batches"] or old else "no batch to read"
+    found = counted(len(regions), "corrupt region") if figures["batches"] or old else "no batch to read"
     return Verdict(
         check="replay",
         name=READABLE,
@@ -464,7 +464,7 @@ def _verdict(
         check="replay",
         name=rule,
         expected="0 findings",
-        found=f"{len(violations)} findings",
+        found=counted(len(violations), "finding"),
         ok=not violations,
         seconds=seconds,
         figures={name: value for name, value in figures.items() if name != RECENT or value},

@@ -28,6 +28,7 @@ from kafka_eos_checks.drawing.svg import inert, visible
 from kafka_eos_checks.kit.paths import build_folder
 from kafka_eos_checks.kit.recording import given_path
 from kafka_eos_checks.kit.terminal import answer_console
+from kafka_eos_checks.kit.verdict import counted
 
 BEFORE, AFTER = 30, 10  # events drawn up to the moment, and behind it
 SUFFIXES = (".html", ".svg")
@@ -245,7 +246,7 @@ def _moment(arguments: argparse.Namespace) -> Moment:
     if number is None and (arguments.around is not None or arguments.name or wanted != Wanted() or not findings):
         return cut_out(chosen_run(runs, arguments.name), wanted, arguments.around)
     if not 1 <= (number or 1) <= len(findings):
-        raise NothingToDraw(f"--finding {number}: the audit has {len(findings)} findings")
+        raise NothingToDraw(f"--finding {number}: the audit has {counted(len(findings), 'finding')}")
     return of_finding(findings[(number or 1) - 1], runs)
 
 
