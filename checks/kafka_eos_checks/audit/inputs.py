@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from kafka_eos.formats.log_directory import broker_id, cluster_id
 from kafka_eos_checks.audit.history_files import SUFFIXES, is_history
@@ -12,7 +13,7 @@ from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
 from kafka_eos_checks.audit.moments import LOCK, is_locked
 from kafka_eos_checks.kit.recording import UnsafeArchive, unpacked
 
-SEGMENT_SUFFIX = ".log"
+SEGMENT_SUFFIX, ARCHIVE_SUFFIX = ".log", ".tar.xz"
 RECORDED = "history.jsonl"
 """The history of a served cluster, next to its log directory: the artefacts of the pytest fixture."""
 
@@ -74,15 +75,12 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             if path.suffix == SEGMENT_SUFFIX and path.is_file():
                 segments.append(_log_of(path))
                 continue
-            folder = stack.enter_context(_unpacked(path)) if path.is_file() else path
-            inside = "brokers" if (folder / "brokers").is_dir() else ""
-            folders[folder / inside] = path / inside
-            is_recording, is_test = (folder / "manifest.json").is_file(), (folder / RECORDED).is_file()
-            recorded.append(is_recording or (is_test and not any(map(is_locked, folder.glob(f"**/{LOCK}")))))
-            if is_recording:
-                found += sorted(path for path in (folder / "histories").glob("*") if is_history(path))
-            elif is_test:
-                found.append(folder / RECORDED)
+            folder = stack.enter_context(opened(path))
+            contents = contents_of(folder)
+            folders[contents.logs] = path / contents.logs.relative_to(folder)
+            is_test = (folder / RECORDED).is_file() and not any(map(is_locked, folder.glob(f"**/{LOCK}")))
+            recorded.append(contents.is_recording or is_test)
+            found += contents.histories
         found += (path for path in histories if not is_jepsen(path))
         found = list({path.resolve(): path for path in found}.values())  # one may be given by its folder, too
         operations += (path for path in histories if is_jepsen(path))
@@ -101,6 +99,32 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             },
             given=tuple(map(str, (*paths, *histories))),
         )
+
+
+class Contents(NamedTuple):
+    """The parts of a folder that was given.
+
+    Attributes:
+        logs: the folder with the log directories.
+        histories: the histories of a recording or of a test, by name.
+        is_recording: whether the folder is a recording.
+    """
+
+    logs: Path
+    histories: tuple[Path, ...]
+    is_recording: bool
+
+
+def contents_of(folder: Path) -> Contents:
+    """Recognise a recording, the artefacts of a test, or a folder with nothing but log directories."""
+    logs = folder / "brokers" if (folder / "brokers").is_dir() else folder
+    is_recording = (folder / "manifest.json").is_file()
+    histories: tuple[Path, ...] = ()
+    if is_recording:
+        histories = tuple(sorted(path for path in (folder / "histories").glob("*") if is_history(path)))
+    elif (folder / RECORDED).is_file():
+        histories = (folder / RECORDED,)
+    return Contents(logs, histories, is_recording)
 
 
 def _log_of(segment: Path) -> PartitionLog:
@@ -154,14 +178,22 @@ def _named(directory: Path, given: Mapping[Path, Path]) -> str:
 
 
 @contextmanager
-def _unpacked(archive: Path) -> Iterator[Path]:
-    if not archive.name.endswith(".tar.xz"):
+def opened(path: Path) -> Iterator[Path]:
+    """The folder that a path leads to: itself, or a recording's archive, unpacked for as long as the block lasts.
+
+    Raises:
+        UnusableInput: a file that is no archive of a recording.
+    """
+    if not path.is_file():
+        yield path
+        return
+    if not path.name.endswith(ARCHIVE_SUFFIX):
         raise UnusableInput(
-            f"{archive}: neither a directory, a segment (.log), a history (.jsonl, .parquet, .edn) nor a recording "
+            f"{path}: neither a directory, a segment (.log), a history (.jsonl, .parquet, .edn) nor a recording "
             "(.tar.xz)"
         )
     try:
-        with unpacked(archive) as folder:
+        with unpacked(path) as folder:
             yield folder
     except UnsafeArchive as error:
         raise UnusableInput(str(error)) from None

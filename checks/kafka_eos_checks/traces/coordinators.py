@@ -530,18 +530,24 @@ def _place_of(trace: Trace, offset: int, action: str) -> int:
 def spoiled(recorded: Recorded) -> dict[str, tuple[Trace, int]]:
     """The logs with one thing wrong in the middle: what it is -> its trace, and the step at which it must be rejected.
 
-    The transaction is a committed one with several partitions, of the transactional id that has fewest records of those
-    with such a one.
+    The spoiled transaction is a committed one, with several partitions if there is such a one, of the transactional id
+    with the fewest records. Without a committed transaction there is nothing to spoil.
     """
-    transactional_id, place = min(
-        (
-            (name, place)
-            for name, records in recorded.records.items()
-            for place, (before, after) in enumerate(pairwise(records))
-            if _commits_several(before, after)
-        ),
-        key=lambda found: (len(recorded.records[found[0]]), -found[1]),
-    )
+    commits = [
+        (name, place)
+        for name, records in recorded.records.items()
+        for place, (before, after) in enumerate(pairwise(records))
+        if _is_committed(before, after)
+    ]
+    if not commits:
+        return {}
+
+    def preference(found: tuple[str, int]) -> tuple[bool, int, int]:
+        name, place = found
+        value = recorded.records[name][place].value
+        return value is None or len(value.partitions()) < 2, len(recorded.records[name]), -place
+
+    transactional_id, place = min(commits, key=preference)
     records = recorded.records[transactional_id]
     before, after = records[place].value, records[place + 1].value
     assert before is not None
@@ -575,11 +581,11 @@ def spoiled(recorded: Recorded) -> dict[str, tuple[Trace, int]]:
     }
 
 
-def _commits_several(before: StateRecord, after: StateRecord) -> bool:
-    """A commit of several partitions is decided and completed."""
+def _is_committed(before: StateRecord, after: StateRecord) -> bool:
+    """Whether a commit with a partition is decided by the one record and completed by the next one."""
     decides = before.value is not None and before.value.transaction_status is TransactionState.PREPARE_COMMIT
     completes = after.value is not None and after.value.transaction_status is TransactionState.COMPLETE_COMMIT
-    return decides and completes and before.value is not None and len(before.value.partitions()) > 1
+    return decides and completes and before.value is not None and bool(before.value.partitions())
 
 
 def _changed(value: TransactionLogValue | None, fields: Mapping[str, object]) -> TransactionLogValue | None:

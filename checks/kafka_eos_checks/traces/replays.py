@@ -49,6 +49,7 @@ from kafka_eos_checks.traces.scan import (
     LEADER,
     LOG,
     MARKERS,
+    NOTHING_TO_REPLAY,
     PIECE_BYTES,
     STATE,
     TRANSACTIONAL_BATCH,
@@ -385,10 +386,7 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
         own = table.filter(pc.equal(table["source"], source))
         subjects = {name: own.filter(pc.equal(own["subject"], name)) for name in (*_NAMES, LOG)}
         if not any(each.num_rows - each["accepted"].null_count for each in subjects.values()):
-            raise TraceUnusable(
-                f"{path}: nothing to replay; give a directory with transactions, or a history with idempotent batches "
-                "outside of transactions"
-            )
+            raise TraceUnusable(f"{path}: {NOTHING_TO_REPLAY}")
         for subject, name in _NAMES.items():
             if subjects[subject].num_rows:
                 verdicts.append(_verdict_on(f"{name} of {path.name}", subjects[subject]))
