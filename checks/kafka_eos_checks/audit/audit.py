@@ -63,7 +63,7 @@ class Audit:
             rule over the coordinator's logs, over transactions, over committed offsets, over histories, and for each
             anomaly of Jepsen's.
         findings: all violations, by place.
-        notes: what the rules have to say of other places, see :class:`rules.Kind`, by place.
+        notes: all findings that are no violations, see :class:`rules.log.Kind`, by place.
         logs: the audits of the single logs.
         subject: in words, what was audited: paths, brokers, clusters, sizes, and the moments that it is of.
     """
@@ -244,7 +244,7 @@ class _Judged:
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, verdicts: Iterable[Verdict], findings: Iterable[Finding]) -> None:
-        """Some more of both."""
+        """Add some of both."""
         self.verdicts += verdicts
         self.findings += findings
 
@@ -361,7 +361,7 @@ def transaction_verdicts(
 def beside_verdicts(
     scanned: Scanned, engine: Engine, *, one_moment: bool = True, check_crc: bool = True
 ) -> tuple[list[Verdict], list[Finding]]:
-    """One verdict for each rule over indexes, snapshots and replicas, where there are any, and all their findings."""
+    """Judge indexes, snapshots and replicas: a verdict for each rule that has something to judge, and all findings."""
     started = time.perf_counter()
     result = stages.audit_around(scanned, engine, one_moment=one_moment, check_crc=check_crc)
     findings = _dated(result.findings, scanned.audits)

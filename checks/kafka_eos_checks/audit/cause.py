@@ -286,7 +286,7 @@ class _About:
 
 
 def _actor(event: Event) -> str:
-    """Who is behind a process: an application, and what a proxy saw of it, have one name."""
+    """The name of the application behind a process, which is the same in the events of a proxy."""
     return event.process.rpartition("/")[2]
 
 

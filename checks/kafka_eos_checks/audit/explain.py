@@ -50,7 +50,7 @@ class NothingToDraw(ValueError):  # noqa: N818 - named for the input
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a diagram is about: the events of one run, up to and a little behind one of them.
+    """The subject of a diagram: the events of one run, up to one of them and a little further.
 
     Attributes:
         events: in the order of the run.

@@ -23,7 +23,7 @@ MAX_TIMESTAMP_AT = 35  # bytes from the beginning of a batch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A place that a rule has something to say of, with what a person needs to look at it.
+    """A rule's statement on a place in a log or history, with all that a person needs to look there.
 
     Attributes:
         rule: the rule's name.

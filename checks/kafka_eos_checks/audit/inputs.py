@@ -1,4 +1,4 @@
-"""What a person points the audit at: log directories, recordings packed or not, histories."""
+"""The inputs of an audit: log directories, recordings (packed or not) and histories."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,7 +24,7 @@ class UnusableInput(ValueError):  # noqa: N818 - named for the input
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What was found.
+    """The inputs that the given paths lead to.
 
     Attributes:
         logs: the replicas of partitions, each audited for itself.

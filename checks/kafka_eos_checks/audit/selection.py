@@ -30,7 +30,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What is wanted; None and the widest range mean everything.
+    """The batches that are wanted; None and the widest range mean all.
 
     Attributes:
         topics: their names.

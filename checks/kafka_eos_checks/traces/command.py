@@ -322,7 +322,7 @@ PARTS = {"recorded": recorded, "transactions": transactions, "simulated": simula
 
 
 def check(registry: Registry) -> Iterator[Verdict]:
-    """All of it."""
+    """Validate the kept, simulated and told traces."""
     for name, part in PARTS.items():
         progress_console.print(f"validating traces: {name}")
         yield from part(registry)

@@ -109,7 +109,7 @@ Entries = Mapping[str, list[WrittenBatch | WrittenMarker]]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the logs of a cluster say of its transactions.
+    """The transactions in the logs of a cluster.
 
     Attributes:
         records: by transactional id, in log order.
@@ -287,13 +287,13 @@ class _Steps:
         return self.ids.index(producer_id)
 
     def name(self, partition: str) -> str:
-        """What the steps call a partition."""
+        """The name of a partition in the steps."""
         if self.names is None:
             return partition
         return self.names.setdefault(partition, f"p{len(self.names)}")
 
     def take(self, candidates: tuple[Candidate, ...], observed: Observed = (), text: str = "") -> None:
-        """One step more."""
+        """Add a step."""
         self.steps.append(_step(candidates, observed) if self.names is not None else named(candidates, observed, text))
         self.begun = True
 
@@ -345,7 +345,7 @@ class _Steps:
             self.take((Candidate("CompleteTransaction"),), text=text)
 
     def observed(self, told: Transition) -> Observed:
-        """What the durable record has to be. Before Kafka 4.3 the next producer id is not in the log (KAFKA-20310)."""
+        """The durable record as the log has it. Before Kafka 4.3 it lacks the next producer id (KAFKA-20310)."""
         seen: Observed = (
             ("durable.state", told.state.name),
             ("durable.producerId", self.number(told.producer_id)),
@@ -451,7 +451,7 @@ def told(record: StateRecord) -> ToldRecord:
 
 
 def coordinator_traces(recorded: Recorded) -> list[Trace]:
-    """One trace for each transactional id."""
+    """A trace for each transactional id."""
     traces = []
     of_producer: dict[int, list[tuple[str, WrittenMarker]]] = defaultdict(list)
     for name, found in sorted(recorded.markers.items()):

@@ -69,7 +69,7 @@ def versions(recorded: Recorded) -> dict[int, int]:
 
 
 def leader_step(entry: Entry) -> TraceStep:
-    """One entry of a producer as a step."""
+    """An entry of a producer as a step."""
     step = wordless_step(entry._replace(offset=-1, producer_id=PRODUCER))
     if isinstance(entry, WrittenBatch):
         return replace(step, text=f"{entry.kind} batch of epoch {entry.epoch} at offset {entry.offset}")

@@ -29,7 +29,7 @@ from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
 from kafka_eos_checks.audit.memory import keep_modules
 from kafka_eos_checks.kit.missing import need
-from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.kit.verdict import Verdict, counted
 from kafka_eos_checks.lab.record.trace import UnexplainedOffsets, wire_trace
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.traces.coordinators import (
@@ -83,7 +83,7 @@ Rows = Iterable["pa.RecordBatch"]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the machines are to be.
+    """The rules of the machines that judge.
 
     Attributes:
         overrides: operators of the coordinator that others take the place of, as (operator, the other one).
@@ -199,7 +199,7 @@ class _Out:
             self.count += batch.num_rows
 
     def full(self, *, at_end: bool = False) -> "Iterator[pa.RecordBatch]":
-        """What is there, once it is enough."""
+        """The collected rows, once they are many, or at the end."""
         import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
 
         if self.count >= OUT_ROWS or (at_end and self.count):
@@ -370,7 +370,7 @@ _NAMES = {COORDINATOR: "coordinators", LEADER: "leaders", CLIENT: "clients"}
 
 
 def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
-    """One verdict for each path and each subject that there is, and one for the logs that are no traces.
+    """A verdict for each subject of each path, and one for the logs of a path that cannot be replayed.
 
     Args:
         table: the verdicts on all traces, see :data:`kafka_eos_checks.traces.scan.VERDICTS`.
@@ -425,7 +425,7 @@ def _verdict_on(name: str, own: "pa.Table") -> Verdict:
         ok=not rejected.num_rows,
         figures={"traces": traces, "events": pc.sum(own["steps"]).as_py() or 0},
         evidence=_evidence(rejected),
-        unjudged=f"{left_out} partitions with other batches are left out" if left_out else "",
+        unjudged=f"{counted(left_out, 'partition')} left out, which have other batches, too" if left_out else "",
         unknown=left_out,
     )
 

@@ -27,7 +27,7 @@ _ONE_BYTE = 0x80  # below it a varint has one byte
 
 
 class Transition(NamedTuple):
-    """What a record says of a transactional id.
+    """A transition of a transactional id, as its record has it.
 
     Attributes:
         state: the state after the transition.

@@ -1,8 +1,8 @@
 """The anomalies of Jepsen's workload for Kafka, as it defines them.
 
-Of each key an *order* is known: by offset, the values of all sends that must have happened (``ok``, or of unknown
-outcome with a value that an ``ok`` operation was given), and of all polls. Offsets that nobody tells of count for
-nothing, so what lies "between" is always something that somebody was told of.
+Each key has an *order*: the values by offset, of all polls and of all sends that must have happened. These are ``ok``,
+or have an unknown outcome and a value that an ``ok`` operation was given. Offsets that no operation names do not count,
+so a value "between" two others is always one that some client knows.
 
 ``:G1a``
     An ``ok`` operation was given a value whose send ``fail``ed (an aborted read); each value once.
@@ -24,7 +24,7 @@ nothing, so what lies "between" is always something that somebody was told of.
     ``:subscribe`` let it forget the keys that they do not name. Both are allowed in a history with ``:subscribe``, as
     a rebalance may come between two operations.
 ``:int-poll-skip``, ``:int-nonmonotonic-poll``
-    The same between two values of one operation, but for keys that were rebalanced meanwhile.
+    The same between two values of one operation, except for keys that were rebalanced meanwhile.
 ``:nonmonotonic-send``, ``:int-nonmonotonic-send``
     Of two sends of a process to a key, the later one is not behind the earlier one; or of two in one operation.
 ``:int-send-skip``
@@ -131,7 +131,7 @@ def _each(pairs: Pairs) -> Iterator[tuple[Key, Value]]:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What is known of the log of a key; an *index* counts the offsets that anybody tells of.
+    """The known part of the log of a key; an *index* counts the offsets that some operation names.
 
     Attributes:
         offsets: by index.
@@ -177,7 +177,7 @@ class _Order:
         return 1 if one is None or other is None else other - one
 
     def between(self, earlier: Value, later: Value) -> str:
-        """What lies between two values, in words."""
+        """The values between two others, in words."""
         start, end = self.index[earlier] + 1, self.index[later]
         shown = ", ".join(self.at(value) for value in self.values[start : min(end, start + _SHOWN)])
         return shown if end - start <= _SHOWN else f"{shown} and {end - start - _SHOWN} more"
@@ -204,7 +204,7 @@ class Why(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What the rules need of a history.
+    """A history, prepared for the rules.
 
     Attributes:
         operations: those that are over.
@@ -358,7 +358,7 @@ class Analysis:
             yield self._finding(INCONSISTENT, key, f"at the offset is {what}{more}", offset)
 
     def _told(self, places: set[tuple[Key, int, Value]]) -> dict[tuple[Key, int, Value], str]:
-        """Who was the first to tell of a value at an offset."""
+        """The first operation that names a value at an offset, in words."""
         found: dict[tuple[Key, int, Value], str] = {}
         for operation in self.operations if places else ():
             for pairs in _tells(operation, self.proofs):
@@ -605,7 +605,7 @@ class _Graph:
 
 
 def _tells(operation: Operation, proofs: Mapping[int, str]) -> Iterator[Pairs]:
-    """What an operation tells of the order: what it sent, if it must have happened, and what it was given."""
+    """The values of an operation that count for the order: its sends, if it must have happened, and its polls."""
     if operation.outcome == OK or operation.ended in proofs:
         yield operation.sends
     yield operation.polls

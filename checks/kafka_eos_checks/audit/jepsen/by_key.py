@@ -61,7 +61,7 @@ SHOWN_ALLOWED = 20  # findings of an anomaly that is allowed
 
 
 class Part(NamedTuple):
-    """What an operation has to do with one key.
+    """The part of an operation that concerns one key.
 
     Attributes:
         key: the key.
@@ -233,7 +233,7 @@ class KeyHistory:
     forgot: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, part: Part) -> None:
-        """One part more, behind an ``:assign`` if the process has forgotten the key meanwhile."""
+        """Add a part, and an ``:assign`` before it if the process has forgotten the key since its last part."""
         operation = part.operation
         before = self.forgot.get(operation.process, part.forgot)
         if before != part.forgot:
@@ -265,13 +265,13 @@ def histories_in(path: Path) -> list[KeyHistory]:
     return list(found.values())
 
 
-# --- what is asked of each file --------------------------------------------------------------------------------------
+# --- one file at a time ----------------------------------------------------------------------------------------------
 
 Proof = tuple[int, int, str]  # the place of an operation's completion, the place of a key in it, and the proof in words
 
 
 def proofs_in(path: Path) -> list[Proof]:
-    """Proofs that operations of unknown outcome happened which send to several keys."""
+    """Proofs that operations happened whose outcome is unknown and which send to several keys."""
     return [
         (ended, history.places[ended][0], words)
         for history in histories_in(path)
@@ -283,7 +283,7 @@ def proofs_in(path: Path) -> list[Proof]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a file of keys is judged by: what has to be known of the whole history.
+    """The facts of the whole history that are needed to judge a file of keys.
 
     Attributes:
         run: names the history.
@@ -322,7 +322,7 @@ class Judged:
     twice: tuple[int, str] | None = None
 
     def add(self, found: Iterable[Finding], fine: frozenset[str]) -> None:
-        """Some more findings."""
+        """Add some findings."""
         for finding in found:
             if finding.rule in fine:
                 self.allowed[finding.rule] += 1
@@ -333,7 +333,7 @@ class Judged:
                 self.findings.append(finding)
 
     def join(self, other: "Judged") -> None:
-        """What was found in another file."""
+        """Add the anomalies of another file."""
         self.findings += other.findings
         self.allowed += other.allowed
         self.figures.update(other.figures)  # zeros, too
@@ -344,7 +344,7 @@ class Judged:
             self.twice = min(filter(None, (self.twice, other.twice)))
 
     def finish(self) -> None:
-        """Put what was found in order."""
+        """Sort the findings."""
         self._keep_few()
         self.findings.sort(key=in_order)
 
@@ -361,7 +361,7 @@ def in_order(finding: Finding) -> tuple[Any, ...]:
 
 
 def judged_in(path: Path, question: Question) -> Judged:
-    """The anomalies of the keys in a file, but for cycles."""
+    """The anomalies of the keys in a file, except cycles."""
     judged = Judged()
     for history, analysis in question.analyses(path):
         judged.add(analysis.of_keys(), question.fine)
@@ -379,7 +379,7 @@ def judged_in(path: Path, question: Question) -> Judged:
 
 
 def steps_in(path: Path, question: Question, stretches: Sequence[Step]) -> tuple[set[Step], set[Step]]:
-    """The steps in some stretches, to who was given a value, and to who wrote right behind."""
+    """The steps in some stretches: those to the reader of a value, and those to the writer of the next offset."""
     within = _Stretches(stretches)
     given: set[Step] = set()
     behind: set[Step] = set()
@@ -390,7 +390,7 @@ def steps_in(path: Path, question: Question, stretches: Sequence[Step]) -> tuple
 
 
 def reasons_in(path: Path, question: Question, steps: frozenset[Step]) -> list[tuple[Step, Why]]:
-    """Why there are these steps."""
+    """The reasons of some steps."""
     found = []
     for history, analysis in question.analyses(path):
         for step, why in analysis.reasons(steps):

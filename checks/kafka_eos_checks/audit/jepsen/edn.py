@@ -91,7 +91,7 @@ class _Frame:
 
 @dataclass(slots=True)
 class _Builder:
-    """What is open at a place of the text.
+    """The open collections and prefixes at a place of the text.
 
     Attributes:
         stack: from the outermost to the innermost.

@@ -41,7 +41,7 @@ Pairs = dict[Key, list[tuple[int | None, Value]]]  # by key, offsets as far as t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation that is over.
+    """An operation that is over.
 
     Attributes:
         index: what the history calls it, from 0: the number of its completion.

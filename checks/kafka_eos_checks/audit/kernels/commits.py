@@ -128,7 +128,7 @@ class CommitChunk(Chunk):
     commits: Commits
 
     def bare(self) -> "CommitChunk":
-        """The same without its records."""
+        """The facts of the chunk, without its records."""
         return replace(self, commits=concatenate_commits([]))
 
 

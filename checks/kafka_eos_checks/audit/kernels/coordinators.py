@@ -8,8 +8,8 @@ step of an id is legal, or follows over a hole, then its decisions, producer ids
 Around a step that is not, the readable rule folds the records one by one, from a record after which nothing before it
 matters to the next such record. So the findings are the readable rule's own.
 
-What is true of the log as a whole, such as the number of holes before a record, comes from its chunks
-(:class:`LogFacts`), and does not depend on how it is cut.
+Facts of the whole log, such as the number of holes before a record, come from its chunks (:class:`LogFacts`). They do
+not depend on where the log is cut.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,7 +59,7 @@ _COMPLETIONS[list(COMPLETED)] = [int(decision) for decision in COMPLETED.values(
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What is true of a log of ``__transaction_state`` as a whole, from its chunks in order.
+    """The facts of a whole log of ``__transaction_state``, from its chunks in order.
 
     Attributes:
         log: the log.
@@ -106,7 +106,7 @@ class LogFacts:
         return cls(log, records, unreadable, start, end, holes, damage, stamped_ms, places)
 
     def coordinator_log(self) -> CoordinatorLog:
-        """What the rules over transactions get of a log, without its transactional ids."""
+        """The log as the rules over transactions take it, without its transactional ids."""
         return CoordinatorLog(
             self.log,
             records=self.records,
@@ -135,7 +135,7 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True)
 class FoldedIds:
-    """What a log says of some transactional ids, as columns.
+    """Some transactional ids after all their records in a log, as columns.
 
     Attributes:
         names: transactional ids, shape (i,), in order of their first records.
@@ -209,7 +209,7 @@ class FoldedIds:
         )
 
     def transactional_id(self, number: int) -> TransactionalId:
-        """What the log says of one transactional id."""
+        """One transactional id after all its records, as the readable rules take it."""
         tail = self.tails.take(slice(*self.tail_start[number : number + 2].tolist()))
         values = list(tail.values())
         current = values[::-1]
@@ -283,7 +283,7 @@ def fold_coordinator_log(log: PartitionLog, chunks: Sequence[StateChunk]) -> Coo
 
 
 def log_of(facts: LogFacts, folded: FoldedIds) -> CoordinatorLog:
-    """What the rules over transactions get of a log."""
+    """A log as the rules over transactions take it, with its transactional ids."""
     log = facts.coordinator_log()
     return replace(log, ids=Ids(folded), findings=folded.findings, unknown=folded.unknown, folded=folded)
 
@@ -295,7 +295,7 @@ def fold_states(states: States, facts: LogFacts) -> FoldedIds:
 
 
 class _Fold:
-    """One fold; all arrays of shape (n,) are in order of id, and in log order within an id."""
+    """A fold of n records; all arrays of shape (n,) are in order of id, and in log order within an id."""
 
     def __init__(self, states: States, facts: LogFacts, holes: Ints, whole: Mask) -> None:
         self.states, self.facts = states, facts

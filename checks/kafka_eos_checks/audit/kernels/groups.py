@@ -35,7 +35,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What is true of a log of ``__consumer_offsets`` as a whole, from its chunks.
+    """The facts of a whole log of ``__consumer_offsets``, from its chunks.
 
     Attributes:
         log: the log.
@@ -147,7 +147,7 @@ class CountedCommits:
     followed: int
 
     def of(self, number: int) -> list[Commit]:
-        """What counted of one group and partition."""
+        """The committed offsets of one group and partition that counted."""
         own = slice(*self.begin[number : number + 2].tolist())
         return list(_readable(self.commits.take(own), self.holes[own], self.files))
 
@@ -163,7 +163,7 @@ class CountedCommits:
 
 
 class CommitsByName(Mapping[Name, list[Commit]]):
-    """What counted, by group and partition; made when it is asked for; nothing counted of other names."""
+    """The committed offsets that counted, by group and partition, made on demand; an empty list for any other name."""
 
     def __init__(self, counted: CountedCommits) -> None:
         self._counted = counted

@@ -13,7 +13,7 @@ from kafka_eos_checks.audit.kernels.transactions import Partition, PartitionFold
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogAudit:
-    """What the audit of one log found.
+    """The result of the audit of one log.
 
     Attributes:
         log: the log.

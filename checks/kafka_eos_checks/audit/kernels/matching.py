@@ -42,11 +42,11 @@ Flags = NDArray[np.bool_]
 
 
 class Knowledge(Coordinators):
-    """What the coordinators' logs know of some producer ids, as columns; a transactional id is made when asked for.
+    """The coordinators' logs as columns, for some producer ids; a transactional id is made when asked for.
 
     Args:
         logs: those with records, without their transactional ids.
-        known: parts of what each of them says.
+        known: their transactional ids, in parts.
         given: whether there are any, if only empty ones.
     """
 
@@ -291,7 +291,7 @@ class _Columns:
         return transaction, np.concatenate(logs)[first[decided.partitions][transaction] + inside]
 
     def _keys(self, decided: Decisions, transaction: Ints, log: Ints) -> Ints:
-        """One number for log, producer id and epoch of the markers of transactions; -1 where no marker is here."""
+        """A number for log, producer id and marker epoch of each transaction; -1 for a producer id without markers."""
         pids = decided.producer_id[transaction]
         place = np.minimum(np.searchsorted(self.pids, pids), len(self.pids) - 1)
         key = ((log * len(self.pids) + place) << 16) + (decided.marker_epoch[transaction] & 0xFFFF)
@@ -341,7 +341,7 @@ class _Columns:
         return fine
 
     def _both_decisions(self, left: Flags) -> Flags:
-        """Of markers that cannot be judged, those whose epoch has COMMIT and ABORT, each for data of the one before."""
+        """The unjudged markers whose epoch has both a COMMIT and an ABORT that end data of the epoch before."""
         told = left & self.has_data & (self.data_epoch == self.epoch - 1) & (self.decision != NO_DECISION)
         key = (self.pid << 16) + (self.epoch & 0xFFFF)
         committed, aborted = (key[told & (self.decision == decision)] for decision in (1, 0))

@@ -228,7 +228,7 @@ class StateChunk(Chunk):
     states: States
 
     def bare(self) -> "StateChunk":
-        """The same without its records."""
+        """The facts of the chunk, without its records."""
         return replace(self, states=no_states())
 
 

@@ -54,7 +54,7 @@ NO_STEPS: Steps = np.empty(0, STEP)
 
 
 class Transactional(NamedTuple):
-    """What a chunk has of transactions, and the times in it that tell of its moment.
+    """The steps of transactions in a chunk, and the times that date the chunk.
 
     Attributes:
         steps: dtype :data:`STEP`, in log order.
@@ -150,7 +150,7 @@ def _changes(producer_id: Ints, epoch: Narrow, holes: Ints, is_marker: NDArray[n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A log as the rules over transactions need it as a whole, beside its steps.
+    """The facts of a whole log that the rules over transactions need besides its steps.
 
     Attributes:
         log: the log.
@@ -355,7 +355,7 @@ def _paired(steps: Steps, log: Ints, split: Ints, same: NDArray[np.bool_], is_da
 
 
 def _open_after(steps: Steps, first: int, count: int) -> tuple[int, list[tuple[int, int]]]:
-    """What is open after data with no marker in between, and what merged, as ``PartitionTransactions.data`` has it."""
+    """The open and the merged data after batches with no marker in between, as in ``PartitionTransactions.data``."""
     opened, merged = first, []
     own = steps[first : first + count]
     rows = zip(own["holes"].tolist(), own["producer_epoch"].tolist(), strict=True)

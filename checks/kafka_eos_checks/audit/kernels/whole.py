@@ -1,4 +1,4 @@
-"""The transactions of one log as a whole, read in order: for what lies beside it, and if its offsets go backwards."""
+"""The transactions of one log, read in order: for the files next to it, and for a log whose offsets go backwards."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,10 @@ from kafka_eos_checks.audit.rules.transactions import Marker, PartitionTransacti
 def read_in_order(
     log: PartitionLog, number: int, *, check_crc: bool, high_watermark: int
 ) -> tuple[Partition, list[Part]]:
-    """A log whose offsets go backwards, as a whole and its steps; what a chunk says alone does not hold of it."""
+    """Read a log from its beginning: its facts and its steps.
+
+    This also holds where offsets go backwards, and summaries of single chunks do not.
+    """
     holes = 0
     whole = PartitionFold(log, log.segments)
     parts: list[Part] = []
@@ -52,7 +55,7 @@ def read_in_order(
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """The transactions of one log, as the rules over what lies beside it need them.
+    """The transactions of one log, as the rules over the files next to it need them.
 
     Attributes:
         partition: the log.

@@ -12,7 +12,7 @@
     A value that clients sent n times to a topic and that one broker's logs of the topic have at more than n offsets. A
     client that leaves the partition to its library does not know it when it sends. Values of aborted transactions, or
     of ones that are still open at the log's end, do not count, for a client sends them again. Where no log of the topic
-    is given, the offsets count at which readers were given the value, but for those of uncommitted data.
+    is given, the offsets count at which readers were given the value, except readers of uncommitted data.
 
 ``refused without cause``
     A fatal refusal of a producer that nobody fenced and that did nothing wrong:
@@ -98,7 +98,7 @@ WINDOW = Limits().cached_batches  # batches that a leader remembers of a produce
 
 @dataclass(slots=True)
 class Join:
-    """What the rules over histories found.
+    """The result of the rules over histories.
 
     Attributes:
         findings: the violations.
@@ -197,7 +197,7 @@ def lost(run: Sequence[Event], replicas: Replicas, figures: Figures, *, covered:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What readers tell of partitions whose logs are not given.
+    """The records that readers were given, for partitions whose logs are not given.
 
     Attributes:
         values: by topic, the values that readers were given.
@@ -211,7 +211,7 @@ class _Read:
 
     @classmethod
     def of(cls, run: Sequence[Event]) -> Self:
-        """What the readers of a run tell."""
+        """Collect the records that the readers of a run were given."""
         values: dict[str, set[str]] = defaultdict(set)
         for (topic, _), own in given(run).items():
             values[topic].update(own.values())
@@ -407,7 +407,7 @@ _BEGIN = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffs
 
 @dataclass(slots=True)
 class _Fencing:
-    """Who got which epoch so far, and who may have fenced it.
+    """The epochs given so far, and the producers that may have fenced them.
 
     Attributes:
         highest: by producer id, the highest epoch in any event.

@@ -42,7 +42,7 @@ class Urgency(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What there is to say of a rule.
+    """The entry of a rule.
 
     Attributes:
         subject: the figure that counts what it looks at.
@@ -67,14 +67,14 @@ class Rule:
     urgency: Urgency = Urgency.DATA
 
     def advice(self, finding: Finding, place: "Place | None" = None) -> str:
-        """What a finding means and what to do, in three lines; of one that was not judged, what to do."""
+        """The meaning of a finding and the next step, in three lines; the next step only, if it was not judged."""
         place = place or Place()
         if not finding.is_violation:
             return f"next: {_filled(self.unjudged, finding, place)}" if self.unjudged else ""
         return f"means: {self.means}\nends by itself: {self.ends}\nnext: {_filled(self.then, finding, place)}"
 
     def next_step(self, finding: Finding, *, in_test: bool = False) -> str:
-        """What to do about a finding."""
+        """The next step after a finding."""
         return _filled(self.in_test if in_test and self.in_test else self.then, finding, Place())
 
 
@@ -402,7 +402,7 @@ _ANOMALY = Rule(
 
 
 def rule_of(name: str) -> Rule:
-    """What there is to say of a rule.
+    """The entry of a rule.
 
     Raises:
         KeyError: there is none of this name.
