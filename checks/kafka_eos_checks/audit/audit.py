@@ -76,7 +76,7 @@ class Audit:
 
     @property
     def unknown(self) -> int:
-        """How many things that are there could not be judged, over all rules."""
+        """The number of things that could not be judged, over all rules."""
         return sum(verdict.unknown for verdict in self.verdicts)
 
 
@@ -480,7 +480,7 @@ def _verdict(
 
 
 def _reasons(rule: str, unknown: int, reasons: Mapping[Reason, int] | None) -> Mapping[Reason, int]:
-    """Why how many could not be judged; from the rule book where there is one reason only."""
+    """The reasons why subjects could not be judged, with their numbers; the rule book's if the rule has only one."""
     if reasons is not None:
         there = [(reason, count) for reason, count in reasons.items() if count]
         return dict(sorted(there, key=lambda each: (-each[1], each[0])))
@@ -496,7 +496,7 @@ def _by_code(reasons: Mapping[Reason, int]) -> dict[str, int]:
 
 
 def _unjudged(rule: str, figures: Figures, reasons: Mapping[Reason, int]) -> str:
-    """Why a rule judged nothing, or not everything that is there; "" where it judged all but what is too recent."""
+    """The reason why a rule judged nothing, or not everything; "" if it judged all except what is too recent."""
     book = rule_of(rule)
     subjects, unknown, recent = (int(figures.get(name, 0)) for name in (book.subject, UNKNOWN, RECENT))
     if unknown:

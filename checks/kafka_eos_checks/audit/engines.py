@@ -1,8 +1,8 @@
 """The two executors of the audit's plan: this process, and Spark.
 
-The plan (:mod:`kafka_eos_checks.audit.stages`) is made of functions. One is mapped over items and gives rows; rows that
-meet by kind and key are reduced by another one. What is kept between the two stays where it was made: in this process
-in memory, and beyond :data:`SPILL_BYTES` in a temporary file; on Spark on its executors
+The plan (:mod:`kafka_eos_checks.audit.stages`) is made of functions. The first function is mapped over items and gives
+rows; a second one reduces the rows of each kind and key. The rows between the two stay where they were made. In this
+process that is memory, and a temporary file beyond :data:`SPILL_BYTES`; on Spark it is the executors
 (:mod:`kafka_eos_checks.audit.spark`).
 """
 
@@ -74,7 +74,7 @@ class Engine(Protocol):
         ...
 
     def collect(self, kind: int, rows: Any) -> list[tuple[int, Any]]:
-        """All keys and values of a kind, in order of keys: what the caller needs to know of all."""
+        """All keys and values of a kind, in order of keys, brought to the caller."""
         ...
 
     def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
@@ -99,7 +99,7 @@ class LocalRows:
             file.close()
 
     def add(self, row: Row) -> None:
-        """Keep one more."""
+        """Keep a row."""
         self._values[row.kind, row.key].append(row.value)
         self._size += row.size
         if self._size > SPILL_BYTES:
@@ -130,7 +130,7 @@ class LocalRows:
 
 
 class LocalEngine:
-    """This process: no Spark, no JVM, no pyarrow. Below about a million batches nothing is faster."""
+    """The executor in this process: no Spark, no JVM, no pyarrow. Below about a million batches it is the fastest."""
 
     buckets = 1
 

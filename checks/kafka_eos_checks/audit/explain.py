@@ -1,9 +1,9 @@
-"""Draw what happened: a history as a sequence diagram, around the moment that an audit found or that one names.
+"""Draw a history as a sequence diagram, around a finding of the audit or around an event that the user names.
 
-A history has tens of thousands of events. Of a finding those are drawn that lead from its cause to its effect
-(:mod:`cause`). Around an event that one names it is the requests, answers and faults of the partition, producer,
-transactional id or process that one names, some before it and a few after. Records that an application sent are left
-out where the requests are there that carried them.
+A history has tens of thousands of events. For a finding, the diagram has the events from its cause to its effect
+(:mod:`cause`). For a named event, it has the requests, answers and faults of the named partition, producer,
+transactional id or process: some before the event and a few after it. Sends of an application are left out if the
+history has the requests that carried their records.
 """
 
 import argparse
@@ -65,7 +65,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which events are wanted; None for any."""
+    """The properties of the events that are wanted; None for any."""
 
     topic: str | None = None
     partition: int | None = None

@@ -63,11 +63,11 @@ class Finding:
         return self.kind == Kind.VIOLATION
 
     def sort_key(self) -> tuple[str, str, int, int, str]:
-        """Broker, topic, partition, offset, rule: the order in which findings are shown."""
+        """The order of findings: by broker, topic, partition, offset and rule."""
         return self.broker, self.topic, self.partition, -1 if self.offset is None else self.offset, self.rule
 
     def in_words(self) -> str:
-        """One line: where, what, who."""
+        """The finding in one line: where, what, who."""
         where = f"{self.broker}/" if self.broker else ""
         where += f"{self.topic}-{self.partition}" if self.partition >= 0 else f"{self.run} {self.topic}"
         where += f"/{self.file}" if self.file else ""

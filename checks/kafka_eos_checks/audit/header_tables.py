@@ -188,7 +188,7 @@ def _to_arrow(headers: Headers, marks: Marks) -> "pa.Table":
 
 
 def segment_bytes(table: Path) -> int | None:
-    """How large the segment was that a table was made of; None if it is no readable table."""
+    """The size of the segment that a table was made of; None if it is no readable table."""
     opened = _open(table)
     return None if isinstance(opened, str) else opened.segment_bytes
 

@@ -19,7 +19,7 @@ RECORDED = "history.jsonl"
 
 
 class UnusableInput(ValueError):  # noqa: N818 - named for the input
-    """Something that is neither logs nor a history; says what and the remedy."""
+    """An input that is neither logs nor a history; the message says what is wrong and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _log_of(segment: Path) -> PartitionLog:
 
 
 def _demand_replicas(logs: Sequence[PartitionLog], given: Mapping[Path, Path]) -> None:
-    """Logs of one partition are compared as replicas, so they have to be of several brokers of one cluster.
+    """Refuse logs of one partition unless they may be replicas: of several brokers of one cluster.
 
     Args:
         logs: all of them.
@@ -160,7 +160,7 @@ def _demand_replicas(logs: Sequence[PartitionLog], given: Mapping[Path, Path]) -
 
 
 def _why_no_replicas(one: tuple[str | None, int | None], other: tuple[str | None, int | None]) -> str:
-    """Why logs of a partition are no replicas, by cluster and broker, where these are known; "" if they may be."""
+    """The reason why two logs of a partition are no replicas, by cluster and broker; "" if they may be replicas."""
     clusters, brokers = zip(one, other, strict=True)
     if None not in clusters and len(set(clusters)) > 1:
         return f"of the clusters {clusters[0]} and {clusters[1]}"

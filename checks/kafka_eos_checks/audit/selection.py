@@ -1,4 +1,4 @@
-"""Which part of the logs somebody wants to see: by topic, partition, offset, time and producer."""
+"""The part of the logs that somebody wants to see: by topic, partition, offset, time and producer."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

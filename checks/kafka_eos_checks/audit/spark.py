@@ -240,7 +240,7 @@ def failures_told() -> Iterator[None]:
 
 @contextmanager
 def quiet_about_pandas() -> Iterator[None]:
-    """Pyspark 4.3 warns of pandas 3, which Arrow functions import and never use."""
+    """Suppress pyspark 4.3's warning of pandas 3, which Arrow functions import and never use."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*pandas.*", category=FutureWarning)
         yield

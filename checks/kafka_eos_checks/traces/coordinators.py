@@ -126,7 +126,7 @@ class Recorded:
 
     @property
     def transactions(self) -> int:
-        """How many transactions were decided."""
+        """The number of decided transactions."""
         return sum(r.value is not None and r.value.transaction_status in _DECISION for r in self._all_records())
 
     def _all_records(self) -> Iterator[StateRecord]:
@@ -201,7 +201,7 @@ def _entries(batches: Iterable[StoredBatch]) -> Iterator[WrittenBatch | WrittenM
 
 
 class Age(NamedTuple):
-    """How long a transaction had been open when it was aborted, and its own timeout; both in milliseconds."""
+    """The age of a transaction when it was aborted, and its own timeout; both in milliseconds."""
 
     open_ms: int
     own_ms: int
@@ -315,7 +315,7 @@ class _Steps:
         self.last, self.since = told, record.leader_epoch
 
     def move(self, leader_epoch: int) -> None:
-        """Another coordinator, if the log's leader epoch has risen."""
+        """Let another coordinator take over if the log's leader epoch has risen."""
         if 0 <= self.reign < leader_epoch and self.begun:
             self.take((Candidate("Failover", (0,)),), text=f"leader epoch {leader_epoch}")
         self.reign = max(self.reign, leader_epoch)
@@ -485,7 +485,7 @@ def coordinator_constants(versions: frozenset[int], trace: Trace | None = None) 
 
 
 def faults_of(trace: Trace) -> int:
-    """How many faults a trace may have had."""
+    """The number of faults that a trace may have had."""
     return sum(candidate.action in _FAULTS for step in trace.steps for candidate in step.candidates)
 
 

@@ -43,7 +43,7 @@ class LeaderOfTraces(Consumer):
         return replace(PartitionRules.with_entry(self, before, entry), entries=before.entries)
 
     def is_indexed(self, marker: LogEntry) -> bool:  # noqa: ARG002 - the same for each marker
-        """No transaction is in the index."""
+        """Whether a transaction is in the index of aborted ones: no, for any marker."""
         return False
 
     def with_completed(self, before: LeaderLog, marker: LogEntry, first_offset: int) -> LeaderLog:

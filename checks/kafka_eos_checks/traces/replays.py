@@ -8,7 +8,7 @@ A replay is three functions from batches of rows to batches of rows, with a shuf
     by_trace        rows sorted by transactional id -> verdicts on coordinators                  (:data:`BY_TRACE`)
 
 :func:`in_process` sorts tables of this process, :mod:`kafka_eos_checks.traces.spark` lets Spark shuffle. A worker holds
-the rows of one trace at a time, and none of the events goes through Spark's driver. What cannot be judged is a verdict,
+the rows of one trace at a time, and no event goes through Spark's driver. Traces that cannot be judged have a verdict,
 too.
 """
 

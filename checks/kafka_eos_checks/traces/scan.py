@@ -1,7 +1,7 @@
 """The events of recorded logs and histories as rows of Arrow, read piece by piece, wherever a piece is read.
 
-A piece is a byte range of a segment or of a history. It is read by whoever is told to: a worker of Spark, or this
-process. What cannot be read is a row, too: a verdict on the log.
+A piece is a byte range of a segment or of a history. A worker of Spark reads it, or this process. Bytes that cannot be
+read become a row, too: a verdict on the log.
 
 Every row has the columns of :data:`ROWS`:
 

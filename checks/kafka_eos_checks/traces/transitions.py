@@ -59,7 +59,7 @@ def name_of(place: tuple[str, int]) -> str:
 
 
 def open_ms(value: TransactionLogValue) -> int:
-    """How long the transaction has been open, in milliseconds on the coordinator's clock."""
+    """The age of the open transaction, in milliseconds on the coordinator's clock."""
     return value.transaction_last_update_timestamp_ms - value.transaction_start_timestamp_ms
 
 

@@ -137,7 +137,7 @@ class Judgement:
 
 
 def _too_long(trace: Trace) -> str:
-    """Why TLC is not asked of a trace, or ""."""
+    """The reason why TLC does not judge a trace, or ""."""
     steps = len(trace.steps)
     return f"{steps:,} steps: too long for TLC (limit {TLC_STEPS:,})" if steps > TLC_STEPS else ""
 
@@ -395,7 +395,7 @@ def _fits(hidden: Hidden, instance: Instance, consumer: Candidate) -> bool:
 
 
 def _mismatches(state: Any, step: TraceStep) -> list[tuple[str, SpecValue, SpecValue]]:
-    """Where a state is not as observed: (place, value of the spec, value of the trace)."""
+    """The differences between a state and what was observed: (place, value of the spec, value of the trace)."""
     found = []
     for place, wanted in step.observed.items():
         value = evaluate(place, state)

@@ -170,7 +170,7 @@ def test_logs_at_a_uri_give_the_same_verdicts_and_findings_go_to_a_table(
     assert warehouse.table("found").count() == 2 * len(rows), "the next audit is appended"
 
 
-def test_of_a_uri_only_what_the_audit_reads_is_copied(logs: Path, tmp_path: Path, spark: Any) -> None:
+def test_only_files_that_the_audit_reads_are_copied_from_a_uri(logs: Path, tmp_path: Path, spark: Any) -> None:
     history = tmp_path / "a b.jsonl"
     history.write_text("{}\n")
     uris = [f"file://{path}" for path in (logs, logs / "orders-2", history)]  # Hadoop's paths have no escapes

@@ -213,7 +213,7 @@ def test_a_cluster_that_gives_no_session_of_spark_exits_with_2_and_one_line(tmp_
     assert "Traceback" not in said.stderr
 
 
-def test_the_recording_of_a_real_broker_has_no_violation_but_the_retries_that_it_refuses_after_a_crash() -> None:
+def test_the_recording_of_a_real_broker_has_no_finding_except_retries_refused_after_a_crash() -> None:
     result = run([RECORDING])
     assert [verdict.name for verdict in result.verdicts if not verdict.ok] == ["refused without cause"]
     assert sum(log.batches for log in result.logs) > 50

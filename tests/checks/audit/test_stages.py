@@ -65,7 +65,7 @@ def test_this_process_asks_about_an_item_when_its_answer_is_taken() -> None:
     assert (list(answers), asked) == ([2, 4], [3, 1, 2])
 
 
-def test_what_is_kept_between_stages_goes_to_a_file_once_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_between_stages_spill_to_a_file_once_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "SPILL_BYTES", 1000)
     rows = LocalRows()
     for number in range(100):
@@ -77,7 +77,7 @@ def test_what_is_kept_between_stages_goes_to_a_file_once_it_is_much(monkeypatch:
     assert list(rows.values([7], 1)) == []
 
 
-def test_the_result_does_not_depend_on_the_number_of_buckets_nor_on_what_is_kept_in_files(
+def test_the_result_depends_neither_on_the_number_of_buckets_nor_on_spilling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unpack(recordings_folder() / "transactions.tar.xz", tmp_path / "recording")

@@ -276,7 +276,7 @@ def test_a_batch_that_is_not_there_is_missed(copy: Path, pattern: str) -> None:
     assert f"follows where {gone.batch.base_offset} has to" in reason
 
 
-def test_damage_and_a_log_without_its_beginning_are_said_and_a_torn_tail_is_none(copy: Path) -> None:
+def test_damage_and_a_missing_beginning_are_reported_and_a_torn_tail_is_not(copy: Path) -> None:
     assert of_logs(copy) == {}
     segment = largest(copy, "*/__transaction_state-*/*.log")
     only_replica(segment)

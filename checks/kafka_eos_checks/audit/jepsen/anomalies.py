@@ -172,7 +172,7 @@ class _Order:
         return quoted(value) if index is None else f"{quoted(value)} (offset {self.offsets[index]})"
 
     def delta(self, earlier: Value, later: Value) -> int:
-        """How far a value is behind another one; 1, which is right, where that is not known."""
+        """The distance of a value behind another one; 1, which is right, if it is not known."""
         one, other = self.index.get(earlier), self.index.get(later)
         return 1 if one is None or other is None else other - one
 
@@ -187,7 +187,7 @@ _NOTHING = _Order([], [], {}, {}, {}, {})
 
 
 class Why(NamedTuple):
-    """Why an operation comes after another one: it was given what that one sent, or wrote right behind it.
+    """The reason why an operation comes after another one: it was given its value, or wrote the next value of its key.
 
     Attributes:
         by_order: whether it only wrote right behind it.
@@ -224,7 +224,7 @@ class Analysis:
 
     @classmethod
     def of(cls, operations: Sequence[Operation], run: str, known: Mapping[int, str] = NO_PROOFS) -> Self:
-        """Two passes: who sent and was given what, then the orders.
+        """Prepare a history in two passes: first who sent and was given each value, then the orders.
 
         Args:
             operations: those that are over, in their order.
@@ -256,7 +256,7 @@ class Analysis:
         return cls(operations, run, dict(writer), dict(reader), orders, proofs)
 
     def of_keys(self) -> Iterator[Finding]:
-        """All anomalies but cycles: each rule looks at one key at a time."""
+        """All anomalies except cycles: each rule looks at one key at a time."""
         rules: tuple[Callable[[], Iterator[Finding]], ...] = (
             self.aborted_reads,
             self.lost_writes,
@@ -271,7 +271,7 @@ class Analysis:
         return (finding for rule in rules for finding in rule())
 
     def figures(self) -> dict[str, int]:
-        """How many values were sent and given, and how many of these nobody sent."""
+        """The numbers of values that were sent and given, and of given ones that nobody sent."""
         given = {(key, value) for operation in self.operations for key, value in _each(operation.polls)}
         return {
             "sent": sum(map(len, self.writer.values())),
@@ -320,7 +320,7 @@ class Analysis:
             yield from reversed(found)
 
     def _must_have_happened(self, writer: Operation) -> str | None:
-        """Why a send must have happened, "" if it was acknowledged; None if nobody knows."""
+        """The proof that a send happened, "" if it was acknowledged; None without a proof."""
         return "" if writer.outcome == OK else self.proofs.get(writer.ended)
 
     def unseen(self) -> Iterator[Finding]:
@@ -458,7 +458,7 @@ class Analysis:
         return (cycle_finding(rule, cycle, reasons, self.run) for rule, cycle in found)
 
     def given(self) -> set[Step]:
-        """From who sent a value to who was given it."""
+        """The steps from the sender of a value to each operation that was given it."""
         return {
             (writer.ended, operation.ended)
             for operation in self.operations
@@ -467,7 +467,7 @@ class Analysis:
         }
 
     def behind(self) -> set[Step]:
-        """From who sent a value to who sent the next one to its key."""
+        """The steps from the sender of a value to the sender of the next value of its key."""
         steps = set()
         for key, order in self.orders.items():
             writer = self.writer.get(key, {})
@@ -479,7 +479,7 @@ class Analysis:
         return steps
 
     def reasons(self, among: Container[Step]) -> Iterator[tuple[Step, Why]]:
-        """Why operations come after others, of some steps."""
+        """The reasons of some steps: why an operation comes after another one."""
         for operation in self.operations:
             for place, (key, own) in enumerate(operation.polls.items()):
                 for number, (_, value) in enumerate(own):
@@ -577,7 +577,7 @@ class _Graph:
         return edges
 
     def _in_process(self) -> list[list[int]]:
-        """From each operation that is ok to the next one of its process."""
+        """The steps from each operation that is ok to the next one of its process."""
         edges: list[list[int]] = [[] for _ in self.operations]
         before: dict[object, int] = {}
         for node, operation in enumerate(self.operations):
@@ -588,7 +588,7 @@ class _Graph:
         return edges
 
     def _in_time(self) -> list[list[int]]:
-        """From each operation that is ok to all that began when it was over, through a chain of moments."""
+        """The steps from each operation that is ok to all that began after its end, through a chain of moments."""
         edges: list[list[int]] = [[] for _ in self.operations]
         ended: list[int] = []
         for node, operation in enumerate(self.operations):
@@ -612,7 +612,7 @@ def _tells(operation: Operation, proofs: Mapping[int, str]) -> Iterator[Pairs]:
 
 
 def _proof(writer: Operation, reader: dict[Key, dict[Value, Operation]]) -> str | None:
-    """In words, why an operation of unknown outcome happened; None if nobody knows that it did."""
+    """The proof, in words, that an operation of unknown outcome happened; None without a proof."""
     if writer.outcome == INFO:
         for key, value in _each(writer.sends):
             if (found := reader.get(key, {}).get(value)) is not None:

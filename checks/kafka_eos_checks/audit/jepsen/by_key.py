@@ -1,17 +1,17 @@
 """The anomalies of a history of any size: keys are judged one by one, by the rules of ``anomalies``.
 
 The operations are read one after the other and written down by key, in a few files (:class:`Spill`). A key's part of an
-operation is an operation itself, so each rule that looks at one key at a time is asked of a history of that key alone
+operation is an operation itself, so each rule that looks at one key at a time judges a history of only that key
 (:class:`KeyHistory`). Three things span keys:
 
-- An ``:assign`` or ``:subscribe`` lets a process forget keys. While they are read each part is told how often its
-  process had forgotten its key, and the key's history gets an ``:assign`` wherever that number rises.
-- An operation of unknown outcome happened if any of its values was read, whatever key that was sent to. So the keys are
-  asked for such proofs first (:func:`proofs_in`).
+- An ``:assign`` or ``:subscribe`` lets a process forget keys. Each part notes how often its process had forgotten its
+  key, and the key's history gets an ``:assign`` wherever that number rises.
+- An operation of unknown outcome happened if any of its values was read, on any key. So such proofs are collected from
+  all keys first (:func:`proofs_in`).
 - A cycle leads from key to key. Steps by process and by time lead to operations that ended later, so every cycle has a
   step back, from an operation to one that ended before it. All operations of a cycle ended within the intervals of
-  such steps, where these overlap. There are few, among operations that were concurrent. The graph has the operations
-  of these stretches alone, and the cycles of the whole history.
+  such steps, where these overlap. Only concurrent operations have such steps, so there are few. The graph has only the
+  operations of these stretches, and still has all cycles of the history.
 
 In memory are the keys of one file, the operations of the stretches, and for each process the keys that it is assigned.
 """
@@ -80,7 +80,7 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class _Forgets:
-    """How often a process has forgotten each key.
+    """Counts of how often a process has forgotten each key.
 
     Attributes:
         times: that it was assigned keys.
@@ -100,14 +100,14 @@ class _Forgets:
 
 @dataclass(slots=True)
 class _Process:
-    """How often a process has forgotten keys, for its polls and for its sends."""
+    """Counts of how often a process has forgotten each key, for its polls and for its sends."""
 
     polls: _Forgets = field(default_factory=_Forgets)
     sends: _Forgets = field(default_factory=_Forgets)
 
 
 def parts_of(operations: Iterable[Operation]) -> Iterator[tuple[Operation, list[Part]]]:
-    """Each operation with its parts, one for each key that it sends to or was given something of."""
+    """Cut each operation into parts, one for each key that it sends to or was given a value of."""
     processes: dict[Hashable, _Process] = defaultdict(_Process)
     for operation in operations:
         process = processes[operation.process]
@@ -407,7 +407,7 @@ class _Stretches:
         self._ends = [end for _, end in stretches]
 
     def number(self, place: int) -> int:
-        """Which stretch a place is in, -1 for none."""
+        """The number of the stretch that a place is in; -1 for none."""
         number = bisect_right(self._begins, place) - 1
         return number if number >= 0 and place <= self._ends[number] else -1
 

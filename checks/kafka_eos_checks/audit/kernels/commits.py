@@ -1,8 +1,8 @@
 """The committed offsets of ``__consumer_offsets``, all records of a block at once, as columns.
 
-Each distinct key is decoded once. Of a value the offset is gathered from its place; whether all the rest of it can be
-read is told by its size, unless it has text that is not ASCII, or tagged fields of an unusual shape: then the readable
-decoder, ``kafka_eos.formats.consumer_offsets``, decides record by record. This decoder must equal it.
+Each distinct key is decoded once. The offset has a fixed place in a value, and is gathered from there. The size of a
+value tells whether the rest can be read, unless the value has text that is not ASCII, or unusual tagged fields. Then
+the readable decoder, ``kafka_eos.formats.consumer_offsets``, decides record by record. This decoder must equal it.
 """
 
 from collections.abc import Iterator, Sequence

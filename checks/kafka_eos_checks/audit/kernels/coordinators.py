@@ -119,7 +119,7 @@ class LogFacts:
         )
 
     def holes_before(self, states: States) -> Ints:
-        """How many holes the log has before each record, shape (n,)."""
+        """The number of holes of the log before each record, shape (n,)."""
         chunks, sizes = chunk_runs(states.split, states.start)
         before = np.array([self.chunks[chunk][0] for chunk in chunks], np.int64)
         return states.holes + np.repeat(before, sizes)
@@ -457,10 +457,10 @@ class _Fold:
         return rows, decisions
 
     def _tails(self, completes: Mask) -> Ints:
-        """For each id a record so that the current states in the end follow from the records from there on.
+        """The first record of each id that its current states at the end depend on, shape (i,).
 
-        What may follow a state over a hole has nothing to do with what was before; and COMPLETE follows PREPARE alone,
-        after which nothing else may come.
+        Over a hole any state may follow, so the states before it do not matter. Nor do the states before a PREPARE that
+        is completed: only PREPARE precedes COMPLETE, and only COMPLETE follows PREPARE.
         """
         rows = np.arange(len(self.ids))
         marks = np.where(self.first | self.fresh, rows, np.where(completes, rows - 1, 0))
@@ -468,10 +468,10 @@ class _Fold:
         return tails
 
     def _runs(self, proved: Mask, completes: Mask) -> Iterator["_Run"]:
-        """The records that the readable rule has to look at: between two after which nothing before them matters.
+        """The runs of records that the readable rule has to look at.
 
-        These are records over a hole, and COMPLETE right after its PREPARE: of all states only that PREPARE may come
-        before it, and before PREPARE there is never another one.
+        A run begins and ends at records before which nothing matters: records over a hole, and COMPLETE right after its
+        PREPARE, because no other state may precede COMPLETE, and never another PREPARE comes before.
         """
         wrong = np.flatnonzero(~proved)
         known = np.flatnonzero(self.fresh | completes)

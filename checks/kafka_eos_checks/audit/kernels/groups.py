@@ -99,7 +99,7 @@ class Ended:
 
 
 def end_transactions(commits: Commits, facts: GroupFacts) -> Ended:
-    """Find the marker of each committed offset. Those without one, or over a hole, are left out.
+    """Find the marker of each committed offset. Offsets without a marker, or with a hole before it, are left out.
 
     Args:
         commits: all committed offsets and markers of some producer ids, in log order; those outside of any transaction
@@ -189,7 +189,7 @@ def _key(name: Name) -> bytes:
 
 
 def count_commits(ended: Ended, facts: GroupFacts) -> CountedCommits:
-    """Which of the committed offsets of some groups and partitions counted, from all that were looked at."""
+    """Choose the committed offsets that counted, for some groups and partitions, from all that were looked at."""
     commits = ended.commits
     count = len(commits)
     in_order = bool((ended.number[1:] > ended.number[:-1]).all())
@@ -228,7 +228,7 @@ def count_commits(ended: Ended, facts: GroupFacts) -> CountedCommits:
 
 
 def _follow(ended: Ended, rows: Ints, facts: GroupFacts, files: Mapping[tuple[int, int], str]) -> Mask:
-    """Which of the records of one group and partition counted, by the readable rule."""
+    """Whether each record of one group and partition counted, by the readable rule."""
     log = GroupLog(facts.log)
     name = "", ("", 0)
     told = []

@@ -1,9 +1,9 @@
-"""The rules over transactions for many producer ids at once: what can be proved to agree with the coordinator's log.
+"""The rules over transactions for many producer ids at once: prove with numpy that markers agree with the coordinator.
 
-:func:`judge_steps` takes all steps of some producer ids. Nearly all markers are what the coordinator's log demands, one
-after the other, and that is proved with numpy. A producer id for which something is not proved is judged by the
-readable rules (:func:`kafka_eos_checks.audit.rules.transactions.judge`), over all its markers; so every finding is the
-readable rules' own. What is open is always judged by them: there is little of it.
+:func:`judge_steps` takes all steps of some producer ids. Nearly all markers are those that the coordinator's log
+demands, one after the other. If numpy cannot prove this for every marker of a producer id, the readable rules judge all
+its markers (:func:`kafka_eos_checks.audit.rules.transactions.judge`). They also judge all open transactions, which are
+few. So every finding is the readable rules' own.
 """
 
 from collections import Counter

@@ -1,10 +1,10 @@
-"""The transactional batches of a log by chunks: which of them change what is open, and which data a marker ends.
+"""The transactional batches of a log by chunks: the steps that open or end transactions, and the data of each marker.
 
-A *step* is a marker, or a batch with data behind which other things are open than before: the first of a transaction,
-and the first behind a hole or of another epoch. :func:`steps_of` finds the steps of a chunk without knowing what lies
-before it. The steps of all chunks are brought together by producer id, and :func:`paired` then tells what each marker
-ends and what is open at the end. So no log and no transaction is looked at as a whole in one place, and of data that
-change nothing no row is left.
+A *step* is a marker, or a batch of data that changes the open transactions: the first batch of a transaction, and the
+first one after a hole or of another epoch. :func:`steps_of` finds the steps of a chunk without knowing what precedes
+the chunk. The steps of all chunks meet by producer id. Then :func:`paired` finds the data that each marker ends, and the
+data that are open at the end. So nobody needs a whole log or a whole transaction at once, and other batches leave no
+row.
 
 The readable form of the same fold is :func:`kafka_eos_checks.audit.rules.transactions.read_transactions`.
 """
@@ -164,7 +164,7 @@ class Partition:
         first_marker_ms: when the first marker was appended; -1 for none.
         chunks: by split and first byte, how many holes come before a chunk, and when the next marker behind it was
             appended.
-        is_ordered: whether no offset goes backwards. Of another log the steps of chunks do not add up.
+        is_ordered: whether no offset goes backwards. If one does, the steps of chunks do not add up.
     """
 
     log: PartitionLog

@@ -87,7 +87,7 @@ class Transactions(Protocol):
 
     @property
     def holes(self) -> int:
-        """How many holes the log has."""
+        """The number of holes in the log."""
         ...
 
     @property
@@ -454,7 +454,7 @@ def _table(headers: Headers) -> Table:
 
 
 def _differ(one: Table, other: Table) -> NDArray[np.bool_]:
-    """Which batches differ, shape (n,): by CRC, or, where the cleaner was at one of them, by what it keeps."""
+    """Whether batches differ, shape (n,): by the fields that the cleaner keeps, and by CRC if it rewrote neither."""
     kept = ("last_offset_delta", "producer_id", "producer_epoch", "base_sequence")
     changed = np.any([one[name] != other[name] for name in kept], axis=0)
     changed |= (one["attributes"] ^ other["attributes"]) & (TRANSACTIONAL_MASK | CONTROL_MASK) != 0
@@ -464,7 +464,7 @@ def _differ(one: Table, other: Table) -> NDArray[np.bool_]:
 
 
 def _is_cleaned(batches: Table) -> NDArray[np.bool_]:
-    """Which batches the cleaner has written anew, shape (n,)."""
+    """Whether the cleaner has rewritten each batch, shape (n,)."""
     fewer = batches["record_count"] <= batches["last_offset_delta"]
     cleaned: NDArray[np.bool_] = fewer | (batches["attributes"] & DELETE_HORIZON_MASK != 0)
     return cleaned

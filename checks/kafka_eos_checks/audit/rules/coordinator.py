@@ -162,7 +162,7 @@ class TransactionalId:
 
 
 def wrong_step(before: TransactionLogValue | None, after: TransactionLogValue | None) -> str:
-    """Why the coordinator may not go from one state to another, or "". None: it does not know the transactional id."""
+    """The reason why one state may not follow another, or "". None stands for an unknown transactional id."""
     if after is None:
         forgettable = before is None or before.transaction_status in _AT_REST
         return "" if forgettable else "forgotten in a transaction"
@@ -175,7 +175,7 @@ def wrong_step(before: TransactionLogValue | None, after: TransactionLogValue | 
 
 
 def _wrong_producer(before: TransactionLogValue, after: TransactionLogValue) -> str:
-    """Why the producer id or the epoch may not come after that of the state before, or ""."""
+    """The reason why producer id or epoch may not follow those of the state before, or ""."""
     bumps = after.client_transaction_version >= TRANSACTION_VERSION_2
     epoch = before.producer_epoch
     allowed = {epoch}
@@ -192,7 +192,7 @@ def _wrong_producer(before: TransactionLogValue, after: TransactionLogValue) -> 
 
 
 def _wrong_rotation(before: TransactionLogValue, after: TransactionLogValue, bumps: bool) -> str:
-    """Why a producer id may not take the place of another, or ""."""
+    """The reason why a producer id may not replace another one, or ""."""
     if after.transaction_status is TransactionState.EMPTY:
         exhausted = before.producer_epoch >= EXHAUSTED_FROM
     elif after.transaction_status in COMPLETED and bumps:
@@ -211,7 +211,7 @@ def _wrong_rotation(before: TransactionLogValue, after: TransactionLogValue, bum
 
 
 def _wrong_partitions(before: TransactionLogValue, after: TransactionLogValue) -> str:
-    """Why the partitions may not come after those of the state before, or ""."""
+    """The reason why the partitions may not follow those of the state before, or ""."""
     was, now = before.partitions(), after.partitions()
     if after.transaction_status is TransactionState.ONGOING:
         return "partitions left the transaction" if not was <= now and before.transaction_status not in _AT_REST else ""

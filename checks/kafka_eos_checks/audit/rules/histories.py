@@ -161,7 +161,7 @@ def _figures() -> Figures:
 
 
 def _last_ms(run: Iterable[Event]) -> float:
-    """When the last event of a run happened, in milliseconds since the epoch; ``inf`` if an event does not tell."""
+    """The time of the last event of a run, in milliseconds since the epoch; ``inf`` if an event does not tell."""
     return max((inf if event.time_us is None else event.time_us / 1000 for event in run), default=-inf)
 
 
@@ -223,7 +223,7 @@ class _Read:
         return cls(values, passed_over(run), committed)
 
     def look(self, event: Event, place: Place) -> str:
-        """``there``, ``unknown``, or what became of a record that was acknowledged."""
+        """The fate of an acknowledged record: ``there``, ``unknown``, or what became of it in words."""
         transaction = event.detail.get("transaction")
         if str(event.detail.get("value")) in self.values[place[0]]:
             return "there"
@@ -234,7 +234,7 @@ class _Read:
 
 
 def _look(contents: Contents, offset: int | None, value: str, covered: bool) -> str:
-    """``there``, ``unknown``, or what is there instead.
+    """The record at an offset: ``there``, ``unknown``, or in words what is there instead.
 
     A client that retried may be told that its batch is a duplicate, and then knows no offset.
     """
@@ -357,7 +357,7 @@ class _Sequences:
         self.prepared.setdefault(request, sequence in self.ends)
 
     def later(self, sequence: int) -> int:
-        """How many batches with later sequences were sent, modulo 2^31."""
+        """The number of batches sent with later sequences, modulo 2^31."""
         end = sequence + HALF
         wrapped = bisect_left(self.bases, end & SEQUENCE_MASK) if end > SEQUENCE_MASK else 0
         return wrapped + bisect_left(self.bases, end) - bisect_right(self.bases, sequence)

@@ -91,7 +91,7 @@ class Kind(StrEnum):
 
 
 class Reason(NamedTuple):
-    """Why something that is there could not be judged.
+    """A reason why something could not be judged.
 
     Attributes:
         code: a short name that scripts may rely on.

@@ -155,7 +155,7 @@ def _positions(run: Iterable[Event]) -> Iterator[tuple[Event, Place, int]]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Where a process reads.
+    """The positions of a reader.
 
     Attributes:
         next: by partition, the offset behind the last one that it was given or waited at.

@@ -79,7 +79,7 @@ class Rule:
 
 
 class Place(NamedTuple):
-    """Where a finding stands for somebody who types the next command.
+    """The place of a finding, as the next command has to name it.
 
     Attributes:
         paths: what was audited.

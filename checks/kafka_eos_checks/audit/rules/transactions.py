@@ -393,7 +393,7 @@ class Coordinators:
 
     @property
     def unknown_owner(self) -> Reason:
-        """Why a producer id has no transactional id here."""
+        """The reason why a producer id has no transactional id here."""
         if not self.logs:
             return EMPTY_STATE_LOG if self.given else NO_STATE_LOG
         return OWNER_UNKNOWN
@@ -522,7 +522,7 @@ def match(partition: PartitionTransactions, coordinators: Coordinators, moments:
 
 
 def why_incomplete(log: CoordinatorLog) -> Reason | None:
-    """Why a coordinator's log has not all transactions; None for one that has."""
+    """The reason why a coordinator's log lacks transactions; None if it has all."""
     if log.whole:
         return None
     return STATE_DAMAGED if log.damaged or log.unreadable else STATE_COMPACTED

@@ -98,7 +98,7 @@ def random_history(seed: int, count: int) -> list[Operation]:
 
 
 @pytest.mark.parametrize("files", [1, 3])
-def test_each_key_alone_shows_what_the_whole_history_shows(files: int) -> None:
+def test_keys_judged_one_by_one_have_the_anomalies_of_the_whole_history(files: int) -> None:
     shown: Counter[str] = Counter()
     for seed in range(60):
         operations = random_history(seed, 120)
@@ -149,7 +149,7 @@ def test_a_value_that_is_sent_again_is_refused_with_the_line(tmp_path: Path) -> 
     assert (error.value.line, error.value.reason) == (readable.value.line, readable.value.reason)
 
 
-def test_of_what_is_allowed_all_are_counted_and_the_first_are_kept() -> None:
+def test_allowed_anomalies_are_all_counted_and_the_first_are_kept() -> None:
     sends = [(2 * number, number) for number in range(300)]
     between = [(2 * number + 1, 1000 + number) for number in range(300)]
     one, other = (
