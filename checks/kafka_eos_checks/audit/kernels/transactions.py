@@ -2,9 +2,9 @@
 
 A *step* is a marker, or a batch of data that changes the open transactions: the first batch of a transaction, and the
 first one after a hole or of another epoch. :func:`steps_of` finds the steps of a chunk without knowing what precedes
-the chunk. The steps of all chunks meet by producer id. Then :func:`paired` finds the data that each marker ends, and the
-data that are open at the end. So nobody needs a whole log or a whole transaction at once, and other batches leave no
-row.
+the chunk. The steps of all chunks meet by producer id. Then :func:`paired` finds the data that each marker ends, and
+the data that are open at the end. So nobody needs a whole log or a whole transaction at once, and other batches leave
+no row.
 
 The readable form of the same fold is :func:`kafka_eos_checks.audit.rules.transactions.read_transactions`.
 """
