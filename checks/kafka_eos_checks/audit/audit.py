@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments, stages
 from kafka_eos_checks.audit.cost import Bill, bill
-from kafka_eos_checks.audit.engines import Engine, ask_each, asker, costs_of, open_engine
+from kafka_eos_checks.audit.engines import Engine, asker, costs_of, open_engine
 from kafka_eos_checks.audit.findings import Finding, dated
 from kafka_eos_checks.audit.history_files import read_events
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
@@ -43,7 +42,7 @@ from kafka_eos_checks.audit.rules.transactions import (
 )
 from kafka_eos_checks.audit.stages import Scanned
 from kafka_eos_checks.kit.terminal import progress_console
-from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.kit.verdict import Verdict, counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +65,7 @@ class Audit:
             rule over the coordinator's logs, over transactions, over committed offsets, over histories, and for each
             anomaly of Jepsen's.
         findings: all violations, by place.
-        notes: what the rules have to say of other places, see :class:`rules.Kind`, by place.
+        notes: all findings that are no violations, see :class:`rules.log.Kind`, by place.
         logs: the audits of the single logs.
         subject: in words, what was audited: paths, brokers, clusters, sizes, and the moments that it is of.
         bill: what it cost; None unless asked for.
@@ -81,7 +80,7 @@ class Audit:
 
     @property
     def unknown(self) -> int:
-        """How many things that are there could not be judged, over all rules."""
+        """The number of things that could not be judged, over all rules."""
         return sum(verdict.unknown for verdict in self.verdicts)
 
 
@@ -258,7 +257,7 @@ class _Judged:
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, verdicts: Iterable[Verdict], findings: Iterable[Finding]) -> None:
-        """Some more of both."""
+        """Add some of both."""
         self.verdicts += verdicts
         self.findings += findings
 
@@ -328,7 +327,7 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
             regions.append(words)
             log = audit.log
             damaged = damaged or Finding(rule=READABLE, topic=log.topic, partition=log.partition, file=file)
-    found = f"{len(regions)} corrupt regions" if figures["batches"] or old else "no batch to read"
+    found = counted(len(regions), "corrupt region") if figures["batches"] or old else "no batch to read"
     return Verdict(
         check="replay",
         name=READABLE,
@@ -382,7 +381,7 @@ def transaction_verdicts(
 def beside_verdicts(
     scanned: Scanned, engine: Engine, *, one_moment: bool = True, check_crc: bool = True
 ) -> tuple[list[Verdict], list[Finding]]:
-    """One verdict for each rule over indexes, snapshots and replicas, where there are any, and all their findings."""
+    """Judge indexes, snapshots and replicas: a verdict for each rule that has something to judge, and all findings."""
     started = time.perf_counter()
     result = stages.audit_around(scanned, engine, one_moment=one_moment, check_crc=check_crc)
     findings = _dated(result.findings, scanned, engine)
@@ -443,7 +442,7 @@ def jepsen_verdicts(inputs: Inputs, engine: Engine) -> tuple[list[Verdict], list
     for path in inputs.operations:
         size = path.stat().st_size
         with by_key.spilled(each_operation(path), str(path), size) as spill:
-            own = by_key.judge(spill, partial(ask_each, engine))
+            own = by_key.judge(spill, engine.ask_each)
         if not own.figures["sent"] and not own.figures["given"]:
             raise UnusableInput(f"{path}: no :send, :poll or :txn of Jepsen's workload for Kafka with anything in it")
         judged.join(own)
@@ -485,7 +484,7 @@ def _verdict(
         check="replay",
         name=rule,
         expected="0 findings",
-        found=f"{len(violations)} findings",
+        found=counted(len(violations), "finding"),
         ok=not violations,
         seconds=seconds,
         figures={name: value for name, value in figures.items() if name != RECENT or value},
@@ -501,7 +500,7 @@ def _verdict(
 
 
 def _reasons(rule: str, unknown: int, reasons: Mapping[Reason, int] | None) -> Mapping[Reason, int]:
-    """Why how many could not be judged; from the rule book where there is one reason only."""
+    """The reasons why subjects could not be judged, with their numbers; the rule book's if the rule has only one."""
     if reasons is not None:
         there = [(reason, count) for reason, count in reasons.items() if count]
         return dict(sorted(there, key=lambda each: (-each[1], each[0])))
@@ -517,7 +516,7 @@ def _by_code(reasons: Mapping[Reason, int]) -> dict[str, int]:
 
 
 def _unjudged(rule: str, figures: Figures, reasons: Mapping[Reason, int]) -> str:
-    """Why a rule judged nothing, or not everything that is there; "" where it judged all but what is too recent."""
+    """The reason why a rule judged nothing, or not everything; "" if it judged all except what is too recent."""
     book = rule_of(rule)
     subjects, unknown, recent = (int(figures.get(name, 0)) for name in (book.subject, UNKNOWN, RECENT))
     if unknown:

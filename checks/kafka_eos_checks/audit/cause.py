@@ -243,9 +243,9 @@ class _About:
     # --- the window --------------------------------------------------------------------------------------------------
 
     def window(self, effect: int) -> range:
-        """From the transaction before the effect's own to the end of that one; the whole run outside of any.
+        """The events from the transaction before the effect's own to the end of the latter; else the whole run.
 
-        What became of an input is decided between two commits of its group, however many transactions that takes.
+        The fate of an input is decided between two commits of its group, however many transactions that takes.
         """
         anchor = min([effect, *self._written_at()])
         own = self.events[anchor].transactional_id or self.events[effect].transactional_id
@@ -286,7 +286,7 @@ class _About:
 
 
 def _actor(event: Event) -> str:
-    """Who is behind a process: an application, and what a proxy saw of it, have one name."""
+    """The name of the application behind a process, which is the same in the events of a proxy."""
     return event.process.rpartition("/")[2]
 
 

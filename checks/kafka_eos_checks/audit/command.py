@@ -56,10 +56,10 @@ anomalies of a history of Jepsen's workload for Kafka, as Jepsen defines and nam
 
 Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster. A history
 alone is judged by what clients and readers tell; what only a log could tell is counted as unknown.
-Values are looked at only where a history is given, which has them too. The files are only read. Of a running broker
-audit a copy, or expect an unfinished tail. Compacted topics have holes in their offsets; a sequence that is missing
-there is not reported. What Jepsen allows (writes that interleave, skips of consumers that subscribe) is told in the
-verdict's evidence and is no finding.
+Values are looked at only where a history is given, which has them too. The files are only read, so the directory of a
+running broker can be audited in place; an unfinished tail of a log is no violation. Compacted topics have holes in
+their offsets; a sequence that is missing there is not reported. What Jepsen allows (writes that interleave, skips of
+consumers that subscribe) is told in the verdict's evidence and is no finding.
 
 Logs of a running broker, and copies that were made while it wrote, are of different moments. What one log may only lack
 because it is the older copy is no violation: it is too recent to judge, and told. --snapshot says that all logs are of
@@ -68,6 +68,10 @@ one moment: the brokers stood still, or it is a snapshot of a volume. Recordings
 A verdict has three values: ok, FAIL with its findings, or not judged, with the reason. What somebody did on purpose (a
 transaction aborted by hand, offsets set back) is told and is no violation. Each open transaction is listed with who
 opened it, since when, what it holds back, and what becomes of it.
+
+The terminal and the page show the most urgent rules first: data that is lost, torn, twice or wrong; then a reader or an
+application that does not go on; then the state of brokers. --json has the order of the list above, --findings that of
+places.
 
 exit codes: 0 nothing found, 1 violations or corrupt regions, 2 the input or the call cannot be used, 3 nothing found,
   but something that is there could not be judged (0 with --allow-unjudged); what is too recent does not count
@@ -186,6 +190,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kafka_eos.histories.history import MalformedHistory  # noqa: PLC0415 - `--help` needs no numpy
     from kafka_eos_checks.audit.findings import check_suffix  # noqa: PLC0415
     from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
+    from kafka_eos_checks.audit.rules.rule_book import most_urgent_first  # noqa: PLC0415
     from kafka_eos_checks.kit.terminal import answer_console, print_verdicts  # noqa: PLC0415
     from kafka_eos_checks.kit.verdict import headline  # noqa: PLC0415
 
@@ -199,7 +204,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafka-eos audit: {error}", file=sys.stderr)
         return 2
     answer_console.print(f"{result.subject}\n", markup=False, highlight=False, soft_wrap=True)
-    print_verdicts(result.verdicts)
+    print_verdicts(most_urgent_first(result.verdicts))
     _print_notes(result)
     if result.bill is not None:
         _print_bill(result.bill)
@@ -277,6 +282,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
     """Audit, with a session of Spark if anything needs one, and write what was asked for."""
     from kafka_eos_checks.audit import audit, findings  # noqa: PLC0415
     from kafka_eos_checks.audit.places import place  # noqa: PLC0415
+    from kafka_eos_checks.audit.rules.rule_book import most_urgent_first  # noqa: PLC0415
     from kafka_eos_checks.kit.verdict import write_verdicts  # noqa: PLC0415
 
     paths, histories = (list(map(place, given)) for given in (arguments.paths, arguments.history))
@@ -307,7 +313,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
         if arguments.html:
             from kafka_eos_checks.ledger.report import write_page  # noqa: PLC0415 - templates take their time to load
 
-            write_page(result.verdicts, arguments.html, subject=result.subject)
+            write_page(most_urgent_first(result.verdicts), arguments.html, subject=result.subject)
         if arguments.sink and spark is not None:
             findings.append_to_table(spark, arguments.sink, arguments.sink_format, [*result.findings, *result.notes])
     return result

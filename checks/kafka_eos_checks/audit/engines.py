@@ -1,8 +1,8 @@
 """The two executors of the audit's plan: this process, and Spark.
 
-The plan (:mod:`kafka_eos_checks.audit.stages`) is made of functions. One is mapped over items and gives rows; rows that
-meet by kind and key are reduced by another one. What is kept between the two stays where it was made: in this process
-in memory, and beyond :data:`SPILL_BYTES` in a temporary file; on Spark on its executors
+The plan (:mod:`kafka_eos_checks.audit.stages`) is made of functions. The first function is mapped over items and gives
+rows; a second one reduces the rows of each kind and key. The rows between the two stay where they were made. In this
+process that is memory, and a temporary file beyond :data:`SPILL_BYTES`; on Spark it is the executors
 (:mod:`kafka_eos_checks.audit.spark`).
 """
 
@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from kafka_eos_checks.audit.cost import StageCost, charged
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.places import Ask, ask_here, is_uri
-from kafka_eos_checks.audit.progress import byte_progress
+from kafka_eos_checks.audit.progress import byte_progress, count_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +26,7 @@ ENGINES = ("local", "spark")
 SPILL_BYTES = 256 << 20  # of rows of a kind and key that are kept in memory, all together
 
 ANSWER, COST = -1, -2  # kinds of rows: of `ask_each`, and of each task
+ASKED = "tasks"  # the label of what `ask_each` runs
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -92,7 +93,15 @@ class Engine(Protocol):
         ...
 
     def collect(self, kind: int, rows: Any) -> list[tuple[int, Any]]:
-        """All keys and values of a kind, in order of keys: what the caller needs to know of all."""
+        """All keys and values of a kind, in order of keys, brought to the caller."""
+        ...
+
+    def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
+        """The answers of a function about each item, in order, each by a task of its own.
+
+        In this process an item is asked when its answer is taken, so that one answer at a time is in memory. On Spark
+        function, items and answers are pickled, and a file among the items has to be at the same path on every worker.
+        """
         ...
 
 
@@ -109,7 +118,7 @@ class LocalRows:
             file.close()
 
     def add(self, row: Row) -> None:
-        """Keep one more."""
+        """Keep a row."""
         self._values[row.kind, row.key].append(row.value)
         self._size += row.size
         if self._size > SPILL_BYTES:
@@ -140,7 +149,7 @@ class LocalRows:
 
 
 class LocalEngine:
-    """This process: no Spark, no JVM, no pyarrow. Below about a million batches nothing is faster."""
+    """The executor in this process: no Spark, no JVM, no pyarrow. Below about a million batches it is the fastest."""
 
     buckets = 1
     in_process = True
@@ -178,10 +187,26 @@ class LocalEngine:
         """As :meth:`Engine.collect`."""
         return [(key, value) for key in sorted(rows.keys([kind])) for value in rows.values([kind], key)]
 
+    def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """As :meth:`Engine.ask_each`."""
+        costs = LocalRows()
+        self.stages.append((ASKED, costs))
+        with count_progress(ASKED, len(items)) as advance:
+            for item in items:
+                answer, cost = charged_rows(partial(answered, ask, (0, item)))
+                costs.add(cost)
+                yield answer.value
+                advance(1)
+
 
 def charged_rows(task: Callable[[], Iterable[Row]]) -> Iterator[Row]:
     """The rows of a task, and one of the kind :data:`COST` behind them."""
     return charged(task, partial(Row, COST, 0))
+
+
+def answered(ask: Callable[[Item], Any], numbered: tuple[int, Item]) -> Iterator[Row]:
+    """The answer about an item with a number, as a row of the kind :data:`ANSWER`."""
+    yield Row(ANSWER, numbered[0], ask(numbered[1]))
 
 
 def costs_of(engine: Engine) -> list[StageCost]:
@@ -189,23 +214,11 @@ def costs_of(engine: Engine) -> list[StageCost]:
     return [StageCost(label, [cost for _, cost in engine.collect(COST, rows)]) for label, rows in engine.stages]
 
 
-def ask_each(engine: Engine, ask: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """The answers of a function about each item, in order, each by a task of its own.
-
-    Function, items and answers are pickled. A file among the items has to be at the same path on every worker.
-    """
-    numbered = list(enumerate(items))
-    rows = engine.map(partial(_ask, ask), numbered, [1] * len(numbered), "tasks")
-    return [answer for _, answer in engine.collect(ANSWER, rows)]
-
-
-def _ask(ask: Callable[[Item], Any], numbered: tuple[int, Item]) -> Iterator[Row]:
-    yield Row(ANSWER, numbered[0], ask(numbered[1]))
-
-
 def asker(engine: Engine, logs: Iterable[PartitionLog]) -> Ask[Any, Any]:
     """Who is asked about files of logs: this process about those of its machine, the engine's tasks about others."""
-    return partial(ask_each, engine) if any(is_uri(log.folder) for log in logs) else ask_here
+    if not any(is_uri(log.folder) for log in logs):
+        return ask_here
+    return lambda ask, items: list(engine.ask_each(ask, items))
 
 
 @contextmanager

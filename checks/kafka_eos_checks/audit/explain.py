@@ -1,9 +1,9 @@
-"""Draw what happened: a history as a sequence diagram, around the moment that an audit found or that one names.
+"""Draw a history as a sequence diagram, around a finding of the audit or around an event that the user names.
 
-A history has tens of thousands of events. Of a finding those are drawn that lead from its cause to its effect
-(:mod:`cause`). Around an event that one names it is the requests, answers and faults of the partition, producer,
-transactional id or process that one names, some before it and a few after. Records that an application sent are left
-out where the requests are there that carried them.
+A history has tens of thousands of events. For a finding, the diagram has the events from its cause to its effect
+(:mod:`cause`). For a named event, it has the requests, answers and faults of the named partition, producer,
+transactional id or process: some before the event and a few after it. Sends of an application are left out if the
+history has the requests that carried their records.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from kafka_eos_checks.drawing.svg import inert, visible
 from kafka_eos_checks.kit.paths import build_folder
 from kafka_eos_checks.kit.recording import given_path
 from kafka_eos_checks.kit.terminal import answer_console
+from kafka_eos_checks.kit.verdict import counted
 
 BEFORE, AFTER = 30, 10  # events drawn up to the moment, and behind it
 SUFFIXES = (".html", ".svg")
@@ -50,7 +51,7 @@ class NothingToDraw(ValueError):  # noqa: N818 - named for the input
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a diagram is about: the events of one run, up to and a little behind one of them.
+    """The subject of a diagram: the events of one run, up to one of them and a little further.
 
     Attributes:
         events: in the order of the run.
@@ -65,7 +66,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which events are wanted; None for any."""
+    """The properties of the events that are wanted; None for any."""
 
     topic: str | None = None
     partition: int | None = None
@@ -243,7 +244,7 @@ def _moment(arguments: argparse.Namespace) -> Moment:
     if number is None and (arguments.around is not None or arguments.name or wanted != Wanted() or not findings):
         return cut_out(chosen_run(runs, arguments.name), wanted, arguments.around)
     if not 1 <= (number or 1) <= len(findings):
-        raise NothingToDraw(f"--finding {number}: the audit has {len(findings)} findings")
+        raise NothingToDraw(f"--finding {number}: the audit has {counted(len(findings), 'finding')}")
     return of_finding(findings[(number or 1) - 1], runs)
 
 

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import dropwhile
 from pathlib import Path
@@ -24,7 +24,7 @@ MAX_TIMESTAMP_AT = 35  # bytes from the beginning of a batch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A place that a rule has something to say of, with what a person needs to look at it.
+    """A rule's statement on a place in a log or history, with all that a person needs to look there.
 
     Attributes:
         rule: the rule's name.
@@ -64,11 +64,11 @@ class Finding:
         return self.kind == Kind.VIOLATION
 
     def sort_key(self) -> tuple[str, str, int, int, str]:
-        """Broker, topic, partition, offset, rule: the order in which findings are shown."""
+        """The order of findings: by broker, topic, partition, offset and rule."""
         return self.broker, self.topic, self.partition, -1 if self.offset is None else self.offset, self.rule
 
     def in_words(self) -> str:
-        """One line: where, what, who."""
+        """The finding in one line: where, what, who."""
         where = f"{self.broker}/" if self.broker else ""
         where += f"{self.topic}-{self.partition}" if self.partition >= 0 else f"{self.run} {self.topic}"
         where += f"/{self.file}" if self.file else ""
@@ -134,11 +134,6 @@ def to_arrow(findings: Sequence[Finding]) -> "pa.RecordBatch":
     import pyarrow as pa  # noqa: PLC0415
 
     return pa.RecordBatch.from_pylist([asdict(f) for f in findings], schema=arrow_schema(COLUMNS))
-
-
-def from_rows(rows: Iterable[dict[str, Any]]) -> list[Finding]:
-    """The inverse of :func:`to_arrow` on rows as dictionaries."""
-    return [Finding(**row) for row in rows]
 
 
 _LEFT_OUT = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # categories of Unicode: controls, marks without a width, separators

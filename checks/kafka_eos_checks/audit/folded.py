@@ -6,7 +6,6 @@ offsets of open transactions, and one window of batches. So its memory does not 
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -151,7 +150,7 @@ def transactional_ids(logs: Collection[PartitionLog], check_crc: bool = True) ->
 
     A worker reads the logs again when one of their files has another size.
     """
-    sizes = tuple((log, tuple(Path(log.folder, name).stat().st_size for name in log.segments)) for log in logs)
+    sizes = tuple((log, tuple(log.file(name).stat().st_size for name in log.segments)) for log in logs)
     return _transactional_ids(sizes, check_crc)
 
 

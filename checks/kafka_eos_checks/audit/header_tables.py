@@ -189,7 +189,7 @@ def _to_arrow(headers: Headers, marks: Marks) -> "pa.Table":
 
 
 def segment_bytes(table: Path) -> int | None:
-    """How large the segment was that a table was made of; None if it is no readable table."""
+    """The size of the segment that a table was made of; None if it is no readable table."""
     opened = _open(table)
     return None if isinstance(opened, str) else opened.segment_bytes
 
@@ -232,8 +232,8 @@ def read_marked_table(
 ) -> Iterator[tuple[Headers, Marks]]:
     """As :func:`read_table`, with the marks of control batches.
 
-    Of a row group without a marker, a transaction and a broker's time the times are not read, but for the first one of
-    the table: these columns are 0.
+    A row group with no marker, no transaction and no broker's timestamp gets 0 in the columns of times, which are then
+    not read. The first row group of the table is always read with its times.
     """
     yield from _read(table, start, end, columns, check, marks=True)
 
@@ -297,7 +297,7 @@ def _packed(fields: Mapping[str, Any], columns: Sequence[str] | None, count: int
 def _nothing(
     columns: Sequence[str] | None, start: int, end: int, reason: str, damage: tuple[CorruptRegion, ...] = ()
 ) -> Headers:
-    """What a range of a table gives that cannot be read: no header, and the range as damage."""
+    """The headers of a range that cannot be read: none, and the range as damage."""
     region = CorruptRegion(position=start, end=end, kind=RegionKind.CORRUPT, reason=reason)
     return Headers(np.empty(0, np.int64), _packed({}, columns, 0), end, (*damage, region))
 
@@ -342,7 +342,7 @@ def _open(table: Path, check: bool = False) -> _Table | str:
 
 @lru_cache(maxsize=8)
 def _footer(table: Path, size: int, changed: int) -> Any:  # noqa: ARG001 - of a file as it was then
-    """What a file says about its row groups; a split reads a few of them, and its neighbours are read next."""
+    """The metadata of a table, kept because the splits of a table are read one after the other."""
     return need("pyarrow.parquet", "spark").read_metadata(arrow_source(table))
 
 

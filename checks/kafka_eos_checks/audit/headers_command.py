@@ -96,7 +96,7 @@ def _write(given: Sequence[str], out: Path, topics: Sequence[str] | None) -> str
 
 
 def _folders(out: Path, logs: Sequence["PartitionLog"]) -> dict["PartitionLog", Path]:
-    """Where the tables of each log go; of several brokers each has a folder, named as its own was."""
+    """The folder for the tables of each log; with several brokers each has a folder, named like its log directory."""
     from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
 
     folders = {log: out / Path(log.broker).name / f"{log.topic}-{log.partition}" for log in logs}

@@ -1,30 +1,31 @@
-"""What a person points the audit at: log directories, recordings packed or not, histories."""
+"""The inputs of an audit: log directories, recordings (packed or not) and histories."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from kafka_eos.formats.log_directory import broker_id, cluster_id
 from kafka_eos_checks.audit.history_files import SUFFIXES, is_history
 from kafka_eos_checks.audit.jepsen.operations import HISTORY, is_jepsen
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
 from kafka_eos_checks.audit.moments import LOCK, is_locked
-from kafka_eos_checks.audit.places import is_uri, listed
+from kafka_eos_checks.audit.places import is_uri, listed, sizes_of
 from kafka_eos_checks.kit.recording import UnsafeArchive, unpacked
 
-SEGMENT_SUFFIX = ".log"
+SEGMENT_SUFFIX, ARCHIVE_SUFFIX = ".log", ".tar.xz"
 RECORDED = "history.jsonl"
 """The history of a served cluster, next to its log directory: the artefacts of the pytest fixture."""
 
 
 class UnusableInput(ValueError):  # noqa: N818 - named for the input
-    """Something that is neither logs nor a history; says what and the remedy."""
+    """An input that is neither logs nor a history; the message says what is wrong and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What was found.
+    """The inputs that the given paths lead to.
 
     Attributes:
         logs: the replicas of partitions, each audited for itself.
@@ -45,8 +46,7 @@ class Inputs:
     @property
     def segment_bytes(self) -> int:
         """Bytes of all segments and tables of the logs."""
-        paths = (Path(log.folder, name) for log in self.logs for name in log.segments)
-        return sum(path.stat().st_size for path in paths if path.is_file())
+        return sum(sizes_of([log.file(name) for log in self.logs for name in log.segments]))
 
 
 @contextmanager
@@ -82,15 +82,12 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             if path.suffix == SEGMENT_SUFFIX and path.is_file():
                 segments.append(_log_of(path))
                 continue
-            folder = stack.enter_context(_unpacked(path)) if path.is_file() else path
-            inside = "brokers" if (folder / "brokers").is_dir() else ""
-            folders[folder / inside] = path / inside
-            is_recording, is_test = (folder / "manifest.json").is_file(), (folder / RECORDED).is_file()
-            recorded.append(is_recording or (is_test and not any(map(is_locked, folder.glob(f"**/{LOCK}")))))
-            if is_recording:
-                found += sorted(path for path in (folder / "histories").glob("*") if is_history(path))
-            elif is_test:
-                found.append(folder / RECORDED)
+            folder = stack.enter_context(opened(path))
+            contents = contents_of(folder)
+            folders[contents.logs] = path / contents.logs.relative_to(folder)
+            is_test = (folder / RECORDED).is_file() and not any(map(is_locked, folder.glob(f"**/{LOCK}")))
+            recorded.append(contents.is_recording or is_test)
+            found += contents.histories
         found += (path for path in histories if not is_jepsen(path))
         found = list({path.resolve(): path for path in found}.values())  # one may be given by its folder, too
         operations += (path for path in histories if is_jepsen(path))
@@ -109,6 +106,32 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
         )
 
 
+class Contents(NamedTuple):
+    """The parts of a folder that was given.
+
+    Attributes:
+        logs: the folder with the log directories.
+        histories: the histories of a recording or of a test, by name.
+        is_recording: whether the folder is a recording.
+    """
+
+    logs: Path
+    histories: tuple[Path, ...]
+    is_recording: bool
+
+
+def contents_of(folder: Path) -> Contents:
+    """Recognise a recording, the artefacts of a test, or a folder with nothing but log directories."""
+    logs = folder / "brokers" if (folder / "brokers").is_dir() else folder
+    is_recording = (folder / "manifest.json").is_file()
+    histories: tuple[Path, ...] = ()
+    if is_recording:
+        histories = tuple(sorted(path for path in (folder / "histories").glob("*") if is_history(path)))
+    elif (folder / RECORDED).is_file():
+        histories = (folder / RECORDED,)
+    return Contents(logs, histories, is_recording)
+
+
 def _log_of(segment: Path) -> PartitionLog:
     """A log of one segment alone; of a folder that is no partition's it is partition 0 of a topic of that name."""
     folder = segment.resolve().parent
@@ -119,7 +142,7 @@ def _log_of(segment: Path) -> PartitionLog:
 
 
 def _demand_replicas(logs: Sequence[PartitionLog], given: Mapping[Path, Path]) -> None:
-    """Logs of one partition are compared as replicas, so they have to be of several brokers of one cluster.
+    """Refuse logs of one partition unless they may be replicas: of several brokers of one cluster.
 
     Args:
         logs: all of them.
@@ -140,7 +163,7 @@ def _demand_replicas(logs: Sequence[PartitionLog], given: Mapping[Path, Path]) -
 
 
 def _why_no_replicas(one: tuple[str | None, int | None], other: tuple[str | None, int | None]) -> str:
-    """Why logs of a partition are no replicas, by cluster and broker, where these are known; "" if they may be."""
+    """The reason why two logs of a partition are no replicas, by cluster and broker; "" if they may be replicas."""
     clusters, brokers = zip(one, other, strict=True)
     if None not in clusters and len(set(clusters)) > 1:
         return f"of the clusters {clusters[0]} and {clusters[1]}"
@@ -158,16 +181,24 @@ def _named(directory: Path, given: Mapping[Path, Path]) -> str:
 
 
 @contextmanager
-def _unpacked(archive: Path) -> Iterator[Path]:
-    if is_uri(str(archive)) and archive.name.endswith(".tar.xz"):
-        raise UnusableInput(f"{archive}: a packed recording is read from this machine only; copy it here, or unpack it")
-    if not archive.name.endswith(".tar.xz"):
+def opened(path: Path) -> Iterator[Path]:
+    """The folder that a path leads to: itself, or a recording's archive, unpacked for as long as the block lasts.
+
+    Raises:
+        UnusableInput: a file that is no archive of a recording.
+    """
+    if not path.is_file():
+        yield path
+        return
+    if is_uri(str(path)) and path.name.endswith(ARCHIVE_SUFFIX):
+        raise UnusableInput(f"{path}: a packed recording is read from this machine only; copy it here, or unpack it")
+    if not path.name.endswith(ARCHIVE_SUFFIX):
         raise UnusableInput(
-            f"{archive}: neither a directory, a segment (.log), a history (.jsonl, .parquet, .edn) nor a recording "
+            f"{path}: neither a directory, a segment (.log), a history (.jsonl, .parquet, .edn) nor a recording "
             "(.tar.xz)"
         )
     try:
-        with unpacked(archive) as folder:
+        with unpacked(path) as folder:
             yield folder
     except UnsafeArchive as error:
         raise UnusableInput(str(error)) from None

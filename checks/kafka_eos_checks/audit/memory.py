@@ -1,4 +1,4 @@
-"""What a process keeps for its next chunk or task, so that it does not pay for it again.
+"""Memory settings of a process: freed memory and imported modules are kept, so that no task pays for them again.
 
 A chunk's arrays have half a megabyte each. By default glibc maps such memory anew for every array, or gives it back as
 soon as it is free, and the kernel clears each page that is touched again: half of the time of an audit, measured.

@@ -194,7 +194,7 @@ class Moments:
         self.last_ms = max([*runs, self._stamped_ms])
 
     def in_words(self) -> str:
-        """Of which moments the logs are."""
+        """The moments of the logs in words."""
         until = "" if isinf(self._stamped_ms) else f", up to {in_words(self._stamped_ms)}"
         if self.source.one_moment:
             return f"of one moment{until}"

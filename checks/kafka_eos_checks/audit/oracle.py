@@ -53,7 +53,7 @@ Row = Hashable
 
 
 def readable_rows(log: PartitionLog) -> Iterator[Row]:
-    """What the readable decoder and the readable rule find in a log, in order."""
+    """The findings and damage of a log by the readable decoder and the readable rule, in order."""
     state = Log()
     for name in log.segments:
         path = log.file(name)
@@ -70,13 +70,13 @@ def readable_rows(log: PartitionLog) -> Iterator[Row]:
 
 
 def _stored(segment: Path, topic: str) -> Iterator[Batch | CorruptRegion]:
-    """What a segment has, in order."""
+    """The batches and unreadable regions of a segment, in order."""
     for item in items_of(segment):
         yield item if isinstance(item, CorruptRegion) else _batch_of(item, topic)
 
 
 def _stored_in_table(table: Path, topic: str) -> Iterator[Batch | CorruptRegion]:
-    """What a table of headers has, in order but for its regions, which come before their row group."""
+    """The batches of a table of headers, in order; unreadable regions come before their row group."""
     for headers in read_table(table):
         yield from headers.damage
         yield from columns_of(headers, topic).batches()
@@ -97,7 +97,7 @@ def _batch_of(stored: StoredBatch, topic: str) -> Batch:
 
 
 def rows_of(audit: LogAudit) -> Iterator[Row]:
-    """What the audit found in a log, in the same form."""
+    """The findings and damage of an audited log, in the form of :func:`readable_rows`."""
     for f in audit.findings:
         yield (
             f.file,
@@ -115,7 +115,7 @@ def rows_of(audit: LogAudit) -> Iterator[Row]:
 
 
 def state_rows(log: CoordinatorLog) -> Iterator[Row]:
-    """What a log of ``__transaction_state`` says: as a whole, its findings, and each transactional id."""
+    """A log of ``__transaction_state`` as rows: its facts, its findings, and each transactional id."""
     yield log.records, log.unknown, log.unreadable, log.start, log.end, log.holes, log.damaged, log.stamped_ms
     yield from log.findings
     for known in log.ids.values():
@@ -125,7 +125,7 @@ def state_rows(log: CoordinatorLog) -> Iterator[Row]:
 
 
 def offset_rows(log: GroupLog) -> Iterator[Row]:
-    """What a log of ``__consumer_offsets`` says: as a whole, what counted, and what went back."""
+    """A log of ``__consumer_offsets`` as rows: its facts, the offsets that counted, and those that went back."""
     yield log.end, log.holes, log.whole, log.stamped_ms
     for name, commits in log.commits.items():
         yield name, tuple(commits)
@@ -135,7 +135,7 @@ def offset_rows(log: GroupLog) -> Iterator[Row]:
 
 
 def coordinator_rows(log: PartitionLog) -> tuple[Counter[Row], Counter[Row]]:
-    """What the readable rule and the columns say of a coordinator's log; nothing of other logs."""
+    """A coordinator's log as rows, by the readable rule and by columns; no rows for any other log."""
     if log.topic == STATE_TOPIC and log.has_records:
         return Counter(state_rows(follow_coordinator_log(log))), Counter(state_rows(read_coordinator_log(log)))
     if log.topic == OFFSETS_TOPIC and log.has_records:
@@ -169,7 +169,7 @@ def _size(path: Path) -> int:
 
 
 def transaction_rows(findings: Iterable[Finding]) -> Counter[Row]:
-    """What the rules over transactions have to say, in a form that can be compared."""
+    """The findings of the rules over transactions, in a form that can be compared."""
     own = (replace(finding, time_ms=None) for finding in findings if finding.rule in TRANSACTION_RULES)
     return Counter(astuple(finding) for finding in own)
 

@@ -1,4 +1,4 @@
-"""What clients wrote, in evidence: in quotes, or, where the report goes to strangers, as a name that stands for it."""
+"""Text of clients in evidence: in quotes, or replaced by a name if the report goes to strangers (``--redact``)."""
 
 import hmac
 from collections.abc import Iterator

@@ -73,7 +73,7 @@ class _Cluster:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.clean = self.rng.random() < 0.3  # nothing goes wrong, but for what the logs do not have
+        self.clean = self.rng.random() < 0.3  # nothing goes wrong, except that logs may lack something
         self.now = NOW
         self.partitions: list[list[RecordBatch]] = [[] for _ in range(self.rng.randint(1, 3))]
         self.ends = [self.rng.choice((0, 0, 0, 5)) for _ in self.partitions]
@@ -142,7 +142,7 @@ class _Cluster:
         self.ends[number] += 1
 
     def transaction(self, producer: _Producer) -> None:
-        """One transaction, with what may go wrong in it."""
+        """Run one transaction, in which something may go wrong."""
         places = self.rng.sample(range(len(self.partitions)), self.rng.randint(1, len(self.partitions)))
         for number in places:
             producer.joined.add(number)
@@ -212,7 +212,7 @@ class _Cluster:
             rest = rest[count:]
 
     def source(self, logs: Iterable[PartitionLog]) -> Source:
-        """What is known of the moments of the logs."""
+        """The facts on the moments of the logs."""
         if self.rng.random() < 0.5:
             return Source(longest_ms=self.rng.choice((900_000, 10**9)))
         marks = {(log.topic, log.partition): self.rng.randint(0, 60) for log in logs if self.rng.random() < 0.7}
@@ -247,7 +247,7 @@ def by_steps(logs: list[PartitionLog], engine: Engine, source: Source, split_byt
 
 
 def beside_rows(transactions: Transactions, offset: int) -> tuple[object, ...]:
-    """What the rules over indexes and snapshots ask of the transactions of a log, at an offset."""
+    """The answers that the rules over indexes and snapshots get from the transactions of a log, at an offset."""
     aborts = [
         (each.offset, each.producer_id, each.ends and each.ends.offset, transactions.holes or each.last_stable_offset)
         for segment in transactions.log.segments
@@ -275,7 +275,7 @@ def difference(seed: int, engine: Engine | None = None) -> tuple[str, Counter[st
     kinds = Counter(f"{finding.rule}, {finding.kind}" for finding in expected.findings)
     wanted, got = rows_of(expected), rows_of(found)
     if ordered != whole:
-        return f"beside the logs: readable {ordered}, by steps {whole}", kinds
+        return f"next to the logs: readable {ordered}, by steps {whole}", kinds
     if wanted == got:
         return "", kinds
     return f"only readable: {[*(wanted - got)]}, only by steps: {[*(got - wanted)]}", kinds

@@ -58,12 +58,12 @@ def by_chunks(batches: Sequence[Batch], cuts: Sequence[int]) -> Combine:
 
 
 def chunked(batches: Sequence[Batch], cuts: Sequence[int]) -> list[Row]:
-    """What the audit by chunks finds."""
+    """The findings of the audit by chunks."""
     return [(f.position, f.rule, f.evidence) for f in by_chunks(batches, cuts).finish()]
 
 
 def readable(batches: Sequence[Batch]) -> list[Row]:
-    """What the readable rule finds."""
+    """The findings of the readable rule."""
     return [(batch.position, violation.rule, violation.evidence) for batch, violation in audit_log(batches)]
 
 

@@ -1,4 +1,4 @@
-"""Which part of the logs somebody wants to see: by topic, partition, offset, time and producer."""
+"""The part of the logs that somebody wants to see: by topic, partition, offset, time and producer."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What is wanted; None and the widest range mean everything.
+    """The batches that are wanted; None and the widest range mean all.
 
     Attributes:
         topics: their names.

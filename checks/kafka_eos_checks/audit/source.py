@@ -135,6 +135,7 @@ from kafka_eos_checks.audit.kernels.headers import (
 )
 from kafka_eos_checks.audit.kernels.records import Records, decode_block
 from kafka_eos_checks.audit.kernels.splits import SPLIT_BYTES, PartitionLog, Split, find_logs, plan, tasks
+from kafka_eos_checks.audit.places import place
 from kafka_eos_checks.audit.rules.log import SEQUENCE_MASK
 from kafka_eos_checks.audit.schemas import ddl
 from kafka_eos_checks.audit.selection import Range, Selection, from_options
@@ -348,7 +349,7 @@ class KafkaLogReader(DataSourceReader):
         paths += [self._options["path"]] if "path" in self._options else []
         if not paths:
             raise ValueError("kafka_log: no path; give a broker's log directory to load() or as option 'path'")
-        found = find_logs(*map(Path, paths))
+        found = find_logs(*map(place, paths))
         for log in found:
             if not log.has_records:
                 raise ValueError(f"kafka_log: {log.folder} has tables of headers; read them by format 'parquet'")
@@ -398,7 +399,7 @@ class KafkaLogReader(DataSourceReader):
 
     def _fixed(self, log: PartitionLog) -> dict[str, str | int]:
         """The columns that are the same in all rows of a log."""
-        broker = log.broker or Path(log.folder).parent.name
+        broker = log.broker or log.directory.name
         return {"broker": broker, "topic": log.topic, "partition": log.partition, "log_partition": log.partition}
 
     def _columns(self, block: Block) -> tuple[int, dict[str, Any]]:
@@ -509,7 +510,7 @@ class KafkaLogStreamReader(DataSourceStreamReader):
         ends = {}
         for log in self._reader.logs():
             for number, name in enumerate(log.segments):
-                path = Path(log.folder, name)
+                path = log.file(name)
                 size = path.stat().st_size
                 is_last = number == len(log.segments) - 1
                 ends[str(path)] = self._whole_end(path, size) if is_last else size
@@ -528,7 +529,7 @@ class KafkaLogStreamReader(DataSourceStreamReader):
         grown = []
         for log in self._reader.logs():
             for number, name in enumerate(log.segments):
-                file = str(Path(log.folder, name))
+                file = str(log.file(name))
                 begin, stop = start.get(file, 0), end.get(file, 0)
                 if begin < stop:
                     grown.append(LogTask((Split(log, number, len(log.segments), name, begin, stop),)))

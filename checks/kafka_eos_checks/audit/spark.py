@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kafka_eos_checks.audit.cost import cpu_seconds_of
-from kafka_eos_checks.audit.engines import Item, Row, charged_rows
+from kafka_eos_checks.audit.engines import ANSWER, ASKED, Item, Result, Row, answered, charged_rows
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.memory import keep_modules
 from kafka_eos_checks.audit.schemas import arrow_schema, ddl
@@ -99,15 +99,19 @@ class SparkEngine:
         Raises:
             UnusableInput: Spark fails on the input.
         """
-        failure = need("pyspark.errors", "spark").PySparkException
-        try:
-            with task_progress(self.spark), quiet_about_pandas():
-                found = rows.where(rows["kind"] == kind).select("key", "value").toArrow()
-        except failure as error:
-            words = [line.strip() for line in str(error).splitlines() if line.strip()]
-            raise UnusableInput(f"Spark failed: {words[0]} … {words[-1]}" if words else "Spark failed") from error
+        with failures_told(), task_progress(self.spark), quiet_about_pandas():
+            found = rows.where(rows["kind"] == kind).select("key", "value").toArrow()
         results = zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)
         return [(key, pickle.loads(value)) for key, value in sorted(results, key=lambda each: each[0])]  # noqa: S301
+
+    def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """As :meth:`kafka_eos_checks.audit.engines.Engine.ask_each`.
+
+        Raises:
+            UnusableInput: Spark fails on an item.
+        """
+        rows = self.map(partial(answered, ask), list(enumerate(items)), [], ASKED)
+        return [answer for _, answer in self.collect(ANSWER, rows)]
 
     def _kept(self, label: str, rows: "DataFrame") -> "DataFrame":
         from pyspark import StorageLevel  # noqa: PLC0415 - see `session`
@@ -227,8 +231,24 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
 
 
 @contextmanager
+def failures_told() -> Iterator[None]:
+    """Raise :class:`UnusableInput` where Spark fails, with the first and the last line of Spark's message.
+
+    Raises:
+        UnusableInput: Spark fails in the block.
+        MissingExtra: without pyspark.
+    """
+    failure = need("pyspark.errors", "spark").PySparkException
+    try:
+        yield
+    except failure as error:
+        words = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise UnusableInput(f"Spark failed: {words[0]} … {words[-1]}" if words else "Spark failed") from error
+
+
+@contextmanager
 def quiet_about_pandas() -> Iterator[None]:
-    """Pyspark 4.3 warns of pandas 3, which Arrow functions import and never use."""
+    """Suppress pyspark 4.3's warning of pandas 3, which Arrow functions import and never use."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*pandas.*", category=FutureWarning)
         yield

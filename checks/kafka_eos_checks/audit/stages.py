@@ -33,7 +33,7 @@ from kafka_eos_checks.audit.kernels.groups import read_group_log
 from kafka_eos_checks.audit.kernels.logs import LogAudit, fold, summaries_of
 from kafka_eos_checks.audit.kernels.matching import Knowledge, judge_steps
 from kafka_eos_checks.audit.kernels.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
-from kafka_eos_checks.audit.kernels.states import StateChunk, States, concatenate_states, no_states, state_rows
+from kafka_eos_checks.audit.kernels.states import StateChunk, States, concatenate_states, state_rows
 from kafka_eos_checks.audit.kernels.summary import Summary
 from kafka_eos_checks.audit.kernels.transactions import (
     NO_STEPS,
@@ -202,7 +202,7 @@ def read_states(task: Task, *, check_crc: bool, buckets: int) -> Iterator[Row]:
     """The rows of some splits of ``__transaction_state``: each chunk as a whole, its records by transactional id."""
     for log, split in task:
         for chunk in state_rows(split, check_crc):
-            yield Row(SUMMARY, log, replace(chunk, states=no_states()))
+            yield Row(SUMMARY, log, chunk.bare())
             states = chunk.states
             of_name = np.array([crc32(name.encode("utf-8", "surrogatepass")) % buckets for name in states.names], int)
             bucket = of_name[states.transactional_id]
@@ -212,7 +212,7 @@ def read_states(task: Task, *, check_crc: bool, buckets: int) -> Iterator[Row]:
 
 
 def sum_up_states(number: int, chunks: Iterable[StateChunk], *, logs: Mapping[int, PartitionLog]) -> Iterator[Row]:
-    """What is true of a log of ``__transaction_state`` as a whole."""
+    """Sum up the chunks of a log of ``__transaction_state`` as the facts of the whole log."""
     yield Row(RESULT, number, LogFacts.of(logs[number], chunks))
 
 
@@ -223,7 +223,7 @@ def fold_bucket(
     facts: Mapping[int, LogFacts],
     buckets: int,
 ) -> Iterator[Row]:
-    """What the logs of ``__transaction_state`` say of some transactional ids, by bucket of producer ids."""
+    """Fold the records of some transactional ids: the findings of each log, and its ids by bucket of producer ids."""
     by_log: dict[int, list[tuple[int, int, int, States]]] = {}
     for value in values:
         by_log.setdefault(value[0], []).append(value)
@@ -314,7 +314,7 @@ def judge_bucket(
     again: frozenset[int],
     buckets: int,
 ) -> Iterator[Row]:
-    """What the rules over transactions find of the producer ids of a bucket."""
+    """Judge the transactions of the producer ids of a bucket."""
     parts: list[Part] = []
     ids: dict[int, list[FoldedIds]] = {}
     for value in values:
@@ -329,11 +329,11 @@ def judge_bucket(
     yield Row(RESULT, bucket, judge_steps(parts, partitions, chosen, own, moments))
 
 
-# --- offsets, and what lies beside a log ------------------------------------------------------------------------------
+# --- offsets, and the files next to a log -----------------------------------------------------------------------------
 
 
 def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[list[Finding], Figures]:
-    """What the rule over committed offsets finds in the logs of ``__consumer_offsets``, and its figures."""
+    """Judge the logs of ``__consumer_offsets``: the findings of the rule over committed offsets, and its figures."""
     own = [
         audit.partition
         for audit in scanned.audits
@@ -352,14 +352,14 @@ def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -
 
 
 def read_commits(item: tuple[int, PartitionLog], *, check_crc: bool) -> Iterator[Row]:
-    """What the rule over committed offsets finds in one log of ``__consumer_offsets``, and its figures."""
+    """Judge one log of ``__consumer_offsets``: the findings of the rule over committed offsets, and its figures."""
     figures: Figures = {"checked": 0, "unknown": 0}
     findings = list(went_back([read_group_log(item[1], check_crc)], figures))
     yield Row(RESULT, item[0], (findings, figures))
 
 
 def audit_around(scanned: Scanned, engine: Engine, *, one_moment: bool, check_crc: bool = True) -> Beside:
-    """What the rules over indexes, snapshots and replicas find."""
+    """Judge the indexes, snapshots and replicas of all logs."""
     by_place: dict[tuple[str, int], list[PartitionLog]] = {}
     for audit in scanned.audits:
         by_place.setdefault((audit.log.topic, audit.log.partition), []).append(audit.log)
@@ -374,5 +374,5 @@ def audit_around(scanned: Scanned, engine: Engine, *, one_moment: bool, check_cr
 
 
 def look_beside(item: tuple[int, Sequence[PartitionLog]], *, one_moment: bool, check_crc: bool) -> Iterator[Row]:
-    """What the rules over indexes, snapshots and replicas find beside the replicas of one partition."""
+    """Judge the indexes and snapshots of the replicas of one partition, and compare these replicas."""
     yield Row(RESULT, item[0], audit_beside(item[1], one_moment=one_moment, check_crc=check_crc, read=read_whole))

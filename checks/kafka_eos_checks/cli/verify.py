@@ -19,7 +19,7 @@ from kafka_eos_checks.kit.missing import need_clone
 from kafka_eos_checks.kit.paths import build_folder, recordings_folder
 from kafka_eos_checks.kit.recording import kept_recordings
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
-from kafka_eos_checks.kit.verdict import Standing, Verdict, headline, write_verdicts
+from kafka_eos_checks.kit.verdict import Standing, Verdict, counted, headline, write_verdicts
 from kafka_eos_checks.lab.costs.command import KEPT
 from kafka_eos_checks.lab.costs.verdicts import read_evidence
 from kafka_eos_checks.lab.costs.verdicts import verdicts as cost_verdicts
@@ -119,7 +119,7 @@ def _of_recording(verdict: Verdict, recording: str, findings: int) -> Verdict:
     named = replace(verdict, name=f"{recording}: {verdict.name}")
     if not findings:
         return named
-    expected = f"{findings} findings"
+    expected = counted(findings, "finding")
     return replace(named, expected=expected, ok=verdict.found == expected)
 
 

@@ -87,6 +87,11 @@ def verdict_from_json(row: dict[str, Any]) -> Verdict:
     return Verdict(**{**fields, "claims": tuple(row.get("claims", ()))})
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: ``1 finding``, ``2 findings``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def headline(verdicts: Sequence[Verdict]) -> str:
     """All verdicts in one line: which differ, how many are not judged, too recent, or have nothing to judge."""
     counts = Counter(verdict.standing for verdict in verdicts)

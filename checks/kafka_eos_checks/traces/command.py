@@ -14,9 +14,11 @@ import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain, groupby
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from kafka_eos.errors import ErrorCode
@@ -28,10 +30,10 @@ from kafka_eos.machines.idempotent_producer import IdempotentProducer
 from kafka_eos.machines.machine import instances
 from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
-from kafka_eos_checks.audit.inputs import UnusableInput
+from kafka_eos_checks.audit.inputs import ARCHIVE_SUFFIX, UnusableInput, opened
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import need_clone
-from kafka_eos_checks.kit.recording import kept_recording, unpacked
+from kafka_eos_checks.kit.recording import given_path, kept_recording, unpacked
 from kafka_eos_checks.kit.terminal import print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.lab.record.trace import UnexplainedOffsets, wire_trace
@@ -48,6 +50,7 @@ from kafka_eos_checks.traces.coordinators import (
 from kafka_eos_checks.traces.coordinators import spoiled as coordinators_spoiled
 from kafka_eos_checks.traces.leaders import leader_model, leader_traces
 from kafka_eos_checks.traces.leaders import spoiled as leaders_spoiled
+from kafka_eos_checks.traces.scan import HISTORY_SUFFIX, NOTHING_TO_REPLAY, parts_of, pieces_of
 from kafka_eos_checks.traces.validation import (
     Candidate,
     Trace,
@@ -77,7 +80,7 @@ SHOWS_THE_DEPARTURE = ("one-broker/crash-with-lost-acks-0", "violations/java-cra
 COORDINATORS = {"transactions": frozenset({1, 2}), "transactions-3.9": frozenset({1})}
 TRANSACTION_MAX_TIMEOUT_MS = 900_000  # the default of transaction.max.timeout.ms, which the recorded brokers have
 SIMULATED_SEEDS, SIMULATED_STEPS = 12, 150
-RESENT = (3, 4, 5)  # M4, M5 and M6 of the slides in 003_73e4e7d49335bebe.txt, sequences from 0
+RESENT = (3, 4, 5)  # M4, M5 and M6 of five batches in flight, by their sequences from 0
 
 EPILOG = """examples:
   kafka-eos check traces
@@ -86,6 +89,7 @@ EPILOG = """examples:
   kafka-eos check traces build/served build/served.jsonl    what `kafka-eos serve --data --record` has written
   kafka-eos check traces /copies/broker-1 --spark --table build/verdicts.parquet
   kafka-eos check traces /copies/broker-1 --alone
+  kafka-eos check traces example:replicated-violations --alone
 """
 
 
@@ -209,20 +213,50 @@ def _leaders(registry: Registry, name: str, logs: Recorded) -> Iterator[Verdict]
         yield from _with_spoiled(f"leaders of {name}, version {version}", model, Consumer, entries, wrong, ())
 
 
-def given(registry: Registry, paths: Sequence[Path]) -> Iterator[Verdict]:
-    """The runs of somebody else: log directories, and histories of wire events.
+@contextmanager
+def opened_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Each path, or the folder of its archive, unpacked for as long as the block lasts.
 
     Raises:
-        TraceUnusable: there is nothing to judge in one of them.
+        TraceUnusable: a file that is neither a history nor an archive.
+        UnusableInput: an archive that is no recording.
+    """
+    with ExitStack() as stack:
+        here = []
+        for path in paths:
+            is_history = path.suffix == HISTORY_SUFFIX
+            if path.is_file() and not is_history and not path.name.endswith(ARCHIVE_SUFFIX):
+                kinds = f"a log directory, a recording (a folder or {ARCHIVE_SUFFIX}) or a history ({HISTORY_SUFFIX})"
+                raise TraceUnusable(f"{path}: give {kinds}")
+            here.append(path if is_history else stack.enter_context(opened(path)))
+        yield here
+
+
+def given(registry: Registry, paths: Sequence[Path]) -> Iterator[Verdict]:
+    """The runs of somebody else: log directories, histories of wire events, and recordings, which have both.
+
+    Raises:
+        TraceUnusable, UnusableInput: there is nothing to judge in one of the paths, or it is something else.
         NotALogDirectory, UnreadableLog, UnexplainedOffsets, MalformedHistory, OSError: it cannot be read.
     """
-    for path in paths:
-        if path.suffix == ".jsonl":
-            yield from _judged(f"partitions of {path.name}", registry.get("PartitionLog"), {}, _partitions(path), ())
-            continue
-        logs = read_recorded(path)
-        if not logs.records:
-            raise TraceUnusable(f"{path}: no transaction was ever begun here; give a directory with transactions")
+    with opened_paths(paths) as here:
+        for path, folder in zip(paths, here, strict=True):
+            verdicts = [verdict for part in parts_of(folder) for verdict in _given(registry, path, part)]
+            if not verdicts:
+                raise TraceUnusable(f"{path}: {NOTHING_TO_REPLAY}")
+            yield from verdicts
+
+
+def _given(registry: Registry, path: Path, part: Path) -> Iterator[Verdict]:
+    """The verdicts on one part of a path: on a history, or on the log directories in a folder."""
+    if part.suffix == HISTORY_SUFFIX:
+        traces = _partitions(part)
+        if traces:
+            name = path.name if path == part else f"{path.name}, {part.name}"
+            yield from _judged(f"partitions of {name}", registry.get("PartitionLog"), {}, traces, ())
+        return
+    logs = read_recorded(part)
+    if logs.records:
         yield from _coordinators(registry, path.name, logs, frozenset({1, 2}), ())
         yield from _leaders(registry, path.name, logs)
 
@@ -236,14 +270,11 @@ def _partitions(path: Path) -> list[Trace]:
             written[event.topic, event.partition].append(event)
         elif event.action == "Restart":
             restarts.append(event)
-    traces = [
+    return [
         partition_log_trace(f"{topic}-{partition}", wire_trace(_in_order(events, restarts), topic, partition))
         for (topic, partition), events in sorted(written.items())
         if all(event.transactional_id is None and event.producer_id not in {None, -1} for event in events)
     ]
-    if not traces:
-        raise TraceUnusable(f"{path}: no idempotent batch outside of a transaction in it; give a history with some")
-    return traces
 
 
 def _in_order(*parts: Iterable[Event]) -> list[Event]:
@@ -291,7 +322,7 @@ PARTS = {"recorded": recorded, "transactions": transactions, "simulated": simula
 
 
 def check(registry: Registry) -> Iterator[Verdict]:
-    """All of it."""
+    """Validate the kept, simulated and told traces."""
     for name, part in PARTS.items():
         progress_console.print(f"validating traces: {name}")
         yield from part(registry)
@@ -307,7 +338,12 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "paths", nargs="*", type=Path, metavar="PATH", help="a log directory, or a .jsonl history of wire events"
+        "paths",
+        nargs="*",
+        type=lambda text: Path(given_path(text)),
+        metavar="PATH",
+        help="a log directory, a .jsonl history of wire events, or a recording with both (folder or .tar.xz, or "
+        "example:NAME for one of this package's own)",
     )
     parser.add_argument("--only", choices=tuple(PARTS), help="one kind of the kept traces")
     parser.add_argument(
@@ -322,25 +358,28 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 
 def replayed(arguments: argparse.Namespace, registry: Registry) -> list[Verdict]:
-    """The verdicts of a replay of the paths, on Spark or in this process.
+    """The verdicts of a replay of the paths, on Spark or in this process; the first one has the seconds of all.
 
     Raises:
         TraceUnusable: there is nothing to judge in one of them.
         NotALogDirectory, UnusableInput, OSError: it cannot be read.
     """
-    from kafka_eos_checks.traces import replays, scan  # noqa: PLC0415 - only a replay needs Arrow
+    from kafka_eos_checks.traces import replays  # noqa: PLC0415 - only a replay needs Arrow
 
     rules = replays.Rules(tuple(registry.get("CoordinatorOfTraces").overrides.items()))
-    pieces = scan.pieces_of(arguments.paths)
-    if arguments.spark:
-        from kafka_eos_checks.traces.spark import on_spark  # noqa: PLC0415 - the light install has no Spark
+    began = monotonic()
+    with opened_paths(arguments.paths) as here:
+        pieces = pieces_of(here)
+        if arguments.spark:
+            from kafka_eos_checks.traces.spark import on_spark  # noqa: PLC0415 - the light install has no Spark
 
-        table = on_spark(pieces, rules)
-    else:
-        table = replays.in_process(pieces, rules)
+            table = on_spark(pieces, rules)
+        else:
+            table = replays.in_process(pieces, rules)
     if arguments.table:
         replays.write_table(arguments.table, table)
-    return replays.verdicts_of(table, arguments.paths)
+    first, *others = replays.verdicts_of(table, arguments.paths)
+    return [replace(first, seconds=monotonic() - began), *others]
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -109,7 +109,7 @@ Entries = Mapping[str, list[WrittenBatch | WrittenMarker]]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the logs of a cluster say of its transactions.
+    """The transactions in the logs of a cluster.
 
     Attributes:
         records: by transactional id, in log order.
@@ -126,7 +126,7 @@ class Recorded:
 
     @property
     def transactions(self) -> int:
-        """How many transactions were decided."""
+        """The number of decided transactions."""
         return sum(r.value is not None and r.value.transaction_status in _DECISION for r in self._all_records())
 
     def _all_records(self) -> Iterator[StateRecord]:
@@ -201,7 +201,7 @@ def _entries(batches: Iterable[StoredBatch]) -> Iterator[WrittenBatch | WrittenM
 
 
 class Age(NamedTuple):
-    """How long a transaction had been open when it was aborted, and its own timeout; both in milliseconds."""
+    """The age of a transaction when it was aborted, and its own timeout; both in milliseconds."""
 
     open_ms: int
     own_ms: int
@@ -287,13 +287,13 @@ class _Steps:
         return self.ids.index(producer_id)
 
     def name(self, partition: str) -> str:
-        """What the steps call a partition."""
+        """The name of a partition in the steps."""
         if self.names is None:
             return partition
         return self.names.setdefault(partition, f"p{len(self.names)}")
 
     def take(self, candidates: tuple[Candidate, ...], observed: Observed = (), text: str = "") -> None:
-        """One step more."""
+        """Add a step."""
         self.steps.append(_step(candidates, observed) if self.names is not None else named(candidates, observed, text))
         self.begun = True
 
@@ -315,7 +315,7 @@ class _Steps:
         self.last, self.since = told, record.leader_epoch
 
     def move(self, leader_epoch: int) -> None:
-        """Another coordinator, if the log's leader epoch has risen."""
+        """Let another coordinator take over if the log's leader epoch has risen."""
         if 0 <= self.reign < leader_epoch and self.begun:
             self.take((Candidate("Failover", (0,)),), text=f"leader epoch {leader_epoch}")
         self.reign = max(self.reign, leader_epoch)
@@ -345,7 +345,7 @@ class _Steps:
             self.take((Candidate("CompleteTransaction"),), text=text)
 
     def observed(self, told: Transition) -> Observed:
-        """What the durable record has to be. Before Kafka 4.3 the next producer id is not in the log (KAFKA-20310)."""
+        """The durable record as the log has it. Before Kafka 4.3 it lacks the next producer id (KAFKA-20310)."""
         seen: Observed = (
             ("durable.state", told.state.name),
             ("durable.producerId", self.number(told.producer_id)),
@@ -451,7 +451,7 @@ def told(record: StateRecord) -> ToldRecord:
 
 
 def coordinator_traces(recorded: Recorded) -> list[Trace]:
-    """One trace for each transactional id."""
+    """A trace for each transactional id."""
     traces = []
     of_producer: dict[int, list[tuple[str, WrittenMarker]]] = defaultdict(list)
     for name, found in sorted(recorded.markers.items()):
@@ -485,7 +485,7 @@ def coordinator_constants(versions: frozenset[int], trace: Trace | None = None) 
 
 
 def faults_of(trace: Trace) -> int:
-    """How many faults a trace may have had."""
+    """The number of faults that a trace may have had."""
     return sum(candidate.action in _FAULTS for step in trace.steps for candidate in step.candidates)
 
 
@@ -530,18 +530,24 @@ def _place_of(trace: Trace, offset: int, action: str) -> int:
 def spoiled(recorded: Recorded) -> dict[str, tuple[Trace, int]]:
     """The logs with one thing wrong in the middle: what it is -> its trace, and the step at which it must be rejected.
 
-    The transaction is a committed one with several partitions, of the transactional id that has fewest records of those
-    with such a one.
+    The spoiled transaction is a committed one, with several partitions if there is such a one, of the transactional id
+    with the fewest records. Without a committed transaction there is nothing to spoil.
     """
-    transactional_id, place = min(
-        (
-            (name, place)
-            for name, records in recorded.records.items()
-            for place, (before, after) in enumerate(pairwise(records))
-            if _commits_several(before, after)
-        ),
-        key=lambda found: (len(recorded.records[found[0]]), -found[1]),
-    )
+    commits = [
+        (name, place)
+        for name, records in recorded.records.items()
+        for place, (before, after) in enumerate(pairwise(records))
+        if _is_committed(before, after)
+    ]
+    if not commits:
+        return {}
+
+    def preference(found: tuple[str, int]) -> tuple[bool, int, int]:
+        name, place = found
+        value = recorded.records[name][place].value
+        return value is None or len(value.partitions()) < 2, len(recorded.records[name]), -place
+
+    transactional_id, place = min(commits, key=preference)
     records = recorded.records[transactional_id]
     before, after = records[place].value, records[place + 1].value
     assert before is not None
@@ -575,11 +581,11 @@ def spoiled(recorded: Recorded) -> dict[str, tuple[Trace, int]]:
     }
 
 
-def _commits_several(before: StateRecord, after: StateRecord) -> bool:
-    """A commit of several partitions is decided and completed."""
+def _is_committed(before: StateRecord, after: StateRecord) -> bool:
+    """Whether a commit with a partition is decided by the one record and completed by the next one."""
     decides = before.value is not None and before.value.transaction_status is TransactionState.PREPARE_COMMIT
     completes = after.value is not None and after.value.transaction_status is TransactionState.COMPLETE_COMMIT
-    return decides and completes and before.value is not None and len(before.value.partitions()) > 1
+    return decides and completes and before.value is not None and bool(before.value.partitions())
 
 
 def _changed(value: TransactionLogValue | None, fields: Mapping[str, object]) -> TransactionLogValue | None:

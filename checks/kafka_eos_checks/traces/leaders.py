@@ -43,7 +43,7 @@ class LeaderOfTraces(Consumer):
         return replace(PartitionRules.with_entry(self, before, entry), entries=before.entries)
 
     def is_indexed(self, marker: LogEntry) -> bool:  # noqa: ARG002 - the same for each marker
-        """No transaction is in the index."""
+        """Whether a transaction is in the index of aborted ones: no, for any marker."""
         return False
 
     def with_completed(self, before: LeaderLog, marker: LogEntry, first_offset: int) -> LeaderLog:
@@ -69,7 +69,7 @@ def versions(recorded: Recorded) -> dict[int, int]:
 
 
 def leader_step(entry: Entry) -> TraceStep:
-    """One entry of a producer as a step."""
+    """An entry of a producer as a step."""
     step = wordless_step(entry._replace(offset=-1, producer_id=PRODUCER))
     if isinstance(entry, WrittenBatch):
         return replace(step, text=f"{entry.kind} batch of epoch {entry.epoch} at offset {entry.offset}")

@@ -8,7 +8,7 @@ A replay is three functions from batches of rows to batches of rows, with a shuf
     by_trace        rows sorted by transactional id -> verdicts on coordinators                  (:data:`BY_TRACE`)
 
 :func:`in_process` sorts tables of this process, :mod:`kafka_eos_checks.traces.spark` lets Spark shuffle. A worker holds
-the rows of one trace at a time, and none of the events goes through Spark's driver. What cannot be judged is a verdict,
+the rows of one trace at a time, and no event goes through Spark's driver. Traces that cannot be judged have a verdict,
 too.
 """
 
@@ -29,7 +29,7 @@ from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
 from kafka_eos_checks.audit.memory import keep_modules
 from kafka_eos_checks.kit.missing import need
-from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.kit.verdict import Verdict, counted
 from kafka_eos_checks.lab.record.trace import UnexplainedOffsets, wire_trace
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.traces.coordinators import (
@@ -49,6 +49,7 @@ from kafka_eos_checks.traces.scan import (
     LEADER,
     LOG,
     MARKERS,
+    NOTHING_TO_REPLAY,
     PIECE_BYTES,
     STATE,
     TRANSACTIONAL_BATCH,
@@ -82,7 +83,7 @@ Rows = Iterable["pa.RecordBatch"]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the machines are to be.
+    """The rules of the machines that judge.
 
     Attributes:
         overrides: operators of the coordinator that others take the place of, as (operator, the other one).
@@ -198,7 +199,7 @@ class _Out:
             self.count += batch.num_rows
 
     def full(self, *, at_end: bool = False) -> "Iterator[pa.RecordBatch]":
-        """What is there, once it is enough."""
+        """The collected rows, once they are many, or at the end."""
         import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
 
         if self.count >= OUT_ROWS or (at_end and self.count):
@@ -369,7 +370,7 @@ _NAMES = {COORDINATOR: "coordinators", LEADER: "leaders", CLIENT: "clients"}
 
 
 def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
-    """One verdict for each path and each subject that there is, and one for the logs that are no traces.
+    """A verdict for each subject of each path, and one for the logs of a path that cannot be replayed.
 
     Args:
         table: the verdicts on all traces, see :data:`kafka_eos_checks.traces.scan.VERDICTS`.
@@ -385,10 +386,7 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
         own = table.filter(pc.equal(table["source"], source))
         subjects = {name: own.filter(pc.equal(own["subject"], name)) for name in (*_NAMES, LOG)}
         if not any(each.num_rows - each["accepted"].null_count for each in subjects.values()):
-            raise TraceUnusable(
-                f"{path}: nothing to replay; give a directory with transactions, or a history with idempotent batches "
-                "outside of transactions"
-            )
+            raise TraceUnusable(f"{path}: {NOTHING_TO_REPLAY}")
         for subject, name in _NAMES.items():
             if subjects[subject].num_rows:
                 verdicts.append(_verdict_on(f"{name} of {path.name}", subjects[subject]))
@@ -427,7 +425,7 @@ def _verdict_on(name: str, own: "pa.Table") -> Verdict:
         ok=not rejected.num_rows,
         figures={"traces": traces, "events": pc.sum(own["steps"]).as_py() or 0},
         evidence=_evidence(rejected),
-        unjudged=f"{left_out} partitions with other batches are left out" if left_out else "",
+        unjudged=f"{counted(left_out, 'partition')} left out, which have other batches, too" if left_out else "",
         unknown=left_out,
     )
 

@@ -1,7 +1,7 @@
 """The events of recorded logs and histories as rows of Arrow, read piece by piece, wherever a piece is read.
 
-A piece is a byte range of a segment or of a history. It is read by whoever is told to: a worker of Spark, or this
-process. What cannot be read is a row, too: a verdict on the log.
+A piece is a byte range of a segment or of a history. A worker of Spark reads it, or this process. Bytes that cannot be
+read become a row, too: a verdict on the log.
 
 Every row has the columns of :data:`ROWS`:
 
@@ -37,6 +37,7 @@ from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import RegionKind
 from kafka_eos.formats.transaction_log import TOPIC, MalformedTransactionRecord, decode_key
 from kafka_eos.histories.history import MalformedHistory, event_from_json
+from kafka_eos_checks.audit.inputs import contents_of
 from kafka_eos_checks.audit.kernels.headers import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
@@ -84,6 +85,11 @@ ROWS = {
     "verdict": f"struct<{', '.join(f'{name}: {kind}' for name, kind in VERDICTS.items())}>",
 }
 PIECE_BYTES = 32 << 20  # a worker takes seconds over the steps of so many bytes
+HISTORY_SUFFIX = ".jsonl"
+NOTHING_TO_REPLAY = (
+    "nothing to replay; give a directory with transactions, "
+    "or a history with idempotent batches outside of transactions"
+)
 LINE_BYTES = 1 << 20  # read at a time from a history
 
 
@@ -115,16 +121,32 @@ class Piece:
         return self.end - self.start
 
 
+def parts_of(path: Path) -> list[Path]:
+    """The logs and histories that a path stands for.
+
+    Args:
+        path: a ``.jsonl`` history, or a folder: log directories, a recording, or the artefacts of a test.
+
+    Returns:
+        The history, or the folder of the log directories and then the ``.jsonl`` histories next to it.
+    """
+    if path.suffix == HISTORY_SUFFIX:
+        return [path]
+    contents = contents_of(path)
+    return [contents.logs, *(each for each in contents.histories if each.suffix == HISTORY_SUFFIX)]
+
+
 def pieces_of(paths: Sequence[Path], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
-    """The pieces of log directories and histories; of each partition its longest replica.
+    """The pieces of all logs and histories in some paths, see :func:`parts_of`; of each partition its longest replica.
 
     Raises:
         NotALogDirectory: a folder without partitions.
         OSError: a path that cannot be read.
     """
     found = []
-    for source, path in enumerate(paths):
-        if path.suffix == ".jsonl":
+    parts = [(source, part) for source, path in enumerate(paths) for part in parts_of(path)]
+    for source, path in parts:
+        if path.suffix == HISTORY_SUFFIX:
             size = path.stat().st_size
             found += [
                 Piece(source=source, log="", path=str(path), start=start, end=min(start + piece_bytes, size))

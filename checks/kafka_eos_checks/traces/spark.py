@@ -9,10 +9,9 @@ and histories must be at the same path on every worker, and this package must be
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.memory import keep_modules
 from kafka_eos_checks.audit.schemas import ddl
-from kafka_eos_checks.audit.spark import quiet_about_pandas, session, task_progress
+from kafka_eos_checks.audit.spark import failures_told, quiet_about_pandas, session, task_progress
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.traces.replays import (
     BUCKETS,
@@ -47,17 +46,12 @@ def on_spark(
         UnusableInput: Spark cannot start, or fails on the input.
         MissingExtra: without pyspark or pyarrow.
     """
-    failure = need("pyspark.errors", "spark").PySparkException
     if not pieces:
         return need("pyarrow", "spark").Table.from_batches([verdict_batch([])])
-    try:
-        with session(spark) as active, quiet_about_pandas():
-            frame = verdict_frame(active, pieces, rules, task_bytes)
-            with task_progress(active):
-                found = frame.toArrow()
-    except failure as error:
-        words = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise UnusableInput(f"Spark failed: {words[0]} … {words[-1]}" if words else "Spark failed") from error
+    with failures_told(), session(spark) as active, quiet_about_pandas():
+        frame = verdict_frame(active, pieces, rules, task_bytes)
+        with task_progress(active):
+            found = frame.toArrow()
     return in_order(found.cast(verdict_batch([]).schema))
 
 

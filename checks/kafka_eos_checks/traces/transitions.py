@@ -27,7 +27,7 @@ _ONE_BYTE = 0x80  # below it a varint has one byte
 
 
 class Transition(NamedTuple):
-    """What a record says of a transactional id.
+    """A transition of a transactional id, as its record has it.
 
     Attributes:
         state: the state after the transition.
@@ -59,7 +59,7 @@ def name_of(place: tuple[str, int]) -> str:
 
 
 def open_ms(value: TransactionLogValue) -> int:
-    """How long the transaction has been open, in milliseconds on the coordinator's clock."""
+    """The age of the open transaction, in milliseconds on the coordinator's clock."""
     return value.transaction_last_update_timestamp_ms - value.transaction_start_timestamp_ms
 
 

@@ -48,7 +48,7 @@ class TraceUnusable(ValueError):  # noqa: N818 - named for the trace
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One action that an event may have been.
+    """An action that an event may have been.
 
     Attributes:
         action: name of the action, or ``NOTHING``.
@@ -61,7 +61,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """One event of a trace.
+    """An event of a trace.
 
     Attributes:
         candidates: the actions it may have been.
@@ -103,7 +103,7 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What the two judges say about one trace.
+    """The judgement of both judges on one trace.
 
     Attributes:
         trace: the trace's name.
@@ -137,7 +137,7 @@ class Judgement:
 
 
 def _too_long(trace: Trace) -> str:
-    """Why TLC is not asked of a trace, or ""."""
+    """The reason why TLC does not judge a trace, or ""."""
     steps = len(trace.steps)
     return f"{steps:,} steps: too long for TLC (limit {TLC_STEPS:,})" if steps > TLC_STEPS else ""
 
@@ -186,7 +186,7 @@ def evaluate(place: str, state: machines.Machine) -> SpecValue:
 
 
 def _inside(value: Any, key: SpecValue) -> Any:
-    """What a record, function or sequence of the reference has for a key of TLA+."""
+    """The value of a record, function or sequence of the reference at a key of TLA+."""
     if isinstance(value, (tuple, PVector)):
         return value[key - 1]
     if isinstance(value, Mapping):
@@ -230,7 +230,7 @@ class _Reference:
         return (Instance(action, arguments) for arguments in product(*choices))
 
     def effects(self, state: Any, step: TraceStep) -> Iterator[tuple[Candidate, Instance | None, Any]]:
-        """What each candidate does in a state: its next state, or the refusal."""
+        """The effect of each candidate in a state: its next state, or the refusal."""
         for candidate in step.candidates:
             if candidate.action == NOTHING:
                 yield candidate, None, state
@@ -395,7 +395,7 @@ def _fits(hidden: Hidden, instance: Instance, consumer: Candidate) -> bool:
 
 
 def _mismatches(state: Any, step: TraceStep) -> list[tuple[str, SpecValue, SpecValue]]:
-    """Where a state is not as observed: (place, value of the spec, value of the trace)."""
+    """The differences between a state and what was observed: (place, value of the spec, value of the trace)."""
     found = []
     for place, wanted in step.observed.items():
         value = evaluate(place, state)
@@ -656,7 +656,7 @@ def trace_verdicts(
     expected: Mapping[str, int] | None = None,
     claims: tuple[str, ...] = (),
 ) -> list[Verdict]:
-    """One verdict for all traces that must be accepted, and one for each that must be rejected.
+    """A verdict on all traces that must be accepted, and one on each that must be rejected.
 
     Args:
         name: of the set of traces.
@@ -712,7 +712,7 @@ def trace_verdicts(
 
 
 def _alone(judgements: Sequence[Judgement]) -> str:
-    """What a verdict adds when some of its traces were judged by the reference alone."""
+    """The addition to a verdict if some of its traces were judged by the reference alone; otherwise ""."""
     alone = [judgement.alone for judgement in judgements if judgement.alone]
     if not alone:
         return ""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from kafka_eos_checks.audit.engines import ask_each, open_engine
+from kafka_eos_checks.audit.engines import open_engine
 from kafka_eos_checks.kit.workers import each_done
 from kafka_eos_checks.walks.campaign import Tally, run_seeds
 
@@ -30,4 +30,4 @@ def each_of(
         yield from each_done(function, items, jobs, chunksize)
         return
     with open_engine("spark") as engine:
-        yield from ask_each(engine, function, items)
+        yield from engine.ask_each(function, items)

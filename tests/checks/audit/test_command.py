@@ -69,9 +69,18 @@ def test_a_violation_exits_with_1_and_says_where_it_is(tmp_path: Path, capsys: p
     assert cli.main(["audit", str(tmp_path), "--json", str(tmp_path / "v.json")]) == 1
     assert "orders-0/00000000000000000000.log byte" in capsys.readouterr().out.replace("\n", "")
     wrong = [verdict for verdict in read_verdicts(tmp_path / "v.json") if not verdict.ok]
-    assert [(verdict.check, verdict.name, verdict.found) for verdict in wrong] == [
-        ("replay", "duplicate", "1 findings")
-    ]
+    assert [(verdict.check, verdict.name, verdict.found) for verdict in wrong] == [("replay", "duplicate", "1 finding")]
+
+
+def test_the_terminal_shows_what_is_urgent_first_and_json_keeps_the_order_of_the_rules(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    illegal, torn = "illegal coordinator transition", "torn transaction"
+    assert cli.main(["audit", "example:operator-mistakes", "--json", str(tmp_path / "v.json")]) == 1
+    shown = capsys.readouterr().out
+    assert shown.index(torn) < shown.index(illegal)
+    names = [verdict.name for verdict in read_verdicts(tmp_path / "v.json")]
+    assert names.index(illegal) < names.index(torn)
 
 
 def test_a_corrupt_region_exits_with_1_and_an_unfinished_tail_does_not(tmp_path: Path) -> None:
@@ -81,7 +90,7 @@ def test_a_corrupt_region_exits_with_1_and_an_unfinished_tail_does_not(tmp_path:
     assert [verdict.ok for verdict in audit([tmp_path])] == [True] * 5
     first.write_bytes(first.read_bytes()[:-3])
     verdicts = audit([tmp_path])
-    assert [(v.name, v.found) for v in verdicts if not v.ok] == [("readable", "1 corrupt regions")]
+    assert [(v.name, v.found) for v in verdicts if not v.ok] == [("readable", "1 corrupt region")]
     assert first.name in verdicts[0].evidence
 
 
@@ -204,7 +213,7 @@ def test_a_cluster_that_gives_no_session_of_spark_exits_with_2_and_one_line(tmp_
     assert "Traceback" not in said.stderr
 
 
-def test_the_recording_of_a_real_broker_has_no_violation_but_the_retries_that_it_refuses_after_a_crash() -> None:
+def test_the_recording_of_a_real_broker_has_no_finding_except_retries_refused_after_a_crash() -> None:
     result = run([RECORDING])
     assert [verdict.name for verdict in result.verdicts if not verdict.ok] == ["refused without cause"]
     assert sum(log.batches for log in result.logs) > 50

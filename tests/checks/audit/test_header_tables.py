@@ -219,7 +219,7 @@ def test_any_other_parquet_file_is_said_to_be_none_of_ours(tmp_path: Path) -> No
     assert "kafka-eos headers" in region.reason
 
 
-def test_what_is_there_is_kept_and_what_has_grown_is_written_again(
+def test_existing_tables_are_kept_and_those_of_grown_segments_are_written_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = faulty(tmp_path, 2)

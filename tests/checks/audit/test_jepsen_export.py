@@ -88,7 +88,7 @@ def read_all(folder: Path, events: Sequence[Event]) -> list[Any]:
     return read_operations(folder / "h.edn")
 
 
-def test_a_value_that_was_sent_twice_is_left_out_and_so_is_who_reads_uncommitted_data(tmp_path: Path) -> None:
+def test_values_sent_twice_and_readers_of_uncommitted_data_are_left_out(tmp_path: Path) -> None:
     unsure = replace(poll(2, "b"), isolation="read_uncommitted")
     assert written(tmp_path, [*sent("a", 0), *sent("a", 1), poll(0, "a"), *sent("b", 2), unsure]).count("\n") == 1
 

@@ -149,7 +149,7 @@ def found(result: Audit) -> set[tuple[str, str, int | None]]:
     return {(finding.rule, finding.topic, finding.offset) for finding in result.findings}
 
 
-def test_what_hangs_and_what_is_torn_is_found_under_load(loaded: Broker, tmp_path: Path) -> None:
+def test_hanging_and_torn_transactions_are_found_under_load(loaded: Broker, tmp_path: Path) -> None:
     first = commit_behind_an_abort_by_hand(loaded)
     late = {topic: write_late(loaded, topic) for topic in (TOPICS[3], "idle")}
     time.sleep(LAG_MS / 1000 + 16)  # the checkpoint of high watermarks is written every 5 s

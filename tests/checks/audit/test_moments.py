@@ -129,7 +129,7 @@ def test_a_marker_that_is_younger_than_the_coordinators_copy_is_too_recent(tmp_p
     assert [finding.kind for finding in run([tmp_path], one_moment=True).notes] == [Kind.TOLD]
 
 
-def test_a_marker_that_a_copy_of_long_after_lacks_the_transaction_of_is_not_judged(tmp_path: Path) -> None:
+def test_a_marker_whose_transaction_a_much_later_copy_lacks_is_not_judged(tmp_path: Path) -> None:
     """The file of the coordinator's log was written later, or nobody knows when: so it is no matter of waiting."""
     coordinator(tmp_path, *FIRST)
     partition(tmp_path, *OVER, data(2, NOW + 42, epoch=1), marker(3, NOW + 55, ControlType.ABORT, epoch=2))

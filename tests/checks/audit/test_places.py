@@ -287,6 +287,26 @@ SLOW = {"healthy", "faulty", "tables", "recorded"}
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("granularity", ["batches", "transactions", "offsets"])
+def test_the_data_source_reads_by_uri(
+    granularity: str, workers: Any, copies: Callable[[str], tuple[Path, str]]
+) -> None:
+    from pyspark_kafkalog import register  # noqa: PLC0415 - needs pyspark
+
+    register(workers)
+    folder, uri = copies("healthy")
+
+    def rows(path: str) -> list[Any]:
+        reader = workers.read.format("kafka_log").option("granularity", granularity)
+        frame = reader.load(path)
+        return sorted(frame.drop("file").collect(), key=str)
+
+    local = rows(f"{folder}/brokers/1")
+    assert len(local) > 50
+    assert rows(f"{uri}/brokers/1") == rows(f"file://{folder}/brokers/1") == local
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.thorough) if name in SLOW else name for name in MADE]
 )

@@ -140,7 +140,7 @@ def test_a_reader_that_reads_uncommitted_data_may_not_pass_over_an_aborted_recor
     assert found(unsure, log) == [(POLL_SKIP, 0)]
 
 
-def test_without_a_log_nobody_knows_what_a_reader_passed_over(tmp_path: Path) -> None:
+def test_without_a_log_records_that_a_reader_passed_over_are_unknown(tmp_path: Path) -> None:
     assert judged([poll(0, "a"), poll(2, "b")]) == (
         [],
         {**dict.fromkeys(READER_RULES, 0), POLL_SKIP: 1, ABORTED_DELIVERED: 2},
@@ -256,7 +256,7 @@ def test_without_logs_a_record_of_a_transaction_is_lost_only_if_it_was_committed
     assert found([*inside, *passed]) == []
 
 
-def test_without_logs_what_one_reader_passed_over_and_another_was_given_is_skipped() -> None:
+def test_without_logs_a_record_that_only_one_of_two_readers_passed_over_is_skipped() -> None:
     other = [replace(poll(offset, value), process="other") for offset, value in ((0, "a"), (1, "b"), (2, "c"))]
     assert found([*other, poll(0, "a"), poll(2, "c")]) == [(POLL_SKIP, 1)]
 

@@ -30,7 +30,7 @@ def found_in(recording: str) -> Counter[tuple[str, str]]:
     return Counter((f.rule, f.topic) for f in run([RECORDINGS / f"{recording}.tar.xz"]).findings)
 
 
-def test_the_audit_finds_what_java_stored_twice_and_what_a_late_end_of_transaction_committed_and_nothing_else() -> None:
+def test_the_audit_finds_duplicates_of_java_and_a_commit_by_a_delayed_request_and_nothing_else() -> None:
     found = found_in("violations")
     assert found.keys() == {
         ("refused without cause", "java-crash-with-lost-acks"),

@@ -7,10 +7,11 @@ from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.rules.beside import BESIDE_RULES
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
-from kafka_eos_checks.audit.rules.log import LOG_RULES
+from kafka_eos_checks.audit.rules.log import DUPLICATE, LOG_RULES
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
-from kafka_eos_checks.audit.rules.rule_book import READABLE, rule_of
-from kafka_eos_checks.audit.rules.transactions import HANGING, TRANSACTION_RULES
+from kafka_eos_checks.audit.rules.rule_book import READABLE, most_urgent_first, rule_of
+from kafka_eos_checks.audit.rules.transactions import HANGING, OLD_COORDINATOR, TORN, TRANSACTION_RULES
+from kafka_eos_checks.kit.verdict import Verdict
 
 RULES = [
     *(READABLE, *LOG_RULES, *COORDINATOR_RULES, *TRANSACTION_RULES, *OFFSET_RULES, *BESIDE_RULES, *HISTORY_RULES),
@@ -35,3 +36,10 @@ def test_a_hanging_transaction_is_told_with_the_command_that_ends_it() -> None:
 def test_a_rule_that_is_none_has_no_entry() -> None:
     with pytest.raises(KeyError):
         rule_of("no rule")
+
+
+def test_lost_and_torn_data_come_before_what_hangs_and_the_state_of_brokers_comes_last() -> None:
+    rules = [OLD_COORDINATOR, HANGING, "the oracle agrees", TORN, DUPLICATE]
+    verdicts = [Verdict(check="replay", name=rule, expected="", found="", ok=False) for rule in rules]
+    in_order = [verdict.name for verdict in most_urgent_first(verdicts)]
+    assert in_order == ["the oracle agrees", TORN, DUPLICATE, HANGING, OLD_COORDINATOR]

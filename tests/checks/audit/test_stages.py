@@ -9,7 +9,9 @@ import pytest
 from kafka_eos_checks.audit import engines, stages
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.engines import LocalEngine, LocalRows, Row
+from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.kernels.splits import find_logs
+from kafka_eos_checks.audit.spark import failures_told
 from kafka_eos_checks.kit.paths import recordings_folder
 from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Verdict
@@ -45,7 +47,25 @@ def test_spark_finds_in_recordings_what_the_local_engine_finds_and_its_driver_ru
         run(brokers)
 
 
-def test_what_is_kept_between_stages_goes_to_a_file_once_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.spark
+def test_a_failure_of_spark_is_told_in_one_line(spark: Any) -> None:
+    with pytest.raises(UnusableInput, match=r"^Spark failed: .*no such place.*$"), failures_told():
+        spark.sql("SELECT raise_error('no such place')").collect()
+
+
+def test_this_process_asks_about_an_item_when_its_answer_is_taken() -> None:
+    asked: list[int] = []
+
+    def ask(item: int) -> int:
+        asked.append(item)
+        return 2 * item
+
+    answers = iter(LocalEngine().ask_each(ask, [3, 1, 2]))
+    assert (next(answers), asked) == (6, [3])
+    assert (list(answers), asked) == ([2, 4], [3, 1, 2])
+
+
+def test_rows_between_stages_spill_to_a_file_once_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "SPILL_BYTES", 1000)
     rows = LocalRows()
     for number in range(100):
@@ -57,7 +77,7 @@ def test_what_is_kept_between_stages_goes_to_a_file_once_it_is_much(monkeypatch:
     assert list(rows.values([7], 1)) == []
 
 
-def test_the_result_does_not_depend_on_the_number_of_buckets_nor_on_what_is_kept_in_files(
+def test_the_result_depends_neither_on_the_number_of_buckets_nor_on_spilling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unpack(recordings_folder() / "transactions.tar.xz", tmp_path / "recording")

@@ -12,7 +12,7 @@ from kafka_eos_checks.kit.arguments import Parser, add_json, standard_output
 from kafka_eos_checks.kit.terminal import print_verdicts
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts, write_verdicts
 
-VERDICT = Verdict(check="replay", name="gap", expected="0 findings", found="1 findings", ok=False)
+VERDICT = Verdict(check="replay", name="gap", expected="0 findings", found="1 finding", ok=False)
 
 
 def even(text: str) -> int:

@@ -27,6 +27,7 @@ from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos_checks import cli
 from kafka_eos_checks.kit.recording import kept_recording, unpack
+from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.traces import command, coordinators, leaders, replays
@@ -275,7 +276,7 @@ def test_a_batch_that_is_not_there_is_missed(copy: Path, pattern: str) -> None:
     assert f"follows where {gone.batch.base_offset} has to" in reason
 
 
-def test_damage_and_a_log_without_its_beginning_are_said_and_a_torn_tail_is_none(copy: Path) -> None:
+def test_damage_and_a_missing_beginning_are_reported_and_a_torn_tail_is_not(copy: Path) -> None:
     assert of_logs(copy) == {}
     segment = largest(copy, "*/__transaction_state-*/*.log")
     only_replica(segment)
@@ -457,6 +458,46 @@ def test_the_command_tells_of_each_kind_and_writes_the_table(
     assert "judged by the reference alone" in " ".join(capsys.readouterr().out.split())
     assert cli.main(["check", "traces", str(spoiled), "--alone"]) == 1
     assert "rejected at event" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_recording_is_replayed_with_its_histories_from_its_folder_and_its_archive(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = kept_recording("violations")
+    folder = tmp_path / archive.name
+    unpack(archive, folder)
+    found = []
+    for path in (folder, archive, "example:violations"):
+        answer = tmp_path / "verdicts.json"
+        assert cli.main(["check", "traces", str(path), "--alone", "--json", str(answer)]) == 1
+        verdicts = read_verdicts(answer)
+        assert verdicts[0].seconds > 0, "the first verdict has the seconds of the whole replay"
+        found.append([(verdict.name, verdict.found) for verdict in verdicts])
+    assert found[0] == found[1] == found[2]
+    names = [name.removesuffix(f" of {archive.name}") for name, _ in found[0]]
+    assert names == ["coordinators", "leaders", "clients"]
+    assert "java-crash-with-lost-acks-0: rejected at event 88" in found[0][2][1]
+
+
+@pytest.mark.tlc
+def test_tlc_judges_the_logs_of_a_recording_whose_history_has_nothing_to_replay(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["check", "traces", "example:replicated-violations"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("all accepted all accepted") == 2, "coordinators and leaders"
+    assert said.count("rejected at event") == 2 * 6, "each spoiled log, as expected"
+    assert "partitions of" not in said
+
+
+def test_a_file_that_is_neither_a_history_nor_a_recording_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.touch()
+    for options in ([], ["--alone"]):
+        assert cli.main(["check", "traces", str(path), *options]) == 2
+        assert f"{path}: give a log directory, a recording" in " ".join(capsys.readouterr().err.split())
 
 
 def test_nothing_to_replay_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,8 @@
 """The anomalies of Jepsen's workload for Kafka, as it defines them.
 
-Of each key an *order* is known: by offset, the values of all sends that must have happened (``ok``, or of unknown
-outcome with a value that an ``ok`` operation was given), and of all polls. Offsets that nobody tells of count for
-nothing, so what lies "between" is always something that somebody was told of.
+Each key has an *order*: the values by offset, of all polls and of all sends that must have happened. These are ``ok``,
+or have an unknown outcome and a value that an ``ok`` operation was given. Offsets that no operation names do not count,
+so a value "between" two others is always one that some client knows.
 
 ``:G1a``
     An ``ok`` operation was given a value whose send ``fail``ed (an aborted read); each value once.
@@ -24,7 +24,7 @@ nothing, so what lies "between" is always something that somebody was told of.
     ``:subscribe`` let it forget the keys that they do not name. Both are allowed in a history with ``:subscribe``, as
     a rebalance may come between two operations.
 ``:int-poll-skip``, ``:int-nonmonotonic-poll``
-    The same between two values of one operation, but for keys that were rebalanced meanwhile.
+    The same between two values of one operation, except for keys that were rebalanced meanwhile.
 ``:nonmonotonic-send``, ``:int-nonmonotonic-send``
     Of two sends of a process to a key, the later one is not behind the earlier one; or of two in one operation.
 ``:int-send-skip``
@@ -131,7 +131,7 @@ def _each(pairs: Pairs) -> Iterator[tuple[Key, Value]]:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What is known of the log of a key; an *index* counts the offsets that anybody tells of.
+    """The known part of the log of a key; an *index* counts the offsets that some operation names.
 
     Attributes:
         offsets: by index.
@@ -172,12 +172,12 @@ class _Order:
         return quoted(value) if index is None else f"{quoted(value)} (offset {self.offsets[index]})"
 
     def delta(self, earlier: Value, later: Value) -> int:
-        """How far a value is behind another one; 1, which is right, where that is not known."""
+        """The distance of a value behind another one; 1, which is right, if it is not known."""
         one, other = self.index.get(earlier), self.index.get(later)
         return 1 if one is None or other is None else other - one
 
     def between(self, earlier: Value, later: Value) -> str:
-        """What lies between two values, in words."""
+        """The values between two others, in words."""
         start, end = self.index[earlier] + 1, self.index[later]
         shown = ", ".join(self.at(value) for value in self.values[start : min(end, start + _SHOWN)])
         return shown if end - start <= _SHOWN else f"{shown} and {end - start - _SHOWN} more"
@@ -187,7 +187,7 @@ _NOTHING = _Order([], [], {}, {}, {}, {})
 
 
 class Why(NamedTuple):
-    """Why an operation comes after another one: it was given what that one sent, or wrote right behind it.
+    """The reason why an operation comes after another one: it was given its value, or wrote the next value of its key.
 
     Attributes:
         by_order: whether it only wrote right behind it.
@@ -204,7 +204,7 @@ class Why(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What the rules need of a history.
+    """A history, prepared for the rules.
 
     Attributes:
         operations: those that are over.
@@ -224,7 +224,7 @@ class Analysis:
 
     @classmethod
     def of(cls, operations: Sequence[Operation], run: str, known: Mapping[int, str] = NO_PROOFS) -> Self:
-        """Two passes: who sent and was given what, then the orders.
+        """Prepare a history in two passes: first who sent and was given each value, then the orders.
 
         Args:
             operations: those that are over, in their order.
@@ -256,7 +256,7 @@ class Analysis:
         return cls(operations, run, dict(writer), dict(reader), orders, proofs)
 
     def of_keys(self) -> Iterator[Finding]:
-        """All anomalies but cycles: each rule looks at one key at a time."""
+        """All anomalies except cycles: each rule looks at one key at a time."""
         rules: tuple[Callable[[], Iterator[Finding]], ...] = (
             self.aborted_reads,
             self.lost_writes,
@@ -271,7 +271,7 @@ class Analysis:
         return (finding for rule in rules for finding in rule())
 
     def figures(self) -> dict[str, int]:
-        """How many values were sent and given, and how many of these nobody sent."""
+        """The numbers of values that were sent and given, and of given ones that nobody sent."""
         given = {(key, value) for operation in self.operations for key, value in _each(operation.polls)}
         return {
             "sent": sum(map(len, self.writer.values())),
@@ -320,7 +320,7 @@ class Analysis:
             yield from reversed(found)
 
     def _must_have_happened(self, writer: Operation) -> str | None:
-        """Why a send must have happened, "" if it was acknowledged; None if nobody knows."""
+        """The proof that a send happened, "" if it was acknowledged; None without a proof."""
         return "" if writer.outcome == OK else self.proofs.get(writer.ended)
 
     def unseen(self) -> Iterator[Finding]:
@@ -358,7 +358,7 @@ class Analysis:
             yield self._finding(INCONSISTENT, key, f"at the offset is {what}{more}", offset)
 
     def _told(self, places: set[tuple[Key, int, Value]]) -> dict[tuple[Key, int, Value], str]:
-        """Who was the first to tell of a value at an offset."""
+        """The first operation that names a value at an offset, in words."""
         found: dict[tuple[Key, int, Value], str] = {}
         for operation in self.operations if places else ():
             for pairs in _tells(operation, self.proofs):
@@ -458,7 +458,7 @@ class Analysis:
         return (cycle_finding(rule, cycle, reasons, self.run) for rule, cycle in found)
 
     def given(self) -> set[Step]:
-        """From who sent a value to who was given it."""
+        """The steps from the sender of a value to each operation that was given it."""
         return {
             (writer.ended, operation.ended)
             for operation in self.operations
@@ -467,7 +467,7 @@ class Analysis:
         }
 
     def behind(self) -> set[Step]:
-        """From who sent a value to who sent the next one to its key."""
+        """The steps from the sender of a value to the sender of the next value of its key."""
         steps = set()
         for key, order in self.orders.items():
             writer = self.writer.get(key, {})
@@ -479,7 +479,7 @@ class Analysis:
         return steps
 
     def reasons(self, among: Container[Step]) -> Iterator[tuple[Step, Why]]:
-        """Why operations come after others, of some steps."""
+        """The reasons of some steps: why an operation comes after another one."""
         for operation in self.operations:
             for place, (key, own) in enumerate(operation.polls.items()):
                 for number, (_, value) in enumerate(own):
@@ -577,7 +577,7 @@ class _Graph:
         return edges
 
     def _in_process(self) -> list[list[int]]:
-        """From each operation that is ok to the next one of its process."""
+        """The steps from each operation that is ok to the next one of its process."""
         edges: list[list[int]] = [[] for _ in self.operations]
         before: dict[object, int] = {}
         for node, operation in enumerate(self.operations):
@@ -588,7 +588,7 @@ class _Graph:
         return edges
 
     def _in_time(self) -> list[list[int]]:
-        """From each operation that is ok to all that began when it was over, through a chain of moments."""
+        """The steps from each operation that is ok to all that began after its end, through a chain of moments."""
         edges: list[list[int]] = [[] for _ in self.operations]
         ended: list[int] = []
         for node, operation in enumerate(self.operations):
@@ -605,14 +605,14 @@ class _Graph:
 
 
 def _tells(operation: Operation, proofs: Mapping[int, str]) -> Iterator[Pairs]:
-    """What an operation tells of the order: what it sent, if it must have happened, and what it was given."""
+    """The values of an operation that count for the order: its sends, if it must have happened, and its polls."""
     if operation.outcome == OK or operation.ended in proofs:
         yield operation.sends
     yield operation.polls
 
 
 def _proof(writer: Operation, reader: dict[Key, dict[Value, Operation]]) -> str | None:
-    """In words, why an operation of unknown outcome happened; None if nobody knows that it did."""
+    """The proof, in words, that an operation of unknown outcome happened; None without a proof."""
     if writer.outcome == INFO:
         for key, value in _each(writer.sends):
             if (found := reader.get(key, {}).get(value)) is not None:

@@ -1,17 +1,17 @@
 """The anomalies of a history of any size: keys are judged one by one, by the rules of ``anomalies``.
 
 The operations are read one after the other and written down by key, in a few files (:class:`Spill`). A key's part of an
-operation is an operation itself, so each rule that looks at one key at a time is asked of a history of that key alone
+operation is an operation itself, so each rule that looks at one key at a time judges a history of only that key
 (:class:`KeyHistory`). Three things span keys:
 
-- An ``:assign`` or ``:subscribe`` lets a process forget keys. While they are read each part is told how often its
-  process had forgotten its key, and the key's history gets an ``:assign`` wherever that number rises.
-- An operation of unknown outcome happened if any of its values was read, whatever key that was sent to. So the keys are
-  asked for such proofs first (:func:`proofs_in`).
+- An ``:assign`` or ``:subscribe`` lets a process forget keys. Each part notes how often its process had forgotten its
+  key, and the key's history gets an ``:assign`` wherever that number rises.
+- An operation of unknown outcome happened if any of its values was read, on any key. So such proofs are collected from
+  all keys first (:func:`proofs_in`).
 - A cycle leads from key to key. Steps by process and by time lead to operations that ended later, so every cycle has a
   step back, from an operation to one that ended before it. All operations of a cycle ended within the intervals of
-  such steps, where these overlap. There are few, among operations that were concurrent. The graph has the operations
-  of these stretches alone, and the cycles of the whole history.
+  such steps, where these overlap. Only concurrent operations have such steps, so there are few. The graph has only the
+  operations of these stretches, and still has all cycles of the history.
 
 In memory are the keys of one file, the operations of the stretches, and for each process the keys that it is assigned.
 """
@@ -61,7 +61,7 @@ SHOWN_ALLOWED = 20  # findings of an anomaly that is allowed
 
 
 class Part(NamedTuple):
-    """What an operation has to do with one key.
+    """The part of an operation that concerns one key.
 
     Attributes:
         key: the key.
@@ -80,7 +80,7 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class _Forgets:
-    """How often a process has forgotten each key.
+    """Counts of how often a process has forgotten each key.
 
     Attributes:
         times: that it was assigned keys.
@@ -100,14 +100,14 @@ class _Forgets:
 
 @dataclass(slots=True)
 class _Process:
-    """How often a process has forgotten keys, for its polls and for its sends."""
+    """Counts of how often a process has forgotten each key, for its polls and for its sends."""
 
     polls: _Forgets = field(default_factory=_Forgets)
     sends: _Forgets = field(default_factory=_Forgets)
 
 
 def parts_of(operations: Iterable[Operation]) -> Iterator[tuple[Operation, list[Part]]]:
-    """Each operation with its parts, one for each key that it sends to or was given something of."""
+    """Cut each operation into parts, one for each key that it sends to or was given a value of."""
     processes: dict[Hashable, _Process] = defaultdict(_Process)
     for operation in operations:
         process = processes[operation.process]
@@ -233,7 +233,7 @@ class KeyHistory:
     forgot: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, part: Part) -> None:
-        """One part more, behind an ``:assign`` if the process has forgotten the key meanwhile."""
+        """Add a part, and an ``:assign`` before it if the process has forgotten the key since its last part."""
         operation = part.operation
         before = self.forgot.get(operation.process, part.forgot)
         if before != part.forgot:
@@ -265,13 +265,13 @@ def histories_in(path: Path) -> list[KeyHistory]:
     return list(found.values())
 
 
-# --- what is asked of each file --------------------------------------------------------------------------------------
+# --- one file at a time ----------------------------------------------------------------------------------------------
 
 Proof = tuple[int, int, str]  # the place of an operation's completion, the place of a key in it, and the proof in words
 
 
 def proofs_in(path: Path) -> list[Proof]:
-    """Proofs that operations of unknown outcome happened which send to several keys."""
+    """Proofs that operations happened whose outcome is unknown and which send to several keys."""
     return [
         (ended, history.places[ended][0], words)
         for history in histories_in(path)
@@ -283,7 +283,7 @@ def proofs_in(path: Path) -> list[Proof]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a file of keys is judged by: what has to be known of the whole history.
+    """The facts of the whole history that are needed to judge a file of keys.
 
     Attributes:
         run: names the history.
@@ -322,7 +322,7 @@ class Judged:
     twice: tuple[int, str] | None = None
 
     def add(self, found: Iterable[Finding], fine: frozenset[str]) -> None:
-        """Some more findings."""
+        """Add some findings."""
         for finding in found:
             if finding.rule in fine:
                 self.allowed[finding.rule] += 1
@@ -333,7 +333,7 @@ class Judged:
                 self.findings.append(finding)
 
     def join(self, other: "Judged") -> None:
-        """What was found in another file."""
+        """Add the anomalies of another file."""
         self.findings += other.findings
         self.allowed += other.allowed
         self.figures.update(other.figures)  # zeros, too
@@ -344,7 +344,7 @@ class Judged:
             self.twice = min(filter(None, (self.twice, other.twice)))
 
     def finish(self) -> None:
-        """Put what was found in order."""
+        """Sort the findings."""
         self._keep_few()
         self.findings.sort(key=in_order)
 
@@ -361,7 +361,7 @@ def in_order(finding: Finding) -> tuple[Any, ...]:
 
 
 def judged_in(path: Path, question: Question) -> Judged:
-    """The anomalies of the keys in a file, but for cycles."""
+    """The anomalies of the keys in a file, except cycles."""
     judged = Judged()
     for history, analysis in question.analyses(path):
         judged.add(analysis.of_keys(), question.fine)
@@ -379,7 +379,7 @@ def judged_in(path: Path, question: Question) -> Judged:
 
 
 def steps_in(path: Path, question: Question, stretches: Sequence[Step]) -> tuple[set[Step], set[Step]]:
-    """The steps in some stretches, to who was given a value, and to who wrote right behind."""
+    """The steps in some stretches: those to the reader of a value, and those to the writer of the next offset."""
     within = _Stretches(stretches)
     given: set[Step] = set()
     behind: set[Step] = set()
@@ -390,7 +390,7 @@ def steps_in(path: Path, question: Question, stretches: Sequence[Step]) -> tuple
 
 
 def reasons_in(path: Path, question: Question, steps: frozenset[Step]) -> list[tuple[Step, Why]]:
-    """Why there are these steps."""
+    """The reasons of some steps."""
     found = []
     for history, analysis in question.analyses(path):
         for step, why in analysis.reasons(steps):
@@ -407,7 +407,7 @@ class _Stretches:
         self._ends = [end for _, end in stretches]
 
     def number(self, place: int) -> int:
-        """Which stretch a place is in, -1 for none."""
+        """The number of the stretch that a place is in; -1 for none."""
         number = bisect_right(self._begins, place) - 1
         return number if number >= 0 and place <= self._ends[number] else -1
 
@@ -435,12 +435,7 @@ EachFile = Callable[[Callable[[Path], Any], Sequence[Path]], Iterable[Any]]
 """Asks a function of each file, wherever it is read; the answers come in any order."""
 
 
-def here(ask: Callable[[Path], Any], files: Sequence[Path]) -> Iterable[Any]:
-    """Ask a function of each file, in this process."""
-    return map(ask, files)
-
-
-def judge(spill: Spill, each: EachFile = here) -> Judged:
+def judge(spill: Spill, each: EachFile = map) -> Judged:
     """All anomalies of a history; those of :func:`kafka_eos_checks.audit.jepsen.anomalies.anomalies`.
 
     Args:

@@ -4,13 +4,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 STARTS = 100  # nodes of a component from which a cycle is looked for, at most
-VISITS = 200_000  # of nodes meanwhile, but for one whole search: the time stays linear
+VISITS = 200_000  # of nodes in all searches of a component, unless one search takes more: the time stays linear
 
 Edges = Sequence[Sequence[int]]  # by node, the nodes that it goes to
 
 
 def cycles(edges: Edges, is_free: Callable[[int], bool] = lambda _: False) -> Iterator[list[int]]:
-    """One cycle of each strongly connected component, in order of its nodes, beginning with its lowest one.
+    """A cycle of each strongly connected component, in order of its nodes, beginning with its lowest one.
 
     Args:
         edges: by node from 0; none goes from a node to itself.

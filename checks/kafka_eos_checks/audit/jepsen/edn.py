@@ -91,7 +91,7 @@ class _Frame:
 
 @dataclass(slots=True)
 class _Builder:
-    """What is open at a place of the text.
+    """The open collections and prefixes at a place of the text.
 
     Attributes:
         stack: from the outermost to the innermost.
@@ -246,7 +246,7 @@ def _text(word: str, position: int) -> str:
 
 
 def _whole(text: str) -> str:
-    """Two halves of a character outside of the first 65,536 are one; half a one is none."""
+    """Join pairs of surrogates into one character each, and replace a surrogate that is alone."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

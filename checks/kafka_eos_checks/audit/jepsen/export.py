@@ -50,7 +50,7 @@ def write_operations(path: Path, events: Iterable[Event]) -> int:
 
 @dataclass(slots=True)
 class _Export:
-    """What is under way at a place of the history.
+    """The operations under way at a place of the history.
 
     Attributes:
         once: topics and values that were sent once.
@@ -91,13 +91,13 @@ class _Export:
             self.numbers = {key: number for key, number in self.numbers.items() if key[0] != process}
 
     def leave(self, process: str) -> None:
-        """What a process has under way may yet happen."""
+        """End the operations of a process with an unknown outcome: they may still happen."""
         self._end(process, ":info")
         for sent in self.single.pop(process, {}):
             self._write(process, False, ":info", ":send", f"[{_micro(sent, None)}]")
 
     def _sent(self, event: Event) -> _Sent | None:
-        """What an event tells of, if it is one value at one place."""
+        """The place and value of an event on one value; None for any other event."""
         place = place_of(event)
         return None if place is None or _value(event) not in self.once else (*place, _value(event)[1])
 

@@ -41,7 +41,7 @@ Pairs = dict[Key, list[tuple[int | None, Value]]]  # by key, offsets as far as t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation that is over.
+    """An operation that is over.
 
     Attributes:
         index: what the history calls it, from 0: the number of its completion.
@@ -108,7 +108,7 @@ def each_operation(path: Path) -> Iterator[Operation]:
 
 
 def sent_again(key: Key, value: Value) -> str:
-    """Why a history cannot be judged in which a value is sent to a key a second time."""
+    """The error message for a value that is sent to a key a second time."""
     again = f"{_short(value)} is sent to key {_short(key)} a second time"
     return f"{again}; the anomalies are those of values that are sent once"
 
@@ -166,7 +166,7 @@ def _forms(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 class _Wrong(ValueError):  # noqa: N818 - never leaves this module
-    """An operation that is none of this workload's; says why."""
+    """An operation that does not belong to this workload; the message says why."""
 
 
 def _take(pending: dict[Hashable, tuple[int, dict[str, Any]]], number: int, form: Any) -> Operation | None:

@@ -1,8 +1,8 @@
 """The committed offsets of ``__consumer_offsets``, all records of a block at once, as columns.
 
-Each distinct key is decoded once. Of a value the offset is gathered from its place; whether all the rest of it can be
-read is told by its size, unless it has text that is not ASCII, or tagged fields of an unusual shape: then the readable
-decoder, ``kafka_eos.formats.consumer_offsets``, decides record by record. This decoder must equal it.
+Each distinct key is decoded once. The offset has a fixed place in a value, and is gathered from there. The size of a
+value tells whether the rest can be read, unless the value has text that is not ASCII, or unusual tagged fields. Then
+the readable decoder, ``kafka_eos.formats.consumer_offsets``, decides record by record. This decoder must equal it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,6 +24,7 @@ from kafka_eos.formats.consumer_offsets import (
     decode_value,
 )
 from kafka_eos.formats.record_batch import ControlType
+from kafka_eos_checks.audit.kernels.chunks import Chunk, placed
 from kafka_eos_checks.audit.kernels.headers import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
@@ -116,36 +117,22 @@ def concatenate_commits(parts: Sequence[Commits]) -> Commits:
     return Commits(**merged, keys=list(known))
 
 
-@dataclass(frozen=True, slots=True)
-class CommitChunk:
-    """The committed offsets in a part of a split, and what is true of that part as a whole.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitChunk(Chunk):
+    """A chunk of a log of ``__consumer_offsets``.
 
     Attributes:
-        split: number of the split in its log.
-        start: first byte of the chunk in its segment.
-        segment: the segment's file name.
-        records: how many there are, of all types.
-        first_offset: of the first record; -1 without records.
-        end_offset: one past the last record; -1 without records.
-        holes: jumps of the offsets inside it, and records that cannot be read.
         damaged: whether a region of it cannot be read.
         stamped_ms: the last time that the group's coordinator stamped; -1 for none.
         commits: the committed offsets and markers.
     """
 
-    split: int
-    start: int
-    segment: str
-    records: int
-    first_offset: int
-    end_offset: int
-    holes: int
     damaged: bool
     stamped_ms: int
     commits: Commits
 
     def bare(self) -> "CommitChunk":
-        """The same without its records."""
+        """The facts of the chunk, without its records."""
         return replace(self, commits=concatenate_commits([]))
 
 
@@ -165,18 +152,11 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> CommitChunk:
     count, batch = len(records), records.batch
     control = is_set(headers, CONTROL_MASK)[batch]
     number, offset, keys = decode_commits(records, control)
-    holes = np.zeros(count, np.int64)
-    holes[1:] = records.offset[1:] != records.offset[:-1] + 1
-    holes[1:] += number[:-1] == _UNREADABLE
-    np.cumsum(holes, out=holes)
+    places, facts = placed(block, records, number == _UNREADABLE, split, segment)
     decision = np.full(count, NO_MARKER, np.int32)
     decision[control] = decode_decisions(records, np.flatnonzero(control))
     commits = Commits(
-        split=np.full(count, split, np.int32),
-        start=np.full(count, block.start, np.int64),
-        row=np.arange(count, dtype=np.int32),
-        holes=holes,
-        position=headers.positions[batch],
+        **places,
         record=records.offset,
         producer_id=headers.column("producer_id")[batch],
         producer_epoch=headers.narrow("producer_epoch")[batch],
@@ -188,13 +168,7 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> CommitChunk:
         keys=keys,
     )
     return CommitChunk(
-        split=split,
-        start=block.start,
-        segment=segment,
-        records=count,
-        first_offset=int(records.offset[0]) if count else -1,
-        end_offset=int(records.offset[-1]) + 1 if count else -1,
-        holes=int(holes[-1]) + int(number[-1] == _UNREADABLE) if count else 0,
+        **facts,
         damaged=bool(headers.damage or records.damage),
         stamped_ms=int(headers.column("max_timestamp").max(initial=-1)),
         commits=commits.take((number >= 0) | control),

@@ -129,5 +129,5 @@ def longest(replicas: Replicas, place: Place) -> tuple[PartitionLog | None, Cont
 
 
 def count(figures: Figures, name: str) -> None:
-    """One more of what a figure counts."""
+    """Add one to a figure."""
     figures[name] = int(figures.get(name, 0)) + 1

@@ -8,8 +8,8 @@ step of an id is legal, or follows over a hole, then its decisions, producer ids
 Around a step that is not, the readable rule folds the records one by one, from a record after which nothing before it
 matters to the next such record. So the findings are the readable rule's own.
 
-What is true of the log as a whole, such as the number of holes before a record, comes from its chunks
-(:class:`LogFacts`), and does not depend on how it is cut.
+Facts of the whole log, such as the number of holes before a record, come from its chunks (:class:`LogFacts`). They do
+not depend on where the log is cut.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionLogValue, TransactionState
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.chunks import chunk_runs
 from kafka_eos_checks.audit.kernels.decisions import COLUMNS, Decisions
 from kafka_eos_checks.audit.kernels.headers import Ints, Narrow
 from kafka_eos_checks.audit.kernels.order import by_appearance, stable_order
@@ -58,7 +59,7 @@ _COMPLETIONS[list(COMPLETED)] = [int(decision) for decision in COMPLETED.values(
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What is true of a log of ``__transaction_state`` as a whole, from its chunks in order.
+    """The facts of a whole log of ``__transaction_state``, from its chunks in order.
 
     Attributes:
         log: the log.
@@ -105,7 +106,7 @@ class LogFacts:
         return cls(log, records, unreadable, start, end, holes, damage, stamped_ms, places)
 
     def coordinator_log(self) -> CoordinatorLog:
-        """What the rules over transactions get of a log, without its transactional ids."""
+        """The log as the rules over transactions take it, without its transactional ids."""
         return CoordinatorLog(
             self.log,
             records=self.records,
@@ -118,15 +119,10 @@ class LogFacts:
         )
 
     def holes_before(self, states: States) -> Ints:
-        """How many holes the log has before each record, shape (n,)."""
-        count = len(states)
-        if not count:
-            return states.holes
-        changes = (states.split[1:] != states.split[:-1]) | (states.start[1:] != states.start[:-1])
-        begin = np.concatenate(([0], np.flatnonzero(changes) + 1))
-        keys = zip(states.split[begin].tolist(), states.start[begin].tolist(), strict=True)
-        before = np.array([self.chunks[key][0] for key in keys], np.int64)
-        return states.holes + np.repeat(before, np.diff(np.append(begin, count)))
+        """The number of holes of the log before each record, shape (n,)."""
+        chunks, sizes = chunk_runs(states.split, states.start)
+        before = np.array([self.chunks[chunk][0] for chunk in chunks], np.int64)
+        return states.holes + np.repeat(before, sizes)
 
     def whole_before(self, states: States, holes: Ints) -> Mask:
         """Whether the log has every record that was ever written before each record, shape (n,)."""
@@ -139,7 +135,7 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True)
 class FoldedIds:
-    """What a log says of some transactional ids, as columns.
+    """Some transactional ids after all their records in a log, as columns.
 
     Attributes:
         names: transactional ids, shape (i,), in order of their first records.
@@ -213,7 +209,7 @@ class FoldedIds:
         )
 
     def transactional_id(self, number: int) -> TransactionalId:
-        """What the log says of one transactional id."""
+        """One transactional id after all its records, as the readable rules take it."""
         tail = self.tails.take(slice(*self.tail_start[number : number + 2].tolist()))
         values = list(tail.values())
         current = values[::-1]
@@ -287,7 +283,7 @@ def fold_coordinator_log(log: PartitionLog, chunks: Sequence[StateChunk]) -> Coo
 
 
 def log_of(facts: LogFacts, folded: FoldedIds) -> CoordinatorLog:
-    """What the rules over transactions get of a log."""
+    """A log as the rules over transactions take it, with its transactional ids."""
     log = facts.coordinator_log()
     return replace(log, ids=Ids(folded), findings=folded.findings, unknown=folded.unknown, folded=folded)
 
@@ -299,7 +295,7 @@ def fold_states(states: States, facts: LogFacts) -> FoldedIds:
 
 
 class _Fold:
-    """One fold; all arrays of shape (n,) are in order of id, and in log order within an id."""
+    """A fold of n records; all arrays of shape (n,) are in order of id, and in log order within an id."""
 
     def __init__(self, states: States, facts: LogFacts, holes: Ints, whole: Mask) -> None:
         self.states, self.facts = states, facts
@@ -461,10 +457,10 @@ class _Fold:
         return rows, decisions
 
     def _tails(self, completes: Mask) -> Ints:
-        """For each id a record so that the current states in the end follow from the records from there on.
+        """The first record of each id that its current states at the end depend on, shape (i,).
 
-        What may follow a state over a hole has nothing to do with what was before; and COMPLETE follows PREPARE alone,
-        after which nothing else may come.
+        Over a hole any state may follow, so the states before it do not matter. Nor do the states before a PREPARE that
+        is completed: only PREPARE precedes COMPLETE, and only COMPLETE follows PREPARE.
         """
         rows = np.arange(len(self.ids))
         marks = np.where(self.first | self.fresh, rows, np.where(completes, rows - 1, 0))
@@ -472,10 +468,10 @@ class _Fold:
         return tails
 
     def _runs(self, proved: Mask, completes: Mask) -> Iterator["_Run"]:
-        """The records that the readable rule has to look at: between two after which nothing before them matters.
+        """The runs of records that the readable rule has to look at.
 
-        These are records over a hole, and COMPLETE right after its PREPARE: of all states only that PREPARE may come
-        before it, and before PREPARE there is never another one.
+        A run begins and ends at records before which nothing matters: records over a hole, and COMPLETE right after its
+        PREPARE, because no other state may precede COMPLETE, and never another PREPARE comes before.
         """
         wrong = np.flatnonzero(~proved)
         known = np.flatnonzero(self.fresh | completes)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.formats.consumer_offsets import OffsetCommitKey
 from kafka_eos.formats.record_batch import ControlType
+from kafka_eos_checks.audit.kernels.chunks import chunk_runs
 from kafka_eos_checks.audit.kernels.commits import (
     NO_MARKER,
     CommitChunk,
@@ -34,7 +35,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What is true of a log of ``__consumer_offsets`` as a whole, from its chunks.
+    """The facts of a whole log of ``__consumer_offsets``, from its chunks.
 
     Attributes:
         log: the log.
@@ -72,14 +73,9 @@ class GroupFacts:
 
     def places(self, commits: Commits) -> tuple[Ints, Ints]:
         """Each record's number in the log, and how many holes the log has before it, shape (n,) each."""
-        count = len(commits)
-        if not count:
-            return commits.holes, commits.holes
-        changes = (commits.split[1:] != commits.split[:-1]) | (commits.start[1:] != commits.start[:-1])
-        begin = np.concatenate(([0], np.flatnonzero(changes) + 1))
-        keys = zip(commits.split[begin].tolist(), commits.start[begin].tolist(), strict=True)
-        before = np.array([self.chunks[key][:2] for key in keys], np.int64)
-        records, holes = np.repeat(before, np.diff(np.append(begin, count)), axis=0).T
+        chunks, sizes = chunk_runs(commits.split, commits.start)
+        before = np.array([self.chunks[chunk][:2] for chunk in chunks], np.int64).reshape(-1, 2)
+        records, holes = np.repeat(before, sizes, axis=0).T
         return records + commits.row, holes + commits.holes
 
 
@@ -103,7 +99,7 @@ class Ended:
 
 
 def end_transactions(commits: Commits, facts: GroupFacts) -> Ended:
-    """Find the marker of each committed offset. Those without one, or over a hole, are left out.
+    """Find the marker of each committed offset. Offsets without a marker, or with a hole before it, are left out.
 
     Args:
         commits: all committed offsets and markers of some producer ids, in log order; those outside of any transaction
@@ -160,7 +156,7 @@ class CountedCommits:
     followed: int
 
     def of(self, number: int) -> list[Commit]:
-        """What counted of one group and partition."""
+        """The committed offsets of one group and partition that counted."""
         own = slice(*self.begin[number : number + 2].tolist())
         return list(_readable(self.commits.take(own), self.holes[own], self.files))
 
@@ -176,7 +172,7 @@ class CountedCommits:
 
 
 class CommitsByName(Mapping[Name, list[Commit]]):
-    """What counted, by group and partition; made when it is asked for; nothing counted of other names."""
+    """The committed offsets that counted, by group and partition, made on demand; an empty list for any other name."""
 
     def __init__(self, counted: CountedCommits) -> None:
         self._counted = counted
@@ -202,7 +198,7 @@ def _key(name: Name) -> bytes:
 
 
 def count_commits(ended: Ended, facts: GroupFacts) -> CountedCommits:
-    """Which of the committed offsets of some groups and partitions counted, from all that were looked at."""
+    """Choose the committed offsets that counted, for some groups and partitions, from all that were looked at."""
     commits = ended.commits
     count = len(commits)
     in_order = bool((ended.number[1:] > ended.number[:-1]).all())
@@ -241,7 +237,7 @@ def count_commits(ended: Ended, facts: GroupFacts) -> CountedCommits:
 
 
 def _follow(ended: Ended, rows: Ints, facts: GroupFacts, files: Mapping[tuple[int, int], str]) -> Mask:
-    """Which of the records of one group and partition counted, by the readable rule."""
+    """Whether each record of one group and partition counted, by the readable rule."""
     log = GroupLog(facts.log)
     name = "", ("", 0)
     told = []

@@ -1,7 +1,7 @@
 """Batch headers of a log segment, many at a time, without touching the records.
 
 A segment is a sequence of record batches, each led by 61 bytes of header (Kafka: ``DefaultRecordBatch``). Only the
-length field says where the next batch begins, so a reader has to hop. The sparse offset index beside a segment (Kafka:
+length field says where the next batch begins, so a reader has to hop. The sparse offset index next to a segment (Kafka:
 ``OffsetIndex``) knows where some batches begin: each entry starts a lane, and all lanes hop at once in numpy.
 
 Segments are read in blocks that fit the processor's cache, never mapped: a broker may truncate a file that is read.
@@ -81,7 +81,7 @@ class Headers:
         return len(self.positions)
 
     def column(self, name: str) -> Ints:
-        """One field of all headers, shape (n,), as 64-bit integers in the machine's byte order."""
+        """A field of all headers, shape (n,), as 64-bit integers in the machine's byte order."""
         values: Ints = self.raw[name].astype(np.int64, copy=False)
         return values
 
@@ -105,7 +105,7 @@ class Block(NamedTuple):
 
 
 def read_index(segment: Path) -> Ints:
-    """Positions from the offset index beside a segment, strictly increasing; empty when there is none.
+    """Positions from the offset index next to a segment, strictly increasing; empty when there is none.
 
     The active segment's index is preallocated: its zero entries are no entries.
     """
@@ -298,7 +298,7 @@ def crcs(data: bytes, positions: Ints, raw: NDArray[np.void]) -> NDArray[np.uint
 
 
 def _plausible(raw: NDArray[np.void]) -> NDArray[np.bool_]:
-    """What the readable decoder asks of a header besides its length and CRC, shape (n,)."""
+    """Whether the readable decoder takes each header, besides its length and CRC, shape (n,)."""
     delta = raw["last_offset_delta"].astype(np.int64)
     no_overflow = raw["base_offset"] <= INT64_MAX - np.maximum(delta, 0) - 1
     codec = (raw["attributes"] & COMPRESSION_MASK) <= CompressionType.ZSTD

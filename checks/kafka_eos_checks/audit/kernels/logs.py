@@ -1,19 +1,19 @@
 """The audit of one log: its splits summarised chunk by chunk, and the chunks folded in order."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.headers import read_index
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, Split
 from kafka_eos_checks.audit.kernels.summary import Combine, Summary, chunks_of, reread_from, summarise
-from kafka_eos_checks.audit.kernels.transactions import NO_TIME, Partition
+from kafka_eos_checks.audit.kernels.transactions import Partition, PartitionFold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogAudit:
-    """What the audit of one log found.
+    """The result of the audit of one log.
 
     Attributes:
         log: the log.
@@ -63,11 +63,18 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
     combine = Combine(splits, reread_from(splits, check_crc))
     damage: list[tuple[str, CorruptRegion]] = []
     batches = records = markers = transactional = chunks = 0
-    whole = Whole(log, splits)
+    whole = PartitionFold(log, [split.segment for split in splits])
     for chunk in summaries:
-        end = combine.end
         combine.add(chunk)
-        whole.add(chunk, end, combine.holes)
+        if chunk.batches:
+            whole.add(
+                (chunk.split, chunk.start),
+                chunk.transactions,
+                (chunk.first_offset, chunk.end_offset),
+                holes=combine.holes,
+                before=combine.holes - chunk.holes,
+                disordered=chunk.disordered,
+            )
         damage += [(splits[chunk.split].segment, d) for d in chunk.damage]
         batches += chunk.batches
         records += chunk.records
@@ -88,48 +95,3 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
         reruns=combine.reruns,
         partition=whole.partition(),
     )
-
-
-class Whole:
-    """What the chunks of a log, in order, tell of it as a whole.
-
-    Args:
-        log: the log.
-        splits: all its splits, in order.
-    """
-
-    def __init__(self, log: PartitionLog, splits: Sequence[Split]) -> None:
-        self._partition = Partition(log=log, segments=tuple(split.segment for split in splits))
-        self._chunks: list[tuple[tuple[int, int], int, int]] = []
-
-    def add(self, chunk: Summary, end: int | None, holes: int) -> None:
-        """One more chunk.
-
-        Args:
-            chunk: its summary.
-            end: one past the highest offset before it; None for none.
-            holes: how many holes the log has up to its end.
-        """
-        if not chunk.batches:
-            return
-        known, told = self._partition, chunk.transactions
-        backwards = chunk.disordered or (end is not None and chunk.first_offset < end)
-        self._partition = replace(
-            known,
-            start=chunk.first_offset if end is None else known.start,
-            begins_ms=told.begins_ms if end is None else known.begins_ms,
-            end=chunk.end_offset if end is None else max(end, chunk.end_offset),
-            holes=holes,
-            stamped_ms=max(known.stamped_ms, told.stamped_ms),
-            marked_ms=known.marked_ms if told.marked_ms == NO_TIME else told.marked_ms,
-            is_ordered=known.is_ordered and not backwards,
-        )
-        self._chunks.append(((chunk.split, chunk.start), holes - chunk.holes, told.first_marker_ms))
-
-    def partition(self) -> Partition:
-        """The log as a whole, after its last chunk."""
-        next_ms, chunks = NO_TIME, {}
-        for place, holes, first_marker_ms in reversed(self._chunks):
-            chunks[place] = holes, next_ms
-            next_ms = next_ms if first_marker_ms == NO_TIME else first_marker_ms
-        return replace(self._partition, chunks=chunks, first_marker_ms=next_ms)

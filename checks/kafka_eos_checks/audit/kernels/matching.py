@@ -1,9 +1,9 @@
-"""The rules over transactions for many producer ids at once: what can be proved to agree with the coordinator's log.
+"""The rules over transactions for many producer ids at once: prove with numpy that markers agree with the coordinator.
 
-:func:`judge_steps` takes all steps of some producer ids. Nearly all markers are what the coordinator's log demands, one
-after the other, and that is proved with numpy. A producer id for which something is not proved is judged by the
-readable rules (:func:`kafka_eos_checks.audit.rules.transactions.judge`), over all its markers; so every finding is the
-readable rules' own. What is open is always judged by them: there is little of it.
+:func:`judge_steps` takes all steps of some producer ids. Nearly all markers are those that the coordinator's log
+demands, one after the other. If numpy cannot prove this for every marker of a producer id, the readable rules judge all
+its markers (:func:`kafka_eos_checks.audit.rules.transactions.judge`). They also judge all open transactions, which are
+few. So every finding is the readable rules' own.
 """
 
 from collections import Counter
@@ -19,6 +19,7 @@ from kafka_eos_checks.audit.kernels.coordinators import FoldedIds
 from kafka_eos_checks.audit.kernels.decisions import Decisions, concatenate_decisions
 from kafka_eos_checks.audit.kernels.headers import Ints
 from kafka_eos_checks.audit.kernels.marks import NO_DECISION, NO_EPOCH
+from kafka_eos_checks.audit.kernels.readable import data_of, marker_of
 from kafka_eos_checks.audit.kernels.transactions import NOTHING, Paired, Part, Partition, paired
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
@@ -32,8 +33,6 @@ from kafka_eos_checks.audit.rules.transactions import (
     UNKNOWN,
     Coordinators,
     Judged,
-    Marker,
-    OpenTransaction,
     PartitionTransactions,
     judge,
     why_incomplete,
@@ -43,11 +42,11 @@ Flags = NDArray[np.bool_]
 
 
 class Knowledge(Coordinators):
-    """What the coordinators' logs know of some producer ids, as columns; a transactional id is made when asked for.
+    """The coordinators' logs as columns, for some producer ids; a transactional id is made when asked for.
 
     Args:
         logs: those with records, without their transactional ids.
-        known: parts of what each of them says.
+        known: their transactional ids, in parts.
         given: whether there are any, if only empty ones.
     """
 
@@ -140,43 +139,16 @@ def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -
             )
         return by_log[number]
 
-    def data(row: int) -> OpenTransaction:
-        step = steps.steps[row]
-        return OpenTransaction(
-            file=partitions[int(steps.log[row])].segments[int(steps.split[row])],
-            position=int(step["position"]),
-            offset=int(step["offset"]),
-            producer_id=int(step["producer_id"]),
-            epoch=int(step["producer_epoch"]),
-            holes=int(step["holes"]),
-            timestamp=int(step["timestamp"]),
-            stamped=bool(step["stamped"]),
-            followed_ms=int(step["next_ms"]),
-        )
-
-    chosen = steps.markers[unproved]
-    for row, ends in zip(chosen.tolist(), steps.ends[unproved].tolist(), strict=True):
-        step = steps.steps[row]
-        decision, coordinator_epoch = int(step["decision"]), int(step["coordinator_epoch"])
-        of_log(int(steps.log[row])).markers.append(
-            Marker(
-                file=partitions[int(steps.log[row])].segments[int(steps.split[row])],
-                position=int(step["position"]),
-                offset=int(step["offset"]),
-                producer_id=int(step["producer_id"]),
-                epoch=int(step["producer_epoch"]),
-                decision=None if decision == NO_DECISION else ControlType(decision),
-                coordinator_epoch=None if coordinator_epoch == NO_EPOCH else coordinator_epoch,
-                ends=None if ends == NOTHING else data(ends),
-                last_stable_offset=-1,
-                stamped_ms=int(step["timestamp"]),
-            )
-        )
+    for number in np.flatnonzero(unproved).tolist():
+        log = int(steps.log[steps.markers[number]])
+        of_log(log).markers.append(marker_of(steps, number, partitions[log].segments))
     for row in steps.open:
-        opened = data(row)
-        of_log(int(steps.log[row])).open[opened.producer_id] = opened
+        log = int(steps.log[row])
+        opened = data_of(steps, row, partitions[log].segments)
+        of_log(log).open[opened.producer_id] = opened
     for row, epoch in steps.merged:
-        of_log(int(steps.log[row])).merged.append((data(row), epoch))
+        log = int(steps.log[row])
+        of_log(log).merged.append((data_of(steps, row, partitions[log].segments), epoch))
     return [by_log[number] for number in sorted(by_log)]
 
 
@@ -319,7 +291,7 @@ class _Columns:
         return transaction, np.concatenate(logs)[first[decided.partitions][transaction] + inside]
 
     def _keys(self, decided: Decisions, transaction: Ints, log: Ints) -> Ints:
-        """One number for log, producer id and epoch of the markers of transactions; -1 where no marker is here."""
+        """A number for log, producer id and marker epoch of each transaction; -1 for a producer id without markers."""
         pids = decided.producer_id[transaction]
         place = np.minimum(np.searchsorted(self.pids, pids), len(self.pids) - 1)
         key = ((log * len(self.pids) + place) << 16) + (decided.marker_epoch[transaction] & 0xFFFF)
@@ -369,7 +341,7 @@ class _Columns:
         return fine
 
     def _both_decisions(self, left: Flags) -> Flags:
-        """Of markers that cannot be judged, those whose epoch has COMMIT and ABORT, each for data of the one before."""
+        """The unjudged markers whose epoch has both a COMMIT and an ABORT that end data of the epoch before."""
         told = left & self.has_data & (self.data_epoch == self.epoch - 1) & (self.decision != NO_DECISION)
         key = (self.pid << 16) + (self.epoch & 0xFFFF)
         committed, aborted = (key[told & (self.decision == decision)] for decision in (1, 0))

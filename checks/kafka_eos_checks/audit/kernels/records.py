@@ -154,7 +154,7 @@ def _sections(block: Block, headers: Headers) -> tuple[bytes, Ints, Ints, list[C
 
 
 def _malformed(headers: Headers, batch: int, section: bytes) -> CorruptRegion:
-    """What the readable decoder says of a batch that this one cannot decode."""
+    """The region of a batch that this decoder cannot decode, with the reason that the readable decoder gives."""
     try:
         decode_records(section, int(headers.raw["record_count"][batch]))
     except MalformedBatch as error:
@@ -291,7 +291,7 @@ _MORE = np.uint64(0x8080808080808080)
 
 
 def _long_varints(buffer: Bytes, position: Ints) -> tuple[Ints, Ints]:
-    """What :func:`_varints` says, of any length: eight bytes from every position are one little-endian word."""
+    """As :func:`_varints`, for varints of any length: the eight bytes from a position on are one little-endian word."""
     words = np.lib.stride_tricks.sliding_window_view(buffer, _WORD).view("<u8")[:, 0]
     word = words[np.minimum(position, len(words) - 1)]
     last = ~word & _MORE  # the high bit of each byte that ends a varint

@@ -26,6 +26,7 @@ from kafka_eos.formats.transaction_log import (
     decode_key,
     decode_value,
 )
+from kafka_eos_checks.audit.kernels.chunks import Chunk, placed
 from kafka_eos_checks.audit.kernels.headers import Block, Bytes, Ints, Narrow, read_blocks, read_index
 from kafka_eos_checks.audit.kernels.records import Records, decode_block
 from kafka_eos_checks.audit.kernels.splits import Split
@@ -210,38 +211,24 @@ def concatenate_states(parts: Sequence[States]) -> States:
     return States(**merged)
 
 
-@dataclass(frozen=True, slots=True)
-class StateChunk:
-    """The records of a part of a split, and what is true of that part as a whole.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChunk(Chunk):
+    """A chunk of a log of ``__transaction_state``.
 
     Attributes:
-        split: number of the split in its log.
-        start: first byte of the chunk in its segment.
-        segment: the segment's file name.
-        records: how many there are, those that cannot be read included.
         unreadable: records that are no key or value of a known version.
-        first_offset: of the first record; -1 without records.
-        end_offset: one past the last record; -1 without records.
-        holes: jumps of the offsets inside it, and unreadable records.
         damaged_at: where its first region begins that may hold states and cannot be read, in bytes; -1 for none.
         stamped_ms: the last time that a coordinator stamped; -1 for none.
         states: the records that can be read.
     """
 
-    split: int
-    start: int
-    segment: str
-    records: int
     unreadable: int
-    first_offset: int
-    end_offset: int
-    holes: int
     damaged_at: int
     stamped_ms: int
     states: States
 
     def bare(self) -> "StateChunk":
-        """The same without its records."""
+        """The facts of the chunk, without its records."""
         return replace(self, states=no_states())
 
 
@@ -261,32 +248,13 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> StateChunk:
     headers = block.headers
     regions = [each.position for each in (*headers.damage, *records.damage) if each.kind in UNREADABLE_REGIONS]
     columns, readable, found = decode_states(records)
-    count = len(records)
-    stamped = headers.column("max_timestamp")[records.batch] if count else np.empty(0, np.int64)
-    holes = np.zeros(count, np.int64)
-    holes[1:] = records.offset[1:] != records.offset[:-1] + 1
-    holes[1:] += ~readable[:-1]
-    np.cumsum(holes, out=holes)
-    unreadable = count - int(np.count_nonzero(readable))
-    placed: dict[str, Any] = {
-        "split": np.full(count, split, np.int32),
-        "start": np.full(count, block.start, np.int64),
-        "row": np.arange(count, dtype=np.int32),
-        "holes": holes,
-        "position": headers.positions[records.batch],
-        "offset": records.offset,
-        "stamped_ms": stamped,
-    }
-    states = States(**placed, **columns, **found)
+    places, facts = placed(block, records, ~readable, split, segment)
+    stamped = headers.column("max_timestamp")[records.batch]
+    states = States(**places, offset=records.offset, stamped_ms=stamped, **columns, **found)
+    unreadable = len(records) - int(np.count_nonzero(readable))
     return StateChunk(
-        split=split,
-        start=block.start,
-        segment=segment,
-        records=count,
+        **facts,
         unreadable=unreadable,
-        first_offset=int(records.offset[0]) if count else -1,
-        end_offset=int(records.offset[-1]) + 1 if count else -1,
-        holes=int(holes[-1]) + (not readable[-1]) if count else 0,
         damaged_at=min(regions, default=-1),
         stamped_ms=int(stamped.max(initial=-1)),
         states=states.take(readable) if unreadable else states,

@@ -101,7 +101,7 @@ class Columns:
         return Columns(*(getattr(self, name)[which] for name in self.__slots__))
 
     def batches(self) -> Iterator[Batch]:
-        """One readable batch after the other."""
+        """The rows as batches, one at a time."""
         return map(Batch._make, zip(*(getattr(self, name).tolist() for name in self.__slots__), strict=True))
 
 
@@ -124,7 +124,7 @@ def columns_of(headers: Headers, topic: str = "") -> Columns:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is left of a chunk.
+    """The summary of a chunk: all that the next chunks of its log need to know.
 
     Attributes:
         split: number of the split in its log.
@@ -372,11 +372,6 @@ class Combine:
     def holes(self) -> int:
         """Jumps of the offsets so far."""
         return self._fold.log.holes
-
-    @property
-    def end(self) -> int | None:
-        """One past the highest offset so far; None before the first batch."""
-        return self._fold.log.end
 
     @property
     def reruns(self) -> int:

@@ -9,7 +9,6 @@ for data that may have been ended in a hole.
 """
 
 from collections.abc import Collection
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,7 +170,7 @@ def _begun_before(log: PartitionLog) -> Transactions | None:
     name = log.segments[0].partition(".")[0] if log.segments else "0"
     if int(name) == 0:
         return _empty(0)
-    path = Path(log.folder, f"{name}.snapshot")
+    path = log.file(f"{name}.snapshot")
     if not path.is_file():
         return None
     try:

@@ -1,16 +1,16 @@
-"""The transactional batches of a log by chunks: which of them change what is open, and which data a marker ends.
+"""The transactional batches of a log by chunks: the steps that open or end transactions, and the data of each marker.
 
-A *step* is a marker, or a batch with data behind which other things are open than before: the first of a transaction,
-and the first behind a hole or of another epoch. :func:`steps_of` finds the steps of a chunk without knowing what lies
-before it. The steps of all chunks are brought together by producer id, and :func:`paired` then tells what each marker
-ends and what is open at the end. So no log and no transaction is looked at as a whole in one place, and of data that
-change nothing no row is left.
+A *step* is a marker, or a batch of data that changes the open transactions: the first batch of a transaction, and the
+first one after a hole or of another epoch. :func:`steps_of` finds the steps of a chunk without knowing what precedes
+the chunk. The steps of all chunks meet by producer id. Then :func:`paired` finds the data that each marker ends, and
+the data that are open at the end. So nobody needs a whole log or a whole transaction at once, and other batches leave
+no row.
 
 The readable form of the same fold is :func:`kafka_eos_checks.audit.rules.transactions.read_transactions`.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ NO_STEPS: Steps = np.empty(0, STEP)
 
 
 class Transactional(NamedTuple):
-    """What a chunk has of transactions, and the times in it that tell of its moment.
+    """The steps of transactions in a chunk, and the times that date the chunk.
 
     Attributes:
         steps: dtype :data:`STEP`, in log order.
@@ -150,7 +150,7 @@ def _changes(producer_id: Ints, epoch: Narrow, holes: Ints, is_marker: NDArray[n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A log as the rules over transactions need it as a whole, beside its steps.
+    """The facts of a whole log that the rules over transactions need besides its steps.
 
     Attributes:
         log: the log.
@@ -164,7 +164,7 @@ class Partition:
         first_marker_ms: when the first marker was appended; -1 for none.
         chunks: by split and first byte, how many holes come before a chunk, and when the next marker behind it was
             appended.
-        is_ordered: whether no offset goes backwards. Of another log the steps of chunks do not add up.
+        is_ordered: whether no offset goes backwards. If one does, the steps of chunks do not add up.
     """
 
     log: PartitionLog
@@ -182,6 +182,67 @@ class Partition:
     def stamped_before(self, offset: int) -> float:  # noqa: ARG002 - that of the high watermark, which the scan had
         """As :class:`kafka_eos_checks.audit.moments.Dated` has it, by its markers."""
         return self.marked_ms if self.marked_ms != NO_TIME else -np.inf
+
+
+class PartitionFold:
+    """Folds the facts of a log's chunks, in order, into those of the whole log.
+
+    Args:
+        log: the log.
+        segments: the file name of each of its splits.
+
+    Attributes:
+        end: one past the highest offset so far; None before the first chunk.
+    """
+
+    def __init__(self, log: PartitionLog, segments: Sequence[str]) -> None:
+        self.end: int | None = None
+        self._partition = Partition(log=log, segments=tuple(segments))
+        self._chunks: list[tuple[tuple[int, int], int, int]] = []
+
+    def add(
+        self,
+        place: tuple[int, int],
+        told: Transactional,
+        offsets: tuple[int, int],
+        *,
+        holes: int,
+        before: int,
+        disordered: bool,
+    ) -> None:
+        """Fold one more chunk; it has at least one batch.
+
+        Args:
+            place: number of its split, and its first byte.
+            told: its times.
+            offsets: its first offset, and one past its highest offset.
+            holes: how many holes the log has up to the end of the chunk.
+            before: how many holes the chunk's steps do not count yet.
+            disordered: whether offsets go backwards inside of the chunk.
+        """
+        known = self._partition
+        first, end = offsets
+        backwards = disordered or (self.end is not None and first < self.end)
+        self._partition = replace(
+            known,
+            start=first if self.end is None else known.start,
+            begins_ms=told.begins_ms if self.end is None else known.begins_ms,
+            end=end if self.end is None else max(self.end, end),
+            holes=holes,
+            stamped_ms=max(known.stamped_ms, told.stamped_ms),
+            marked_ms=known.marked_ms if told.marked_ms == NO_TIME else told.marked_ms,
+            is_ordered=known.is_ordered and not backwards,
+        )
+        self.end = self._partition.end
+        self._chunks.append((place, before, told.first_marker_ms))
+
+    def partition(self) -> Partition:
+        """The log as a whole, after its last chunk."""
+        next_ms, chunks = NO_TIME, {}
+        for place, before, first_marker_ms in reversed(self._chunks):
+            chunks[place] = before, next_ms
+            next_ms = next_ms if first_marker_ms == NO_TIME else first_marker_ms
+        return replace(self._partition, chunks=chunks, first_marker_ms=next_ms)
 
 
 class Part(NamedTuple):
@@ -294,7 +355,7 @@ def _paired(steps: Steps, log: Ints, split: Ints, same: NDArray[np.bool_], is_da
 
 
 def _open_after(steps: Steps, first: int, count: int) -> tuple[int, list[tuple[int, int]]]:
-    """What is open after data with no marker in between, and what merged, as ``PartitionTransactions.data`` has it."""
+    """The open and the merged data after batches with no marker in between, as in ``PartitionTransactions.data``."""
     opened, merged = first, []
     own = steps[first : first + count]
     rows = zip(own["holes"].tolist(), own["producer_epoch"].tolist(), strict=True)

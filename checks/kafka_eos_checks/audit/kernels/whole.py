@@ -1,68 +1,60 @@
-"""The transactions of one log as a whole, read in order: for what lies beside it, and if its offsets go backwards."""
+"""The transactions of one log, read in order: for the files next to it, and for a log whose offsets go backwards."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.kernels.headers import Ints
-from kafka_eos_checks.audit.kernels.marks import NO_DECISION, NO_EPOCH
+from kafka_eos_checks.audit.kernels.marks import NO_EPOCH
+from kafka_eos_checks.audit.kernels.readable import marker_of
 from kafka_eos_checks.audit.kernels.reading import read_marked
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.kernels.summary import READ_FIRST
 from kafka_eos_checks.audit.kernels.transactions import (
-    NO_TIME,
     NOTHING,
     Paired,
     Part,
     Partition,
+    PartitionFold,
     paired,
     steps_of,
 )
-from kafka_eos_checks.audit.rules.transactions import Marker, OpenTransaction, PartitionTransactions, read_transactions
+from kafka_eos_checks.audit.rules.transactions import Marker, PartitionTransactions, read_transactions
 
 
 def read_in_order(
     log: PartitionLog, number: int, *, check_crc: bool, high_watermark: int
 ) -> tuple[Partition, list[Part]]:
-    """A log whose offsets go backwards, as a whole and its steps; what a chunk says alone does not hold of it."""
-    end, holes = None, 0
-    whole = Partition(log=log, segments=log.segments)
+    """Read a log from its beginning: its facts and its steps.
+
+    This also holds where offsets go backwards, and summaries of single chunks do not.
+    """
+    holes = 0
+    whole = PartitionFold(log, log.segments)
     parts: list[Part] = []
-    markers: list[tuple[int, int]] = []  # number of the part, and its first marker's time
     for split, name in enumerate(log.segments):
         for headers, marks in read_marked(log.file(name), READ_FIRST, check_crc=check_crc):
             if not len(headers):
                 continue
             base = headers.column("base_offset")
             ends = base + headers.column("last_offset_delta") + 1
-            told = steps_of(headers, marks, log.topic, high_watermark=high_watermark, end=end, holes=holes)
-            begins = int(base[0]) if end is None else end
+            told = steps_of(headers, marks, log.topic, high_watermark=high_watermark, end=whole.end, holes=holes)
+            begins = int(base[0]) if whole.end is None else whole.end
             highest = np.maximum.accumulate(np.concatenate(([begins], ends)))
             holes += int((base > highest[:-1]).sum())
+            place = split, int(headers.positions[0])
+            offsets = int(base[0]), int(highest[-1])
             backwards = bool((base < highest[:-1]).any())
-            whole = replace(
-                whole,
-                start=int(base[0]) if end is None else whole.start,
-                begins_ms=told.begins_ms if end is None else whole.begins_ms,
-                stamped_ms=max(whole.stamped_ms, told.stamped_ms),
-                marked_ms=whole.marked_ms if told.marked_ms == NO_TIME else told.marked_ms,
-                is_ordered=whole.is_ordered and not backwards,
-            )
-            end = int(highest[-1])
-            markers.append((len(parts), told.first_marker_ms))
-            parts.append(Part(number, split, int(headers.positions[0]), told.steps))
-    next_ms, chunks = NO_TIME, {}
-    for place, first_marker_ms in reversed(markers):
-        chunks[parts[place].split, parts[place].start] = 0, next_ms
-        next_ms = next_ms if first_marker_ms == NO_TIME else first_marker_ms
-    return replace(whole, end=end or 0, holes=holes, chunks=chunks, first_marker_ms=next_ms), parts
+            whole.add(place, told, offsets, holes=holes, before=0, disordered=backwards)
+            parts.append(Part(number, *place, told.steps))
+    return whole.partition(), parts
 
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """The transactions of one log, as the rules over what lies beside it need them.
+    """The transactions of one log, as the rules over the files next to it need them.
 
     Attributes:
         partition: the log.
@@ -109,32 +101,8 @@ class WholeLog:
         inside &= self.steps.steps["decision"][rows] == ControlType.ABORT
         inside &= self.steps.ends[self.in_order] != NOTHING
         for place in np.flatnonzero(inside).tolist():
-            yield self._marker(place)
-
-    def _marker(self, place: int) -> Marker:
-        number = int(self.in_order[place])
-        row, ends = int(self.steps.markers[number]), int(self.steps.ends[number])
-        step, data = self.steps.steps[row], self.steps.steps[ends]
-        decision, coordinator_epoch = int(step["decision"]), int(step["coordinator_epoch"])
-        return Marker(
-            file=self.partition.segments[int(self.steps.split[row])],
-            position=int(step["position"]),
-            offset=int(step["offset"]),
-            producer_id=int(step["producer_id"]),
-            epoch=int(step["producer_epoch"]),
-            decision=None if decision == NO_DECISION else ControlType(decision),
-            coordinator_epoch=None if coordinator_epoch == NO_EPOCH else coordinator_epoch,
-            ends=OpenTransaction(
-                file=self.partition.segments[int(self.steps.split[ends])],
-                position=int(data["position"]),
-                offset=int(data["offset"]),
-                producer_id=int(data["producer_id"]),
-                epoch=int(data["producer_epoch"]),
-                holes=int(data["holes"]),
-            ),
-            last_stable_offset=int(self.last_stable_offset[place]),
-            stamped_ms=int(step["timestamp"]),
-        )
+            number, stable = int(self.in_order[place]), int(self.last_stable_offset[place])
+            yield marker_of(self.steps, number, self.partition.segments, stable)
 
     def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
         """As :meth:`PartitionTransactions.coordinator_epochs_at`."""

@@ -101,7 +101,7 @@ Found = tuple[Place, int]  # where an output appears
 
 @dataclass(slots=True)
 class Processed:
-    """What the history tells of one input.
+    """The facts of a history on one input.
 
     Attributes:
         given: whether a member of the group was given it.
@@ -121,7 +121,7 @@ class Processed:
 
 @dataclass(slots=True)
 class Told:
-    """What a run tells of its applications.
+    """The facts of a run on its applications.
 
     Attributes:
         inputs: by group and partition, and by offset.
@@ -134,12 +134,12 @@ class Told:
     commits: dict[tuple[Name, int], set[Attempt]] = field(default_factory=lambda: defaultdict(set))
 
     def input(self, name: Name, offset: int) -> Processed:
-        """What is told of an input."""
+        """The facts on an input, none at first."""
         return self.inputs[name].setdefault(offset, Processed())
 
 
 def listen(run: Sequence[Event]) -> Told:
-    """What a run tells of its applications."""
+    """Collect the facts of a run on its applications."""
     told = Told()
     groups: dict[str, str] = {}
     last: dict[tuple[str, str], tuple[Place, int]] = {}  # process, content -> the input that had it last
@@ -293,7 +293,7 @@ class Appearances:
 
 @dataclass(slots=True)
 class Offsets:
-    """What groups have committed, by the logs of ``__consumer_offsets``."""
+    """The offsets that groups have committed, by the logs of ``__consumer_offsets``."""
 
     logs: Sequence[GroupLog]
     _highest: dict[Name, list[int]] = field(default_factory=dict)  # by commit, the highest offset so far
@@ -362,7 +362,7 @@ def _never_given(name: Name, inputs: dict[int, Processed], replicas: Replicas, o
 
 @dataclass(slots=True)
 class Input:
-    """One input of a group, with what the history tells of it."""
+    """An input of a group, with the facts of the history on it."""
 
     run: str
     name: Name

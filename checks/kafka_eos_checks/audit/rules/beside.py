@@ -1,4 +1,4 @@
-"""The rules over what lies beside a log: its indexes of aborted transactions, its producer snapshots, its replicas.
+"""The rules over the files next to a log: its indexes of aborted transactions, its producer snapshots, its replicas.
 
 A broker answers readers from the index of aborted transactions and goes on after a restart from the last snapshot, so a
 wrong one changes what is read and what is accepted although every batch is right. Both follow from the batches and are
@@ -88,7 +88,7 @@ class Transactions(Protocol):
 
     @property
     def holes(self) -> int:
-        """How many holes the log has."""
+        """The number of holes in the log."""
         ...
 
     @property
@@ -114,7 +114,7 @@ _COMPARED = tuple(f.name for f in fields(ProducerSnapshotEntry) if f.name != "pr
 
 @dataclass(slots=True)
 class Beside:
-    """What was found, and how much could be judged.
+    """The findings of these rules, and how much could be judged.
 
     Attributes:
         findings: violations, by log.
@@ -135,7 +135,7 @@ class Beside:
         self.figures[rule][name] = int(self.figures[rule][name]) + more
 
     def add(self, other: "Beside") -> None:
-        """Add what was found beside other logs."""
+        """Add the findings and figures of other logs."""
         self.findings += other.findings
         for rule, figures in other.figures.items():
             for name, more in figures.items():
@@ -163,7 +163,7 @@ def audit_beside(
     check_crc: bool = True,
     read: Callable[[PartitionLog, bool], Transactions] = read_transactions,
 ) -> Beside:
-    """Judge what lies beside some logs.
+    """Judge the indexes and snapshots of some logs, and compare replicas.
 
     Args:
         logs: the logs.
@@ -191,7 +191,7 @@ def _place(log: PartitionLog) -> tuple[str, int]:
 
 
 def _files(log: PartitionLog, suffix: str) -> list[Path]:
-    """The files of a kind beside a log, with something in them."""
+    """The non-empty files of a kind in the folder of a log."""
     found = sorted(place(log.folder).glob(f"{'[0-9]' * 20}{suffix}"))
     return [path for path in found if not path.is_symlink() and path.stat().st_size]
 
@@ -306,7 +306,7 @@ def _is_gone(expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, star
 
 
 def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotEntry) -> str:
-    """What is wrong with an entry, or ""."""
+    """The error in an entry in words; "" for none."""
     if expected is None:
         return "a producer that the batches before it do not have"
     pairs = {name: (getattr(expected, name), getattr(found, name)) for name in _COMPARED}
@@ -357,13 +357,13 @@ class _Producers:
         self._data: dict[int, _Last] = {}
 
     def take(self, headers: Headers, low: int, high: int) -> None:
-        """Some more batches."""
+        """Take some more batches."""
         rows = np.arange(low, high)[headers.raw["producer_id"][low:high] >= 0]
         self._last.update(_last_of_each(headers, rows))
         self._data.update(_last_of_each(headers, rows[~is_set(headers, CONTROL_MASK)[rows]]))
 
     def at(self, offset: int) -> dict[int, ProducerSnapshotEntry]:
-        """What is known of them at an offset: that of the next batch."""
+        """The expected entry of each producer at an offset, which is that of the next batch."""
         epochs, opened = self._transactions.coordinator_epochs_at(offset), self._transactions.open_at(offset)
         return {
             producer_id: _entry(producer_id, last, self._data.get(producer_id), epochs.get(producer_id), opened)
@@ -372,7 +372,7 @@ class _Producers:
 
 
 def _last_of_each(headers: Headers, rows: Ints) -> Iterator[tuple[int, _Last]]:
-    """Of some batches, in log order, the last one of each producer."""
+    """The last batch of each producer among some batches in log order."""
     ids = headers.column("producer_id")[rows]
     if not len(ids):
         return iter(())
@@ -390,7 +390,7 @@ def _entry(
     coordinator_epoch: int | None,
     opened: Mapping[int, int],
 ) -> ProducerSnapshotEntry:
-    """What is known of a producer after its last batch or marker; a marker of a new epoch forgets its batches."""
+    """The expected entry of a producer after its last batch or marker; a marker of a new epoch forgets its batches."""
     batch = None if data is None or data.producer_epoch != last.producer_epoch else data
     delta = 0 if batch is None else batch.last_offset_delta
     return ProducerSnapshotEntry(
@@ -459,7 +459,7 @@ def _table(headers: Headers) -> Table:
 
 
 def _differ(one: Table, other: Table) -> NDArray[np.bool_]:
-    """Which batches differ, shape (n,): by CRC, or, where the cleaner was at one of them, by what it keeps."""
+    """Whether batches differ, shape (n,): by the fields that the cleaner keeps, and by CRC if it rewrote neither."""
     kept = ("last_offset_delta", "producer_id", "producer_epoch", "base_sequence")
     changed = np.any([one[name] != other[name] for name in kept], axis=0)
     changed |= (one["attributes"] ^ other["attributes"]) & (TRANSACTIONAL_MASK | CONTROL_MASK) != 0
@@ -469,7 +469,7 @@ def _differ(one: Table, other: Table) -> NDArray[np.bool_]:
 
 
 def _is_cleaned(batches: Table) -> NDArray[np.bool_]:
-    """Which batches the cleaner has written anew, shape (n,)."""
+    """Whether the cleaner has rewritten each batch, shape (n,)."""
     fewer = batches["record_count"] <= batches["last_offset_delta"]
     cleaned: NDArray[np.bool_] = fewer | (batches["attributes"] & DELETE_HORIZON_MASK != 0)
     return cleaned

@@ -130,7 +130,7 @@ class Transaction:
 
 @dataclass(slots=True)
 class TransactionalId:
-    """What the log says of one transactional id so far.
+    """The state of one transactional id after some of the log.
 
     Attributes:
         name: the transactional id.
@@ -162,7 +162,7 @@ class TransactionalId:
 
 
 def wrong_step(before: TransactionLogValue | None, after: TransactionLogValue | None) -> str:
-    """Why the coordinator may not go from one state to another, or "". None: it does not know the transactional id."""
+    """The reason why one state may not follow another, or "". None stands for an unknown transactional id."""
     if after is None:
         forgettable = before is None or before.transaction_status in _AT_REST
         return "" if forgettable else "forgotten in a transaction"
@@ -175,7 +175,7 @@ def wrong_step(before: TransactionLogValue | None, after: TransactionLogValue | 
 
 
 def _wrong_producer(before: TransactionLogValue, after: TransactionLogValue) -> str:
-    """Why the producer id or the epoch may not come after that of the state before, or ""."""
+    """The reason why producer id or epoch may not follow those of the state before, or ""."""
     bumps = after.client_transaction_version >= TRANSACTION_VERSION_2
     epoch = before.producer_epoch
     allowed = {epoch}
@@ -192,7 +192,7 @@ def _wrong_producer(before: TransactionLogValue, after: TransactionLogValue) -> 
 
 
 def _wrong_rotation(before: TransactionLogValue, after: TransactionLogValue, bumps: bool) -> str:
-    """Why a producer id may not take the place of another, or ""."""
+    """The reason why a producer id may not replace another one, or ""."""
     if after.transaction_status is TransactionState.EMPTY:
         exhausted = before.producer_epoch >= EXHAUSTED_FROM
     elif after.transaction_status in COMPLETED and bumps:
@@ -211,7 +211,7 @@ def _wrong_rotation(before: TransactionLogValue, after: TransactionLogValue, bum
 
 
 def _wrong_partitions(before: TransactionLogValue, after: TransactionLogValue) -> str:
-    """Why the partitions may not come after those of the state before, or ""."""
+    """The reason why the partitions may not follow those of the state before, or ""."""
     was, now = before.partitions(), after.partitions()
     if after.transaction_status is TransactionState.ONGOING:
         return "partitions left the transaction" if not was <= now and before.transaction_status not in _AT_REST else ""
@@ -246,7 +246,7 @@ def follow(known: TransactionalId, after: TransactionLogValue | None, holes: int
 
 
 def precede(current: Values, after: TransactionLogValue | None) -> tuple[Values, Values]:
-    """Those of the current states after which a state may come, and the current states after it."""
+    """The current states that may precede a state, and the current states after it."""
     explained = _explaining(current, after)
     others = [before for before in explained if before is not None]  # a producer id is given once
     repeated = after is not None and bool(others) and _is_repeated(others[0], after)
@@ -254,7 +254,7 @@ def precede(current: Values, after: TransactionLogValue | None) -> tuple[Values,
 
 
 def _explaining(current: Values, after: TransactionLogValue | None) -> Values:
-    """Those of the current states after which a state may come.
+    """The current states that may precede a state.
 
     All of them may precede the first. If that is ONGOING, and ONGOING may come after it, then after all of them: none
     has more partitions, or another producer id or epoch.
@@ -271,7 +271,7 @@ def _explaining(current: Values, after: TransactionLogValue | None) -> Values:
 
 
 def _is_repeated(before: TransactionLogValue, after: TransactionLogValue) -> bool:
-    """Whether a state is the one before but for its times: the same may follow both."""
+    """Whether a state equals the one before except for its times, so that the same states may follow both."""
     last_update = after.transaction_last_update_timestamp_ms
     start = after.transaction_start_timestamp_ms
     return after == replace(
@@ -334,7 +334,7 @@ def _follow_transaction(known: TransactionalId, predecessors: Values, after: Tra
 
 @dataclass(slots=True)
 class CoordinatorLog:
-    """What a log of ``__transaction_state`` says.
+    """The contents of a log of ``__transaction_state``.
 
     Attributes:
         log: the log.

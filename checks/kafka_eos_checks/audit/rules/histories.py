@@ -12,7 +12,7 @@
     A value that clients sent n times to a topic and that one broker's logs of the topic have at more than n offsets. A
     client that leaves the partition to its library does not know it when it sends. Values of aborted transactions, or
     of ones that are still open at the log's end, do not count, for a client sends them again. Where no log of the topic
-    is given, the offsets count at which readers were given the value, but for those of uncommitted data.
+    is given, the offsets count at which readers were given the value, except readers of uncommitted data.
 
 ``refused without cause``
     A fatal refusal of a producer that nobody fenced and that did nothing wrong:
@@ -100,7 +100,7 @@ WINDOW = Limits().cached_batches  # batches that a leader remembers of a produce
 
 @dataclass(slots=True)
 class Join:
-    """What the rules over histories found.
+    """The result of the rules over histories.
 
     Attributes:
         findings: the violations.
@@ -166,7 +166,7 @@ def _figures() -> Figures:
 
 
 def _last_ms(run: Iterable[Event]) -> float:
-    """When the last event of a run happened, in milliseconds since the epoch; ``inf`` if an event does not tell."""
+    """The time of the last event of a run, in milliseconds since the epoch; ``inf`` if an event does not tell."""
     return max((inf if event.time_us is None else event.time_us / 1000 for event in run), default=-inf)
 
 
@@ -202,7 +202,7 @@ def lost(run: Sequence[Event], replicas: Replicas, figures: Figures, *, covered:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What readers tell of partitions whose logs are not given.
+    """The records that readers were given, for partitions whose logs are not given.
 
     Attributes:
         values: by topic, the values that readers were given.
@@ -216,7 +216,7 @@ class _Read:
 
     @classmethod
     def of(cls, run: Sequence[Event]) -> Self:
-        """What the readers of a run tell."""
+        """Collect the records that the readers of a run were given."""
         values: dict[str, set[str]] = defaultdict(set)
         for (topic, _), own in given(run).items():
             values[topic].update(own.values())
@@ -228,7 +228,7 @@ class _Read:
         return cls(values, passed_over(run), committed)
 
     def look(self, event: Event, place: Place) -> str:
-        """``there``, ``unknown``, or what became of a record that was acknowledged."""
+        """The fate of an acknowledged record: ``there``, ``unknown``, or what became of it in words."""
         transaction = event.detail.get("transaction")
         if str(event.detail.get("value")) in self.values[place[0]]:
             return "there"
@@ -239,7 +239,7 @@ class _Read:
 
 
 def _look(contents: Contents, offset: int | None, value: str, covered: bool) -> str:
-    """``there``, ``unknown``, or what is there instead.
+    """The record at an offset: ``there``, ``unknown``, or in words what is there instead.
 
     A client that retried may be told that its batch is a duplicate, and then knows no offset.
     """
@@ -362,7 +362,7 @@ class _Sequences:
         self.prepared.setdefault(request, sequence in self.ends)
 
     def later(self, sequence: int) -> int:
-        """How many batches with later sequences were sent, modulo 2^31."""
+        """The number of batches sent with later sequences, modulo 2^31."""
         end = sequence + HALF
         wrapped = bisect_left(self.bases, end & SEQUENCE_MASK) if end > SEQUENCE_MASK else 0
         return wrapped + bisect_left(self.bases, end) - bisect_right(self.bases, sequence)
@@ -412,7 +412,7 @@ _BEGIN = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffs
 
 @dataclass(slots=True)
 class _Fencing:
-    """Who got which epoch so far, and who may have fenced it.
+    """The epochs given so far, and the producers that may have fenced them.
 
     Attributes:
         highest: by producer id, the highest epoch in any event.

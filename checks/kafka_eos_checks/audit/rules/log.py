@@ -44,7 +44,7 @@ UNKNOWN = -1  # in place of a number of holes: none of the producer's sequences 
 
 
 class Batch(NamedTuple):
-    """What the rules read of a batch.
+    """The fields of a batch that the rules read.
 
     ``last_sequence`` is ``base_sequence`` plus the last offset delta, modulo 2^31. An ``unsequenced`` batch takes part
     with its epoch only: a marker, or a batch that a coordinator wrote, whose sequences Kafka does not check.
@@ -62,7 +62,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """What the log says about one producer id so far.
+    """The state of one producer id after some of the log.
 
     Attributes:
         epoch: the highest epoch.
@@ -76,7 +76,7 @@ class Producer:
 
 
 class Kind(StrEnum):
-    """What a rule has to say of a place.
+    """The kinds of statements that a rule makes on a place.
 
     VIOLATION: the rule does not hold.
     NOT_JUDGED: what is needed to judge it is not in the input.
@@ -91,7 +91,7 @@ class Kind(StrEnum):
 
 
 class Reason(NamedTuple):
-    """Why something that is there could not be judged.
+    """A reason why something could not be judged.
 
     Attributes:
         code: a short name that scripts may rely on.
@@ -118,7 +118,7 @@ class Violation(NamedTuple):
 
 
 def after(known: Producer | None, batch: Batch, holes: int, whole: bool) -> tuple[Producer, Violation | None]:
-    """What is known of a producer after one of its batches, and the rule that the batch violates.
+    """The state of a producer after one of its batches, and the rule that the batch violates.
 
     Args:
         known: what was known before; None for a producer that the log has not seen.

@@ -74,7 +74,7 @@ class Commit:
 
 @dataclass(slots=True)
 class GroupLog:
-    """What a log of ``__consumer_offsets`` says.
+    """The contents of a log of ``__consumer_offsets``.
 
     Attributes:
         log: the log.
@@ -174,7 +174,7 @@ def _offset(value: OffsetCommitValue | None) -> int | None:
 
 
 def longest_logs(logs: Iterable[GroupLog]) -> list[GroupLog]:
-    """Of each partition of ``__consumer_offsets`` the replica that goes furthest."""
+    """The replica of each partition of ``__consumer_offsets`` that goes furthest."""
     best: dict[int, GroupLog] = {}
     for each in logs:
         if each.log.partition not in best or each.end > best[each.log.partition].end:

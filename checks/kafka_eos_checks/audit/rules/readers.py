@@ -140,12 +140,12 @@ def _fate(own: Sequence[tuple[PartitionLog, Contents]], value: str) -> tuple[str
 
 
 def _readings(run: Iterable[Event]) -> Iterator[tuple[Event, Place, int]]:
-    """What readers of committed data tell of their positions: the event, its partition and its offset."""
+    """The positions of readers of committed data: the event, its partition and its offset."""
     return (each for each in _positions(run) if each[0].isolation == "read_committed")
 
 
 def _positions(run: Iterable[Event]) -> Iterator[tuple[Event, Place, int]]:
-    """What readers tell of their positions: the event, its partition and its offset."""
+    """The positions of all readers: the event, its partition and its offset."""
     for event in run:
         place = place_of(event)
         tells = event.action in {"Poll", "EndOfPartition"} and event.phase == "ok"
@@ -155,7 +155,7 @@ def _positions(run: Iterable[Event]) -> Iterator[tuple[Event, Place, int]]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Where a process reads.
+    """The positions of a reader.
 
     Attributes:
         next: by partition, the offset behind the last one that it was given or waited at.
@@ -188,7 +188,7 @@ class _Step:
 
 
 def _steps(run: Iterable[Event]) -> Iterator[_Step]:
-    """What readers tell of their positions, each with the one before."""
+    """The positions of readers, each with the one before."""
     readers: dict[str, _Reader] = defaultdict(_Reader)
     for told in run:
         reader = readers[told.process]
@@ -210,7 +210,7 @@ def passed_over(run: Iterable[Event]) -> dict[Place, list[range]]:
 
 
 def given(run: Iterable[Event]) -> dict[Place, dict[int, str]]:
-    """By offset, the values that readers were given, but for those that read uncommitted data."""
+    """The values that readers were given, by partition and offset, without readers of uncommitted data."""
     found: dict[Place, dict[int, str]] = defaultdict(dict)
     for event, place, offset in _positions(run):
         if event.action == "Poll" and event.isolation != "read_uncommitted":

@@ -4,8 +4,9 @@ It also says what a rule looks at, so that a rule which found nothing to look at
 what is missing where it could not judge.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import NamedTuple
 
 from kafka_eos_checks.audit.findings import Finding
@@ -14,6 +15,7 @@ from kafka_eos_checks.audit.rules import applications, beside, coordinator, hist
 from kafka_eos_checks.audit.rules import log as log_rules
 from kafka_eos_checks.audit.rules import transactions as t
 from kafka_eos_checks.audit.rules.log import Reason
+from kafka_eos_checks.kit.verdict import Verdict
 
 READABLE = "readable"
 _DUMP = "kafka-dump-log --deep-iteration --files {directory}{topic}-{partition}/{file}"
@@ -30,9 +32,17 @@ _STATES = Reason(
 _BEGINNING = Reason("compacted", "the log does not begin at offset 0 or has holes: what they follow from is not in it")
 
 
+class Urgency(IntEnum):
+    """How soon somebody has to act on a finding; the smallest number first."""
+
+    DATA = 0  # records or effects are lost, torn, twice or wrong
+    STUCK = 1  # data is right, and a reader or an application does not go on
+    BOOKKEEPING = 2  # the state of a broker is wrong, and no record of a client
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What there is to say of a rule.
+    """The entry of a rule.
 
     Attributes:
         subject: the figure that counts what it looks at.
@@ -43,6 +53,7 @@ class Rule:
         in_test: what to do next where a test of an application finds it, "" for the same.
         missing: why some of its subjects could not be judged, where that is always the same.
         unjudged: what to do next about one that could not be judged; fields as in ``then``.
+        urgency: how soon somebody has to act on a finding.
     """
 
     subject: str
@@ -53,21 +64,22 @@ class Rule:
     in_test: str = ""
     missing: Reason | None = None
     unjudged: str = ""
+    urgency: Urgency = Urgency.DATA
 
     def advice(self, finding: Finding, place: "Place | None" = None) -> str:
-        """What a finding means and what to do, in three lines; of one that was not judged, what to do."""
+        """The meaning of a finding and the next step, in three lines; the next step only, if it was not judged."""
         place = place or Place()
         if not finding.is_violation:
             return f"next: {_filled(self.unjudged, finding, place)}" if self.unjudged else ""
         return f"means: {self.means}\nends by itself: {self.ends}\nnext: {_filled(self.then, finding, place)}"
 
     def next_step(self, finding: Finding, *, in_test: bool = False) -> str:
-        """What to do about a finding."""
+        """The next step after a finding."""
         return _filled(self.in_test if in_test and self.in_test else self.then, finding, Place())
 
 
 class Place(NamedTuple):
-    """Where a finding stands for somebody who types the next command.
+    """The place of a finding, as the next command has to name it.
 
     Attributes:
         paths: what was audited.
@@ -132,6 +144,7 @@ _RULES: Mapping[str, Rule] = {
         ends="no; the transactional id goes on from the wrong state",
         then="kafka-dump-log --transaction-log-decoder --files {directory}{topic}-{partition}/{file}",
         missing=_STATES,
+        urgency=Urgency.BOOKKEEPING,
     ),
     coordinator.DECISION_CHANGED: Rule(
         subject="records",
@@ -165,6 +178,7 @@ _RULES: Mapping[str, Rule] = {
         "kafka-eos watch --bootstrap HOST:PORT --once --from-start. If nobody does: "
         "kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
         "--start-offset {offset}",
+        urgency=Urgency.STUCK,
     ),
     t.NO_TRANSACTION: Rule(
         subject="markers",
@@ -186,6 +200,7 @@ _RULES: Mapping[str, Rule] = {
         means="A coordinator that had been replaced still wrote a marker, which no leader should have taken.",
         ends=_NEVER,
         then=_DUMP,
+        urgency=Urgency.BOOKKEEPING,
     ),
     offsets.WENT_BACK: Rule(
         subject="checked",
@@ -213,6 +228,7 @@ _RULES: Mapping[str, Rule] = {
         ends="when a later snapshot takes its place",
         then="kafka-dump-log --files {directory}{topic}-{partition}/{file}",
         missing=_BEGINNING,
+        urgency=Urgency.BOOKKEEPING,
     ),
     beside.REPLICAS: Rule(
         subject="batches",
@@ -243,6 +259,7 @@ _RULES: Mapping[str, Rule] = {
         ends="no; the application has to make a new producer",
         then=_EXPLAIN,
         missing=Reason("history", "the history does not show who gave the epoch, or what the leader had"),
+        urgency=Urgency.STUCK,
     ),
     histories.UNASKED: Rule(
         subject="checked",
@@ -304,6 +321,7 @@ _RULES: Mapping[str, Rule] = {
         means="What readers of committed data could see became less.",
         ends="no",
         then=_EXPLAIN,
+        urgency=Urgency.BOOKKEEPING,
     ),
     applications.TWICE: Rule(
         subject="checked",
@@ -351,6 +369,7 @@ _RULES: Mapping[str, Rule] = {
         then=_EXPLAIN,
         in_test="let the test wait until the application is done; everything=False, if it ends earlier on purpose",
         missing=_LOGS,
+        urgency=Urgency.STUCK,
     ),
     applications.OUTPUT_OF_NOTHING: Rule(
         subject="checked",
@@ -383,9 +402,16 @@ _ANOMALY = Rule(
 
 
 def rule_of(name: str) -> Rule:
-    """What there is to say of a rule.
+    """The entry of a rule.
 
     Raises:
         KeyError: there is none of this name.
     """
     return _ANOMALY if name in jepsen_anomalies.ANOMALIES else _RULES[name]
+
+
+def most_urgent_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Verdicts by the urgency of their rules, otherwise in their order."""
+    return sorted(
+        verdicts, key=lambda verdict: _RULES[verdict.name].urgency if verdict.name in _RULES else Urgency.DATA
+    )

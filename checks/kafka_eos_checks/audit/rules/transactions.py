@@ -272,7 +272,7 @@ class PartitionTransactions:
             self.open[batch.producer_id] = batch
 
     def finding(self, rule: str, at: Marker | OpenTransaction, evidence: str, kind: Kind = Kind.VIOLATION) -> Finding:
-        """What a rule says of a marker, or of a transaction at its first batch."""
+        """A finding at a marker, or at the first batch of a transaction."""
         return Finding(
             rule=rule,
             topic=self.log.topic,
@@ -362,7 +362,7 @@ def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Mar
 
 
 class Coordinators:
-    """What the given logs of ``__transaction_state`` know, by producer id.
+    """The given logs of ``__transaction_state``, by producer id.
 
     Args:
         logs: those with records.
@@ -392,7 +392,7 @@ class Coordinators:
 
     @property
     def unknown_owner(self) -> Reason:
-        """Why a producer id has no transactional id here."""
+        """The reason why a producer id has no transactional id here."""
         if not self.logs:
             return EMPTY_STATE_LOG if self.given else NO_STATE_LOG
         return OWNER_UNKNOWN
@@ -521,7 +521,7 @@ def match(partition: PartitionTransactions, coordinators: Coordinators, moments:
 
 
 def why_incomplete(log: CoordinatorLog) -> Reason | None:
-    """Why a coordinator's log has not all transactions; None for one that has."""
+    """The reason why a coordinator's log lacks transactions; None if it has all."""
     if log.whole:
         return None
     return STATE_DAMAGED if log.damaged or log.unreadable else STATE_COMPACTED
@@ -693,7 +693,7 @@ def _torn(here: Placed, there: Sequence[Placed], which: str) -> Finding:
 
 
 class Fate(NamedTuple):
-    """What becomes of an open transaction: whether it hangs, why, in words, and for which reason it is not judged."""
+    """The verdict on an open transaction: whether it hangs, why (in words), and the reason if it is not judged."""
 
     kind: Kind
     why: str
@@ -725,7 +725,7 @@ def _count(figures: Figures, name: str, more: int = 1) -> None:
 def fate_of(
     partition: PartitionTransactions, opened: OpenTransaction, coordinators: Coordinators, moments: Moments
 ) -> Fate:
-    """What becomes of an open transaction."""
+    """Decide whether an open transaction hangs."""
     appended_by = min(partition.appended_by(opened), moments.written_by(partition.log, opened.file))
     age_ms = min(moments.reach(partition), moments.last_ms) - appended_by
     owner = coordinators.owner(opened.producer_id)
@@ -803,7 +803,7 @@ def held_back(opened: Iterable[Finding], ends: Mapping[tuple[str, str, int], int
     """Open transactions with what they keep from readers of committed data.
 
     Args:
-        opened: what is said of all open transactions.
+        opened: the findings on all open transactions.
         ends: one past the last offset of each log, by broker, topic and partition.
     """
     opened = list(opened)
@@ -858,11 +858,11 @@ def old_coordinators(partition: PartitionTransactions) -> Iterator[Finding]:
 
 @dataclass(slots=True)
 class Judged:
-    """What the rules over transactions found of some producer ids. Of several that have none in common it adds up.
+    """The result of the rules over transactions for some producer ids. Results for disjoint producer ids can be added.
 
     Attributes:
-        findings: what they have to say, each with its kind, but for open transactions.
-        open: what they have to say of open transactions, without what these keep from readers.
+        findings: all findings, each with its kind, except those on open transactions.
+        open: the findings on open transactions, without the offsets that these keep from readers.
         figures: for each rule, what it looked at, what remains unknown, and what is too recent.
         reasons: for each rule, why how many could not be judged.
     """
@@ -924,10 +924,10 @@ def judge(partitions: Iterable[PartitionTransactions], coordinators: Coordinator
 
 @dataclass(slots=True)
 class TransactionAudit:
-    """What the rules over transactions found.
+    """The result of the rules over transactions.
 
     Attributes:
-        findings: what they have to say, each with its kind.
+        findings: all findings, each with its kind.
         figures: for each rule, what it looked at, what remains unknown, and what is too recent.
         moments: of the logs.
         reasons: for each rule, why how many could not be judged.
@@ -962,7 +962,7 @@ def audit_transactions(
 
 
 def concluded(judged: Judged, partitions: Iterable[Dated], moments: Moments) -> TransactionAudit:
-    """What was found of all producer ids, with what open transactions keep from readers."""
+    """The result for all producer ids, with what open transactions keep from readers."""
     ends = {(each.log.broker, each.log.topic, each.log.partition): each.end for each in partitions}
     findings = [*judged.findings, *held_back(judged.open, ends)]
     return TransactionAudit(findings, judged.figures, moments, judged.reasons)
@@ -972,7 +972,7 @@ _Log = TypeVar("_Log", bound=Dated)
 
 
 def longest(logs: Iterable[_Log]) -> list[_Log]:
-    """Of each partition the replica that goes furthest."""
+    """The replica of each partition that goes furthest."""
     best: dict[Place, _Log] = {}
     for log in logs:
         place = log.log.topic, log.log.partition

@@ -3,7 +3,6 @@
 import random
 from collections import Counter
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks.audit.audit import run
-from kafka_eos_checks.audit.engines import ask_each
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.jepsen import operations as reading
@@ -20,7 +18,7 @@ from kafka_eos_checks.audit.jepsen.by_key import in_order, judge, spilled, stret
 from kafka_eos_checks.audit.jepsen.operations import FAIL, INFO, OK, Operation, Pairs, each_operation, read_operations
 
 
-def by_files(operations: Iterable[Operation], files: int, each: Any = by_key.here) -> by_key.Judged:
+def by_files(operations: Iterable[Operation], files: int, each: Any = map) -> by_key.Judged:
     with spilled(operations, "r", files * by_key.FILE_BYTES) as spill:
         assert len(spill.files) == files
         return judge(spill, each)
@@ -100,7 +98,7 @@ def random_history(seed: int, count: int) -> list[Operation]:
 
 
 @pytest.mark.parametrize("files", [1, 3])
-def test_each_key_alone_shows_what_the_whole_history_shows(files: int) -> None:
+def test_keys_judged_one_by_one_have_the_anomalies_of_the_whole_history(files: int) -> None:
     shown: Counter[str] = Counter()
     for seed in range(60):
         operations = random_history(seed, 120)
@@ -151,7 +149,7 @@ def test_a_value_that_is_sent_again_is_refused_with_the_line(tmp_path: Path) -> 
     assert (error.value.line, error.value.reason) == (readable.value.line, readable.value.reason)
 
 
-def test_of_what_is_allowed_all_are_counted_and_the_first_are_kept() -> None:
+def test_allowed_anomalies_are_all_counted_and_the_first_are_kept() -> None:
     sends = [(2 * number, number) for number in range(300)]
     between = [(2 * number + 1, 1000 + number) for number in range(300)]
     one, other = (
@@ -173,5 +171,5 @@ def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
     assert expected.findings
     assert expected.allowed
     with SparkEngine(spark) as engine:
-        found = by_files(operations, 3, partial(ask_each, engine))
+        found = by_files(operations, 3, engine.ask_each)
     assert (found.findings, found.allowed, found.figures) == (expected.findings, expected.allowed, expected.figures)

@@ -277,7 +277,7 @@ def test_a_value_that_nobody_sent_is_unknown(tmp_path: Path) -> None:
     assert (found, figures["unknown"], figures["given"]) == ([], 1, 1)
 
 
-def test_what_is_never_over_may_yet_happen_and_what_is_no_clients_is_left_out(tmp_path: Path) -> None:
+def test_an_operation_that_never_ends_may_still_happen_and_only_those_of_clients_count(tmp_path: Path) -> None:
     rows = [
         (0, BEGIN, "send", "[[:send :x :a]]"),
         (1, BEGIN, "crash", "nil"),
@@ -395,7 +395,7 @@ class Kafka:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_log_that_does_what_kafka_does_has_no_anomaly_but_what_is_allowed(seed: int, tmp_path: Path) -> None:
+def test_a_log_that_behaves_like_kafka_has_only_allowed_anomalies(seed: int, tmp_path: Path) -> None:
     read = operations(tmp_path, *Kafka(random.Random(seed)).history(200))
     found = {each.rule for each in anomalies(read, "r")[0]}
     assert found <= allowed(subscribes(read)), f"seed {seed}"

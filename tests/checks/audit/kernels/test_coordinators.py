@@ -142,7 +142,7 @@ def test_a_clean_log_needs_no_readable_rule(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(judged) < expected.records / 2, "steps that are alike are judged once"
 
 
-def test_damage_makes_unknown_what_lies_behind_it_and_nothing_before(tmp_path: Path) -> None:
+def test_records_after_damage_are_unknown_and_those_before_it_are_judged(tmp_path: Path) -> None:
     kind = RandomStates(records=60, ids=4, fault_rate=0, hole_rate=0, damage_rate=0, exhausted=False)
     folder = folder_of(tmp_path)
     folder.mkdir()

@@ -65,7 +65,7 @@ def write_snapshot(path: Path, entries: list[ProducerSnapshotEntry]) -> None:
 @pytest.mark.parametrize(
     ("name", "late"), [("one-broker", 0), ("three-brokers", 0), ("transactions", 2), ("transactions-3.9", 0)]
 )
-def test_what_real_brokers_wrote_follows_from_their_logs_but_for_indexes_of_followers(name: str, late: int) -> None:
+def test_files_of_real_brokers_follow_from_their_logs_except_indexes_of_followers(name: str, late: int) -> None:
     with unpacked(kept_recording(name)) as folder:
         result = judged(folder / "brokers")
     assert Counter(finding.rule for finding in result.findings) == Counter({ABORTED_INDEX: late} if late else {})
@@ -165,7 +165,7 @@ def test_replicas_with_another_batch_in_the_same_leader_epoch_differ_and_with_an
     assert rules(brokers)[REPLICAS] == 0
 
 
-def test_of_a_log_without_its_beginning_what_is_gone_is_left_out_and_the_rest_is_judged(brokers: Path) -> None:
+def test_a_log_without_its_beginning_is_judged_from_where_it_begins(brokers: Path) -> None:
     segment = brokers / "2" / PARTITION / f"{FIRST}.log"
     stored = [part for part in read_segment(segment) if isinstance(part, StoredBatch)]
     segment.write_bytes(segment.read_bytes()[stored[1].position :])

@@ -208,7 +208,7 @@ def test_missing_engines_are_absent_sides(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_verdicts_of_two_audits_are_equal_except_for_their_seconds() -> None:
     rows = [Verdict(check="replay", name="gap", expected="", found="0 findings", ok=True).to_json()]
     same = [{**rows[0], "seconds": 9.0}]
-    other = [{**rows[0], "found": "1 findings"}]
+    other = [{**rows[0], "found": "1 finding"}]
     assert processes.answer_of(rows, 0) == processes.answer_of(same, 0)
     assert processes.answer_of(rows, 0) != processes.answer_of(other, 0)
     assert processes.answer_of(rows, 0) != processes.answer_of(rows, 1)
