@@ -1,11 +1,21 @@
 """Steps of transactions, one at a time, in the form that the readable rules take them."""
 
+from collections import namedtuple
 from collections.abc import Sequence
+from typing import Any
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.kernels.marks import NO_DECISION, NO_EPOCH
-from kafka_eos_checks.audit.kernels.transactions import NOTHING, Paired
+from kafka_eos_checks.audit.kernels.transactions import NOTHING, STEP, Paired
 from kafka_eos_checks.audit.rules.transactions import Marker, OpenTransaction
+
+_Step = namedtuple("_Step", STEP.names or ())  # type: ignore[misc]  # the names are the array's
+_DECISIONS = {NO_DECISION: None, **{int(each): each for each in ControlType}}
+
+
+def _step(steps: Paired, row: int) -> Any:
+    """A step with its fields as Python's own numbers: one by one they take five times as long."""
+    return _Step._make(steps.steps[row].item())
 
 
 def data_of(steps: Paired, row: int, segments: Sequence[str]) -> OpenTransaction:
@@ -16,17 +26,17 @@ def data_of(steps: Paired, row: int, segments: Sequence[str]) -> OpenTransaction
         row: number of the step.
         segments: file names of the splits of the step's log.
     """
-    step = steps.steps[row]
+    step = _step(steps, row)
     return OpenTransaction(
         file=segments[int(steps.split[row])],
-        position=int(step["position"]),
-        offset=int(step["offset"]),
-        producer_id=int(step["producer_id"]),
-        epoch=int(step["producer_epoch"]),
-        holes=int(step["holes"]),
-        timestamp=int(step["timestamp"]),
-        stamped=bool(step["stamped"]),
-        followed_ms=int(step["next_ms"]),
+        position=step.position,
+        offset=step.offset,
+        producer_id=step.producer_id,
+        epoch=step.producer_epoch,
+        holes=step.holes,
+        timestamp=step.timestamp,
+        stamped=bool(step.stamped),
+        followed_ms=step.next_ms,
     )
 
 
@@ -40,17 +50,16 @@ def marker_of(steps: Paired, number: int, segments: Sequence[str], last_stable_o
         last_stable_offset: of the partition after the marker; -1 if no rule needs it.
     """
     row, ends = int(steps.markers[number]), int(steps.ends[number])
-    step = steps.steps[row]
-    decision, coordinator_epoch = int(step["decision"]), int(step["coordinator_epoch"])
+    step = _step(steps, row)
     return Marker(
         file=segments[int(steps.split[row])],
-        position=int(step["position"]),
-        offset=int(step["offset"]),
-        producer_id=int(step["producer_id"]),
-        epoch=int(step["producer_epoch"]),
-        decision=None if decision == NO_DECISION else ControlType(decision),
-        coordinator_epoch=None if coordinator_epoch == NO_EPOCH else coordinator_epoch,
+        position=step.position,
+        offset=step.offset,
+        producer_id=step.producer_id,
+        epoch=step.producer_epoch,
+        decision=_DECISIONS[step.decision],
+        coordinator_epoch=None if step.coordinator_epoch == NO_EPOCH else step.coordinator_epoch,
         ends=None if ends == NOTHING else data_of(steps, ends, segments),
         last_stable_offset=last_stable_offset,
-        stamped_ms=int(step["timestamp"]),
+        stamped_ms=step.timestamp,
     )
