@@ -272,7 +272,7 @@ def _print_bill(bill: "Bill") -> None:
     times = f", {bill.read / bill.input_bytes:.2f} times" if bill.input_bytes else ""
     words.append(f"the logs have {bill.input_bytes:,} bytes; the tasks read {bill.read:,}{times}")
     words += [
-        f"on {cores:,} cores at least {bill.wall_seconds(cores):.1f} s; longest is {bill.bound(cores)}"
+        f"on {cores:,} cores at least {bill.wall_seconds(cores):.1f} s; the longest part: {bill.bound(cores)}"
         for cores in CORES
     ]
     answer_console.print("\n".join(words), markup=False, highlight=False, soft_wrap=True)

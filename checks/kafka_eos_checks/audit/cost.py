@@ -124,7 +124,7 @@ class Bill:
     def bound(self, cores: int) -> str:
         """What takes longest on so many cores, in words."""
         parts = {
-            f"the largest of {len(stage.tasks)} tasks of {stage.label}"
+            f"one of the {len(stage.tasks)} tasks of {stage.label}"
             if stage.largest > stage.seconds / cores
             else f"all tasks of {stage.label}": stage.wall_seconds(cores)
             for stage in self.stages

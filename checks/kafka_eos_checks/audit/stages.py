@@ -121,7 +121,7 @@ def scan_logs(
     sizes = [sum(split.size for _, split in task) for task in planned]
     buckets = min(MOST_BUCKETS, max(engine.buckets, sum(split.weight for split in splits) // BUCKET_BYTES))
     read = partial(scan, check_crc=check_crc, buckets=buckets, high_watermarks=_high_watermarks(logs, source))
-    rows = engine.map(read, planned, sizes, "audit")
+    rows = engine.map(read, planned, sizes, "scan")
     folded = engine.regroup(
         partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY], rows, label="logs"
     )
@@ -366,7 +366,9 @@ def audit_around(scanned: Scanned, engine: Engine, *, one_moment: bool, check_cr
     items = list(enumerate(by_place.values()))
     bytes_of = {audit.log: audit.segment_bytes for audit in scanned.audits}
     sizes = [sum(bytes_of[log] for log in logs) for _, logs in items]
-    rows = engine.map(partial(look_beside, one_moment=one_moment, check_crc=check_crc), items, sizes, "beside")
+    rows = engine.map(
+        partial(look_beside, one_moment=one_moment, check_crc=check_crc), items, sizes, "indexes, replicas"
+    )
     result = Beside()
     for _, found in engine.collect(RESULT, rows):
         result.add(found)

@@ -40,7 +40,7 @@ def test_stages_follow_each_other_and_the_driver_is_never_shared() -> None:
     ("driver", "tasks", "longest"),
     [
         (9.0, (1.0, 1.0), "the driver"),
-        (1.0, (8.0, 1.0), "the largest of 2 tasks of audit"),
+        (1.0, (8.0, 1.0), "one of the 2 tasks of audit"),
         (0.5, (1.0,) * 80, "all tasks of audit"),
     ],
 )
@@ -87,8 +87,8 @@ def test_both_engines_have_the_same_stages_and_read_the_same(tmp_path: Path, spa
     local = billed(run([folder], explain_cost=True))
     with_spark = billed(run([folder], "spark", explain_cost=True, spark=spark))
     assert [each.label for each in local.stages] == [
-        *("audit", "logs", "coordinators", "coordinators' logs", "transactional ids", "transactions"),
-        *("offsets", "beside"),
+        *("scan", "logs", "coordinators", "coordinators' logs", "transactional ids", "transactions"),
+        *("offsets", "indexes, replicas"),
     ]
     assert [(each.label, each.read) for each in with_spark.stages] == [(each.label, each.read) for each in local.stages]
     assert all(each.tasks for each in with_spark.stages)
@@ -103,14 +103,14 @@ def test_the_scan_reads_each_byte_of_a_segment_once(tmp_path: Path) -> None:
     segments = sum(path.stat().st_size for path in tmp_path.glob("**/*.log"))
     indexes = sum(path.stat().st_size for path in tmp_path.glob("**/*.index"))
     assert found.input_bytes == segments
-    (scan,) = (each for each in found.stages if each.label == "audit")
+    (scan,) = (each for each in found.stages if each.label == "scan")
     assert segments <= scan.read <= segments + indexes
 
 
 def test_of_a_table_the_columns_that_are_read_are_counted(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="tables of headers are Parquet")
     found = billed(run([made(tmp_path, as_tables=True)], explain_cost=True))
-    (scan,) = (each for each in found.stages if each.label == "audit")
+    (scan,) = (each for each in found.stages if each.label == "scan")
     assert 0 < scan.read < found.input_bytes
 
 
