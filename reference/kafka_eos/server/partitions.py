@@ -307,6 +307,10 @@ class Leader:
         first = bisect_left(index, position, key=lambda entry: entry.last_offset)
         return collect_aborted((index[place] for place in range(first, len(index))), position, upper)
 
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch in which an offset was or will be written.    Kafka: LeaderEpochFileCache.epochForOffset."""
+        return next((epoch for epoch, start in reversed(self.epochs) if start <= offset), -1)
+
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest leader epoch up to this one, and where it ended; -1 and -1 before the first.
 

@@ -621,3 +621,120 @@ def test_the_offered_apis_are_those_of_kafka_except_those_that_are_not_served(bo
     )
     keys = served_codec().keys
     assert served == {key: kafka[key] for key in kafka.keys() - {keys[api] for api in NOT_SERVED}}
+
+
+# --- offsets and transactions ----------------------------------------------------------------------------------------
+
+
+def outcome(both: Both, api: str, version: int, row: Message) -> list[Message]:
+    """The answers of both to a request, without ids; a coordinator that is not ready yet is asked again."""
+    loading = {14, 15, 16}  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
+    deadline = time.monotonic() + 20
+    while True:
+        answers = both.ask(api, version, row)
+        if not loading.intersection(errors_in(list(answers))):
+            return [without_ids(answer) for answer in answers]
+        assert time.monotonic() < deadline, answers
+        time.sleep(0.05)
+
+
+def errors_in(answer: Any) -> list[int]:
+    if isinstance(answer, dict):
+        own = [value for name, value in answer.items() if name.endswith("ErrorCode")]
+        return own + [error for value in answer.values() for error in errors_in(value)]
+    return [error for each in answer for error in errors_in(each)] if isinstance(answer, list) else []
+
+
+def without_ids(answer: Any) -> Any:
+    """An answer without what differs between any two clusters."""
+    if isinstance(answer, dict):
+        return {name: without_ids(value) for name, value in answer.items() if name not in {"ProducerId", "TopicId"}}
+    return [without_ids(each) for each in answer] if isinstance(answer, list) else without_times(answer)
+
+
+def write(both: Both, topic: str, *times: int) -> None:
+    """Write a batch of one record for each of the timestamps."""
+    for at in times:
+        data = batch(1, base_timestamp=at).encode()
+        data_row = {"Name": topic, "PartitionData": [{"Index": 0, "Records": data}]}
+        for answer in both.ask("Produce", 9, {"Acks": -1, "TimeoutMs": 1_000, "TopicData": [data_row]}):
+            assert errors_in(answer) == [0], answer
+
+
+def test_offsets_are_found_by_time_as_by_kafka_though_records_were_deleted(both: Both) -> None:
+    topic, start = both.topic(), later(-60)
+    write(both, topic, start + 900, start, start + 500)
+    for deleted in (0, 1, 2):
+        rows = [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "Offset": deleted}]}]
+        both.ask("DeleteRecords", 2, {"Topics": rows, "TimeoutMs": 10_000})
+        for at in (-1, -2, -3, start - 1, start, start + 1, start + 600, start + 900, start + 901):
+            asked = [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "Timestamp": at}]}]
+            kafka, served = both.ask("ListOffsets", 7, {"ReplicaId": -1, "IsolationLevel": 0, "Topics": asked})
+            assert served == kafka, (deleted, at - start)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_offsets_of_groups_that_do_not_exist_are_committed_or_refused_as_by_kafka(both: Both, version: int) -> None:
+    topic = both.topic()
+    for number, (generation, member) in enumerate([(-1, ""), (-1, "m"), (0, ""), (0, "m"), (1, "m")]):
+        for again in range(2):
+            part = {"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": "m" * (4096 + again)}
+            row = {"GroupId": f"unknown-{version}-{number}", "MemberId": member, "GenerationIdOrMemberEpoch": generation}
+            kafka, served = outcome(both, "OffsetCommit", version, {**row, "Topics": [{"Name": topic, "Partitions": [part]}]})
+            assert served == kafka, (generation, member)
+
+
+def test_fenced_producers_and_finished_transactions_are_answered_as_by_kafka(both: Both) -> None:
+    topic, name = both.topic(), "beside"
+    begin = {"TransactionalId": name, "TransactionTimeoutMs": 60_000}
+    outcome(both, "FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": [name]})
+    outcome(both, "InitProducerId", 4, begin)
+    told = both.ask("InitProducerId", 4, begin)
+    assert [answer["ErrorCode"] for answer in told] == [0, 0]
+
+    def each(api: str, version: int, row: Message, prefix: str = "", **more: Any) -> list[Message]:
+        """The answers of both to a request of the producer that each of them has made."""
+        answers = []
+        for port, producer in zip(both.ports.values(), told, strict=True):
+            epoch = producer["ProducerEpoch"] + more.get("epochs", 0)
+            who = {"TransactionalId": name, "ProducerId": producer["ProducerId"], "ProducerEpoch": epoch}
+            answers.append(ask(port, api, version, row | {f"{prefix}{key}": value for key, value in who.items()}))
+        return [without_ids(answer) for answer in answers]
+
+    topics = {"V3AndBelowTopics": [{"Name": topic, "Partitions": [0]}]}
+    for version in (3, 4):
+        kafka, served = each("InitProducerId", version, {"TransactionTimeoutMs": 60_000}, epochs=-2 - version)
+        assert served == kafka, version
+    for version in (1, 2):
+        for api, row, prefix in (
+            ("AddPartitionsToTxn", topics, "V3AndBelow"),
+            ("AddOffsetsToTxn", {"GroupId": "g"}, ""),
+            ("EndTxn", {"Committed": True}, ""),
+        ):
+            kafka, served = each(api, version, row, prefix, epochs=-1)
+            assert served == kafka, (api, version)
+    kafka, served = each("AddPartitionsToTxn", 3, topics, "V3AndBelow")
+    assert errors_in(kafka) == errors_in(served) == [0]
+
+    def states(**more: Any) -> list[Any]:
+        rows = []
+        for port in both.ports.values():
+            found = ask(port, "DescribeTransactions", 0, {"TransactionalIds": [name]})["TransactionStates"][0]
+            listed = [
+                len(ask(port, "ListTransactions", 1, {"StateFilters": [], "ProducerIdFilters": [], "DurationFilter": at})[
+                    "TransactionStates"]) for at in (-1, 0, 50_000_000)
+            ]
+            started = found.pop("TransactionStartTimeMs")
+            rows.append((without_ids(found), started > 0, listed))
+        return rows
+
+    time.sleep(0.2)
+    kafka, served = states()
+    assert served == kafka
+    each("EndTxn", 3, {"Committed": False})
+    time.sleep(1)
+    kafka, served = states()
+    assert served == kafka
+    outcome(both, "InitProducerId", 4, {**begin, "TransactionTimeoutMs": 5_000})
+    kafka, served = states()
+    assert served == kafka

@@ -1,5 +1,6 @@
 """Consumer groups of the classic protocol, and their offsets."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,13 @@ def alone(wire: Wire) -> str:
     return member
 
 
-def commit(wire: Wire, offset: int, member: str = "", generation: int = -1) -> int:
-    part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": "m"}
+def commit(
+    wire: Wire, offset: int, member: str = "", generation: int = -1, *, version: int = 8, metadata: str = "m"
+) -> int:
+    part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedLeaderEpoch": 3, "CommittedMetadata": metadata}
     row = wire.ask(
         "OffsetCommit",
-        8,
+        version,
         GroupId="g",
         GenerationIdOrMemberEpoch=generation,
         MemberId=member,
@@ -418,15 +421,34 @@ def test_a_group_is_described_with_what_members_said_only_when_it_is_stable(wire
     )
 
 
-def test_an_unknown_group_is_told_to_who_can_understand_it(wire: Wire) -> None:
-    part = {"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": ""}
-    for version, error in ((8, E.ILLEGAL_GENERATION), (9, E.GROUP_ID_NOT_FOUND)):
-        row = wire.ask(
-            "OffsetCommit",
-            version,
-            GroupId="unknown",
-            MemberId="m",
-            GenerationIdOrMemberEpoch=1,
-            Topics=[{"Name": "t", "Partitions": [part]}],
-        )
-        assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == error
+@pytest.mark.parametrize(
+    ("generation", "member", "error"),
+    [(-1, "", E.NONE), (-1, "m", E.NONE), (0, "", E.ILLEGAL_GENERATION), (1, "m", E.ILLEGAL_GENERATION)],
+)
+def test_offsets_of_an_unknown_group_are_for_who_names_no_generation(
+    make: Make, generation: int, member: str, error: ErrorCode
+) -> None:
+    """Kafka: OffsetMetadataManager.validateOffsetCommit, validateTransactionalOffsetCommit."""
+    answers = {"OffsetCommit 8": commit, "OffsetCommit 9": partial(commit, version=9)}
+    told = {}
+    for name, ask in answers.items():
+        wire = make()
+        wire.topic()
+        told[name] = ask(wire, 1, member, generation)
+    wire = make()
+    wire.topic()
+    told["TxnOffsetCommit"] = commit_in_transaction(wire, producing(wire), 1, member, generation)
+    newer = E.GROUP_ID_NOT_FOUND if error else E.NONE
+    assert told == {"OffsetCommit 8": error, "OffsetCommit 9": newer, "TxnOffsetCommit": error}
+
+
+def test_offsets_of_an_empty_group_are_for_who_names_no_generation(wire: Wire) -> None:
+    """Kafka: ClassicGroup.validateOffsetCommit."""
+    assert commit(wire, 1) == E.NONE
+    assert commit(wire, 2, generation=0) == E.UNKNOWN_MEMBER_ID
+    assert committed(wire) == (E.NONE, 1)
+
+
+def test_the_metadata_of_an_offset_has_a_length(wire: Wire) -> None:
+    """Kafka: offset.metadata.max.bytes."""
+    assert [commit(wire, 1, metadata="m" * size) for size in (4096, 4097)] == [E.NONE, E.OFFSET_METADATA_TOO_LARGE]

@@ -12,7 +12,7 @@ from kafka_eos.server.handlers import HANDLERS
 from kafka_eos.server.handlers.request import served_versions
 from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
 from kafka_eos.server.storage import Directory
-from kafka_eos.wire.protocol import Buffer, MalformedMessage
+from kafka_eos.wire.protocol import Buffer, MalformedMessage, Message
 
 from .conftest import Make, Wire, errors_in, sample
 
@@ -222,6 +222,42 @@ def test_offsets_are_found_by_time(wire: Wire) -> None:
     assert at(start + 5_000) == (-1, -1)
 
 
+def offset_at(wire: Wire, timestamp: int, *, committed: bool = False) -> Message:
+    asked = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Timestamp": timestamp}]}]
+    row: Message = wire.ask("ListOffsets", 7, IsolationLevel=int(committed), Topics=asked)["Topics"][0]
+    part: Message = row["Partitions"][0]
+    return part
+
+
+def test_an_offset_found_by_time_is_before_the_last_stable_offset(wire: Wire) -> None:
+    """Kafka: ReplicaManager.fetchOffset; an offset that is not below the last fetchable one is not told."""
+    start = wire.cluster.now
+    wire.produce()
+    wire.wait(1_000)
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    wire.produce(producer=(who[0], who[1]), sequence=0, transactional_id="x")
+    found = [[offset_at(wire, at, committed=each)["Offset"] for each in (False, True)] for at in (start, start + 1_000)]
+    assert found == [[0, 0], [1, -1]]
+    assert offset_at(wire, -3, committed=True)["Offset"] == -1
+    wire.end((who[0], who[1]))
+    assert offset_at(wire, start + 1_000, committed=True)["Offset"] == 1
+
+
+def test_an_offset_is_told_with_the_leader_epoch_of_its_record(make: Make) -> None:
+    """Kafka: UnifiedLog.fetchOffsetByTimestamp."""
+    wire = make(brokers=2)
+    wire.topic()
+    start = wire.cluster.now
+    wire.produce()
+    wire.cluster.move_leader("t", 0, 1)
+    wire.wait(1_000)
+    wire.produce()
+    wire.cluster.move_leader("t", 0, 1)
+    found = [(part["Offset"], part["LeaderEpoch"]) for part in (offset_at(wire, at) for at in (-2, start, -3, -1))]
+    assert found == [(0, 0), (0, 0), (1, 1), (2, 2)]
+
+
 @pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9)])
 def test_a_timestamp_that_is_a_name_needs_the_version_that_has_it(wire: Wire, timestamp: int, since: int) -> None:
     asked = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Timestamp": timestamp}]}]
@@ -305,10 +341,14 @@ def test_a_request_with_too_many_elements_is_refused_while_it_is_read() -> None:
 
 
 def test_a_key_belongs_to_the_partition_that_java_gives_it() -> None:
-    assert [java_hash(text) for text in ("", "a", "hello", "polygenelubricants", "😀")] == [
+    """Kafka: Utils.abs of String.hashCode, as Kafka's own jar computes it."""
+    texts = ("", "a", "hello", "polygenelubricants", "😀", "my-group", "hello-world")
+    assert [java_hash(text) for text in texts] == [
         0,
         97,
         99162322,
         0,  # Integer.MIN_VALUE
         1772899,
+        1906497762,  # of -1906497762
+        2128682281,  # of -2128682281
     ]
