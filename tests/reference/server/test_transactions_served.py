@@ -184,9 +184,7 @@ FENCED = [
 
 
 @pytest.mark.parametrize(("api", "version", "error"), FENCED)
-def test_a_fenced_producer_is_told_what_its_version_knows(
-    wire: Wire, api: str, version: int, error: ErrorCode
-) -> None:
+def test_a_fenced_producer_is_told_what_its_version_knows(wire: Wire, api: str, version: int, error: ErrorCode) -> None:
     """Kafka: KafkaApis.handleInitProducerIdRequest, handleAddPartitionsToTxnRequest, handleEndTxnRequest."""
     _, *who = wire.init()
     for _ in range(2):

@@ -331,26 +331,28 @@ _NOT_FOUND = -1, -1, -1
 def _offset_at(leader: Leader, timestamp: int, committed: bool) -> tuple[int, int, int]:
     """The timestamp, the offset and its leader epoch that answer a question; -1 for what is not told or not found.
 
-    Kafka: UnifiedLog.fetchOffsetByTimestamp
+    Kafka: UnifiedLog.fetchOffsetByTimestamp, which finds the largest timestamp among deleted records as well.
     """
     upper = leader.last_stable_offset if committed else leader.high_watermark
     if timestamp == LATEST:
         return -1, upper, leader.leader_epoch
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return -1, leader.log_start_offset, leader.epoch_at(leader.log_start_offset)
-    wanted, base = timestamp, leader.log_start_offset
+    wanted, start = timestamp, leader.log_start_offset
     if timestamp == MAX_TIMESTAMP:
-        base, wanted = leader.store.latest() or (upper, -1)
-    while wanted >= 0:
-        found = leader.store.first_with_timestamp(wanted, base)
-        if found is None or found >= upper:
+        start, wanted = leader.store.latest() or _NOT_FOUND[:2]
+    if wanted < 0:
+        return _NOT_FOUND
+    place = start
+    while place < upper:
+        base = leader.store.first_with_timestamp(wanted, place)
+        if base is None or base >= upper:
             break
-        batch, _ = decode_batch(leader.store.read(found, upper, 1, at_least_one=True))
+        batch, _ = decode_batch(leader.store.read(base, upper, 1, at_least_one=True))
         for record in batch.records():
-            offset = batch.offset(record)
-            if batch.timestamp(record) >= wanted and leader.log_start_offset <= offset < upper:
-                return batch.timestamp(record), offset, batch.partition_leader_epoch
-        base = batch.next_offset
+            if batch.timestamp(record) >= wanted and batch.offset(record) >= start:
+                return batch.timestamp(record), batch.offset(record), batch.partition_leader_epoch
+        place = batch.next_offset
     return _NOT_FOUND
 
 

@@ -231,7 +231,7 @@ def list_transactions(cluster: Cluster, request: Request) -> Message:
     rows = []
     for name, known in cluster.transactions.known.items():
         metadata = known.machine.metadata
-        too_young = longer_than >= 0 and (known.state is not ONGOING or cluster.now - known.start_ms <= longer_than)
+        too_young = 0 <= longer_than and cluster.now - known.start_ms <= longer_than  # as in Kafka, -1 is long ago
         left_out = (
             transaction_error(cluster, request, name) is not ErrorCode.NONE
             or (states and STATE_NAMES[known.state] not in states)
