@@ -80,12 +80,12 @@ def commit(
 
 
 def commit_in_transaction(
-    wire: Wire, producer: tuple[int, int], offset: int, member: str = "", generation: int = -1
+    wire: Wire, producer: tuple[int, int], offset: int, member: str = "", generation: int = -1, *, version: int = 3
 ) -> int:
     part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": ""}
     row = wire.ask(
         "TxnOffsetCommit",
-        3,
+        version,
         TransactionalId="x",
         GroupId="g",
         ProducerId=producer[0],
@@ -281,6 +281,60 @@ def test_another_process_knows_the_offsets_and_what_is_pending(make: Make, tmp_p
     assert committed(after) == (E.NONE, 6)
     third = make(storage=Directory(tmp_path))
     assert committed(third) == (E.NONE, 6)
+
+
+def test_another_process_knows_an_offset_whole_and_none_that_was_deleted(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic()
+    commit(before, 1, metadata="of one")
+    asked = {"GroupId": "g", "Topics": [{"Name": "t", "PartitionIndexes": [0]}]}
+
+    def fetched(wire: Wire) -> Message:
+        part: Message = wire.ask("OffsetFetch", 8, Groups=[asked])["Groups"][0]["Topics"][0]["Partitions"][0]
+        return {key: part[key] for key in ("CommittedOffset", "CommittedLeaderEpoch", "Metadata")}
+
+    whole = {"CommittedOffset": 1, "CommittedLeaderEpoch": 3, "Metadata": "of one"}
+    after = make(storage=Directory(tmp_path))
+    assert fetched(before) == fetched(after) == whole
+    after.ask("OffsetDelete", 0, GroupId="g", Topics=[{"Name": "t", "Partitions": [{"PartitionIndex": 0}]}])
+    third = make(storage=Directory(tmp_path))
+    assert fetched(third)["CommittedOffset"] == -1
+    third.ask("DeleteGroups", 2, GroupsNames=["g"])
+    assert make(storage=Directory(tmp_path)).ask("ListGroups", 4, StatesFilter=[])["Groups"] == []
+
+
+def test_another_process_drops_the_offsets_of_an_aborted_transaction(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic()
+    producer = producing(before)
+    commit_in_transaction(before, producer, 5)
+    before.end(producer, commit=False)
+    assert committed(make(storage=Directory(tmp_path))) == (E.NONE, -1)
+
+
+def test_another_process_knows_a_member_whole(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    row = join(before, GroupInstanceId="i")
+    assert row is not None
+    member = row["MemberId"]
+    sync(before, member, 1, {member: b"all"})
+    after = make(storage=Directory(tmp_path))
+    group, known = after.cluster.groups.classic("g"), before.cluster.groups.classic("g")
+    assert group is not None
+    assert known is not None
+    assert (group.leader, group.members[member].instance_id) == (member, "i")
+    assert group.members[member].assignment == b"all"
+    assert group.members[member].rebalance_ms == REBALANCE
+
+
+@pytest.mark.parametrize(("version", "error"), [(1, E.COORDINATOR_NOT_AVAILABLE), (2, E.COORDINATOR_LOAD_IN_PROGRESS)])
+def test_offsets_of_a_transaction_whose_coordinator_loads_are_refused_in_words_that_a_version_knows(
+    wire: Wire, version: int, error: ErrorCode
+) -> None:
+    """Kafka: KafkaApis.handleTxnOffsetCommitRequest (KAFKA-7296)."""
+    producer = producing(wire)
+    wire.cluster.transactions.loading.add(wire.cluster.state_partition("x").name)
+    assert commit_in_transaction(wire, producer, 5, version=version) == error
 
 
 def test_members_outlive_a_restart_until_their_session_ends(make: Make, tmp_path: Path) -> None:

@@ -314,6 +314,25 @@ def test_a_transaction_keeps_its_start_and_its_timeout_over_a_restart(make: Make
     assert after.fetch(committed=True)["LastStableOffset"] == 2
 
 
+def test_a_producer_wrote_last_when_its_last_batch_says_over_a_restart(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic()
+    _, *who = before.init()
+    before.add((who[0], who[1]))
+    before.produce(producer=(who[0], who[1]), sequence=0, transactional_id="x")
+    times = [last_timestamp(make(storage=Directory(tmp_path)))]
+    before.wait(1_000)
+    before.end((who[0], who[1]))
+    times.append(last_timestamp(make(storage=Directory(tmp_path))))
+    assert times == [before.cluster.now - 1_000, before.cluster.now]
+
+
+def last_timestamp(wire: Wire) -> int:
+    topics = [{"Name": "t", "PartitionIndexes": [0]}]
+    [known] = wire.ask("DescribeProducers", 0, Topics=topics)["Topics"][0]["Partitions"][0]["ActiveProducers"]
+    return int(known["LastTimestamp"])
+
+
 def test_a_transactional_id_expires_after_its_last_use_over_a_restart(make: Make, tmp_path: Path) -> None:
     settings = Settings(transactions=TransactionSettings(id_expiration_ms=EXPIRY_CHECK_MS - 1_000))
     before = make(storage=Directory(tmp_path), settings=settings)
