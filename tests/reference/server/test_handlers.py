@@ -75,6 +75,20 @@ def test_a_topic_needs_a_legal_name(wire: Wire, name: str) -> None:
     assert wire.ask("Metadata", 12, Topics=[{"Name": name}])["Topics"][0]["ErrorCode"] == E.INVALID_TOPIC_EXCEPTION
 
 
+def test_a_name_and_a_number_of_partitions_may_be_as_large_as_their_limit(make: Make) -> None:
+    """Kafka: Topic.MAX_NAME_LENGTH."""
+    wire = make(settings=Settings(limits=Limits(partitions=10)))  # 8 are those of internal topics
+    row = wire.ask("CreateTopics", 7, Topics=[{"Name": "x" * 249, "NumPartitions": 2, "ReplicationFactor": 1}])
+    assert row["Topics"][0]["ErrorCode"] == E.NONE
+
+
+def test_the_start_of_a_partition_never_goes_back(wire: Wire) -> None:
+    wire.produce(count=2)
+    for offset in (2, 1):
+        rows = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": offset}]}]
+        assert wire.ask("DeleteRecords", 2, Topics=rows)["Topics"][0]["Partitions"][0]["LowWatermark"] == 2
+
+
 def test_topics_are_made_grown_and_deleted(wire: Wire) -> None:
     def create(name: str, partitions: int = 2) -> int:
         row = wire.ask("CreateTopics", 7, Topics=[{"Name": name, "NumPartitions": partitions, "ReplicationFactor": 1}])

@@ -214,6 +214,15 @@ def test_aborted_transactions_are_listed_in_the_order_of_their_markers(wire: Wir
     assert listed == [[y, x], [y, x], [y, x], [x], [x]]  # the markers are at 2 and 4; x is larger than a fetch from 3
 
 
+def test_transactions_are_listed_that_are_open_for_longer_than_asked_for(wire: Wire) -> None:
+    """Kafka: TransactionStateManager.listTransactionStates."""
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    wire.wait(100)
+    listed = [len(wire.ask("ListTransactions", 1, DurationFilter=at)["TransactionStates"]) for at in (-1, 99, 100)]
+    assert listed == [1, 1, 0]
+
+
 def test_operators_see_open_transactions_and_can_end_one_that_hangs(make: Make) -> None:
     wire = make(machines=Machines(leaders=LeaderRules(verification=False)))
     wire.topic()
@@ -356,7 +365,7 @@ def test_no_producer_id_is_given_twice_over_restarts(
     given: list[int] = []
     for run in range(3):
         wire = make(storage=Directory(tmp_path))
-        names = (None, f"{run}", None, f"{run}-again", None, None)
+        names = (None, f"{run}", None, None)  # one more than a block has
         given += [wire.init(name)[1] for name in names]
     assert len(set(given)) == len(given)
 
