@@ -6,7 +6,7 @@ longer than they are needed; the batches are in the storage.
 Kafka: UnifiedLog, ReplicaManager
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -307,21 +307,23 @@ class Leader:
         first = bisect_left(index, position, key=lambda entry: entry.last_offset)
         return collect_aborted((index[place] for place in range(first, len(index))), position, upper)
 
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch in which an offset was or will be written.    Kafka: LeaderEpochFileCache.epochForOffset."""
+        return next((epoch for epoch, start in reversed(self.epochs) if start <= offset), -1)
+
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest leader epoch up to this one, and where it ended; -1 and -1 before the first.
+        """The largest leader epoch up to this one, and where it ended; -1 and -1 for one that is not known yet.
+
+        An epoch before the first one ended where that began.
 
         Kafka: LeaderEpochFileCache.endOffsetFor
         """
         if epoch == self.leader_epoch:
             return epoch, self.log_end_offset
-        if epoch > self.leader_epoch:
+        if not 0 <= epoch < self.leader_epoch:
             return -1, -1
-        known = -1
-        for other, start in self.epochs:
-            if other > epoch:
-                return known, start
-            known = other
-        return -1, -1
+        place = bisect_right(self.epochs, epoch, key=lambda each: each[0])
+        return self.epochs[place - 1][0] if place else epoch, self.epochs[place][1]
 
     # --- what changes around it --------------------------------------------------------------------------------------
 

@@ -56,8 +56,13 @@ class Store(Protocol):
             at_least_one: the first batch is given even if it is larger.
         """
 
-    def first_with_timestamp(self, timestamp: int) -> int | None:
-        """The base offset of the first batch whose largest timestamp is not below this one; None without one."""
+    def first_with_timestamp(self, timestamp: int, start: int) -> int | None:
+        """The base offset of the first batch whose largest timestamp is not below this one; None without one.
+
+        Args:
+            timestamp: milliseconds since the epoch.
+            start: an offset; batches that end before it are passed over.
+        """
 
     def latest(self) -> tuple[int, int] | None:
         """The base offset of the first batch with the largest timestamp, and that; None for an empty partition."""
@@ -96,10 +101,11 @@ class _Index:
         fitting = bisect_right(self.places, self.places[first] + max_bytes) - 1
         return first, min(below, max(fitting, first + at_least_one))
 
-    def first_with_timestamp(self, timestamp: int) -> int | None:
+    def first_with_timestamp(self, timestamp: int, start: int) -> int | None:
         if self.most_recent is None or timestamp > self.most_recent[1]:
             return None
-        return next(offset for offset, at in zip(self.offsets, self.timestamps, strict=True) if at >= timestamp)
+        places = range(max(bisect_right(self.offsets, start) - 1, 0), len(self.offsets))
+        return next((self.offsets[place] for place in places if self.timestamps[place] >= timestamp), None)
 
 
 class MemoryStore:
@@ -121,9 +127,9 @@ class MemoryStore:
         first, end = self._index.span(offset, upper, max_bytes, at_least_one)
         return b"".join(self._batches[first:end])
 
-    def first_with_timestamp(self, timestamp: int) -> int | None:
+    def first_with_timestamp(self, timestamp: int, start: int) -> int | None:
         """See :class:`Store`."""
-        return self._index.first_with_timestamp(timestamp)
+        return self._index.first_with_timestamp(timestamp, start)
 
     def latest(self) -> tuple[int, int] | None:
         """See :class:`Store`."""
@@ -215,9 +221,9 @@ class FileStore:
             stop = min(stop, self._segments[number + 1][0])
         return os.pread(file, stop - place, place - begin)
 
-    def first_with_timestamp(self, timestamp: int) -> int | None:
+    def first_with_timestamp(self, timestamp: int, start: int) -> int | None:
         """See :class:`Store`."""
-        return self._index.first_with_timestamp(timestamp)
+        return self._index.first_with_timestamp(timestamp, start)
 
     def latest(self) -> tuple[int, int] | None:
         """See :class:`Store`."""

@@ -213,12 +213,10 @@ class Coordinators:
             return answer_with(INIT, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         transactional = self._of(name)
         machine = self._with_producer_ids(transactional.machine)
-        before = transactional.timeout_ms
-        transactional.timeout_ms = timeout_ms
-        answer = self._take(transactional, machine.handle_init_producer_id(producer_id, epoch), now)
-        if answer.error is not ErrorCode.NONE and before:
-            transactional.timeout_ms = before
-        return answer
+        after = machine.handle_init_producer_id(producer_id, epoch)
+        if after.appending.request == INIT:  # an open transaction that is fenced keeps its timeout
+            transactional.timeout_ms = timeout_ms
+        return self._take(transactional, after, now)
 
     def add_partitions(
         self, name: str, producer_id: int, epoch: int, partitions: Iterable[str], version: int, now: int

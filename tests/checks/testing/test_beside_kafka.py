@@ -621,3 +621,122 @@ def test_the_offered_apis_are_those_of_kafka_except_those_that_are_not_served(bo
     )
     keys = served_codec().keys
     assert served == {key: kafka[key] for key in kafka.keys() - {keys[api] for api in NOT_SERVED}}
+
+
+# --- offsets and transactions ----------------------------------------------------------------------------------------
+
+NOT_READY = {14, 15, 16}
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+
+
+def errors_in(answer: Any) -> list[int]:
+    if isinstance(answer, dict):
+        own = [value for name, value in answer.items() if name.endswith("ErrorCode")]
+        return own + [error for value in answer.values() for error in errors_in(value)]
+    return [error for each in answer for error in errors_in(each)] if isinstance(answer, list) else []
+
+
+def once_ready(port: int, api: str, version: int, row: Message) -> Message:
+    """The answer of a coordinator, which is asked again while it is not ready."""
+    deadline = time.monotonic() + 20
+    while NOT_READY.intersection(errors_in(answer := ask(port, api, version, row))):
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.05)
+    return answer
+
+
+def test_offsets_are_found_by_time_as_by_kafka_though_records_were_deleted(both: Both) -> None:
+    topic, start = both.topic(), later(-60)
+    for at in (start + 900, start, start + 500):
+        data = {"PartitionData": [{"Index": 0, "Records": batch(1, base_timestamp=at).encode()}]}
+        for answer in both.ask("Produce", 9, {"Acks": -1, "TimeoutMs": 1_000, "TopicData": [{"Name": topic} | data]}):
+            assert set(errors_in(answer)) == {0}, answer
+    for deleted in (0, 1, 2):
+        rows = [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "Offset": deleted}]}]
+        both.ask("DeleteRecords", 2, {"Topics": rows, "TimeoutMs": 10_000})
+        for at in (-1, -2, -3, start - 1, start, start + 1, start + 600, start + 900, start + 901):
+            asked = [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "Timestamp": at}]}]
+            kafka, served = both.ask("ListOffsets", 7, {"ReplicaId": -1, "IsolationLevel": 0, "Topics": asked})
+            assert served == kafka, (deleted, at - start)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_offsets_of_groups_that_do_not_exist_are_committed_or_refused_as_by_kafka(both: Both, version: int) -> None:
+    topic = both.topic()
+    for number, (generation, member) in enumerate([(-1, ""), (-1, "m"), (0, ""), (0, "m"), (1, "m")]):
+        group = f"unknown-{version}-{number}"
+        both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [group]})
+        row = {"GroupId": group, "MemberId": member, "GenerationIdOrMemberEpoch": generation}
+        for size in (4096, 4097):
+            part = {"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": "m" * size}
+            row["Topics"] = [{"Name": topic, "Partitions": [part]}]
+            kafka, served = (once_ready(port, "OffsetCommit", version, row) for port in both.ports.values())
+            assert served == kafka, (generation, member, size)
+
+
+def producer_at(port: int, name: str, **more: Any) -> Message:
+    row = {"TransactionalId": name, "TransactionTimeoutMs": 60_000, **more}
+    return once_ready(port, "InitProducerId", 4, row)
+
+
+def test_fenced_producers_are_told_what_kafka_tells_them(both: Both) -> None:
+    topic, name, told = both.topic(), "fenced", []
+    both.ask("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": [name]})
+    for port in both.ports.values():
+        old, *_, new = [producer_at(port, name) for _ in range(3)]
+        assert (old["ProducerEpoch"], new["ProducerEpoch"]) == (0, 2)
+        who = {"TransactionalId": name, "ProducerId": old["ProducerId"], "ProducerEpoch": 0}
+        row = who | {f"V3AndBelow{key}": value for key, value in who.items()}
+        row |= {"V3AndBelowTopics": [{"Name": topic, "Partitions": [0]}], "GroupId": "g", "Committed": True}
+        errors = {}
+        for api, versions in {
+            "InitProducerId": (3, 4),
+            "AddPartitionsToTxn": (1, 2),
+            "AddOffsetsToTxn": (1, 2),
+            "EndTxn": (1, 2),
+        }.items():
+            for version in versions:
+                answer = once_ready(port, api, version, row | {"TransactionTimeoutMs": 60_000})
+                errors[api, version] = errors_in(answer)
+        told.append(errors)
+    assert told[1] == told[0]
+
+
+def test_transactions_are_described_and_listed_as_by_kafka(both: Both) -> None:
+    topic, name = both.topic(), "described"
+    both.ask("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": [name]})
+
+    def state(port: int) -> tuple[object, ...]:
+        time.sleep(0.3)
+        [found] = ask(port, "DescribeTransactions", 0, {"TransactionalIds": [name]})["TransactionStates"]
+        filters = {"StateFilters": [], "ProducerIdFilters": []}
+        listed = [
+            [row["TransactionalId"] for row in rows if row["TransactionalId"] == name]
+            for longer in (-1, 0, 1_000_000)
+            for rows in [ask(port, "ListTransactions", 1, filters | {"DurationFilter": longer})["TransactionStates"]]
+        ]
+        columns = ("TransactionState", "TransactionTimeoutMs", "ProducerEpoch", "Topics")
+        return *(found[column] for column in columns), found["TransactionStartTimeMs"] > 0, *listed
+
+    def story(port: int) -> list[tuple[object, ...]]:
+        producer = producer_at(port, name)
+        states = [state(port)]
+        who = {"TransactionalId": name, **{key: producer[key] for key in ("ProducerId", "ProducerEpoch")}}
+        row: Message = {f"V3AndBelow{key}": value for key, value in who.items()}
+        row |= {"V3AndBelowTopics": [{"Name": topic, "Partitions": [0]}]}
+        assert set(errors_in(once_ready(port, "AddPartitionsToTxn", 3, row))) == {0}
+        states.append(state(port))
+        assert ask(port, "EndTxn", 3, who | {"Committed": True})["ErrorCode"] == 0
+        time.sleep(1)
+        states.append(state(port))
+        producer = producer_at(port, name)
+        row["V3AndBelowProducerEpoch"] = producer["ProducerEpoch"]
+        assert set(errors_in(once_ready(port, "AddPartitionsToTxn", 3, row))) == {0}
+        producer_at(port, name, TransactionTimeoutMs=5_000)  # fences the open transaction
+        time.sleep(1)
+        states.append(state(port))
+        producer_at(port, name, TransactionTimeoutMs=5_000)
+        return [*states, state(port)]
+
+    kafka, served = (story(port) for port in both.ports.values())
+    assert served == kafka

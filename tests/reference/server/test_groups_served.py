@@ -1,5 +1,6 @@
 """Consumer groups of the classic protocol, and their offsets."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,13 @@ def alone(wire: Wire) -> str:
     return member
 
 
-def commit(wire: Wire, offset: int, member: str = "", generation: int = -1) -> int:
-    part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": "m"}
+def commit(
+    wire: Wire, offset: int, member: str = "", generation: int = -1, *, version: int = 8, metadata: str = "m"
+) -> int:
+    part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedLeaderEpoch": 3, "CommittedMetadata": metadata}
     row = wire.ask(
         "OffsetCommit",
-        8,
+        version,
         GroupId="g",
         GenerationIdOrMemberEpoch=generation,
         MemberId=member,
@@ -77,12 +80,12 @@ def commit(wire: Wire, offset: int, member: str = "", generation: int = -1) -> i
 
 
 def commit_in_transaction(
-    wire: Wire, producer: tuple[int, int], offset: int, member: str = "", generation: int = -1
+    wire: Wire, producer: tuple[int, int], offset: int, member: str = "", generation: int = -1, *, version: int = 3
 ) -> int:
     part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": ""}
     row = wire.ask(
         "TxnOffsetCommit",
-        3,
+        version,
         TransactionalId="x",
         GroupId="g",
         ProducerId=producer[0],
@@ -280,6 +283,60 @@ def test_another_process_knows_the_offsets_and_what_is_pending(make: Make, tmp_p
     assert committed(third) == (E.NONE, 6)
 
 
+def test_another_process_knows_an_offset_whole_and_none_that_was_deleted(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic()
+    commit(before, 1, metadata="of one")
+    asked = {"GroupId": "g", "Topics": [{"Name": "t", "PartitionIndexes": [0]}]}
+
+    def fetched(wire: Wire) -> Message:
+        part: Message = wire.ask("OffsetFetch", 8, Groups=[asked])["Groups"][0]["Topics"][0]["Partitions"][0]
+        return {key: part[key] for key in ("CommittedOffset", "CommittedLeaderEpoch", "Metadata")}
+
+    whole = {"CommittedOffset": 1, "CommittedLeaderEpoch": 3, "Metadata": "of one"}
+    after = make(storage=Directory(tmp_path))
+    assert fetched(before) == fetched(after) == whole
+    after.ask("OffsetDelete", 0, GroupId="g", Topics=[{"Name": "t", "Partitions": [{"PartitionIndex": 0}]}])
+    third = make(storage=Directory(tmp_path))
+    assert fetched(third)["CommittedOffset"] == -1
+    third.ask("DeleteGroups", 2, GroupsNames=["g"])
+    assert make(storage=Directory(tmp_path)).ask("ListGroups", 4, StatesFilter=[])["Groups"] == []
+
+
+def test_another_process_drops_the_offsets_of_an_aborted_transaction(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic()
+    producer = producing(before)
+    commit_in_transaction(before, producer, 5)
+    before.end(producer, commit=False)
+    assert committed(make(storage=Directory(tmp_path))) == (E.NONE, -1)
+
+
+def test_another_process_knows_a_member_whole(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    row = join(before, GroupInstanceId="i")
+    assert row is not None
+    member = row["MemberId"]
+    sync(before, member, 1, {member: b"all"})
+    after = make(storage=Directory(tmp_path))
+    group, known = after.cluster.groups.classic("g"), before.cluster.groups.classic("g")
+    assert group is not None
+    assert known is not None
+    assert (group.leader, group.members[member].instance_id) == (member, "i")
+    assert group.members[member].assignment == b"all"
+    assert group.members[member].rebalance_ms == REBALANCE
+
+
+@pytest.mark.parametrize(("version", "error"), [(1, E.COORDINATOR_NOT_AVAILABLE), (2, E.COORDINATOR_LOAD_IN_PROGRESS)])
+def test_offsets_of_a_transaction_whose_coordinator_loads_are_refused_in_words_that_a_version_knows(
+    wire: Wire, version: int, error: ErrorCode
+) -> None:
+    """Kafka: KafkaApis.handleTxnOffsetCommitRequest (KAFKA-7296)."""
+    producer = producing(wire)
+    wire.cluster.transactions.loading.add(wire.cluster.state_partition("x").name)
+    assert commit_in_transaction(wire, producer, 5, version=version) == error
+
+
 def test_members_outlive_a_restart_until_their_session_ends(make: Make, tmp_path: Path) -> None:
     member = alone(make(storage=Directory(tmp_path)))
     after = make(storage=Directory(tmp_path))
@@ -418,15 +475,34 @@ def test_a_group_is_described_with_what_members_said_only_when_it_is_stable(wire
     )
 
 
-def test_an_unknown_group_is_told_to_who_can_understand_it(wire: Wire) -> None:
-    part = {"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": ""}
-    for version, error in ((8, E.ILLEGAL_GENERATION), (9, E.GROUP_ID_NOT_FOUND)):
-        row = wire.ask(
-            "OffsetCommit",
-            version,
-            GroupId="unknown",
-            MemberId="m",
-            GenerationIdOrMemberEpoch=1,
-            Topics=[{"Name": "t", "Partitions": [part]}],
-        )
-        assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == error
+@pytest.mark.parametrize(
+    ("generation", "member", "error"),
+    [(-1, "", E.NONE), (-1, "m", E.NONE), (0, "", E.ILLEGAL_GENERATION), (1, "m", E.ILLEGAL_GENERATION)],
+)
+def test_offsets_of_an_unknown_group_are_for_who_names_no_generation(
+    make: Make, generation: int, member: str, error: ErrorCode
+) -> None:
+    """Kafka: OffsetMetadataManager.validateOffsetCommit, validateTransactionalOffsetCommit."""
+    answers = {"OffsetCommit 8": commit, "OffsetCommit 9": partial(commit, version=9)}
+    told = {}
+    for name, ask in answers.items():
+        wire = make()
+        wire.topic()
+        told[name] = ask(wire, 1, member, generation)
+    wire = make()
+    wire.topic()
+    told["TxnOffsetCommit"] = commit_in_transaction(wire, producing(wire), 1, member, generation)
+    newer = E.GROUP_ID_NOT_FOUND if error else E.NONE
+    assert told == {"OffsetCommit 8": error, "OffsetCommit 9": newer, "TxnOffsetCommit": error}
+
+
+def test_offsets_of_an_empty_group_are_for_who_names_no_generation(wire: Wire) -> None:
+    """Kafka: ClassicGroup.validateOffsetCommit."""
+    assert commit(wire, 1) == E.NONE
+    assert commit(wire, 2, generation=0) == E.UNKNOWN_MEMBER_ID
+    assert committed(wire) == (E.NONE, 1)
+
+
+def test_the_metadata_of_an_offset_has_a_length(wire: Wire) -> None:
+    """Kafka: offset.metadata.max.bytes."""
+    assert [commit(wire, 1, metadata="m" * size) for size in (4096, 4097)] == [E.NONE, E.OFFSET_METADATA_TOO_LARGE]

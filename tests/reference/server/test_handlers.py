@@ -12,7 +12,7 @@ from kafka_eos.server.handlers import HANDLERS
 from kafka_eos.server.handlers.request import served_versions
 from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
 from kafka_eos.server.storage import Directory
-from kafka_eos.wire.protocol import Buffer, MalformedMessage
+from kafka_eos.wire.protocol import Buffer, MalformedMessage, Message
 
 from .conftest import Make, Wire, errors_in, sample
 
@@ -73,6 +73,20 @@ def test_a_topic_needs_a_legal_name(wire: Wire, name: str) -> None:
     row = wire.ask("CreateTopics", 7, Topics=[{"Name": name, "NumPartitions": 1, "ReplicationFactor": 1}])
     assert row["Topics"][0]["ErrorCode"] == E.INVALID_TOPIC_EXCEPTION
     assert wire.ask("Metadata", 12, Topics=[{"Name": name}])["Topics"][0]["ErrorCode"] == E.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_name_and_a_number_of_partitions_may_be_as_large_as_their_limit(make: Make) -> None:
+    """Kafka: Topic.MAX_NAME_LENGTH."""
+    wire = make(settings=Settings(limits=Limits(partitions=10)))  # 8 are those of internal topics
+    row = wire.ask("CreateTopics", 7, Topics=[{"Name": "x" * 249, "NumPartitions": 2, "ReplicationFactor": 1}])
+    assert row["Topics"][0]["ErrorCode"] == E.NONE
+
+
+def test_the_start_of_a_partition_never_goes_back(wire: Wire) -> None:
+    wire.produce(count=2)
+    for offset in (2, 1):
+        rows = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": offset}]}]
+        assert wire.ask("DeleteRecords", 2, Topics=rows)["Topics"][0]["Partitions"][0]["LowWatermark"] == 2
 
 
 def test_topics_are_made_grown_and_deleted(wire: Wire) -> None:
@@ -222,6 +236,145 @@ def test_offsets_are_found_by_time(wire: Wire) -> None:
     assert at(start + 5_000) == (-1, -1)
 
 
+def end_of_epoch(wire: Wire, epoch: int) -> tuple[int, int]:
+    asked = [{"Topic": "t", "Partitions": [{"Partition": 0, "LeaderEpoch": epoch}]}]
+    [part] = wire.ask("OffsetForLeaderEpoch", 4, Topics=asked)["Topics"][0]["Partitions"]
+    return part["LeaderEpoch"], part["EndOffset"]
+
+
+def test_leader_epochs_end_where_the_next_one_begins(make: Make, tmp_path: Path) -> None:
+    """Kafka: LeaderEpochFileCache.assign, endOffsetFor."""
+    wire = make(storage=Directory(tmp_path))
+    wire.topic()
+    wire.cluster.move_leader("t", 0, 1)  # nothing was written in epoch 0
+    assert [end_of_epoch(wire, epoch) for epoch in (-1, 0, 1, 2)] == [(-1, -1), (0, 0), (1, 0), (-1, -1)]
+    wire.produce(count=2)
+    wire.cluster.move_leader("t", 0, 1)
+    wire.cluster.move_leader("t", 0, 1)
+    wire.produce()
+    assert [end_of_epoch(wire, epoch) for epoch in (0, 1, 2, 3)] == [(0, 0), (1, 2), (1, 2), (3, 3)]
+    again = make(storage=Directory(tmp_path))
+    assert [end_of_epoch(again, epoch) for epoch in (1, 2, 3, 4)] == [(1, 2), (1, 2), (3, 3), (4, 3)]
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(0, E.FENCED_LEADER_EPOCH), (1, E.NONE), (2, E.UNKNOWN_LEADER_EPOCH)])
+def test_a_client_with_another_leader_epoch_is_told_who_is_behind(wire: Wire, epoch: int, error: ErrorCode) -> None:
+    wire.cluster.move_leader("t", 0, 1)
+    part = {"Partition": 0, "CurrentLeaderEpoch": epoch, "FetchOffset": 0}
+    assert errors_in(wire.ask("Fetch", 12, Topics=[{"Topic": "t", "Partitions": [part]}])) == [0, error]
+
+
+def test_a_marker_has_the_leader_epoch_in_which_it_was_written(wire: Wire) -> None:
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    wire.cluster.move_leader("t", 0, 1)
+    wire.end((who[0], who[1]))
+    batch, _ = decode_batch(wire.fetch()["Records"])
+    assert (batch.is_control, batch.partition_leader_epoch) == (True, 1)
+
+
+def test_a_response_is_diverging_only_where_the_epoch_has_ended_before(wire: Wire) -> None:
+    """KIP-595; Kafka: ReplicaManager.readFromLog."""
+    wire.produce(count=2)
+    wire.cluster.move_leader("t", 0, 1)
+    wire.produce(count=2)
+
+    def diverging(offset: int) -> Message:
+        part = {"Partition": 0, "FetchOffset": offset, "LastFetchedEpoch": 0, "PartitionMaxBytes": 1 << 20}
+        row = wire.ask("Fetch", 12, MaxWaitMs=0, Topics=[{"Topic": "t", "Partitions": [part]}])
+        found: Message = row["Responses"][0]["Partitions"][0]["DivergingEpoch"]
+        return found
+
+    nothing = {"Epoch": -1, "EndOffset": -1}
+    assert [diverging(offset) for offset in (2, 3)] == [nothing, {"Epoch": 0, "EndOffset": 2}]
+
+
+def test_a_response_has_at_most_the_bytes_that_it_may_and_one_batch_first(wire: Wire) -> None:
+    """Kafka: ReplicaManager.readFromLog, DelayedFetch."""
+    wire.topic("u")
+    for topic in ("t", "t", "u", "u"):
+        wire.produce(topic, value=b"x" * 1_000)
+    size = len(wire.fetch()["Records"]) // 2
+
+    def batches(largest: int) -> list[int]:
+        part = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1 << 20}
+        topics = [{"Topic": topic, "Partitions": [part]} for topic in ("t", "u")]
+        row = wire.ask("Fetch", 12, MaxWaitMs=0, MaxBytes=largest, Topics=topics)
+        return [len(each["Partitions"][0]["Records"]) // size for each in row["Responses"]]
+
+    assert [batches(each) for each in (1, size, 2 * size, 3 * size, 4 * size)] == [
+        [1, 0],
+        [1, 0],
+        [2, 0],
+        [2, 1],
+        [2, 2],
+    ]
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for_and_no_more(wire: Wire) -> None:
+    wire.produce()
+    size = len(wire.fetch()["Records"])
+
+    def fetch(least: int) -> Message | None:
+        part = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1 << 20}
+        return wire.send("Fetch", 12, MaxWaitMs=500, MinBytes=least, Topics=[{"Topic": "t", "Partitions": [part]}])
+
+    assert fetch(size) is not None
+    assert fetch(2 * size) is None
+    wire.produce()
+    assert len(wire.late) == 1
+
+
+def offset_at(wire: Wire, timestamp: int, *, committed: bool = False) -> Message:
+    asked = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Timestamp": timestamp}]}]
+    row: Message = wire.ask("ListOffsets", 7, IsolationLevel=int(committed), Topics=asked)["Topics"][0]
+    part: Message = row["Partitions"][0]
+    return part
+
+
+def test_an_offset_found_by_time_is_before_the_last_stable_offset(wire: Wire) -> None:
+    """Kafka: ReplicaManager.fetchOffset; an offset that is not below the last fetchable one is not told."""
+    start = wire.cluster.now
+    wire.produce()
+    wire.wait(1_000)
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    wire.produce(producer=(who[0], who[1]), sequence=0, transactional_id="x")
+    found = [[offset_at(wire, at, committed=each)["Offset"] for each in (False, True)] for at in (start, start + 1_000)]
+    assert found == [[0, 0], [1, -1]]
+    assert offset_at(wire, -3, committed=True)["Offset"] == -1
+    wire.end((who[0], who[1]))
+    assert offset_at(wire, start + 1_000, committed=True)["Offset"] == 1
+
+
+def test_an_offset_is_told_with_the_leader_epoch_of_its_record(make: Make) -> None:
+    """Kafka: UnifiedLog.fetchOffsetByTimestamp."""
+    wire = make(brokers=2)
+    wire.topic()
+    start = wire.cluster.now
+    wire.produce()
+    wire.cluster.move_leader("t", 0, 1)
+    wire.wait(1_000)
+    wire.produce()
+    wire.cluster.move_leader("t", 0, 1)
+    found = [(part["Offset"], part["LeaderEpoch"]) for part in (offset_at(wire, at) for at in (-2, start, -3, -1))]
+    assert found == [(0, 0), (0, 0), (1, 1), (2, 2)]
+
+
+def test_an_offset_found_by_time_is_not_deleted_unless_it_has_the_largest_timestamp(wire: Wire) -> None:
+    """As Kafka answers: see test_beside_kafka.py."""
+    start = wire.cluster.now
+    wire.produce(count=2)
+    wire.wait(1_000)
+    wire.produce()
+    rows = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": 1}]}]
+    wire.ask("DeleteRecords", 2, Topics=rows)
+    assert [offset_at(wire, at)["Offset"] for at in (start, start + 1_000, -3)] == [1, 2, 2]
+    rows[0]["Partitions"] = [{"PartitionIndex": 0, "Offset": 3}]
+    wire.ask("DeleteRecords", 2, Topics=rows)
+    assert [offset_at(wire, at)["Offset"] for at in (start, start + 1_000, -3)] == [-1, -1, 2]
+
+
 @pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9)])
 def test_a_timestamp_that_is_a_name_needs_the_version_that_has_it(wire: Wire, timestamp: int, since: int) -> None:
     asked = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Timestamp": timestamp}]}]
@@ -305,10 +458,14 @@ def test_a_request_with_too_many_elements_is_refused_while_it_is_read() -> None:
 
 
 def test_a_key_belongs_to_the_partition_that_java_gives_it() -> None:
-    assert [java_hash(text) for text in ("", "a", "hello", "polygenelubricants", "😀")] == [
+    """Kafka: Utils.abs of String.hashCode, as Kafka's own jar computes it."""
+    texts = ("", "a", "hello", "polygenelubricants", "😀", "my-group", "hello-world")
+    assert [java_hash(text) for text in texts] == [
         0,
         97,
         99162322,
         0,  # Integer.MIN_VALUE
         1772899,
+        1906497762,  # of -1906497762
+        2128682281,  # of -2128682281
     ]

@@ -47,7 +47,7 @@ def test_files_are_read_as_memory_is(
     assert files.read(offset, upper, largest, True).startswith(expected[offset])
     assert len(memory.read(offset, upper, largest, False)) <= largest
     for timestamp in (0, 1_005, 1_041):
-        assert memory.first_with_timestamp(timestamp) == files.first_with_timestamp(timestamp)
+        assert memory.first_with_timestamp(timestamp, offset) == files.first_with_timestamp(timestamp, offset)
     assert (memory.latest(), memory.size()) == (files.latest(), files.size())
     files.delete()
     assert not list(folder.iterdir())

@@ -7,14 +7,18 @@ from typing import Any
 import pytest
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.formats.record_batch import decode_batch
+from kafka_eos.formats.transaction_log import decode_value
 from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.machines.transactional_partition import ReadablePartition
-from kafka_eos.server.cluster import Machines, Settings
+from kafka_eos.server import transactions
+from kafka_eos.server.cluster import EXPIRY_CHECK_MS, Machines, Settings
 from kafka_eos.server.storage import Directory
 from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.mutants.rules import mutated
 
-from .conftest import Make, Wire
+from .conftest import Make, Wire, errors_in
 
 E = ErrorCode
 
@@ -108,18 +112,18 @@ def test_a_transaction_that_takes_too_long_is_aborted(wire: Wire) -> None:
     _, *who = wire.init()
     wire.add((who[0], who[1]))
     wire.produce(producer=(who[0], who[1]), sequence=0, transactional_id="x")
-    wire.wait(59_000)
+    wire.wait(60_000)  # Kafka: start + timeout < now
     assert wire.fetch(committed=True)["LastStableOffset"] == 0
-    wire.wait(3_000)
+    wire.wait(Settings().timeout_check_ms)
     assert wire.fetch(committed=True)["LastStableOffset"] == 2
     assert wire.end((who[0], who[1]))[0] == E.PRODUCER_FENCED
 
 
 def test_a_transactional_id_is_forgotten_when_it_is_not_used(make: Make) -> None:
-    wire = make(settings=Settings(transactions=TransactionSettings(id_expiration_ms=1_000)))
+    wire = make(settings=Settings(transactions=TransactionSettings(id_expiration_ms=EXPIRY_CHECK_MS)))
     wire.init()
     assert wire.ask("DescribeTransactions", 0, TransactionalIds=["x"])["TransactionStates"][0]["ErrorCode"] == E.NONE
-    wire.wait(12_000)
+    wire.wait(EXPIRY_CHECK_MS)  # Kafka: last update <= now - expiration
     [state] = wire.ask("DescribeTransactions", 0, TransactionalIds=["x"])["TransactionStates"]
     assert state["ErrorCode"] == E.TRANSACTIONAL_ID_NOT_FOUND
 
@@ -128,6 +132,95 @@ def test_the_timeout_of_a_transaction_has_bounds(wire: Wire) -> None:
     for timeout in (0, -1, 900_001):
         row = wire.ask("InitProducerId", 4, TransactionalId="x", TransactionTimeoutMs=timeout)
         assert row["ErrorCode"] == E.INVALID_TRANSACTION_TIMEOUT
+
+
+def described(wire: Wire) -> Message:
+    state: Message = wire.ask("DescribeTransactions", 0, TransactionalIds=["x"])["TransactionStates"][0]
+    return state
+
+
+def init_with(wire: Wire, timeout: int) -> Message:
+    return wire.ask("InitProducerId", 4, TransactionalId="x", TransactionTimeoutMs=timeout)
+
+
+def test_a_refused_initialisation_leaves_the_timeout_of_the_open_transaction(make: Make, tmp_path: Path) -> None:
+    wire = make(storage=Directory(tmp_path))
+    wire.topic()
+    row = init_with(wire, 60_000)
+    wire.add((row["ProducerId"], row["ProducerEpoch"]))
+    assert init_with(wire, 5_000)["ErrorCode"] == E.CONCURRENT_TRANSACTIONS
+    assert described(wire)["TransactionTimeoutMs"] == 60_000
+    leader = wire.cluster.state_partition("x")
+    data, position, written = leader.store.read(0, leader.log_end_offset, 1 << 20, True), 0, []
+    while position < len(data):
+        batch, position = decode_batch(data, position)
+        written += [decode_value(record.value) for record in batch.records()]
+    assert [value and value.transaction_timeout_ms for value in written] == [60_000] * 4
+
+
+def test_the_start_of_a_transaction_is_known_until_the_producer_starts_again(wire: Wire) -> None:
+    _, *who = wire.init()
+    assert described(wire)["TransactionStartTimeMs"] == -1
+    start = wire.cluster.now
+    wire.add((who[0], who[1]))
+    wire.wait(1)
+    wire.add((who[0], who[1]), wire.topic("u"))
+    wire.end((who[0], who[1]))
+    assert described(wire)["TransactionStartTimeMs"] == start
+    wire.init()
+    assert described(wire)["TransactionStartTimeMs"] == -1
+
+
+FENCED = [
+    ("InitProducerId", 3, E.INVALID_PRODUCER_EPOCH),
+    ("InitProducerId", 4, E.PRODUCER_FENCED),
+    ("AddPartitionsToTxn", 1, E.INVALID_PRODUCER_EPOCH),
+    ("AddPartitionsToTxn", 2, E.PRODUCER_FENCED),
+    ("AddOffsetsToTxn", 1, E.INVALID_PRODUCER_EPOCH),
+    ("AddOffsetsToTxn", 2, E.PRODUCER_FENCED),
+    ("EndTxn", 1, E.INVALID_PRODUCER_EPOCH),
+    ("EndTxn", 2, E.PRODUCER_FENCED),
+]
+
+
+@pytest.mark.parametrize(("api", "version", "error"), FENCED)
+def test_a_fenced_producer_is_told_what_its_version_knows(wire: Wire, api: str, version: int, error: ErrorCode) -> None:
+    """Kafka: KafkaApis.handleInitProducerIdRequest, handleAddPartitionsToTxnRequest, handleEndTxnRequest."""
+    _, *who = wire.init()
+    for _ in range(2):
+        wire.init()
+    old = {"TransactionalId": "x", "ProducerId": who[0], "ProducerEpoch": who[1]}
+    rows: dict[str, Message] = {
+        "InitProducerId": {**old, "TransactionTimeoutMs": 60_000},
+        "AddPartitionsToTxn": {f"V3AndBelow{key}": value for key, value in old.items()}
+        | {"V3AndBelowTopics": [{"Name": "t", "Partitions": [0]}]},
+        "AddOffsetsToTxn": {**old, "GroupId": "g"},
+        "EndTxn": {**old, "Committed": True},
+    }
+    assert errors_in(wire.ask(api, version, **rows[api])) == [error]
+
+
+def test_aborted_transactions_are_listed_in_the_order_of_their_markers(wire: Wire) -> None:
+    """Kafka: TransactionIndex.collectAbortedTxns."""
+    producers = {name: wire.init(name)[1:] for name in ("x", "y")}
+    for name, sequence in (("x", 0), ("y", 0), ("x", 1)):
+        wire.add(producers[name], name=name)
+        wire.produce(producer=producers[name], sequence=sequence, transactional_id=name)
+        if name == "y":
+            wire.end(producers[name], commit=False, name=name)
+    wire.end(producers["x"], commit=False)
+    x, y = ({"ProducerId": producers[name][0], "FirstOffset": first} for name, first in (("x", 0), ("y", 1)))
+    listed = [wire.fetch(offset=offset, committed=True)["AbortedTransactions"] for offset in range(5)]
+    assert listed == [[y, x], [y, x], [y, x], [x], [x]]  # the markers are at 2 and 4; x is larger than a fetch from 3
+
+
+def test_transactions_are_listed_that_are_open_for_longer_than_asked_for(wire: Wire) -> None:
+    """Kafka: TransactionStateManager.listTransactionStates."""
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    wire.wait(100)
+    listed = [len(wire.ask("ListTransactions", 1, DurationFilter=at)["TransactionStates"]) for at in (-1, 99, 100)]
+    assert listed == [1, 1, 0]
 
 
 def test_operators_see_open_transactions_and_can_end_one_that_hangs(make: Make) -> None:
@@ -210,6 +303,71 @@ def test_what_was_decided_is_finished_by_the_next_process(make: Make, tmp_path: 
     assert after.fetch(committed=True)["LastStableOffset"] == 5
     [state] = after.ask("DescribeTransactions", 0, TransactionalIds=["x"])["TransactionStates"]
     assert state["TransactionState"] == "CompleteCommit"
+
+
+def test_a_transaction_keeps_its_start_and_its_timeout_over_a_restart(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic()
+    before.topic("u")
+    row, start = init_with(before, 5_000), before.cluster.now
+    producer = row["ProducerId"], row["ProducerEpoch"]
+    before.add(producer)
+    before.produce(producer=producer, sequence=0, transactional_id="x")
+    before.wait(2_000)
+    before.add(producer, "u")
+    after = make(storage=Directory(tmp_path))
+    assert (described(after)["TransactionStartTimeMs"], described(after)["TransactionTimeoutMs"]) == (start, 5_000)
+    after.wait(5_000)
+    assert after.fetch(committed=True)["LastStableOffset"] == 0
+    after.wait(Settings().timeout_check_ms)
+    assert after.fetch(committed=True)["LastStableOffset"] == 2
+
+
+def test_a_producer_wrote_last_when_its_last_batch_says_over_a_restart(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic()
+    _, *who = before.init()
+    before.add((who[0], who[1]))
+    before.produce(producer=(who[0], who[1]), sequence=0, transactional_id="x")
+    times = [last_timestamp(make(storage=Directory(tmp_path)))]
+    before.wait(1_000)
+    before.end((who[0], who[1]))
+    times.append(last_timestamp(make(storage=Directory(tmp_path))))
+    assert times == [before.cluster.now - 1_000, before.cluster.now]
+
+
+def last_timestamp(wire: Wire) -> int:
+    topics = [{"Name": "t", "PartitionIndexes": [0]}]
+    [known] = wire.ask("DescribeProducers", 0, Topics=topics)["Topics"][0]["Partitions"][0]["ActiveProducers"]
+    return int(known["LastTimestamp"])
+
+
+def test_a_transactional_id_expires_after_its_last_use_over_a_restart(make: Make, tmp_path: Path) -> None:
+    settings = Settings(transactions=TransactionSettings(id_expiration_ms=EXPIRY_CHECK_MS - 1_000))
+    before = make(storage=Directory(tmp_path), settings=settings)
+    before.topic()
+    _, *who = before.init()
+    before.add((who[0], who[1]))
+    before.wait(2_000)
+    before.end((who[0], who[1]))
+    after = make(storage=Directory(tmp_path), settings=settings)
+    after.wait(EXPIRY_CHECK_MS)
+    assert described(after)["ErrorCode"] == E.NONE
+    after.wait(EXPIRY_CHECK_MS)
+    assert described(after)["ErrorCode"] == E.TRANSACTIONAL_ID_NOT_FOUND
+    assert described(make(storage=Directory(tmp_path), settings=settings))["ErrorCode"] == E.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def test_no_producer_id_is_given_twice_over_restarts(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "PRODUCER_ID_BLOCK", 3)
+    given: list[int] = []
+    for run in range(3):
+        wire = make(storage=Directory(tmp_path))
+        names = (None, f"{run}", None, None)  # one more than a block has
+        given += [wire.init(name)[1] for name in names]
+    assert len(set(given)) == len(given)
 
 
 # --- these tests can fail --------------------------------------------------------------------------------------------

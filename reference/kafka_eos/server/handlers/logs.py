@@ -318,35 +318,42 @@ def list_offsets(cluster: Cluster, request: Request) -> Message:
         leader = cluster.find_led(topic, number, node, row.get("CurrentLeaderEpoch", -1))
         if isinstance(leader, ErrorCode):
             return {"PartitionIndex": number, "ErrorCode": leader}
-        timestamp, offset = _offset_at(leader, row["Timestamp"], committed)
-        epoch = leader.leader_epoch if offset >= 0 else -1
+        timestamp, offset, epoch = _offset_at(leader, row["Timestamp"], committed)
         found = {"Timestamp": timestamp, "Offset": offset, "LeaderEpoch": epoch}
         return {"PartitionIndex": number, "ErrorCode": ErrorCode.NONE, **found}
 
     return {"Topics": per_topic(request.row["Topics"], answer)}
 
 
-def _offset_at(leader: Leader, timestamp: int, committed: bool) -> tuple[int, int]:
-    """Timestamp and offset that answer a question; -1 for a timestamp that is not told or not found."""
+_NOT_FOUND = -1, -1, -1
+
+
+def _offset_at(leader: Leader, timestamp: int, committed: bool) -> tuple[int, int, int]:
+    """The timestamp, the offset and its leader epoch that answer a question; -1 for what is not told or not found.
+
+    Kafka: UnifiedLog.fetchOffsetByTimestamp, which finds the largest timestamp among deleted records as well.
+    """
     upper = leader.last_stable_offset if committed else leader.high_watermark
     if timestamp == LATEST:
-        return -1, upper
+        return -1, upper, leader.leader_epoch
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
-        return -1, leader.log_start_offset
-    wanted = timestamp
+        return -1, leader.log_start_offset, leader.epoch_at(leader.log_start_offset)
+    wanted, start = timestamp, leader.log_start_offset
     if timestamp == MAX_TIMESTAMP:
-        latest = leader.store.latest()
-        if latest is None:
-            return -1, -1
-        wanted = latest[1]
-    base = leader.store.first_with_timestamp(wanted) if wanted >= 0 else None
-    if base is None or base >= upper:
-        return -1, -1
-    batch, _ = decode_batch(leader.store.read(base, upper, 1, at_least_one=True))
-    for record in batch.records():
-        if batch.timestamp(record) >= wanted and leader.log_start_offset <= batch.offset(record) < upper:
-            return batch.timestamp(record), batch.offset(record)
-    return -1, -1
+        start, wanted = leader.store.latest() or _NOT_FOUND[:2]
+    if wanted < 0:
+        return _NOT_FOUND
+    place = start
+    while place < upper:
+        base = leader.store.first_with_timestamp(wanted, place)
+        if base is None or base >= upper:
+            break
+        batch, _ = decode_batch(leader.store.read(base, upper, 1, at_least_one=True))
+        for record in batch.records():
+            if batch.timestamp(record) >= wanted and batch.offset(record) >= start:
+                return batch.timestamp(record), batch.offset(record), batch.partition_leader_epoch
+        place = batch.next_offset
+    return _NOT_FOUND
 
 
 def offset_for_leader_epoch(cluster: Cluster, request: Request) -> Message:

@@ -16,6 +16,9 @@ from kafka_eos.server.handlers.request import (
 )
 from kafka_eos.wire.protocol import Message
 
+FIRST_TO_KNOW_LOADING = 2
+"""The version of TxnOffsetCommit from which on a client expects that a coordinator is loading (KAFKA-7296)."""
+
 
 def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
     """Write offsets that are committed with the transaction."""
@@ -38,6 +41,8 @@ def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
         found = errors.get((topic, part["PartitionIndex"]), ErrorCode.NONE)
         return {"PartitionIndex": part["PartitionIndex"], "ErrorCode": error or found}
 
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < FIRST_TO_KNOW_LOADING:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return {"Topics": per_topic(row["Topics"], answer)}
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionState
 from kafka_eos.machines.spec_mapping import camel_case
-from kafka_eos.machines.transaction_coordinator import ONGOING
 from kafka_eos.server.cluster import Cluster
 from kafka_eos.server.consumer_groups import by_topic
 from kafka_eos.server.handlers.request import (
@@ -231,7 +230,7 @@ def list_transactions(cluster: Cluster, request: Request) -> Message:
     rows = []
     for name, known in cluster.transactions.known.items():
         metadata = known.machine.metadata
-        too_young = longer_than >= 0 and (known.state is not ONGOING or cluster.now - known.start_ms <= longer_than)
+        too_young = longer_than >= 0 and cluster.now - known.start_ms <= longer_than  # as in Kafka, -1 is long ago
         left_out = (
             transaction_error(cluster, request, name) is not ErrorCode.NONE
             or (states and STATE_NAMES[known.state] not in states)
