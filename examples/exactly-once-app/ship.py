@@ -16,3 +16,4 @@ application = getattr(mistakes, names[0]) if names else Shipping
 shipping = application(bootstrap_servers, "orders", "shipments", "shipping")
 shipping.run(quiet=2)
 shipping.close()
+print("no order has come for two seconds; `kafka-eos audit` says whether each was shipped once")

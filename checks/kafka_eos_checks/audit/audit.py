@@ -184,7 +184,7 @@ def of_inputs(
     """
     if not inputs.logs and not inputs.histories and not inputs.operations:
         raise UnusableInput("nothing to audit; give a broker's log directory, a recording or a history")
-    began = time.process_time()
+    began, started = time.process_time(), time.perf_counter()
     judged = _Judged()
     audits: list[LogAudit] = []
     known = moments.Moments(source, ())
@@ -195,7 +195,8 @@ def of_inputs(
             judged.add(*history_verdicts(inputs, known, running, check_crc=check_crc))
         if inputs.operations:
             judged.add(*jepsen_verdicts(inputs, running))
-        cost = bill_of(running, inputs, time.process_time() - began) if explain_cost else None
+        spent = time.process_time() - began, time.perf_counter() - started
+        cost = bill_of(running, inputs, *spent) if explain_cost else None
     said = sorted(judged.findings, key=Finding.sort_key)
     findings = tuple(finding for finding in said if finding.is_violation)
     notes = tuple(finding for finding in said if not finding.is_violation)
@@ -279,16 +280,17 @@ def _of_logs(
     return audits, known
 
 
-def bill_of(engine: Engine, inputs: Inputs, spent: float) -> Bill:
+def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
     """What an audit has cost.
 
     Args:
         engine: what ran it.
         inputs: what was audited.
         spent: CPU seconds of this process.
+        wall: seconds since it began.
     """
     jvm = engine.jvm_seconds  # before the costs are collected
-    return bill(costs_of(engine), spent, inputs.segment_bytes, in_process=engine.in_process, jvm=jvm)
+    return bill(costs_of(engine), spent, inputs.segment_bytes, in_process=engine.in_process, wall=wall, jvm=jvm)
 
 
 def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0) -> list[Verdict]:

@@ -271,10 +271,15 @@ def _print_bill(bill: "Bill") -> None:
         words.append(f"Spark's JVM, with its start: {bill.jvm:.1f} CPU s on top")
     times = f", {bill.read / bill.input_bytes:.2f} times" if bill.input_bytes else ""
     words.append(f"the logs have {bill.input_bytes:,} bytes; the tasks read {bill.read:,}{times}")
+    words.append(f"it took {bill.wall:.1f} s here, Spark's start left out")
     words += [
         f"on {cores:,} cores at least {bill.wall_seconds(cores):.1f} s; the longest part: {bill.bound(cores)}"
         for cores in CORES
     ]
+    if bill.jvm is None:
+        words.append(
+            "with Spark come its start, some 10 s, and more and smaller tasks: --spark --explain-cost tells them"
+        )
     answer_console.print("\n".join(words), markup=False, highlight=False, soft_wrap=True)
 
 

@@ -93,6 +93,7 @@ class Bill:
         driver: CPU seconds of this process outside of tasks.
         input_bytes: of the segments and tables that were audited.
         memory: the most memory that this process has had, in bytes.
+        wall: how long it took, in seconds.
         jvm: CPU seconds of Spark's JVM with its local executors, their start included; None without one that is ours.
     """
 
@@ -100,6 +101,7 @@ class Bill:
     driver: float
     input_bytes: int
     memory: int
+    wall: float = 0.0
     jvm: float | None = None
 
     @property
@@ -132,7 +134,9 @@ class Bill:
         return max({"the driver": self.driver, **parts}.items(), key=lambda part: part[1])[0]
 
 
-def bill(stages: Sequence[StageCost], spent: float, input_bytes: int, *, in_process: bool, jvm: float | None) -> Bill:
+def bill(
+    stages: Sequence[StageCost], spent: float, input_bytes: int, *, in_process: bool, wall: float, jvm: float | None
+) -> Bill:
     """The bill of an audit.
 
     Args:
@@ -140,10 +144,11 @@ def bill(stages: Sequence[StageCost], spent: float, input_bytes: int, *, in_proc
         spent: CPU seconds of this process since the audit began.
         input_bytes: of what was audited.
         in_process: whether the tasks ran in this process, so that its CPU time has theirs in it.
+        wall: see :class:`Bill`.
         jvm: see :class:`Bill`.
     """
     own = sum(stage.seconds for stage in stages) if in_process else 0.0
-    return Bill(tuple(stages), max(spent - own, 0.0), input_bytes, memory_of_process(), jvm)
+    return Bill(tuple(stages), max(spent - own, 0.0), input_bytes, memory_of_process(), wall, jvm)
 
 
 def cpu_seconds_of(pid: int) -> float | None:

@@ -1,7 +1,7 @@
 """Draw a history as a sequence diagram, around a finding of the audit or around an event that the user names.
 
-A history has tens of thousands of events. For a finding, the diagram has the events from its cause to its effect
-(:mod:`cause`). For a named event, it has the requests, answers and faults of the named partition, producer,
+A history has tens of thousands of events. For a finding, the diagram has the events from its cause to its
+effect. For a named event, it has the requests, answers and faults of the named partition, producer,
 transactional id or process: some before the event and a few after it. Sends of an application are left out if the
 history has the requests that carried their records.
 """

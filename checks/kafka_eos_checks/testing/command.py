@@ -205,6 +205,13 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.record:
             arguments.record.parent.mkdir(parents=True, exist_ok=True)
+            if arguments.record.is_file() and arguments.record.stat().st_size:
+                print(
+                    f"kafka-eos serve: {arguments.record} has a history already; name another file, or delete it and "
+                    "--data with it",
+                    file=sys.stderr,
+                )
+                return 2
         with arguments.record.open("w", buffering=1, encoding="utf-8") if arguments.record else nullcontext() as record:
             return asyncio.run(serve(arguments, sockets, record, Faults(rules, arguments.seed)))
     except (DamagedLog, OSError) as error:

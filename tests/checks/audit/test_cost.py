@@ -50,8 +50,8 @@ def test_what_takes_longest_is_named(driver: float, tasks: tuple[float, ...], lo
 
 def test_the_driver_has_what_no_task_of_its_process_has() -> None:
     stages = [stage(2.0, 1.0)]
-    assert bill(stages, 5.0, 0, in_process=True, jvm=None).driver == 2.0
-    assert bill(stages, 5.0, 0, in_process=False, jvm=None).driver == 5.0
+    assert bill(stages, 5.0, 0, in_process=True, wall=1.0, jvm=None).driver == 2.0
+    assert bill(stages, 5.0, 0, in_process=False, wall=1.0, jvm=None).driver == 5.0
 
 
 def test_a_task_is_charged_for_its_cpu_time_and_its_bytes_after_its_last_result() -> None:

@@ -208,6 +208,14 @@ def aborted_copy(bootstrap: str) -> tuple[bool, list[str]]:
     return went_on, read(bootstrap, "out")
 
 
+def test_a_history_that_is_there_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = tmp_path / "served.jsonl"
+    record.write_text("{}\n", encoding="utf-8")
+    assert main(["serve", "--port", "0", "--record", str(record)]) == 2
+    assert f"{record} has a history already; name another file" in capsys.readouterr().err
+    assert record.read_text(encoding="utf-8") == "{}\n"
+
+
 def test_requests_and_answers_are_recorded(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
     data, record = tmp_path / "data", tmp_path / "served.jsonl"
     server = start("--data", str(data), "--record", str(record))
