@@ -7,7 +7,7 @@ the bytes lie, and no more than the range that they judge. Nothing is copied.
 Credentials are those of the process that reads: its environment, a profile, the role of its machine, the configuration
 of Hadoop. A URI that has any is refused, since URIs are in messages, in findings and in the plans that Spark gets.
 
-Kafka: FileRecords.readInto, which reads segments by position, too
+Kafka: FileRecords.readInto, which reads segments by position
 """
 
 import errno

@@ -97,7 +97,7 @@ before it, so is its spoiled sibling, and that says nothing more. The coordinato
 coordinator's reign. Kafka may write it again when an answer is lost, and such a log is rejected at the repeated marker
 or a later one, although `kafka-eos audit` rightly finds nothing.
 
-`kafka-eos explain PATH --run RUN --around EVENT` draws what led to an event of a history.
+`kafka-eos explain PATH --run RUN --around 88` draws what led to an event of a history.
 """
 
 

@@ -110,7 +110,7 @@ def test_tlc_checks_the_same_conjuncts_from_small_states_that_have_them() -> Non
     assert names == {conjunct.name for conjunct in coordinator.PROOF.conjuncts}
     models = [model for model in Registry().models.values() if model.module == "CoordinatorInduction"]
     holding = [model for model in models if not model.expect.violates]
-    assert len(holding) == 3
+    assert len(holding) == 4
     for model in models:
         assert model.specification == "IndSpec"
         without = set(re.findall(r"\w+", model.constants["Without"]))
