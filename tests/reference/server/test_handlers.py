@@ -458,7 +458,10 @@ def test_a_request_with_too_many_elements_is_refused_while_it_is_read() -> None:
 
 
 def test_a_key_belongs_to_the_partition_that_java_gives_it() -> None:
-    """Kafka: Utils.abs of String.hashCode, as Kafka's own jar computes it."""
+    """The hash is that of Java's strings, made positive; the values are those that Kafka's own jar computes.
+
+    Kafka: Utils.abs
+    """
     texts = ("", "a", "hello", "polygenelubricants", "😀", "my-group", "hello-world")
     assert [java_hash(text) for text in texts] == [
         0,
