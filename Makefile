@@ -11,8 +11,6 @@ JARS := build/jars
 LIBRARIES := build/libraries
 TOURS := tests/checks/testing/libraries
 VERDICTS := build/verdicts
-# Two more than there are processors, since many a test waits for a broker or a client.
-WORKERS = $(shell $(BIN)/python -c 'import os; print(os.cpu_count() + 2)')
 MAVEN := mvn -q -B --no-transfer-progress
 
 all: setup ## set up, then something of each floor: models, mutants, graphs, proofs, recordings, report
@@ -24,10 +22,10 @@ check: setup ## every check of the small models, graphs, traces, proofs, contrac
 setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages into .venv and fetch the TLA+ tools
 
 test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run the tests, except those of a minute or more and the proofs, which `make` has
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not thorough"
+	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not thorough"
 
 test-all: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .

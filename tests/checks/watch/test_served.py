@@ -52,13 +52,15 @@ class Client:
 
     def init(self, name: str | None) -> tuple[int, int]:
         asked = {"TransactionalId": name, "TransactionTimeoutMs": 60_000}
-        while True:
+        for _ in range(300):
             rows = [self.wire.ask("InitProducerId", asked, at=at, version=4) for at in set(self.leaders.values())]
             done = [row for row in rows if not row["ErrorCode"]]  # one of the brokers is the coordinator
             if done:
                 return done[0]["ProducerId"], done[0]["ProducerEpoch"]
-            assert {row["ErrorCode"] for row in rows} & {14, 51}, "it is not only busy"
+            # loading, not chosen yet, or still at the transaction before
+            assert {row["ErrorCode"] for row in rows} & {14, 16, 51}, "it is not only busy"
             time.sleep(0.1)
+        raise AssertionError("no coordinator within half a minute")
 
     def produce(self, partition: int, producer: tuple[int, int], sequence: int, name: str | None = None) -> int:
         batch = build_batch(
