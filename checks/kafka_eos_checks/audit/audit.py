@@ -281,7 +281,7 @@ def _of_logs(
 
 
 def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
-    """What an audit has cost.
+    """The bill of an audit.
 
     Args:
         engine: what ran it.

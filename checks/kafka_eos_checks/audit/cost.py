@@ -1,4 +1,4 @@
-"""What an audit cost, stage by stage, and how long it would take on more cores: ``kafka-eos audit --explain-cost``.
+"""The cost of an audit, stage by stage, and its least time on more cores: ``kafka-eos audit --explain-cost``.
 
 A task tells its CPU time, what it read and the memory of its process (:func:`charged`). The rest is the driver's.
 """
@@ -22,11 +22,11 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one task cost.
+    """The cost of one task.
 
     Attributes:
         seconds: CPU time, in seconds.
-        read: bytes that it read of segments, tables and what lies beside them.
+        read: bytes of segments, tables and the files beside them that the task read.
         memory: the most that its process has had at once since it began, in bytes.
     """
 
@@ -36,7 +36,7 @@ class Cost:
 
 
 def charged(task: Callable[[], Iterable[Made]], tell: Callable[[Cost], Made]) -> Iterator[Made]:
-    """What a task makes, and behind it what it cost; the time in which its results are taken is a part of it."""
+    """The results of a task, then its cost, of which the time in which its results are taken is a part."""
     began, read = time.process_time(), bytes_read()
     yield from task()
     yield tell(Cost(time.process_time() - began, bytes_read() - read, memory_of_process()))
@@ -49,7 +49,7 @@ def memory_of_process() -> int:
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """What the tasks of a stage cost.
+    """The cost of a stage: that of its tasks.
 
     Attributes:
         label: the stage, in a word.
@@ -86,7 +86,7 @@ class StageCost:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What an audit cost.
+    """The cost of an audit.
 
     Attributes:
         stages: in the order in which they ran.
@@ -124,7 +124,7 @@ class Bill:
         return self.driver + sum(stage.wall_seconds(cores) for stage in self.stages)
 
     def bound(self, cores: int) -> str:
-        """What takes longest on so many cores, in words."""
+        """The longest part on so many cores, in words."""
         parts = {
             f"one of the {len(stage.tasks)} tasks of {stage.label}"
             if stage.largest > stage.seconds / cores

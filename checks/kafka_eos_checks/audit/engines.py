@@ -210,7 +210,7 @@ def answered(ask: Callable[[Item], Any], numbered: tuple[int, Item]) -> Iterator
 
 
 def costs_of(engine: Engine) -> list[StageCost]:
-    """What each stage that an engine has run did cost."""
+    """The cost of each stage that an engine has run."""
     return [StageCost(label, [cost for _, cost in engine.collect(COST, rows)]) for label, rows in engine.stages]
 
 

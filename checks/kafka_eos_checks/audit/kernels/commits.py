@@ -251,7 +251,7 @@ def decode_details(records: Records, rows: Ints) -> Details:
 
 
 def _value(records: Records, row: int) -> OffsetCommitValue | None:
-    """What the readable decoder makes of a value; None if it cannot be read."""
+    """The value as the readable decoder reads it; None if it cannot be read."""
     start = int(records.value_start[row])
     try:
         return decode_value(records.buffer[start : start + int(records.value_size[row])].tobytes())
