@@ -191,6 +191,7 @@ def test_every_call_that_the_documents_show_is_tested_here() -> None:
     assert set(shown()) == {*WORK, *NEED, *ELSEWHERE}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("call", WORK)
 def test_a_call_that_the_documents_show_works_from_the_wheel(call: str, light: Installed) -> None:
     instead, code, said = WORK[call]
@@ -199,6 +200,7 @@ def test_a_call_that_the_documents_show_works_from_the_wheel(call: str, light: I
     assert said in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("call", NEED)
 def test_a_call_that_needs_more_than_the_light_package_names_it_and_how_to_get_it(call: str, light: Installed) -> None:
     instead, remedy = NEED[call]
@@ -225,6 +227,7 @@ def test_the_wheel_carries_its_version_and_answers_a_program(light: Installed) -
     assert "found 5 findings" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_server_of_the_wheel_is_watched_and_conforms(light: Installed) -> None:
     command = [light.command, "serve", "--port", "0"]
     with subprocess.Popen(command, cwd=light.folder, stdout=subprocess.PIPE, text=True) as server:
@@ -246,6 +249,7 @@ def test_a_model_that_the_readme_names_is_checked_with_the_specs_of_the_wheel(li
     assert (done.returncode, "violates NoDuplicate" in done.stdout) == (0, True), done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_the_extra_for_spark_audits_and_reads_logs_with_the_environments_own_python(
     wheel: Path, light: Installed, tmp_path: Path

@@ -179,11 +179,13 @@ def test_logs_by_uri_are_judged_as_a_local_copy_is(name: str, copies: Callable[[
     assert name != "faulty" or {"aborted index", "producer snapshot", "replicas differ"} <= rules
 
 
+@pytest.mark.thorough
 def test_the_oracle_judges_by_uri_too(copies: Callable[[str], tuple[Path, str]]) -> None:
     folder, uri = copies("faulty")
     assert said(run([place(uri)], one_moment=True, oracle=1.0)) == said(run([folder], one_moment=True, oracle=1.0))
 
 
+@pytest.mark.thorough
 def test_a_history_by_uri_is_judged_with_logs_and_alone(
     copies: Callable[[str], tuple[Path, str]], store: Store
 ) -> None:

@@ -159,6 +159,7 @@ print("stream:", query.awaitTermination(60) and query.lastProgress["numInputRows
 """
 
 
+@pytest.mark.thorough
 def test_a_registered_source_is_read_by_the_python_of_a_program_in_no_activated_environment(tmp_path: Path) -> None:
     write_log(tmp_path / "data" / "orders-0", faulty_log(1, 50, 0.0))
     other = tmp_path / "bin" / "python3"

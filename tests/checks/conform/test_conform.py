@@ -78,6 +78,7 @@ def test_clients_of_version_1_conform_on_a_cluster_of_version_2_with_two_brokers
         assert report.versions["EndTxn"] == 4
 
 
+@pytest.mark.thorough
 def test_a_broker_without_verification_conforms_only_to_the_spec_without_verification() -> None:
     with served(1, Machines(leaders=LeaderRules(verification=False))) as cluster:
         assert set(report_on(cluster, "commit", verification=False).found) == {Found.CONFORMS}

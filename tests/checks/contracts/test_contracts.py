@@ -27,6 +27,7 @@ def found() -> dict[str, list[dict[str, Any]]]:
     return verdicts
 
 
+@pytest.mark.thorough
 def test_no_contract_is_broken_and_unexplored_paths_are_reported(found: dict[str, list[dict[str, Any]]]) -> None:
     verdicts = found["as they are"]
     assert len(verdicts) == sum(map(len, CONTRACTS.values()))

@@ -154,6 +154,7 @@ def test_appending_leaves_no_gap_and_no_duplicate_for_logs_of_any_length(proof: 
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 
 
+@pytest.mark.thorough
 def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
     proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
     assert proved == {(act.name, conjunct.name) for act in actions(PartitionLog) for conjunct in append.PROOF.conjuncts}

@@ -44,6 +44,7 @@ def test_a_decision_is_final_and_no_epoch_is_handed_out_twice(proof: Proof) -> N
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 
 
+@pytest.mark.thorough
 def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
     proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
     every = {

@@ -27,6 +27,7 @@ def test_after_an_answered_init_no_transaction_with_an_older_client_is_ended(pro
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 
 
+@pytest.mark.thorough
 def test_every_action_of_the_coordinator_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
     proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
     assert proved == {(act.name, c.name) for act in actions(TransactionCoordinator) for c in fencing.PROOF.conjuncts}

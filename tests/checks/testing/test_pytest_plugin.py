@@ -126,6 +126,7 @@ def test_a_broker_starts_without_the_modules_of_its_audit() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
+@pytest.mark.thorough
 def test_the_example_passes_and_finds_its_mistakes(tmp_path: Path) -> None:
     pytest.importorskip("confluent_kafka", reason="the clients are in the extra `record`")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "run")]

@@ -132,6 +132,7 @@ def test_the_command_of_a_report_ends_the_transaction_and_the_report_is_resolved
         run_the_command_and_look_again(bootstrap, tmp_path, capsys)
 
 
+@pytest.mark.thorough
 @pytest.mark.broker
 @pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `make setup` fetches them")
 def test_the_command_of_a_report_also_ends_a_transaction_on_a_real_broker(

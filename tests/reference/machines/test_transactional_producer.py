@@ -312,6 +312,7 @@ def compared(machine: type[Any], constants: Constants, kafka: Callable[..., list
     return Comparison(steps_compared, sorted(set(differing), key=len))
 
 
+@pytest.mark.thorough
 @pytest.mark.java
 @pytest.mark.parametrize(
     ("constants", "least"),

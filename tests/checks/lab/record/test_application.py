@@ -49,6 +49,7 @@ def kill_and_replace(port: int, journal: Journal, folder: Path, **work: Any) -> 
         successor.wait()
 
 
+@pytest.mark.thorough
 @pytest.mark.broker
 @pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
 def test_a_killed_application_is_exact_unless_it_commits_offsets_outside_of_the_transaction(

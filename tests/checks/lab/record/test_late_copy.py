@@ -46,6 +46,7 @@ def two_transactions(library: str, bootstrap: str, proxy: Proxy, folder: Path) -
     return code, len(committed)
 
 
+@pytest.mark.thorough
 @pytest.mark.broker
 @pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def replace_a_zombie(library: str, port: int, folder: Path) -> Journal:
     return journal
 
 
+@pytest.mark.thorough
 @pytest.mark.broker
 @pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
 def test_a_librdkafka_and_a_java_client_do_and_report_the_same(tmp_path: Path) -> None:
