@@ -63,6 +63,11 @@ KINDS = {
         "Guards of the reference",
         "The same in the Python machines, each compared with TLC's graph of the unchanged spec.",
     ),
+    "property-part": (
+        "Properties",
+        "Every part of every property made weaker, one at a time: how many of the weaker ones let a mutant pass that "
+        "the property refuses, and what is left.",
+    ),
     "graph": (
         "Same graph",
         "TLC's state graph against the Python reference's: every state, every edge, every refusal.",
@@ -136,7 +141,7 @@ TOWER = (
         "Specs",
         "TLA+ models, searched completely by TLC: their properties hold, and each rule that is taken away breaks the "
         "property that it should.",
-        ("model", "witness", "mutant", "conjunct", "claim", "mutant-means"),
+        ("model", "witness", "mutant", "conjunct", "property-part", "claim", "mutant-means"),
     ),
 )
 

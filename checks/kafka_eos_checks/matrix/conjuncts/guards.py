@@ -14,7 +14,7 @@ the condition of an ``IF``     ``FALSE``: its branch is never taken
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kafka_eos_checks.tla.sany import (
@@ -64,15 +64,15 @@ def conjuncts(definitions: Mapping[str, Definition], texts: Mapping[str, str]) -
         texts: module -> text, for the modules whose guards count.
     """
     found: dict[Conjunct, None] = {}
-    for definition in _reachable(definitions):
+    for definition in reachable(definitions):
         module = definition.body.span.module
         if module not in texts:
             continue
         for span, value in _parts(definition, definitions):
-            change = f"{_on_one_line(texts[module], span)} -> {value}"
+            change = f"{on_one_line(texts[module], span)} -> {value}"
             operator = f"{module}!{definition.name.rpartition('!')[2]}"  # an instance's name has its own before it
             found[Conjunct(operator=operator, change=change, span=span, value=value)] = None
-    return _numbered(sorted(found, key=lambda conjunct: (conjunct.span, conjunct.value)))
+    return numbered(sorted(found, key=lambda conjunct: (conjunct.span, conjunct.value)))
 
 
 def without(text: str, conjunct: Conjunct) -> str:
@@ -95,9 +95,9 @@ def without(text: str, conjunct: Conjunct) -> str:
     return "\n".join(lines)
 
 
-def _reachable(definitions: Mapping[str, Definition]) -> list[Definition]:
-    """The definitions that ``Next`` leads to, itself included; those of a LET belong to their operator."""
-    waiting = [uid for uid, definition in definitions.items() if definition.name == NEXT]
+def reachable(definitions: Mapping[str, Definition], roots: Container[str] = (NEXT,)) -> list[Definition]:
+    """The definitions that the roots lead to, themselves included; those of a LET belong to their operator."""
+    waiting = [uid for uid, definition in definitions.items() if definition.name in roots]
     seen = set(waiting)
     local: set[str] = set()
     while waiting:
@@ -128,7 +128,7 @@ def _parts(definition: Definition, definitions: Mapping[str, Definition]) -> Ite
     if definition.body.level >= ACTION_LEVEL:
         yield from _of_action(definition.body)
     elif kinds.is_formula(definition.body):
-        yield from _of_formula(definition.body)
+        yield from of_formula(definition.body)
     elif kinds.is_verdict(definition.body):
         yield from _of_verdict(definition.body)
 
@@ -174,7 +174,7 @@ def _flat(expression: Expression, operators: frozenset[str]) -> Iterator[Express
 def _of_action(expression: Expression) -> Iterator[tuple[Span, str]]:
     """The parts of an action's enabling condition."""
     if expression.level < ACTION_LEVEL:
-        yield from _of_formula(expression)
+        yield from of_formula(expression)
     elif expression.operator in CONJUNCTION | DISJUNCTION:
         for operand in expression.operands:
             yield from _of_action(operand)
@@ -187,18 +187,18 @@ def _of_action(expression: Expression) -> Iterator[tuple[Span, str]]:
             yield from _of_action(branch)
 
 
-def _of_formula(expression: Expression) -> Iterator[tuple[Span, str]]:
+def of_formula(expression: Expression) -> Iterator[tuple[Span, str]]:
     """The parts of a formula without primed variables."""
     if expression.operator in CONJUNCTION:
         for operand in _flat(expression, CONJUNCTION):
-            yield from _of_formula(operand)
+            yield from of_formula(operand)
     elif expression.operator == CONDITIONAL:
         condition, *branches = expression.operands
         yield from _of_condition(condition)
         for branch in branches:
-            yield from _of_formula(branch)
+            yield from of_formula(branch)
     elif expression.local:
-        yield from _of_formula(expression.body)
+        yield from of_formula(expression.body)
     elif expression.operator not in LITERALS:
         yield expression.span, "TRUE"
         yield from _within(expression)
@@ -210,18 +210,18 @@ def _within(expression: Expression) -> Iterator[tuple[Span, str]]:
         for operand in _flat(expression, DISJUNCTION):
             yield operand.span, "FALSE"
             if operand.operator in CONJUNCTION:
-                yield from _of_formula(operand)
+                yield from of_formula(operand)
     elif expression.operator in QUANTIFIERS or expression.operator == IMPLICATION:
         for operand in expression.operands:
             if operand.operator in CONJUNCTION:
-                yield from _of_formula(operand)
+                yield from of_formula(operand)
 
 
 def _of_condition(condition: Expression) -> Iterator[tuple[Span, str]]:
     """The branch of an IF is never taken; and each part of its condition."""
     yield condition.span, "FALSE"
     if condition.operator in CONJUNCTION:
-        yield from _of_formula(condition)
+        yield from of_formula(condition)
     else:
         yield from _within(condition)
 
@@ -237,14 +237,15 @@ def _of_verdict(expression: Expression) -> Iterator[tuple[Span, str]]:
             yield from _of_verdict(branch)
 
 
-def _on_one_line(text: str, span: Span) -> str:
+def on_one_line(text: str, span: Span) -> str:
+    """The text at a place, without line breaks and comments."""
     lines = text.split("\n")[span.line - 1 : span.end_line]
     lines[-1] = lines[-1][: span.end_column]
     lines[0] = lines[0][span.column - 1 :]
     return " ".join(" ".join(line.split("\\*")[0] for line in lines).split())
 
 
-def _numbered(sorted_conjuncts: Iterable[Conjunct]) -> list[Conjunct]:
+def numbered(sorted_conjuncts: Iterable[Conjunct]) -> list[Conjunct]:
     """The same, with a number where an operator has two equal ones."""
     seen: Counter[str] = Counter()
     result = []

@@ -13,6 +13,7 @@ class Means(StrEnum):
     PROPERTY = "property"
     EVALUATION = "evaluation error"
     GRAPH = "graph"
+    MUTANT = "mutant"
     NONE = "nothing"
     UNDECIDED = "not decided"
 
@@ -22,7 +23,7 @@ class Means(StrEnum):
         return self in _KILLING
 
 
-_KILLING = (Means.PROPERTY, Means.EVALUATION, Means.GRAPH)
+_KILLING = (Means.PROPERTY, Means.EVALUATION, Means.GRAPH, Means.MUTANT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from kafka_eos_checks.models.registry import (
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.modules import ModuleFolder
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, folder_fingerprint
-from kafka_eos_checks.tla.sany import parse
+from kafka_eos_checks.tla.sany import Definition, parse
 
 LIMIT = "MoreStatesThanTheSpec__"
 FINGERPRINT = ("-fp", "0")  # the same function in every run, so that the states of two dumps can be compared
@@ -67,9 +67,9 @@ def subjects(registry: Registry) -> list[Subject]:
     reached: dict[Conjunct, list[Model]] = {}
     texts: dict[str, str] = {}
     for module, models in by_module.items():
-        own = _texts(registry.folder.parent, module)
+        own = texts_of(registry.folder.parent, module)
         texts |= own
-        for conjunct in _conjuncts(tuple(sorted(own.items())), module):
+        for conjunct in conjuncts(parsed(tuple(sorted(own.items())), module), own):
             reached.setdefault(conjunct, []).extend(models)
     return [
         Subject(
@@ -101,18 +101,24 @@ def _merged(models: Iterable[Model]) -> list[Model]:
     return list(alike.values())
 
 
-def _texts(folder: Path, module: str) -> dict[str, str]:
+def texts_of(folder: Path, module: str) -> dict[str, str]:
+    """The texts of a module and of those that it needs, by their names."""
     modules = ModuleFolder(folder)
     return {name: modules.text(name) for name in modules.closure([module])}
 
 
 @cache  # SANY takes a second of a processor for each module, and a command asks twice
-def _conjuncts(given: tuple[tuple[str, str], ...], module: str) -> tuple[Conjunct, ...]:
-    texts = dict(given)
+def parsed(texts: tuple[tuple[str, str], ...], module: str) -> Mapping[str, Definition]:
+    """The definitions of a module and of those that it needs, by id.
+
+    Args:
+        texts: the names and texts of all of them.
+        module: its name.
+    """
     with tempfile.TemporaryDirectory(prefix="kafka-eos-conjuncts-") as name:
-        for other, text in texts.items():
+        for other, text in texts:
             (Path(name) / f"{other}.tla").write_text(text, encoding="utf-8")
-        return tuple(conjuncts(parse(Path(name), module), texts))
+        return parse(Path(name), module)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
