@@ -256,8 +256,8 @@ def quiet_about_pandas() -> Iterator[None]:
 
 @contextmanager
 def task_progress(spark: "SparkSession") -> Iterator[None]:
-    """A bar of finished tasks while a query runs, on standard error; Spark Connect has a progress of its own."""
-    if need("pyspark.sql.utils", "spark").is_remote():
+    """A bar of finished tasks while a query runs, on a terminal; Spark Connect has a progress of its own."""
+    if need("pyspark.sql.utils", "spark").is_remote() or not progress_console.is_terminal:
         yield
         return
     with Progress(

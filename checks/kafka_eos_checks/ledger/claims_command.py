@@ -28,6 +28,7 @@ from kafka_eos_checks.ledger.claims import Entry, MalformedClaims, Standing, led
 from kafka_eos_checks.ledger.report import UnusableVerdicts, load_verdicts
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 
+MOST_NAMED = 6  # open claims that the next command names
 COLOURS = {
     Standing.SETTLED: "green",
     Standing.DIFFERS: "red",
@@ -188,8 +189,10 @@ def run(arguments: argparse.Namespace) -> int:
     standings = [entry.standing for entry in shown.entries]
     counts = ", ".join(f"{standings.count(kind)} {kind.value}" for kind in Standing if kind in standings)
     answer_console.print(f"{len(standings)} claims: {counts}")
-    if not shown.verdicts:
-        print(f"no verdicts in {folder}: run kafka-eos ledger claims --check, or make in a clone", file=sys.stderr)
+    unchecked = [entry.claim.id for entry in shown.entries if not entry.verdicts]
+    if unchecked:
+        named = f" {' '.join(unchecked)}" if len(unchecked) < MOST_NAMED or arguments.ids else ""
+        print(f"next: kafka-eos ledger claims{named} --check checks what is open", file=sys.stderr)
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(shown.to_json(), indent=1) + "\n", encoding="utf-8")

@@ -93,9 +93,8 @@ EPILOG = """examples:
 
 With each run one or two of its traces are judged a second time with something in them spoiled on purpose ("one offset
 wrong", "a commit is completed as an abort"): these have to be rejected at that event. If the trace itself is rejected
-before it, so is its spoiled sibling, and that says nothing more. The coordinators' machine writes a marker once in a
-coordinator's reign. Kafka may write it again when an answer is lost, and such a log is rejected at the repeated marker
-or a later one, although `kafka-eos audit` rightly finds nothing.
+before it, so is its spoiled sibling, and that says nothing more. A marker that its coordinator sent again, because no
+answer came, counts once.
 
 `kafka-eos explain PATH --run RUN --around 88` draws what led to an event of a history.
 """

@@ -91,6 +91,7 @@ class WrittenMarker(NamedTuple):
     decision: ControlType
     coordinator_epoch: int
     offset: int
+    again: bool = False  # whether it may be the one before it, sent again: nothing of its producer lies between
 
 
 class WrittenBatch(NamedTuple):
@@ -121,8 +122,8 @@ class Recorded:
 
     @property
     def markers(self) -> dict[str, list[WrittenMarker]]:
-        """The control batches alone, by partition, in log order."""
-        return {n: [row for row in rows if isinstance(row, WrittenMarker)] for n, rows in self.entries.items()}
+        """The control batches alone, by partition, in log order; those that may be sent again are marked."""
+        return {name: list(_with_repeats(rows)) for name, rows in self.entries.items()}
 
     @property
     def transactions(self) -> int:
@@ -132,6 +133,23 @@ class Recorded:
     def _all_records(self) -> Iterator[StateRecord]:
         for records in self.records.values():
             yield from records
+
+
+def _with_repeats(rows: Iterable[WrittenBatch | WrittenMarker]) -> Iterator[WrittenMarker]:
+    """The control batches of a partition's entries; those that may have been sent again are marked.
+
+    A coordinator that hears no answer sends a marker again, and a leader may write it again. Such a one has the epoch,
+    the decision and the coordinator epoch of its producer's entry before it. So has the marker of a next transaction
+    that wrote nothing.
+
+    Kafka: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler
+    """
+    before: dict[int, WrittenBatch | WrittenMarker] = {}
+    for row in rows:
+        last = before.get(row.producer_id)
+        if isinstance(row, WrittenMarker):
+            yield row._replace(again=isinstance(last, WrittenMarker) and last[:4] == row[:4])
+        before[row.producer_id] = row
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -223,7 +241,8 @@ def expired(recorded: Recorded) -> Iterator[Age]:
 class MarkersOf:
     """The markers of a transactional id's producers that no step has used yet.
 
-    Each is found by what its transaction says of it, and is taken out once, the first in the partition's log first.
+    Each is found by what its transaction says of it, and is taken out once, the first in the partition's log first; but
+    those that may have been sent again come last. They explain a transaction that wrote nothing, or nothing at all.
     """
 
     def __init__(self, markers: Iterable[tuple[str, WrittenMarker]]) -> None:
@@ -232,6 +251,9 @@ class MarkersOf:
         for name, marker in markers:
             own = self._by_transaction.setdefault((name, *marker[:3]), {})
             own.setdefault(marker.coordinator_epoch, deque()).append(marker)
+        for own in self._by_transaction.values():
+            for reign, found in own.items():
+                own[reign] = deque(sorted(found, key=lambda marker: marker.again))
 
     def reigns(self, name: str, prepared: Transition, since: int, until: int | None) -> list[int]:
         """The coordinator epochs of a partition's markers of a decision, from one to another (None: the last)."""
@@ -244,9 +266,9 @@ class MarkersOf:
         return left.popleft() if left else None
 
     def left(self) -> list[tuple[str, WrittenMarker]]:
-        """The markers that are left, by partition and in log order."""
-        rows = [(key[0], m) for key, own in self._by_transaction.items() for left in own.values() for m in left]
-        return sorted(rows, key=lambda row: (row[0], row[1].offset))
+        """The markers that are left and were not sent again, by partition and in log order."""
+        every = [(key[0], m) for key, own in self._by_transaction.items() for left in own.values() for m in left]
+        return sorted((row for row in every if not row[1].again), key=lambda row: (row[0], row[1].offset))
 
     def _of(self, name: str, prepared: Transition) -> dict[int, deque[WrittenMarker]]:
         decision = _DECISION[prepared.state]
@@ -564,9 +586,11 @@ def spoiled(recorded: Recorded) -> dict[str, tuple[Trace, int]]:
 
     def with_marker(change: Callable[[WrittenMarker], list[WrittenMarker]]) -> Entries:
         mine = [m for m in recorded.markers[name] if m.producer_id in own and m.epoch == before.producer_epoch]
-        at = recorded.entries[name].index(mine[-1])
+        last = [marker for marker in mine if not marker.again][-1]
         entries = recorded.entries[name]
-        return {**recorded.entries, name: [*entries[:at], *change(mine[-1]), *entries[at + 1 :]]}
+        at = entries.index(last)
+        without_repeats = [row for row in entries[at:] if row[:4] != last[:4]]
+        return {**recorded.entries, name: [*entries[:at], *change(last), *without_repeats]}
 
     complete = records[place + 1].offset
     aborts = trace(with_record(complete, transaction_status=TransactionState.COMPLETE_ABORT))

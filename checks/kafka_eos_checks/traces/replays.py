@@ -216,6 +216,8 @@ def by_producer(batches: Rows) -> "Iterator[pa.RecordBatch]":
     The state records of a producer come first. They say which transactional ids it has, and by which rule of markers
     its partitions are judged; a producer that has none is no producer of transactions.
     """
+    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+
     owners: dict[str, int] = {}  # transactional id -> the lowest version that ended a transaction, or 0 for none
     restarts: list[Event] = []
     producer: tuple[int, int] | None = None
@@ -229,9 +231,9 @@ def by_producer(batches: Rows) -> "Iterator[pa.RecordBatch]":
             for each in slices:
                 out.put(each)
         elif kind == ENTRY and owners:
-            for each in slices:
+            for each in _markers_of(slices):
                 for name in owners:
-                    out.put(_markers_of(each, name))
+                    out.put(_with_column(each, "name", pa.array([name] * each.num_rows, pa.string())))
             version = min(filter(None, owners.values()), default=0)
             if version:
                 out.put(judged([{"source": source, **_leader_verdict(log, producer_id, slices, version)}]))
@@ -251,14 +253,24 @@ def _note_owners(owners: dict[str, int], producer_id: int, slices: "Sequence[pa.
         owners[name] = min(filter(None, (known, version)), default=0)
 
 
-def _markers_of(batch: "pa.RecordBatch", name: str) -> "pa.RecordBatch":
-    """The markers among entries, as those of a transactional id."""
-    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
-    import pyarrow.compute as pc  # noqa: PLC0415
+def _markers_of(slices: "Sequence[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    """The markers among a producer's entries in a partition; ``version`` is 1 where one may have been sent again.
 
-    markers = batch.filter(pc.is_in(batch["code"], pa.array(sorted(MARKERS), pa.int64())))
-    place = markers.schema.get_field_index("name")
-    return markers.set_column(place, rows_schema().field("name"), pa.array([name] * markers.num_rows, pa.string()))
+    :class:`kafka_eos_checks.traces.coordinators.Recorded` marks the same.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+
+    last = np.full((3, 1), -1, dtype=np.int64)
+    for batch in slices:
+        told = np.stack([batch[name].to_numpy(zero_copy_only=False) for name in ("code", "epoch", "leader_epoch")])
+        again = (told == np.concatenate([last, told[:, :-1]], axis=1)).all(axis=0)
+        last = told[:, -1:]
+        marked = _with_column(batch, "version", pa.array(again.astype(np.int64)))
+        yield marked.filter(pa.array(np.isin(told[0], sorted(MARKERS))))
+
+
+def _with_column(batch: "pa.RecordBatch", name: str, values: "pa.Array") -> "pa.RecordBatch":
+    return batch.set_column(batch.schema.get_field_index(name), rows_schema().field(name), values)
 
 
 def _leader_verdict(log: str, producer_id: int, slices: "Sequence[pa.RecordBatch]", version: int) -> dict[str, Any]:
@@ -345,8 +357,11 @@ def by_trace(batches: Rows, rules: Rules) -> "Iterator[pa.RecordBatch]":
                 rows = _lists(own, "leader_epoch", "offset", "value")
                 records += [ToldRecord(reign, offset, read_transition(value)) for reign, offset, value in rows]
             else:
-                rows = _lists(own, "log", "producer_id", "epoch", "code", "leader_epoch", "offset")
-                markers += [(row[0], WrittenMarker(row[1], row[2], MARKERS[row[3]], *row[4:])) for row in rows]
+                rows = _lists(own, "log", "producer_id", "epoch", "code", "leader_epoch", "offset", "version")
+                markers += [
+                    (log, WrittenMarker(producer_id, epoch, MARKERS[code], reign, offset, bool(again)))
+                    for log, producer_id, epoch, code, reign, offset, again in rows
+                ]
         if records:
             verdicts.append({"source": source, **judge.verdict(name, records, markers)})
         if len(verdicts) >= OUT_ROWS:

@@ -14,8 +14,8 @@ name       transactional id                                               file o
 log        partition, as its folder       partition                       topic-partition
 offset     of the record                  of the batch                    ``order`` of the event
 code                                      :data:`MARKERS`, batches        1, 0 for a restart
-version    of a client that ends a
-           transaction
+version    of a client that ends a        1 for a marker that may have
+           transaction                    been sent again
 epochs     the log's leader epoch         a marker's coordinator epoch
 value      of the record                                                  the event's line
 =========  =============================  ==============================  ======================

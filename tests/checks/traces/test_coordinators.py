@@ -38,7 +38,9 @@ def value(state: TransactionState, epoch: int, *, version: int = 2, open_ms: int
     )
 
 
-def recorded(states: list[TransactionLogValue | None], markers: list[WrittenMarker], reigns: list[int]) -> Recorded:
+def recorded(
+    states: list[TransactionLogValue | None], markers: list[WrittenMarker | WrittenBatch], reigns: list[int]
+) -> Recorded:
     records = [StateRecord(reign, offset, v) for offset, (v, reign) in enumerate(zip(states, reigns, strict=True))]
     return Recorded({"id": records}, {"t-0": list(markers)})
 
@@ -66,8 +68,25 @@ def test_a_transaction_that_is_completed_without_its_marker_is_rejected() -> Non
 
 def test_a_marker_that_no_transaction_explains_is_rejected() -> None:
     stray = WrittenMarker(7, 1, ControlType.COMMIT, 0, 9)
-    judgement = judge(recorded(list(COMMITTED), [MARKER, stray], [0] * 4))
+    data = WrittenBatch(7, 1, "transactional", 8)
+    judgement = judge(recorded(list(COMMITTED), [MARKER, data, stray], [0] * 4))
     assert "of no transaction" in judgement.explanation
+    other = stray._replace(decision=ControlType.ABORT)
+    assert "of no transaction" in judge(recorded(list(COMMITTED), [MARKER, other], [0] * 4)).explanation
+
+
+def test_a_marker_that_was_sent_again_explains_a_transaction_without_data_or_nothing() -> None:
+    again = MARKER._replace(offset=4)
+    assert judge(recorded(list(COMMITTED), [MARKER, again], [0] * 4)).found == "accepted"
+    twice = [value(S.EMPTY, 0, version=1)]
+    for _ in range(2):
+        twice += [value(state, 0, version=1) for state in (S.ONGOING, S.PREPARE_COMMIT, S.COMPLETE_COMMIT)]
+    first, second = (WrittenMarker(7, 0, ControlType.COMMIT, 0, offset) for offset in (3, 4))
+    data = WrittenBatch(7, 0, "transactional", 5)
+    assert judge(recorded(list(twice), [first, second], [0] * 7), ONE).found == "accepted"
+    third = first._replace(offset=6)
+    assert judge(recorded(list(twice), [first, second, data, third], [0] * 7), ONE).found == "accepted"
+    assert "markers are missing" in judge(recorded(list(twice), [first], [0] * 7), ONE).explanation
 
 
 def test_the_next_coordinator_may_find_the_marker_written_but_has_to_write_it_again() -> None:

@@ -178,6 +178,19 @@ def test_a_recording_has_the_same_verdicts_as_in_the_readable_way(recording: Pat
     assert in_process(pieces, RULES).equals(whole)
 
 
+def test_a_made_cluster_whose_coordinators_sent_markers_again_is_accepted_in_both_ways(tmp_path: Path) -> None:
+    made = ["lab", "generate", str(tmp_path / "made"), "--transactions", "300", "--batches", "2000"]
+    assert cli.main(made) == 0
+    expected = in_the_readable_way(tmp_path / "made" / "brokers")
+    assert {subject for subject, _ in expected} == {"coordinator", "leader"}
+    assert all(position is None for _, position in expected.values())
+    assert said(in_process(pieces_of([tmp_path / "made" / "brokers"], SMALL), RULES)) == expected
+    markers = [
+        marker for own in coordinators.read_recorded(tmp_path / "made" / "brokers").markers.values() for marker in own
+    ]
+    assert any(marker.again for marker in markers)
+
+
 def test_spoiled_logs_are_rejected_at_the_same_event_as_in_the_readable_way(spoiled: Path) -> None:
     expected = in_the_readable_way(spoiled)
     rejected = {key for key, (_, position) in expected.items() if position is not None}
