@@ -11,6 +11,7 @@ JARS := build/jars
 LIBRARIES := build/libraries
 TOURS := tests/checks/testing/libraries
 VERDICTS := build/verdicts
+ROOMS := formats wire server clients histories audit watch conform testing traces walks graphs models tla matrix proofs lab ledger
 MAVEN := mvn -q -B --no-transfer-progress
 
 all: setup ## set up, then something of each floor: models, mutants, graphs, proofs, recordings, report
@@ -49,6 +50,9 @@ mutants: setup ## every mutant as a matrix, then every conjunct of every guard t
 	$(KAFKA_EOS) check mutants --json $(VERDICTS)/matrix.json
 	$(KAFKA_EOS) check conjuncts --json $(VERDICTS)/conjuncts.json
 	$(KAFKA_EOS) ledger report
+
+code-mutants: $(VENV)/.installed-mutants $(JARS)/kafka/.copied ## change the code around the machines, 300 places a package: its tests must notice (hours; goes on where it was ended)
+	$(KAFKA_EOS) check code $(ROOMS) --json $(VERDICTS)/code.json
 
 conformance: setup ## compare the reference's state graphs with TLC's, and validate traces
 	$(KAFKA_EOS) check graphs --json $(VERDICTS)/graphs.json
@@ -103,6 +107,8 @@ lock: ## write the lock files again (needs pip-tools)
 	  --extra spark --extra record --extra prove --extra dev -o requirements/main.lock pyproject.toml
 	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  --extra bench -c requirements/main.lock -o requirements/bench.lock pyproject.toml
+	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	  --extra mutants -c requirements/main.lock -o requirements/mutants.lock pyproject.toml
 
 clean: ## remove the output of the targets, except .venv and the jars
 	rm -rf $(VERDICTS) build/models build/report.html build/report.json build/recording
@@ -121,6 +127,10 @@ $(VENV)/.installed-bench: $(VENV)/.installed requirements/bench.lock
 	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/bench.lock
 	@touch $@
 
+$(VENV)/.installed-mutants: $(VENV)/.installed requirements/mutants.lock
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/mutants.lock
+	@touch $@
+
 libraries: $(LIBRARIES)/go/.built $(LIBRARIES)/node/.installed ## build the tours of the client libraries; without Go or Node their tests are skipped
 
 $(LIBRARIES)/go/.built: $(wildcard $(TOURS)/go/go.* $(TOURS)/go/*/*.go)
@@ -137,4 +147,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all check setup test test-all lint proofs mutants model-check model-check-deep conformance findings sinks replay report record costs peers kafka-tests bench soak fuzz schemas libraries lock clean help
+.PHONY: all check setup test test-all lint proofs mutants code-mutants model-check model-check-deep conformance findings sinks replay report record costs peers kafka-tests bench soak fuzz schemas libraries lock clean help

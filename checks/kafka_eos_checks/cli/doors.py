@@ -68,8 +68,9 @@ _CHECK = Group(
         ),
         "conjuncts": Command(
             "kafka_eos_checks.matrix.conjuncts.command",
-            "every conjunct of every guard removed in turn, in spec and reference",
+            "every conjunct of every guard removed in turn, in spec and reference, and every property made weaker",
         ),
+        "code": Command("kafka_eos_checks.matrix.code_command", "a sample of changes to the code, against its tests"),
         "impact": Command("kafka_eos_checks.matrix.impact", "every place that a change to a rule of the spec touches"),
         "kafka-tests": Command(
             "kafka_eos_checks.conform.kafka_tests_command",

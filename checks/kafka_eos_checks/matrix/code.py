@@ -1,0 +1,344 @@
+"""Mutants of the Python code: one operator, constant or branch of a module changed; its tests have to fail.
+
+Cosmic Ray says where a module can be changed and how. A sample is drawn with a seed: a place first, then one of the
+changes that are possible there. Annotations are left out, for they decide nothing. Each mutant is written into a copy
+of the clone, where the tests that mirror the module run, then those of its folder and, if that is wanted, all others.
+"""
+
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from time import monotonic
+
+from kafka_eos_checks.kit.missing import need
+from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint
+
+SOURCES = {"reference": "reference/kafka_eos", "checks": "checks/kafka_eos_checks"}
+COPIED = ("reference", "checks", "tests", "spec", "docs", "examples", "requirements")
+LINKED = ("build/jars", "build/libraries", ".venv")
+EXPLAINED = Path(__file__).with_name("equivalent_code.toml")
+KEYS = ("file", "change", "reason")
+EXTRA = "mutants"
+NONE = "nothing"
+_LEAST_TIMEOUT, _SLOWER = 30.0, 3.0  # seconds, and times the unchanged run
+
+_NOT_COPIED = shutil.ignore_patterns("__pycache__")
+
+Position = tuple[int, int]
+
+
+class UnusableCode(ValueError):  # noqa: N818 - named for the code
+    """A package or a list of explanations that cannot be used, or tests that fail without a mutant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeMutant:
+    """One changed module.
+
+    Attributes:
+        file: from the clone's root.
+        line: counted from 1.
+        change: the changed lines before and after, without their indents.
+        text: the module with the change.
+    """
+
+    file: str
+    line: int
+    change: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        """File and line."""
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """What became of a mutant.
+
+    Attributes:
+        mutant: the mutant.
+        by: the tests that failed, or :data:`NONE`.
+        seconds: wall time, of all runs.
+    """
+
+    mutant: CodeMutant
+    by: str
+    seconds: float = 0.0
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether some test failed, or did not come to an end."""
+        return self.by != NONE
+
+
+def modules(root: Path, package: str) -> list[Path]:
+    """The modules of a package or of a file, from the clone's root.
+
+    Args:
+        root: the clone.
+        package: a folder or file below one of :data:`SOURCES`, as in ``reference/kafka_eos/server``, or a room's name.
+
+    Raises:
+        UnusableCode: when there is none.
+    """
+    for candidate in (root / package, *(root / source / package for source in SOURCES.values())):
+        if candidate.is_file():
+            return [candidate.relative_to(root)]
+        found = sorted(path.relative_to(root) for path in candidate.rglob("*.py") if path.name != "__init__.py")
+        if found and any(candidate.is_relative_to(root / source) for source in SOURCES.values()):
+            return found
+    raise UnusableCode(
+        f"no package {package!r}; name a room, as 'server', or a file below {' or '.join(SOURCES.values())}"
+    )
+
+
+def mirrored(root: Path, module: Path) -> list[list[str]]:
+    """The tests of a module, those that say most about it first: its own ones, and those of its folder."""
+    for kind, source in SOURCES.items():
+        if module.is_relative_to(source):
+            inside = module.relative_to(source)
+            folder = Path("tests") / kind / inside.parent
+            own = folder / f"test_{inside.name}"
+            stages = [[str(own)]] if (root / own).is_file() else []
+            return [*stages, [str(folder)]] if (root / folder).is_dir() and inside.parent.parts else stages
+    return []
+
+
+def sample(root: Path, files: Sequence[Path], count: int, seed: int) -> list[CodeMutant]:
+    """Mutants of these modules, drawn by place; fewer than wanted where there are fewer places.
+
+    Raises:
+        MissingExtra: when Cosmic Ray is not installed.
+    """
+    rng = random.Random(seed)
+    places: dict[tuple[Path, Position, Position], list[tuple[str, int]]] = {}
+    for file in files:
+        for place, operator, occurrence in _changes((root / file).read_text(encoding="utf-8")):
+            places.setdefault((file, *place), []).append((operator, occurrence))
+    drawn = sorted(places)
+    rng.shuffle(drawn)
+    found: dict[str, CodeMutant] = {}
+    for key in drawn:
+        if len(found) >= count:
+            break
+        mutant = _mutant(root, key[0], key[1][0], *rng.choice(places[key]))
+        if mutant is not None:
+            found.setdefault(f"{mutant.place} {mutant.change}", mutant)
+    return sorted(found.values(), key=lambda mutant: (mutant.file, mutant.line, mutant.change))
+
+
+def _changes(text: str) -> Iterator[tuple[tuple[Position, Position], str, int]]:
+    """Place, operator and occurrence of each change that Cosmic Ray knows."""
+    trees, plugins = need("cosmic_ray.ast", EXTRA), need("cosmic_ray.plugins", EXTRA)
+    nodes = list(trees.ast_nodes(trees.get_ast(text)))
+    unchecked = list(_annotations(text))
+    for name in plugins.operator_names():
+        operator = plugins.get_operator(name)
+        if operator.arguments():
+            continue
+        places = (place for node in nodes for place in operator().mutation_positions(node))
+        for occurrence, (start, end) in enumerate(places):
+            if not any(first <= start and end <= last for first, last in unchecked):
+                yield (start, end), name, occurrence
+
+
+def _annotations(text: str) -> Iterator[tuple[Position, Position]]:
+    """The places of annotations and of what only a type checker imports."""
+    for node in ast.walk(ast.parse(text)):
+        held = [getattr(node, name, None) for name in ("annotation", "returns")]
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            held.append(node)
+        for part in held:
+            if isinstance(part, (ast.expr, ast.stmt)):
+                assert part.end_lineno is not None
+                assert part.end_col_offset is not None
+                yield (part.lineno, part.col_offset), (part.end_lineno, part.end_col_offset)
+
+
+def _mutant(root: Path, file: Path, line: int, operator: str, occurrence: int) -> CodeMutant | None:
+    """A changed module; None where the change makes no other program."""
+    mutating, plugins = need("cosmic_ray.mutating", EXTRA), need("cosmic_ray.plugins", EXTRA)
+    before = (root / file).read_text(encoding="utf-8")
+    after = mutating.mutate_code(before, plugins.get_operator(operator)(), occurrence)
+    if after is None or after == before:
+        return None
+    old, new = before.split("\n"), after.split("\n")
+    first = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)) - 1)
+    rest = next((i for i, (a, b) in enumerate(zip(old[::-1], new[::-1], strict=False)) if a != b), 0)
+    cut = (" ".join(line.strip() for line in lines[first : len(lines) - rest]) for lines in (old, new))
+    return CodeMutant(file=str(file), line=line, change=" -> ".join(cut), text=after)
+
+
+@dataclass(slots=True)
+class Bench:
+    """A copy of the clone in which mutants are tried, one at a time.
+
+    Attributes:
+        root: the clone.
+        folder: the copy.
+        cache: the results of earlier runs.
+        whole: whether what survives the tests of its folder meets all others.
+    """
+
+    root: Path
+    folder: Path
+    cache: ResultCache
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        for name in COPIED:
+            if (self.root / name).is_dir():
+                shutil.copytree(self.root / name, self.folder / name, symlinks=True, ignore=_NOT_COPIED)
+        for file in self.root.iterdir():
+            if file.is_file():
+                shutil.copy(file, self.folder)
+        for name in LINKED:
+            if (self.root / name).exists():
+                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (self.folder / name).symlink_to((self.root / name).resolve())
+
+    def judge(self, mutant: CodeMutant) -> Fate:
+        """The fate of a mutant.
+
+        Raises:
+            UnusableCode: when the tests fail without it.
+        """
+        began = monotonic()
+        module = Path(mutant.file)
+        for tests in [*mirrored(self.root, module), *([["tests"]] if self.whole else [])]:
+            key = self._key(module, tests)
+            usual = self._usual(tests, key)
+            known = self.cache.get(fingerprint(key, mutant.text))
+            if known is None:
+                original = (self.folder / module).read_text(encoding="utf-8")
+                (self.folder / module).write_text(mutant.text, encoding="utf-8")
+                try:
+                    failed = self._fails(tests, max(_LEAST_TIMEOUT, _SLOWER * usual))
+                finally:
+                    (self.folder / module).write_text(original, encoding="utf-8")
+                known = {"failed": failed}
+                self.cache.put(fingerprint(key, mutant.text), known)
+            if known["failed"]:
+                return Fate(mutant=mutant, by=str(known["failed"]), seconds=monotonic() - began)
+        return Fate(mutant=mutant, by=NONE, seconds=monotonic() - began)
+
+    def _key(self, module: Path, tests: Sequence[str]) -> str:
+        """The fingerprint of the package that a module stands in, and of the tests."""
+        files = [*sorted((self.root / module).parent.glob("*.py"))]
+        for name in tests:
+            path = self.root / name
+            files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        return fingerprint(*(part for file in files for part in (file.name, file.read_bytes())))
+
+    def _usual(self, tests: Sequence[str], key: str) -> float:
+        """The seconds that the tests take without a mutant."""
+        known = self.cache.get(key)
+        if known is None:
+            began = monotonic()
+            failed = self._fails(tests, 3600)
+            if failed:
+                raise UnusableCode(f"{' '.join(tests)} fails without a mutant: {failed}; mend that first")
+            known = {"seconds": monotonic() - began}
+            self.cache.put(key, known)
+        return float(known["seconds"])
+
+    def _fails(self, tests: Sequence[str], timeout: float) -> str:
+        """The first test that fails, "" if none does."""
+        paths = os.pathsep.join(str(self.folder / name) for name in SOURCES)
+        command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not thorough"]
+        try:
+            run = subprocess.run(
+                [*command, *tests],
+                cwd=self.folder,
+                env={**os.environ, "PYTHONPATH": paths},
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return "no end"
+        if run.returncode == 0:
+            return ""
+        lines = [line for line in run.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+        return lines[0].partition(" - ")[0].partition(" ")[2] if lines else f"pytest ended with {run.returncode}"
+
+
+def read_explained(path: Path = EXPLAINED) -> dict[tuple[str, str], str]:
+    """(file, change) -> why no test can notice it.
+
+    Raises:
+        UnusableCode: with the first entry that is wrong.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UnusableCode(f"{path}: no TOML: {error}") from None
+    reasons: dict[tuple[str, str], str] = {}
+    for number, entry in enumerate(content.get("equivalent", []), start=1):
+        if set(entry) != set(KEYS) or not all(isinstance(entry[key], str) and entry[key] for key in KEYS):
+            raise UnusableCode(f"{path}: entry {number}: give {', '.join(KEYS)}, each a text, and nothing else")
+        reasons[entry["file"], entry["change"]] = entry["reason"]
+    return reasons
+
+
+def verdict(package: str, fates: Iterable[Fate], reasons: Mapping[tuple[str, str], str]) -> Verdict:
+    """The verdict on a package: every sampled mutant is killed, or explained."""
+    every = list(fates)
+    killed = [fate for fate in every if fate.is_killed]
+    left = [fate for fate in every if not fate.is_killed]
+    explained = [fate for fate in left if (fate.mutant.file, fate.mutant.change) in reasons]
+    survivors = [fate for fate in left if fate not in explained]
+    refuted = [fate for fate in killed if (fate.mutant.file, fate.mutant.change) in reasons]
+    found = f"{len(killed)} of {len(every)} killed"
+    for count, words in ((len(explained), "equivalent"), (len(survivors), "survive"), (len(refuted), "refuted")):
+        found += f", {count} {words}" if count else ""
+    lines = [f"survives: {fate.mutant.place}: {fate.mutant.change}" for fate in survivors]
+    lines += [f"killed, though it is called equivalent: {fate.mutant.place}: {fate.mutant.change}" for fate in refuted]
+    lines += [f"killed by {fate.by}: {fate.mutant.place}: {fate.mutant.change}" for fate in killed]
+    return Verdict(
+        check="code-mutant",
+        name=package,
+        expected="all killed or explained",
+        found=found,
+        ok=bool(every) and not survivors and not refuted,
+        seconds=sum(fate.seconds for fate in every),
+        figures={"mutants": len(every), "killed": len(killed), "explained": len(explained)},
+        evidence="\n".join(lines),
+    )
+
+
+def judged(benches: Sequence[Bench], mutants: Sequence[CodeMutant], on_fate: Callable[[int, Fate], None]) -> list[Fate]:
+    """The fates of mutants, on several benches at a time, in the order of the mutants.
+
+    Raises:
+        UnusableCode: when tests fail without a mutant.
+    """
+    free: SimpleQueue[Bench] = SimpleQueue()
+    for bench in benches:
+        free.put(bench)
+
+    def one(place: int) -> Fate:
+        bench = free.get()
+        try:
+            fate = bench.judge(mutants[place])
+        finally:
+            free.put(bench)
+        on_fate(place, fate)
+        return fate
+
+    with ThreadPoolExecutor(len(benches)) as pool:
+        return list(pool.map(one, range(len(mutants))))

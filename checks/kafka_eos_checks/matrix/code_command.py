@@ -1,0 +1,93 @@
+"""Change the Python code, one place at a time: the tests of the changed module have to fail.
+
+A sample of mutants is drawn with a seed, by place. Each is tried in a copy of the clone: first by the tests that mirror
+its module, then by those of its folder, and with --whole by all that `make test` runs. What nothing notices is a
+survivor, unless matrix/equivalent_code.toml says why nothing can notice it. Results are kept in build/checked/code:
+what is unchanged is not run again, and a call that was ended goes on where it was.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.missing import Missing, need_clone
+from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.kit.verdict import write_verdicts
+from kafka_eos_checks.matrix import code
+from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder
+
+EPILOG = """examples:
+  kafka-eos check code server --sample 20
+  kafka-eos check code reference/kafka_eos/server/fetching.py --sample 50 --seed 7
+  kafka-eos check code formats server audit watch conform testing --json build/verdicts/code.json
+  kafka-eos check code server --list
+
+exit codes: 0 every mutant is killed or explained, 1 one survives, 2 the call cannot be used, or tests fail unmutated
+"""
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``code``."""
+    parser = subparsers.add_parser(
+        "code",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("packages", nargs="+", metavar="PACKAGE", help="rooms, or files from the clone's root")
+    parser.add_argument("--sample", type=int, default=300, metavar="N", help="mutants of each package (default 300)")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample (default 1)")
+    parser.add_argument("--whole", action="store_true", help="all tests for what survives those of its folder")
+    parser.add_argument("--list", action="store_true", help="say what would be changed, and run nothing")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies of the clone (default 2)")
+    add_json(parser, "the verdicts, one a package")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``code``."""
+    root = CLONE
+    try:
+        need_clone("sources and tests")
+        reasons = code.read_explained()
+        drawn = {
+            package: code.sample(root, code.modules(root, package), arguments.sample, arguments.seed)
+            for package in arguments.packages
+        }
+        if arguments.list:
+            for mutant in (mutant for own in drawn.values() for mutant in own):
+                answer_console.print(f"{mutant.place}: {mutant.change}", markup=False, soft_wrap=True)
+            return 0
+        found = []
+        with (
+            tempfile.TemporaryDirectory(prefix="kafka-eos-code-") as name,
+            progress_console.status("copying") as status,
+        ):
+            cache = ResultCache(cache_folder("code"))
+            benches = [
+                code.Bench(root=root, folder=Path(name) / str(place), cache=cache, whole=arguments.whole)
+                for place in range(arguments.jobs)
+            ]
+            for package, mutants in drawn.items():
+                done = 0
+
+                def on_fate(_: int, fate: code.Fate, package: str = package, total: int = len(mutants)) -> None:
+                    nonlocal done
+                    done += 1
+                    status.update(f"{package}: {done} of {total} mutants")
+                    if not fate.is_killed:
+                        progress_console.print(f"survives: {fate.mutant.place}: {fate.mutant.change}", markup=False)
+
+                found.append(code.verdict(package, code.judged(benches, mutants, on_fate), reasons))
+    except (code.UnusableCode, Missing) as error:
+        print(f"kafka-eos check code: {error}", file=sys.stderr)
+        return 2
+    print_verdicts(found, f"code, seed {arguments.seed}")
+    if arguments.json:
+        write_verdicts(arguments.json, found)
+    return 0 if all(verdict.ok for verdict in found) else 1

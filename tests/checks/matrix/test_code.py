@@ -1,0 +1,133 @@
+"""Mutants of a small package in a clone of its own: which tests notice them, and what nothing notices."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks import cli
+from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.matrix import code
+from kafka_eos_checks.matrix.code import Bench, CodeMutant, Fate, UnusableCode
+from kafka_eos_checks.tla.result_cache import ResultCache
+
+RULE = '''"""A rule."""
+
+
+def may_pass(weight: int | None, most: int = 7) -> bool:
+    """Whether a weight may pass."""
+    return weight is not None and weight < most
+'''
+OWN = """from toy.rule import may_pass
+
+def test_heavy_ones_stay():
+    assert not may_pass(8)
+"""
+OTHERS = """from toy.rule import may_pass
+
+def test_light_ones_pass():
+    assert may_pass(6)
+"""
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone with one room, a test that mirrors its module, and another test in its folder."""
+    root = tmp_path / "clone"
+    room, tests = root / "reference" / "kafka_eos" / "room", root / "tests" / "reference" / "room"
+    for folder in (room, tests, root / "reference" / "toy"):
+        folder.mkdir(parents=True)
+    (room / "__init__.py").write_text("", encoding="utf-8")
+    (room / "rule.py").write_text(RULE, encoding="utf-8")
+    (root / "reference" / "toy" / "rule.py").symlink_to(
+        "../kafka_eos/room/rule.py"
+    )  # the installed package is another one
+    (tests / "test_rule.py").write_text(OWN, encoding="utf-8")
+    (tests / "test_others.py").write_text(OTHERS, encoding="utf-8")
+    return root
+
+
+def mutant(before: str, after: str) -> CodeMutant:
+    assert RULE.count(before) == 1
+    return CodeMutant(
+        file="reference/kafka_eos/room/rule.py",
+        line=6,
+        change=f"{before} -> {after}",
+        text=RULE.replace(before, after),
+    )
+
+
+def test_a_room_or_a_file_names_its_modules(clone: Path) -> None:
+    rule = Path("reference/kafka_eos/room/rule.py")
+    assert code.modules(clone, "room") == code.modules(clone, str(rule)) == [rule]
+    assert code.mirrored(clone, rule) == [["tests/reference/room/test_rule.py"], ["tests/reference/room"]]
+    with pytest.raises(UnusableCode, match="no package 'rom'"):
+        code.modules(clone, "rom")
+
+
+def test_own_tests_come_before_those_of_the_folder_and_what_neither_notices_survives(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ResultCache(tmp_path / "cache")
+    bench = Bench(root=clone, folder=tmp_path / "copy", cache=cache)
+    mutants = [mutant("weight < most", "True"), mutant("weight < most", "False"), mutant("= 7", "= 8")]
+    seen: list[Fate] = []
+    fates = code.judged([bench], mutants, lambda _, fate: seen.append(fate))
+    assert [fate.by for fate in fates] == [
+        "tests/reference/room/test_rule.py::test_heavy_ones_stay",
+        "tests/reference/room/test_others.py::test_light_ones_pass",
+        code.NONE,
+    ]
+    assert seen == fates
+    assert (tmp_path / "copy" / mutants[0].file).read_text(encoding="utf-8") == RULE
+    assert (clone / mutants[0].file).read_text(encoding="utf-8") == RULE
+    with monkeypatch.context() as patched:
+        patched.setattr(Bench, "_fails", lambda *_: pytest.fail("an earlier result is kept"))
+        assert [fate.by for fate in code.judged([bench], mutants, lambda *_: None)] == [fate.by for fate in fates]
+
+
+def test_tests_that_fail_without_a_mutant_say_nothing(clone: Path, tmp_path: Path) -> None:
+    (clone / "tests" / "reference" / "room" / "test_rule.py").write_text("def test_it(): assert 0", encoding="utf-8")
+    bench = Bench(root=clone, folder=tmp_path / "copy", cache=ResultCache(tmp_path / "cache"))
+    with pytest.raises(UnusableCode, match=r"fails without a mutant: .*test_rule.py::test_it; mend that first"):
+        bench.judge(mutant("= 7", "= 8"))
+
+
+def test_a_survivor_has_to_be_explained_and_an_explained_mutant_has_to_survive() -> None:
+    one, two = mutant("= 7", "= 8"), mutant("weight < most", "False")
+    killed, left = Fate(mutant=two, by="test_it"), Fate(mutant=one, by=code.NONE)
+    assert code.verdict("room", [killed], {}).ok
+    assert not code.verdict("room", [], {}).ok  # nothing was tried
+    assert not code.verdict("room", [killed, left], {}).ok
+    assert code.verdict("room", [killed, left], {(one.file, one.change): "nobody weighs 7"}).ok
+    refuted = code.verdict("room", [killed], {(two.file, two.change): "nobody asks"})
+    assert not refuted.ok
+    assert "1 refuted" in refuted.found
+
+
+def test_what_is_explained_names_lines_that_are_there() -> None:
+    for file, change in code.read_explained():
+        text = " ".join((CLONE / file).read_text(encoding="utf-8").split())
+        assert change.partition(" -> ")[0] in text, f"{file}: {change}"
+
+
+def test_a_broken_list_of_explanations_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "equivalent.toml"
+    path.write_text('[[equivalent]]\nfile = "a.py"\n', encoding="utf-8")
+    with pytest.raises(UnusableCode, match="entry 1: give file, change, reason"):
+        code.read_explained(path)
+
+
+def test_a_package_that_is_not_there_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "code", "sevrer"]) == 2
+    assert "no package 'sevrer'" in capsys.readouterr().err
+
+
+def test_a_sample_is_the_same_for_a_seed_and_leaves_annotations_out(clone: Path) -> None:
+    pytest.importorskip("cosmic_ray", reason="the extra `mutants` is not installed; `make code-mutants` installs it")
+    rule = Path("reference/kafka_eos/room/rule.py")
+    drawn = code.sample(clone, [rule], 50, 1)
+    assert drawn == code.sample(clone, [rule], 50, 1)
+    assert len(drawn) > 3
+    assert {each.line for each in drawn} == {4, 6}
+    assert all("int | None" in each.text and each.text != RULE for each in drawn)
+    assert len(code.sample(clone, [rule], 2, 1)) == 2
