@@ -139,6 +139,7 @@ NEED = {
     "kafka-eos audit s3://bucket/broker-1 s3://bucket/broker-2": ("", EXTRA.format("spark")),
     "kafka-eos check graphs": ("", TLC),
     "kafka-eos check conjuncts": ("", "this needs Java 17 or later: install a JDK"),
+    "kafka-eos check code": ("check code server", CLONES),
     "kafka-eos check contracts": ("", EXTRA.format("prove")),
     "kafka-eos lab costs": ("", EXTRA.format("record")),
     "kafka-eos ledger report": ("", "run a check with --json first"),
