@@ -105,14 +105,13 @@ def modules(root: Path, package: str) -> list[Path]:
 
 
 def mirrored(root: Path, module: Path) -> list[list[str]]:
-    """The tests of a module, those that say most about it first: its own ones, and those of its folder."""
+    """The tests of a module, those that say most about it first: its own ones, and those of the nearest folder."""
     for kind, source in SOURCES.items():
         if module.is_relative_to(source):
-            inside = module.relative_to(source)
-            folder = Path("tests") / kind / inside.parent
-            own = folder / f"test_{inside.name}"
-            stages = [[str(own)]] if (root / own).is_file() else []
-            return [*stages, [str(folder)]] if (root / folder).is_dir() and inside.parent.parts else stages
+            inside, above = module.relative_to(source), Path("tests") / kind
+            own = above / inside.parent / f"test_{inside.name}"
+            folder = next(each for each in (above / inside.parent, *own.parents[1:]) if (root / each).is_dir())
+            return [[str(path)] for path in (own, folder) if path == folder or (root / path).is_file()]
     return []
 
 

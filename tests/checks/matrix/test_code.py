@@ -60,6 +60,8 @@ def test_a_room_or_a_file_names_its_modules(clone: Path) -> None:
     rule = Path("reference/kafka_eos/room/rule.py")
     assert code.modules(clone, "room") == code.modules(clone, str(rule)) == [rule]
     assert code.mirrored(clone, rule) == [["tests/reference/room/test_rule.py"], ["tests/reference/room"]]
+    deeper = Path("reference/kafka_eos/room/corner/shelf.py")  # without tests of its own
+    assert code.mirrored(clone, deeper) == [["tests/reference/room"]]
     with pytest.raises(UnusableCode, match="no package 'rom'"):
         code.modules(clone, "rom")
 

@@ -15,7 +15,7 @@ the part                       what is put in its place
 
 from collections.abc import Container, Iterator, Mapping
 
-from kafka_eos_checks.matrix.conjuncts.guards import Conjunct, numbered, on_one_line, reachable
+from kafka_eos_checks.matrix.conjuncts.guards import Conjunct, numbered, on_one_line, reachable, steps
 from kafka_eos_checks.tla.sany import CONDITIONAL, FAIRNESS, QUANTIFIERS, Definition, Expression, Span
 
 PRIME = "'"
@@ -51,15 +51,15 @@ def of_operands(expression: Expression, text: str) -> Iterator[tuple[Span, str]]
 def of_effects(
     definitions: Mapping[str, Definition], texts: Mapping[str, str], specifications: Container[str]
 ) -> list[Conjunct]:
-    """The changes of effects and of the operators that ``Next`` leads to, and of fairness, in the order of the text.
+    """The changes of the effects and operators that steps lead to, and of fairness, in the order of the text.
 
     Args:
         definitions: by id, those of the root module and of the modules that it needs.
         texts: module -> text, for the modules whose changes count.
-        specifications: the temporal formulas whose fairness counts.
+        specifications: the names of the temporal formulas whose steps and fairness count.
     """
     found: dict[Conjunct, None] = {}
-    for definition in reachable(definitions):
+    for definition in steps(definitions, specifications):
         for span, value in _of_body(definition.body, definitions, texts):
             found[_change(definition.name, span, value, texts)] = None
     for definition in reachable(definitions, specifications):

@@ -1,8 +1,9 @@
 r"""The guards of a spec, conjunct by conjunct, and the module's text without one of them.
 
-The operators are those that ``Next`` leads to. In an action, every part of its enabling condition counts: the parts
-without a primed variable, also inside ``\E``, ``LET`` and the branches of ``IF``. In the rules that actions use, those
-that are boolean (``IsDuplicate``) or name an error (``AppendError``), every part of the body counts.
+The operators are those that the steps of a specification lead to, the A of its ``[][A]_v``. In an action, every part of
+its enabling condition counts: the parts without a primed variable, also inside ``\E``, ``LET`` and the branches of
+``IF``. In the rules that actions use, those that are boolean (``IsDuplicate``) or name an error (``AppendError``), each
+part of the body counts.
 
 =============================  =============================================================
 part                           what is put in its place
@@ -26,12 +27,11 @@ from kafka_eos_checks.tla.sany import (
     IMPLICATION,
     LITERALS,
     QUANTIFIERS,
+    SQUARE_ACTION,
     Definition,
     Expression,
     Span,
 )
-
-NEXT = "Next"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +56,18 @@ class Conjunct:
         return f"{self.operator}: {self.change}"
 
 
-def conjuncts(definitions: Mapping[str, Definition], texts: Mapping[str, str]) -> list[Conjunct]:
-    """The parts of all guards that ``Next`` leads to, in the order of the text.
+def conjuncts(
+    definitions: Mapping[str, Definition], texts: Mapping[str, str], specifications: Container[str]
+) -> list[Conjunct]:
+    """The parts of all guards that the steps of some specifications lead to, in the order of the text.
 
     Args:
         definitions: by id, those of the root module and of the modules that it needs.
         texts: module -> text, for the modules whose guards count.
+        specifications: the names of temporal formulas.
     """
     found: dict[Conjunct, None] = {}
-    for definition in reachable(definitions):
+    for definition in steps(definitions, specifications):
         module = definition.body.span.module
         if module not in texts:
             continue
@@ -95,17 +98,34 @@ def without(text: str, conjunct: Conjunct) -> str:
     return "\n".join(lines)
 
 
-def reachable(definitions: Mapping[str, Definition], roots: Container[str] = (NEXT,)) -> list[Definition]:
-    """The definitions that the roots lead to, themselves included; those of a LET belong to their operator."""
-    waiting = [uid for uid, definition in definitions.items() if definition.name in roots]
-    seen = set(waiting)
+def steps(definitions: Mapping[str, Definition], specifications: Container[str]) -> list[Definition]:
+    """The actions of specifications, each under the name of its formula, and the definitions that they lead to."""
+    actions = [
+        Definition(name=definition.name, body=part.operands[0])
+        for definition in reachable(definitions, specifications)
+        for part in definition.body.walk()
+        if part.operator == SQUARE_ACTION
+    ]
+    return [*actions, *_from((action.body for action in actions), definitions)]
+
+
+def reachable(definitions: Mapping[str, Definition], names: Container[str]) -> list[Definition]:
+    """The definitions of these names, and those that they lead to; those of a LET belong to their operator."""
+    roots = [definition for definition in definitions.values() if definition.name in names]
+    return [*roots, *_from((root.body for root in roots), definitions)]
+
+
+def _from(roots: Iterable[Expression], definitions: Mapping[str, Definition]) -> list[Definition]:
+    """The definitions that expressions lead to, each once."""
+    waiting = list(roots)
+    seen: dict[str, None] = {}
     local: set[str] = set()
     while waiting:
-        for part in _everything(definitions[waiting.pop()].body, definitions, local):
-            if part.definition and part.definition not in seen and part.definition in definitions:
-                seen.add(part.definition)
-                waiting.append(part.definition)
-    return [definitions[uid] for uid in seen - local]
+        for part in _everything(waiting.pop(), definitions, local):
+            if part.definition in definitions and part.definition not in seen:
+                seen[part.definition] = None
+                waiting.append(definitions[part.definition].body)
+    return [definitions[uid] for uid in seen if uid not in local]
 
 
 def _everything(expression: Expression, definitions: Mapping[str, Definition], local: set[str]) -> Iterator[Expression]:

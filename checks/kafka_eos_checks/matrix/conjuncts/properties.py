@@ -110,10 +110,11 @@ class Family:
 
 
 def families(registry: Registry) -> Iterator[Family]:
-    """The families of the modules that a holding model is about."""
+    """The families of the modules that a holding model is about; ``check proofs --minimal`` has those of the proofs."""
+    proofs = {path.stem for path in (registry.folder.parent / "proofs").glob("*.tla")}
     holding: dict[str, list[Model]] = {}
     for model in registry.models.values():
-        if not model.expect.violates and model.tier in TIERS:
+        if not model.expect.violates and model.tier in TIERS and model.module not in proofs:
             holding.setdefault(model.module, []).append(model)
     for module, models in holding.items():
         yield _family(registry, module, models)
@@ -131,8 +132,8 @@ def _family(registry: Registry, module: str, holding: Sequence[Model]) -> Family
             base = registry.models[entry.model] if entry.model else entry
             every = dict.fromkeys((*base.invariants, *base.properties, entry.expect.violates))
             mutants.append(Mutant(label=entry.name, model=replace(entry, invariants=tuple(every), properties=())))
-    changes = conjuncts(definitions, texts)
-    changes += of_effects(definitions, texts, {model.specification for model in holding})
+    specifications = {model.specification for model in holding}
+    changes = conjuncts(definitions, texts, specifications) + of_effects(definitions, texts, specifications)
     for change in changes:
         try:
             text = without(texts[change.span.module], change)

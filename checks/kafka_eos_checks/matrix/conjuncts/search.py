@@ -69,7 +69,8 @@ def subjects(registry: Registry) -> list[Subject]:
     for module, models in by_module.items():
         own = texts_of(registry.folder.parent, module)
         texts |= own
-        for conjunct in conjuncts(parsed(tuple(sorted(own.items())), module), own):
+        specifications = {model.specification for model in models}
+        for conjunct in conjuncts(parsed(tuple(sorted(own.items())), module), own, specifications):
             reached.setdefault(conjunct, []).extend(models)
     return [
         Subject(

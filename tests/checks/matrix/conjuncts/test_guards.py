@@ -60,6 +60,9 @@ Next ==
     \/ Leave
     \/ Break
 
+Spec == [][Next]_<<queue, waiting, fault>>
+WithFaults == Spec
+Written == [][\E client \in Clients : ~fault /\ Enter(client)]_<<queue, waiting, fault>>
 Unused == queue # <<>> /\ waiting # {}
 
 NeverTooLong == Len(queue) <= Limit /\ ~IsFull
@@ -108,9 +111,16 @@ EXPECTED = {
 }
 
 
-def found_in(folder: Path, text: str = QUEUE) -> list[Conjunct]:
+def found_in(folder: Path, text: str = QUEUE, specification: str = "WithFaults") -> list[Conjunct]:
     (folder / "Queue.tla").write_text(text, encoding="utf-8")
-    return conjuncts(parse(folder, "Queue"), {"Queue": text})
+    return conjuncts(parse(folder, "Queue"), {"Queue": text}, {specification})
+
+
+def test_the_steps_of_a_specification_may_stand_in_its_formula(tmp_path: Path) -> None:
+    found = found_in(tmp_path, specification="Written")
+    by_operator = {conjunct.operator.partition("!")[2] for conjunct in found}
+    assert by_operator == EXPECTED.keys() - {"Leave", "Broken"} | {"Written"}
+    assert [conjunct.change for conjunct in found if conjunct.operator == "Queue!Written"] == ["~fault -> TRUE"]
 
 
 def test_every_part_of_every_guard_is_found_and_nothing_else(tmp_path: Path) -> None:
