@@ -428,13 +428,16 @@ WithGuard(log, request) ==
     IF log.guardEpoch < request.epoch
     THEN [log EXCEPT !.guardEpoch = request.epoch, !.guardVersion = request.version] ELSE log
 
+(* A leader asks nobody about a batch of an epoch that has passed. *)
+HasPassed(log, epoch) == epoch < log.epoch
+
 (* A leader begins to ask the coordinator about a batch. *)
 StartVerification(instance, number, partition) ==
     /\ \E request \in produceRequests :
         /\ request.instance = instance /\ request.number = number /\ request.partition = partition
         /\ NeedsGuard(request.version)
         /\ produceRequests' = produceRequests \ {request}
-        /\ IF request.epoch < logs[partition].epoch THEN
+        /\ IF HasPassed(logs[partition], request.epoch) THEN
               /\ Answer(instance, number, "produce", "INVALID_PRODUCER_EPOCH", NoEpoch)
               /\ UNCHANGED <<logs, verifying>>
            ELSE

@@ -28,6 +28,18 @@ NoGuard(log, version, epoch, guard) == IF epoch < log.epoch THEN "INVALID_PRODUC
 (* for UsesGuardUp: every transactional append uses the guard up, as in Kafka *)
 EveryAppendUsesGuardUp(log, epoch) == TRUE
 
+(* for IsOngoing: a transaction of any epoch counts, as in Kafka 3.9 *)
+OngoingOfAnyEpoch(log, epoch) == log.open
+
+(* for DataError: the guard is looked at before the epoch, as in Kafka 3.9 *)
+GuardBeforeEpoch(log, version, epoch, guard) ==
+    IF NeedsGuard(version) /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE"
+    ELSE IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
+    ELSE "NONE"
+
+(* for HasPassed: a leader asks about batches of any epoch, as in Kafka 3.9 *)
+NoEpochHasPassed(log, epoch) == FALSE
+
 (* for KeepsGuard: the marker of one transaction takes the next one's guard along (KAFKA-18575) *)
 GuardWiped(log, marker) == FALSE
 
