@@ -35,6 +35,7 @@ Every operator may be in the module or in its mutants; the one that ``bounds`` n
 """
 
 import importlib
+import json
 import re
 import shutil
 import tomllib
@@ -86,11 +87,13 @@ class Shipped:
     """The expected result of a model under the rules of a release of Kafka.
 
     Attributes:
-        violates: property that a rule of the release breaks -> the rules that do, separated by commas.
+        violates: property that rules of the release break -> these rules, separated by commas.
+        silent: properties that hold and say nothing, since their witnesses are out of reach by these rules.
         states: distinct states.
     """
 
     violates: Mapping[str, str] = field(default_factory=dict)
+    silent: tuple[str, ...] = ()
     states: int | None = None
 
     @property
@@ -100,6 +103,8 @@ class Shipped:
         if self.violates:
             broken = ", ".join(f'{name} = "{rules}"' for name, rules in self.violates.items())
             parts.append(f"violates = {{ {broken} }}")
+        if self.silent:
+            parts.append(f"silent = {json.dumps(list(self.silent))}")
         return f"{{ {', '.join(parts)} }}"
 
 
@@ -286,12 +291,16 @@ def _shipped(given: Any, where: str) -> dict[str, Shipped]:
     usage = 'write shipped."4.3" = { states = 12, violates = { Property = "Rule" } }'
     if not isinstance(given, dict) or not all(isinstance(row, dict) for row in given.values()):
         raise MalformedRegistry(f"{where}: shipped is {given!r}; {usage}")
+    found = {}
     for release, row in given.items():
         broken = row.get("violates", {})
         named = isinstance(broken, dict) and all(isinstance(rules, str) and rules for rules in broken.values())
-        if row.keys() - {"states", "violates"} or not named or type(row.get("states", 0)) is not int:
+        unknown = row.keys() - {"states", "violates", "silent"}
+        if unknown or not named or type(row.get("states", 0)) is not int:
             raise MalformedRegistry(f'{where}: shipped."{release}" is {row!r}; {usage}')
-    return {release: Shipped(**row) for release, row in given.items()}
+        silent = _checked("silent", row.get("silent", []), where)
+        found[release] = Shipped(**{**row, "silent": silent})
+    return found
 
 
 def _fields_of(entry: Mapping[str, Any], where: str, allowed: Iterable[str]) -> dict[str, Any]:
@@ -300,6 +309,16 @@ def _fields_of(entry: Mapping[str, Any], where: str, allowed: Iterable[str]) -> 
         if key not in names:
             raise MalformedRegistry(f"{where}: unknown key {key!r}; known are {', '.join(sorted(names))}")
     return {key: _checked(key, value, where) for key, value in entry.items()}
+
+
+def _validate_shipped(model: Model) -> None:
+    """Check that what a release breaks is a property that holds by the repaired rules."""
+    for release, expected in model.shipped.items():
+        for name in (*expected.violates, *expected.silent):
+            if name not in model.invariants + model.properties or name == model.expect.violates:
+                raise MalformedRegistry(
+                    f'{model.source}: shipped."{release}" has {name}, and no such property holds here; delete it there'
+                )
 
 
 def _validate(model: Model, modules: Container[str]) -> Model:
@@ -313,12 +332,7 @@ def _validate(model: Model, modules: Container[str]) -> Model:
         raise MalformedRegistry(f"{where}: no module {model.module}.tla in {model.spec}; correct 'module'")
     if not model.invariants and not model.properties:
         raise MalformedRegistry(f"{where}: nothing is checked; name invariants or properties")
-    for release, expected in model.shipped.items():
-        for name in expected.violates:
-            if name not in model.invariants + model.properties or name == model.expect.violates:
-                raise MalformedRegistry(
-                    f'{where}: shipped."{release}" has {name}, which is no property that holds here; delete it there'
-                )
+    _validate_shipped(model)
     for name in model.silent:
         if name not in model.invariants + model.properties:
             raise MalformedRegistry(f"{where}: {name} is silent but not checked; delete it from 'silent'")
@@ -490,6 +504,11 @@ def extended_modules(model: Model) -> list[str]:
     mutants = f"{model.module}Mutants"
     if mutants in modules.paths:
         extended.append(mutants)
+    seen = {name for module in extended for name in modules.operators(module)}
+    for home in [f"{module.name}Mutants" for module in modules.chain(model.module)]:
+        missing = set(model.overrides.values()) - seen
+        if home in modules.paths and home not in extended and missing & modules.module(home).definitions.keys():
+            extended.append(home)
     bounds = f"{model.module}Bounds"
     if any(modules.defines(bounds, name) for name in (model.bounds, *model.probes) if name):
         extended.append(bounds)

@@ -23,16 +23,17 @@ reference through :mod:`kafka_eos_checks.mutants.rules`, check that Kafka. ::
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from kafka_eos_checks.kit.paths import spec_folder
-from kafka_eos_checks.models.registry import MalformedRegistry, Model
+from kafka_eos_checks.models.registry import MalformedRegistry, Model, Shipped
 from kafka_eos_checks.tla.modules import ModuleFolder
 from kafka_eos_checks.tla.values import parse_value
 
 MARK = "Departs from Kafka"
+CHECK = "release"  # the kind of the verdicts on columns
+SAYS_NOTHING = "says nothing"  # of a property that holds in a column where its witness is out of reach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +97,15 @@ class Releases:
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise MalformedRegistry(f"{self.file}: no TOML: {error}") from None
         if content.keys() != {"release", "rule"}:
-            raise MalformedRegistry(f"{self.file}: tables are [release.\"4.3\"] and [rule.Module.Operator]")
+            raise MalformedRegistry(f'{self.file}: tables are [release."4.3"] and [rule.Module.Operator]')
         self._modules = ModuleFolder(self.file.parent)
-        self.releases = {name: self._release(name, row) for name, row in content["release"].items()}
+        self.releases: dict[str, Release] = {name: self._release(name, row) for name, row in content["release"].items()}
         self.rules = [
             self._rule(module, name, row) for module, rows in content["rule"].items() for name, row in rows.items()
         ]
+        names = [rule.name for rule in self.rules]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise MalformedRegistry(f"{self.file}: two rules are called {min(twice)}; rename the operator of one")
 
     def _release(self, name: str, row: Mapping[str, Any]) -> Release:
         where = f'{self.file} [release."{name}"]'
@@ -138,7 +142,7 @@ class Releases:
             raise MalformedRegistry(f"{self.file}: no release {name!r}; there are {', '.join(self.releases)}")
         return self.releases[name]
 
-    @cached_property
+    @property
     def newest(self) -> str:
         """The release that the marks in the modules are about."""
         return next(iter(self.releases))
@@ -146,6 +150,15 @@ class Releases:
     def rule(self, name: str) -> Rule | None:
         """The rule of an operator's name, None if no release has it otherwise."""
         return next((rule for rule in self.rules if rule.name == name), None)
+
+    def findings(self, causes: str) -> list[str]:
+        """The ids of the findings behind some rules.
+
+        Args:
+            causes: names of rules, separated by commas.
+        """
+        found = [rule.finding for name in causes.split(", ") if (rule := self.rule(name)) and rule.finding]
+        return list(dict.fromkeys(found))
 
     def outside(self, model: Model, release: str) -> str:
         """Why a model says nothing about a release; "" if it does."""
@@ -200,6 +213,53 @@ def shipped(model: Model, rules: Iterable[Rule], release: str) -> Model:
     """
     overrides = {**model.overrides, **{rule.name: rule.by_release[release] for rule in rules}}
     return replace(model, overrides=overrides)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A model under a release.
+
+    Attributes:
+        model: the model, with the repaired rules.
+        release: of Kafka.
+        outside: why the model says nothing about the release, or "".
+        rules: those that the release has otherwise and the model depends on.
+    """
+
+    model: Model
+    release: str
+    outside: str = ""
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the verdict."""
+        return f"{self.model.name}, Kafka {self.release}"
+
+    @property
+    def as_shipped(self) -> Model:
+        """The model with the rules of the release."""
+        return shipped(self.model, self.rules, self.release)
+
+    def expected(self, releases: Releases) -> Shipped | None:
+        """What the registry expects: of the release, or of a newer one with the same rules."""
+        for release in releases.releases:
+            same = release == self.release
+            same |= shipped(self.model, releases.replaced(self.model, release), release) == self.as_shipped
+            if same and release in self.model.shipped:
+                return self.model.shipped[release]
+        return None
+
+
+def columns(models: Iterable[Model], names: Iterable[str], releases: Releases) -> list[Column]:
+    """The models under each of some releases."""
+    found = []
+    for model in models:
+        for release in names:
+            outside = releases.outside(model, release)
+            rules = () if outside else tuple(releases.replaced(model, release))
+            found.append(Column(model=model, release=release, outside=outside, rules=rules))
+    return found
 
 
 def marked(modules: ModuleFolder) -> Iterator[tuple[str, str]]:

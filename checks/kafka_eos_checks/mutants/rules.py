@@ -1275,9 +1275,7 @@ def asks_unless_open(
     return not _may_lack_guard(rules, before, producer_id, version)
 
 
-def asks_about_any_epoch(
-    rules: leaders.Rules, before: leaders.LeaderState, producer_id: int, epoch: int
-) -> ErrorCode:
+def asks_about_any_epoch(rules: leaders.Rules, before: leaders.LeaderState, producer_id: int, epoch: int) -> ErrorCode:
     """For ``verification_error``: a leader asks about a batch of any epoch, as in Kafka 3.9."""
     return ErrorCode.NONE
 
