@@ -368,12 +368,12 @@ def without_causes(column: Column, releases: Releases) -> Iterator[Verdict]:
 def counterexample(column: Column, name: str) -> str:
     """The shortest way to a violation, told step by step."""
     model = replace(
-        column.as_shipped,
+        column.entry,
         invariants=(name,) if name in column.model.invariants else (),
         properties=(name,) if name in column.model.properties else (),
         expect=Expectation(violates=name),
     )
-    return story(check_model(replace(model, name=f"{model.name}_{column.release.replace('.', '_')}")))
+    return story(check_model(model))
 
 
 def run(arguments: argparse.Namespace, models: Sequence[Model], registry: Registry) -> int:

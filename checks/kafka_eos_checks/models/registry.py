@@ -474,13 +474,15 @@ class Registry:
         """Write a model's result by the rules of a release into its line ``shipped."<release>" = …``, or add the line.
 
         Raises:
-            MalformedRegistry: when the entry has no line ``expect = …``, behind which a new line goes.
+            MalformedRegistry: when the entry has no line behind which a new one goes.
         """
         key = f'shipped."{release}"'
-        try:
+        known = self.get(name).shipped
+        if release in known:
             self._write(name, key, found.line)
-        except MalformedRegistry:
-            self._write(name, "expect", None, f"\n{key} = {found.line}")
+        else:
+            last = f'shipped."{list(known)[-1]}"' if known else "expect"
+            self._write(name, last, None, f"\n{key} = {found.line}")
 
     def _write(self, name: str, key: str, value: str | None, behind: str = "") -> None:
         """Put a value into the line of a key, or keep the line, and add text behind it."""

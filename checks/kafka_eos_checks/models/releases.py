@@ -184,6 +184,16 @@ class Releases:
         reached = self._reached(model, found, release) if found else frozenset()
         return [rule for rule in found if rule.name in reached and rule.name not in model.overrides]
 
+    def of_module(self, module: str, release: str) -> dict[str, str]:
+        """The rules that a release has otherwise, of a module and of those that it extends, each with Kafka's operator.
+
+        A rule that the specification does not use is left out.
+        """
+        chain = {one.name for one in self._modules.chain(module)}
+        used = self._modules.reached(module, "Spec")
+        found = [rule for rule in self.rules if rule.module in chain and rule.name in used]
+        return {rule.name: rule.by_release[release] for rule in found if release in rule.by_release}
+
     def unmodelled(self, model: Model) -> list[Rule]:
         """The rules that a model depends on, and whose form in Kafka no operator says."""
         chain = {module.name for module in self._modules.chain(model.module)}
@@ -240,6 +250,12 @@ class Column:
     def as_shipped(self) -> Model:
         """The model with the rules of the release."""
         return shipped(self.model, self.rules, self.release)
+
+    @property
+    def entry(self) -> Model:
+        """:attr:`as_shipped` under a name of its own, and without the numbers of the repaired rules."""
+        name = f"{self.model.name}_Kafka_{self.release.replace('.', '_')}"
+        return replace(self.as_shipped, name=name, expect=replace(self.model.expect, generated=None, states=None))
 
     def expected(self, releases: Releases) -> Shipped | None:
         """What the registry expects: of the release, or of a newer one with the same rules."""
