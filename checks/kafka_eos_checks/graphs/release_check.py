@@ -29,7 +29,7 @@ from kafka_eos_checks.models.registry import (
     plain_configuration,
     write_model,
 )
-from kafka_eos_checks.models.releases import CHECK, SAYS_NOTHING, Column, Releases, columns, shipped
+from kafka_eos_checks.models.releases import CHECK, SAYS_NOTHING, Column, Releases, columns
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.modules import ModuleFolder
 
@@ -122,19 +122,19 @@ def _text_of(model: Model, name: str) -> str:
     return re.sub(r"\(\*.*?\*\)", lambda comment: " " * len(comment[0]), text).rstrip()
 
 
-def judge_model(model: Model, release: str, *, timeout: float = 900.0) -> Judged:
+def judge_model(model: Model, *, timeout: float = 900.0) -> Judged:
     """Run TLC on a model that already has the rules of a release.
 
     Raises:
         TlcMissing: when there is no TLC or no Java.
     """
     if model.expect.violates:
-        return _judge_violated(model, release, timeout)
+        return _judge_violated(model, timeout)
     together, single = watched(model)
     runs = []
     if together:
-        runs.append(_judge_together(model, together, release, timeout))
-    runs += [_judge_single(model, name, release, timeout) for name in single]
+        runs.append(_judge_together(model, together, timeout))
+    runs += [_judge_single(model, name, timeout) for name in single]
     return Judged(
         states=runs[0].states,
         outcomes={name: outcome for run in runs for name, outcome in run.outcomes.items()},
@@ -144,14 +144,14 @@ def judge_model(model: Model, release: str, *, timeout: float = 900.0) -> Judged
     )
 
 
-def _judge_violated(model: Model, release: str, timeout: float) -> Judged:
+def _judge_violated(model: Model, timeout: float) -> Judged:
     """A model that the repaired rules violate: it ends at the first violation, since its states may have no end."""
     configuration = replace(
         plain_configuration(model),
         invariants=tuple(name for name in model.invariants if name == model.expect.violates),
         properties=tuple(name for name in model.properties if name == model.expect.violates),
     )
-    result = _run(model, configuration, "", release, timeout)
+    result = _run(model, configuration, "", timeout)
     name = model.expect.violates
     if result.verdict == HOLDS:
         return Judged(states=result.distinct, outcomes={name: HOLDS}, seconds=result.seconds)
@@ -160,7 +160,7 @@ def _judge_violated(model: Model, release: str, timeout: float) -> Judged:
     return Judged(outcomes={name: f"violated after {max(len(result.behaviour) - 1, 0)} steps"}, seconds=result.seconds)
 
 
-def _judge_together(model: Model, together: Sequence[Watched], release: str, timeout: float) -> Judged:
+def _judge_together(model: Model, together: Sequence[Watched], timeout: float) -> Judged:
     names = [one.name for one in together]
     reached = [witness for witness in witnesses.witnesses(model) if witness.name in names]
     checks = [(one.check, one.of_steps) for one in together] + [(one.check, one.of_steps) for one in reached]
@@ -170,7 +170,7 @@ def _judge_together(model: Model, together: Sequence[Watched], release: str, tim
         properties=tuple(check for check, of_steps in checks if of_steps),
     )
     definitions = [*(one.definition for one in together), witnesses.definitions(reached)]
-    result = _run(model, configuration, "\n".join(definitions), release, timeout)
+    result = _run(model, configuration, "\n".join(definitions), timeout)
     if result.verdict != HOLDS:
         return Judged(problems=(_trouble("all", result),), seconds=result.seconds)
     steps = {said[1]: said[2] for line in result.prints if (said := _SAID.search(line))}
@@ -185,7 +185,7 @@ def _judge_together(model: Model, together: Sequence[Watched], release: str, tim
     return Judged(states=result.distinct, outcomes=outcomes, silent=silent, seconds=result.seconds)
 
 
-def _judge_single(model: Model, name: str, release: str, timeout: float) -> Judged:
+def _judge_single(model: Model, name: str, timeout: float) -> Judged:
     plain = replace(plain_configuration(model), invariants=(), properties=(name,))
     own = [witness for witness in witnesses.witnesses(model) if witness.name == name]
     configuration = replace(
@@ -193,7 +193,7 @@ def _judge_single(model: Model, name: str, release: str, timeout: float) -> Judg
         invariants=tuple(witness.check for witness in own if not witness.of_steps),
         properties=(name, *(witness.check for witness in own if witness.of_steps)),
     )
-    result = _run(model, configuration, witnesses.definitions(own), release, timeout)
+    result = _run(model, configuration, witnesses.definitions(own), timeout)
     if result.verdict == HOLDS:
         alone = replace(model, invariants=(), properties=(name,))
         silent = tuple(witnesses.unreached(alone, result.prints))
@@ -208,7 +208,7 @@ def _judge_single(model: Model, name: str, release: str, timeout: float) -> Judg
 
 
 def _short_hash(parts: Iterable[str]) -> str:
-    """A name for what a root module checks: runs at the same time must not share one."""
+    """A name for what a root module checks: the runs of one model do not share it."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
@@ -216,9 +216,9 @@ def _trouble(name: str, result: tlc.Result) -> str:
     return f"{name}: TLC {result.verdict} {result.error}".strip()
 
 
-def _run(model: Model, configuration: Configuration, definitions: str, release: str, timeout: float) -> tlc.Result:
+def _run(model: Model, configuration: Configuration, definitions: str, timeout: float) -> tlc.Result:
     checked = sorted({*configuration.invariants, *configuration.properties})
-    suffix = f"_{release.replace('.', '_')}_{_short_hash([*checked, *map(str, sorted(model.overrides.items()))])}"
+    suffix = f"_{_short_hash([*checked, *map(str, sorted(model.overrides.items()))])}"
     folder, module = write_model(model, configuration, definitions, suffix)
     return tlc.run(tlc.Job(folder=folder, module=module, timeout=timeout, short=model.is_short))
 
@@ -238,10 +238,7 @@ def check_columns(
     needed = {_key(column): column for column in reversed(found) if column.rules}
     largest_first = sorted(needed.items(), key=lambda item: -(item[1].model.expect.generated or 0))
     with ThreadPoolExecutor(jobs) as pool:
-        running = {
-            key: pool.submit(judge_model, column.as_shipped, column.release, timeout=timeout)
-            for key, column in largest_first
-        }
+        running = {key: pool.submit(judge_model, column.entry, timeout=timeout) for key, column in largest_first}
         try:
             for column in found:
                 yield column, running[_key(column)].result() if column.rules else None
@@ -346,13 +343,13 @@ def without_causes(column: Column, releases: Releases) -> Iterator[Verdict]:
     for name, causes in (expected.violates if expected and column.rules else {}).items():
         by_causes.setdefault(causes, []).append(name)
     for causes, names in by_causes.items():
-        rest = [rule for rule in column.rules if rule.name not in causes.split(", ")]
+        rest = tuple(rule for rule in column.rules if rule.name not in causes.split(", "))
         repaired = replace(
-            shipped(column.model, rest, column.release),
+            replace(column, rules=rest).entry,
             invariants=tuple(name for name in column.model.invariants if name in names),
             properties=tuple(name for name in column.model.properties if name in names),
         )
-        judged = judge_model(repaired, column.release)
+        judged = judge_model(repaired)
         yield Verdict(
             check=f"{CHECK}-cause",
             name=f"{column.model.name}, Kafka {column.release} without {causes}",

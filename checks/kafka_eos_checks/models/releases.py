@@ -253,9 +253,9 @@ class Column:
 
     @property
     def entry(self) -> Model:
-        """:attr:`as_shipped` under a name of its own, and without the numbers of the repaired rules."""
+        """:attr:`as_shipped` under a name of its own, which its folder has too, and without the graph's size."""
         name = f"{self.model.name}_Kafka_{self.release.replace('.', '_')}"
-        return replace(self.as_shipped, name=name, expect=replace(self.model.expect, generated=None, states=None))
+        return replace(self.as_shipped, name=name, expect=replace(self.model.expect, generated=None))
 
     def expected(self, releases: Releases) -> Shipped | None:
         """What the registry expects: of the release, or of a newer one with the same rules."""
