@@ -45,15 +45,14 @@ GuardWiped(log, marker) == FALSE
 
 (* for MarkerError: a marker of the epoch of an open transaction ends it (KAFKA-19446) *)
 MarkerOfEqualEpoch(log, marker) ==
-    IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
-    ELSE IF marker.epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
+    IF marker.epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
+    ELSE IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
     ELSE "NONE"
 
 (* for MarkerError: a marker that was written is refused when it comes again (KAFKA-19999) *)
 MarkerOnlyOnce(log, marker) ==
-    IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
-    ELSE IF marker.epoch < log.epoch \/ (marker.version = 2 /\ marker.epoch = log.epoch)
-    THEN "INVALID_PRODUCER_EPOCH"
+    IF marker.epoch < log.epoch \/ (marker.version = 2 /\ marker.epoch = log.epoch) THEN "INVALID_PRODUCER_EPOCH"
+    ELSE IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
     ELSE "NONE"
 
 (* for MarkerError: a leader takes markers of any epoch *)

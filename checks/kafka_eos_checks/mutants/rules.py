@@ -360,28 +360,25 @@ def guard_wiped(state: Transactions, log: TransactionalLog, marker: Marker) -> b
     return False
 
 
-def _fenced_coordinator(log: TransactionalLog, marker: Marker) -> bool:
-    return log.coordinator_epoch > marker.coordinator_epoch
+def _fenced_coordinator(log: TransactionalLog, marker: Marker) -> ErrorCode:
+    fenced = log.coordinator_epoch > marker.coordinator_epoch
+    return ErrorCode.TRANSACTION_COORDINATOR_FENCED if fenced else ErrorCode.NONE
 
 
 def marker_of_equal_epoch(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
     """For ``marker_error``: a marker of the epoch of an open transaction ends it (KAFKA-19446)."""
-    if _fenced_coordinator(log, marker):
-        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch else ErrorCode.NONE
+    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch else _fenced_coordinator(log, marker)
 
 
 def marker_only_once(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
     """For ``marker_error``: a marker that was written is refused when it comes again (KAFKA-19999)."""
-    if _fenced_coordinator(log, marker):
-        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
     again = marker.version == 2 and marker.epoch == log.epoch
-    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch or again else ErrorCode.NONE
+    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch or again else _fenced_coordinator(log, marker)
 
 
 def marker_of_any_epoch(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
     """For ``marker_error``: a leader takes markers of any epoch."""
-    return ErrorCode.TRANSACTION_COORDINATOR_FENCED if _fenced_coordinator(log, marker) else ErrorCode.NONE
+    return _fenced_coordinator(log, marker)
 
 
 def marker_of_any_coordinator(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:

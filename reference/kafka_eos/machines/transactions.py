@@ -902,14 +902,17 @@ class Transactions(GuardRules):
     def marker_error(self, log: TransactionalLog, marker: Marker) -> ErrorCode:
         """The reason why a leader refuses a marker; ``NONE`` if it does not.
 
-        Under version 2 a marker's epoch is above its data's, or the same when it has been written already.
+        Under version 2 a marker's epoch is above its data's, or the same when it has been written already. The
+        exception for the last epoch is in ``TransactionalPartition``: epochs do not run out here.
+
+        Kafka: ProducerAppendInfo.appendEndTxnMarker
         """
-        if log.coordinator_epoch > marker.coordinator_epoch:
-            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         if marker.epoch < log.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if marker.version == 2 and marker.epoch == log.epoch and log.open:
             return ErrorCode.INVALID_PRODUCER_EPOCH
+        if log.coordinator_epoch > marker.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return ErrorCode.NONE
 
     def acknowledged(self, marker: Marker) -> frozenset[str]:

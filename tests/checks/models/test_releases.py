@@ -44,9 +44,10 @@ def test_the_reference_marks_the_same_rules_as_the_spec(releases: Releases) -> N
         text = file.read_text(encoding="utf-8")
         lines = text.splitlines()
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef):
-                if any(f"{MARK}:" in line for line in lines[node.lineno : node.end_lineno]):
-                    found.add((file.stem, node.name))
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            if any(f"{MARK}:" in line for line in lines[node.lineno : node.end_lineno]):
+                found.add((file.stem, node.name))
     assert found == {(snake_case(module), snake_case(name)) for module, name in departures(releases)}
 
 
