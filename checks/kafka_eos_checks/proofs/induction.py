@@ -156,7 +156,7 @@ class Proof:
         conjuncts: the invariant.
         queries: the queries for a set of overrides (rule -> mutant), none for the rules as they are.
         claims: ids of the ledger's claims that it settles.
-        module: the TLA+ module of the machine.
+        module: the TLA+ module of the machine, "" for none.
         rests_on: the rules that Kafka has otherwise (``spec/releases.toml``) and with which the proof fails.
     """
 
@@ -165,7 +165,7 @@ class Proof:
     conjuncts: Sequence[Conjunct]
     queries: Callable[[Mapping[str, str]], Iterator[Query]]
     claims: tuple[str, ...] = ()
-    module: str
+    module: str = ""
     rests_on: tuple[str, ...] = ()
 
     @property
