@@ -200,8 +200,7 @@ def _judge_single(model: Model, name: str, timeout: float) -> Judged:
         return Judged(states=result.distinct, outcomes={name: HOLDS}, silent=silent, seconds=result.seconds)
     if not result.verdict.startswith("violates "):
         return Judged(problems=(_trouble(name, result),), seconds=result.seconds)
-    return Judged(
-        states=result.distinct,
+    return Judged(  # without states: how many TLC has seen when it finds an infinite behaviour differs from run to run
         outcomes={name: f"violated after {max(len(result.behaviour) - 1, 0)} steps"},
         seconds=result.seconds,
     )
