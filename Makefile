@@ -34,8 +34,10 @@ lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-model-check: setup ## check every model of the small and full tiers with TLC
+model-check: setup ## check every model of the small and full tiers with TLC, by the repaired rules and by those of Kafka 4.3 and 3.9
 	$(KAFKA_EOS) check models --tier full --json $(VERDICTS)/models.json
+	$(KAFKA_EOS) check models --tier full --kafka 4.3 --kafka 3.9 --json $(VERDICTS)/releases.json
+	$(KAFKA_EOS) ledger properties
 
 model-check-deep: setup ## also check the deep tier: larger constants, more than an hour
 	$(KAFKA_EOS) check models --tier deep --json $(VERDICTS)/model-check-deep.json
@@ -43,6 +45,7 @@ model-check-deep: setup ## also check the deep tier: larger constants, more than
 proofs: setup ## prove invariants of the reference without bounds, with z3; contracts, with CrossHair
 	$(KAFKA_EOS) check proofs --json $(VERDICTS)/proofs.json
 	$(KAFKA_EOS) check proofs --minimal --json $(VERDICTS)/proofs-minimal.json
+	$(KAFKA_EOS) check proofs --kafka 4.3 --json $(VERDICTS)/proofs-4.3.json
 	$(KAFKA_EOS) check contracts --json $(VERDICTS)/contracts.json
 	$(KAFKA_EOS) ledger report
 
@@ -56,6 +59,7 @@ code-mutants: $(VENV)/.installed-mutants $(JARS)/kafka/.copied ## change the cod
 
 conformance: setup ## compare the reference's state graphs with TLC's, and validate traces
 	$(KAFKA_EOS) check graphs --json $(VERDICTS)/graphs.json
+	$(KAFKA_EOS) check graphs --kafka 4.3 --json $(VERDICTS)/graphs-4.3.json
 	$(KAFKA_EOS) check traces --json $(VERDICTS)/traces.json
 
 findings: setup $(JARS)/kafka/.copied ## check the findings in Kafka: run their models, audit their recordings, send their requests to the broker

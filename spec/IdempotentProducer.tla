@@ -91,11 +91,18 @@ Bumped == IF producer.epoch < MaxEpoch THEN [producer EXCEPT !.epoch = @ + 1, !.
 (* RestampAfterExpiry).                                                                                             *)
 KeptAfterExpiry(value) == IF Idempotence THEN <<>> ELSE SelectSeq(inFlight, LAMBDA batch : batch.value # value)
 
+(* Departs from Kafka: there the sequence goes on behind the batches that are stamped again (BumpAfterRestamp). *)
+
 (* The producer when a batch has expired: whether the log has it is unknown, so the next needs a new epoch. *)
 ProducerAfterExpiry(kept) == IF Idempotence THEN Bumped ELSE producer
 
+(* Departs from Kafka: the Java client takes OUT_OF_ORDER_SEQUENCE_NUMBER for no fatal error, and stamps every batch *)
+(* again (RestampAfterError).                                                                                       *)
+
 (* The batches that stay in flight after a fatal error: none. *)
 KeptAfterError(error) == <<>>
+
+(* Departs from Kafka: the Java client then goes on in its next epoch (BumpAfterError). *)
 
 (* The producer after a fatal error: it can no longer be used. *)
 ProducerAfterError(error, kept) == [producer EXCEPT !.error = error]

@@ -201,6 +201,8 @@ WithEntry(before, entry, log) ==
     OfVersion2!WithReplicated(
         OfVersion2!Written(before.transactions, [entry EXCEPT !.offset = LogEndOffset(before.log)]), LogEndOffset(log))
 
+(* Departs from Kafka: there every batch of a transaction uses the guard up (EveryBatchUsesGuardUp). *)
+
 (* The questions about a producer after a batch of it: one of a transaction uses the guard up. *)
 AskedAfterBatch(before, batch, version) ==
     LET asked == before.asked[batch.producerId] IN

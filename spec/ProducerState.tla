@@ -88,6 +88,8 @@ Follows(producer, batch) ==
     ELSE LET last == producer.batches[Len(producer.batches)]
          IN  batch.sequence = NextSequence(LastSequence(last))
 
+(* Departs from Kafka: up to 4.4 every sequence passes there too (KAFKA-15591; the mutant AnySequenceOnVirginPartition). *)
+
 (* Without state for the producer every sequence passes, unless the partition never held a record. *)
 AcceptsUnknownProducer(log, batch) == log.entries # <<>> \/ batch.sequence = 0
 

@@ -428,13 +428,16 @@ WithGuard(log, request) ==
     IF log.guardEpoch < request.epoch
     THEN [log EXCEPT !.guardEpoch = request.epoch, !.guardVersion = request.version] ELSE log
 
+(* A leader asks nobody about a batch of an epoch that has passed. *)
+HasPassed(log, epoch) == epoch < log.epoch
+
 (* A leader begins to ask the coordinator about a batch. *)
 StartVerification(instance, number, partition) ==
     /\ \E request \in produceRequests :
         /\ request.instance = instance /\ request.number = number /\ request.partition = partition
         /\ NeedsGuard(request.version)
         /\ produceRequests' = produceRequests \ {request}
-        /\ IF request.epoch < logs[partition].epoch THEN
+        /\ IF HasPassed(logs[partition], request.epoch) THEN
               /\ Answer(instance, number, "produce", "INVALID_PRODUCER_EPOCH", NoEpoch)
               /\ UNCHANGED <<logs, verifying>>
            ELSE
@@ -532,13 +535,14 @@ AppendUnverified(instance, number, partition) ==
     /\ UNCHANGED <<coordinatorVars, clientVars, initRequests, addRequests, verifying, verified, endRequests, markerRequests,
                    faults>>
 
-(* Under version 2 a marker's epoch is above its data's, or the same when it has been written already. *)
+(* Under version 2 a marker's epoch is above its data's, or the same when it has been written already. The exception *)
+(* for the last epoch is in TransactionalPartition: epochs do not run out here.                                      *)
 
-(* The reason why a leader refuses a marker; "NONE" if it does not. *)
+(* The reason why a leader refuses a marker; "NONE" if it does not.    Kafka: ProducerAppendInfo.appendEndTxnMarker *)
 MarkerError(log, marker) ==
-    IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
-    ELSE IF marker.epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
+    IF marker.epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
     ELSE IF marker.version = 2 /\ marker.epoch = log.epoch /\ log.open THEN "INVALID_PRODUCER_EPOCH"
+    ELSE IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
     ELSE "NONE"
 
 (* A marker keeps the guard of a transaction that begins with the marker's own epoch (KAFKA-18575). *)

@@ -14,10 +14,14 @@ Restamped(batches) ==
 WithoutValue(value) == SelectSeq(inFlight, LAMBDA batch : batch.value # value)
 
 (* for KeptAfterExpiry: the other batches are stamped again, as by the Java client (KAFKA-14034) *)
-RestampAfterExpiry(value) == IF Bumped.epoch > producer.epoch THEN Restamped(WithoutValue(value)) ELSE <<>>
+RestampAfterExpiry(value) ==
+    IF ~Idempotence THEN WithoutValue(value)
+    ELSE IF Bumped.epoch > producer.epoch THEN Restamped(WithoutValue(value)) ELSE <<>>
 
 (* for ProducerAfterExpiry, together with RestampAfterExpiry: the sequence goes on after these batches *)
-BumpAfterRestamp(kept) == IF Bumped.epoch > producer.epoch THEN [Bumped EXCEPT !.sequence = Len(kept)] ELSE Bumped
+BumpAfterRestamp(kept) ==
+    IF ~Idempotence THEN producer
+    ELSE IF Bumped.epoch > producer.epoch THEN [Bumped EXCEPT !.sequence = Len(kept)] ELSE Bumped
 
 (* for KeptAfterError: every batch is stamped again, the refused one included, as by the Java client *)
 RestampAfterError(error) ==

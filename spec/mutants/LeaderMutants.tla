@@ -43,6 +43,26 @@ AsShipped(before, batch) ==
     ELSE IF AppendError(before.log, batch) = "NONE" /\ IsAboveLowest(before, batch)
     THEN "OUT_OF_ORDER_SEQUENCE_NUMBER" ELSE AppendError(before.log, batch)
 
+(* for AskedAfterBatch: every batch of a transaction uses the guard up, as in Kafka *)
+EveryBatchUsesGuardUp(before, batch, version) ==
+    LET asked == before.asked[batch.producerId] IN
+    IF version = 0 THEN asked ELSE [NothingAsked EXCEPT !.guard = asked.guard + 1]
+
+(* A leader of Kafka 3.9 needs no guard: outside of transactions, and while one of any epoch is open. *)
+MayLackGuard(before, producerId, version) ==
+    version = 0 \/ ~Guards!NeedsGuard(version) \/ OfVersion2!IsOpen(before.transactions.producers[producerId])
+
+(* for GuardError: the guard without the epoch, as in Kafka 3.9 *)
+GuardOfAnyEpoch(before, batch, version, guard) ==
+    IF MayLackGuard(before, batch.producerId, version) \/ guard = before.asked[batch.producerId].guard
+    THEN "NONE" ELSE "INVALID_TXN_STATE"
+
+(* for NeedsVerification: nobody is asked while a transaction of any epoch is open, as in Kafka 3.9 *)
+AsksUnlessOpen(before, producerId, epoch, version) == ~MayLackGuard(before, producerId, version)
+
+(* for VerificationError: a leader asks about a batch of any epoch, as in Kafka 3.9 *)
+AsksAboutAnyEpoch(before, producerId, epoch) == "NONE"
+
 (* for AskedAfterMarker: a guard is good for the next transaction as well *)
 GuardOutlivesMarker(before, marker, version) == before.asked[marker.producerId]
 

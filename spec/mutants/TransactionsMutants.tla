@@ -28,20 +28,31 @@ NoGuard(log, version, epoch, guard) == IF epoch < log.epoch THEN "INVALID_PRODUC
 (* for UsesGuardUp: every transactional append uses the guard up, as in Kafka *)
 EveryAppendUsesGuardUp(log, epoch) == TRUE
 
+(* for IsOngoing: a transaction of any epoch counts, as in Kafka 3.9 *)
+OngoingOfAnyEpoch(log, epoch) == log.open
+
+(* for DataError: the guard is looked at before the epoch, as in Kafka 3.9 *)
+GuardBeforeEpoch(log, version, epoch, guard) ==
+    IF NeedsGuard(version) /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE"
+    ELSE IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
+    ELSE "NONE"
+
+(* for HasPassed: a leader asks about batches of any epoch, as in Kafka 3.9 *)
+NoEpochHasPassed(log, epoch) == FALSE
+
 (* for KeepsGuard: the marker of one transaction takes the next one's guard along (KAFKA-18575) *)
 GuardWiped(log, marker) == FALSE
 
 (* for MarkerError: a marker of the epoch of an open transaction ends it (KAFKA-19446) *)
 MarkerOfEqualEpoch(log, marker) ==
-    IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
-    ELSE IF marker.epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
+    IF marker.epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
+    ELSE IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
     ELSE "NONE"
 
 (* for MarkerError: a marker that was written is refused when it comes again (KAFKA-19999) *)
 MarkerOnlyOnce(log, marker) ==
-    IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
-    ELSE IF marker.epoch < log.epoch \/ (marker.version = 2 /\ marker.epoch = log.epoch)
-    THEN "INVALID_PRODUCER_EPOCH"
+    IF marker.epoch < log.epoch \/ (marker.version = 2 /\ marker.epoch = log.epoch) THEN "INVALID_PRODUCER_EPOCH"
+    ELSE IF log.coordinatorEpoch > marker.coordinatorEpoch THEN "TRANSACTION_COORDINATOR_FENCED"
     ELSE "NONE"
 
 (* for MarkerError: a leader takes markers of any epoch *)

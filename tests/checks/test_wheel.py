@@ -126,6 +126,7 @@ WORK = {
     "kafka-eos lab bench": ("lab bench --help", 0, "usage: kafka-eos lab bench"),
     "kafka-eos lab fuzz": ("lab fuzz --count 2000 --jobs 1", 0, "each is read or MalformedBatch"),
     "kafka-eos lab sinks": ("lab sinks outbox", 0, "the contents of the model"),
+    "kafka-eos ledger properties": ("", 1, "not checked"),
     "kafka-eos check walks --seeds 0..N": ("check walks --seeds 0..3", 0, "nothing violated"),
 }
 # Calls that need more than the light package, with the remedy that their last line names.
@@ -149,6 +150,7 @@ NEED = {
     "kafka-eos check impact OPERATOR": ("check impact AppendError", CLONES),
     "kafka-eos check kafka-tests": ("", "install Maven and a JDK"),
     "kafka-eos check models": ("", TLC),
+    "kafka-eos check models --kafka 4.3": ("", TLC),
     "kafka-eos check models LateEndIsNotAtomic": ("", TLC),
     "kafka-eos check models SnapshotWindowJava": ("", TLC),
     "kafka-eos check mutants": ("", TLC),

@@ -122,6 +122,9 @@ _LEDGER = Group(
             "kafka_eos_checks.ledger.findings_command",
             "what checking found in Apache Kafka, with its evidence and its cure",
         ),
+        "properties": Command(
+            "kafka_eos_checks.ledger.properties_command", "of which release of Kafka each property of the models holds"
+        ),
         "report": Command("kafka_eos_checks.ledger.report", "the HTML report of the verdicts of earlier commands"),
     },
     (

@@ -27,6 +27,7 @@ from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.terminal import print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.models.registry import TIERS, MalformedRegistry, Model, Registry, bounds_predicate
+from kafka_eos_checks.models.releases import Releases, columns
 from kafka_eos_checks.mutants.rules import UnknownRule, mutated
 from kafka_eos_checks.tla.values import canonical
 
@@ -425,6 +426,7 @@ EPILOG = """examples:
   kafka-eos check graphs PartitionLog --json build/conformance.json
   kafka-eos check graphs --mutant NoDuplicateCache
   kafka-eos check graphs --mutant all
+  kafka-eos check graphs PartitionLog --kafka 4.3    both floors with the rules of Kafka 4.3 as it ships
 """
 
 
@@ -438,8 +440,12 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("models", nargs="*", metavar="MODEL", help="models of the registry; default: all with a graph")
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
         "--mutant", action="append", default=[], metavar="ID", help="a mutant, made in the reference, or all"
+    )
+    what.add_argument(
+        "--kafka", metavar="RELEASE", help="by the rules of this release of Kafka as it ships (spec/releases.toml)"
     )
     parser.add_argument("--tier", choices=TIERS, default="small", help="this tier and those before it (default small)")
     parser.add_argument("--jobs", type=int, metavar="N", help="graphs at a time (default: one a processor)")
@@ -459,6 +465,16 @@ def _mutants(registry: Registry, names: Sequence[str], models: Sequence[Model]) 
     return mutants
 
 
+def as_shipped(models: Sequence[Model], release: str) -> list[Model]:
+    """The models with the rules of a release, without those that depend on no rule that the release has otherwise.
+
+    Raises:
+        MalformedRegistry: when the release is not known.
+    """
+    releases = Releases()
+    return [column.entry for column in columns(models, [releases.get(release).name], releases) if column.rules]
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run ``graphs``."""
     try:
@@ -468,6 +484,8 @@ def run(arguments: argparse.Namespace) -> int:
         every = [model for model in registry.models.values() if model.graph in tiers]
         mutants = _mutants(registry, arguments.mutant, named or every)
         models = named or ([] if arguments.mutant else every)
+        if arguments.kafka:
+            models = as_shipped(models, arguments.kafka)
         verdicts = list(check(registry, models, mutants, arguments.jobs))
     except (MalformedRegistry, GraphUnusable, UnknownRule) as error:
         print(f"kafka-eos check graphs: {error}", file=sys.stderr)

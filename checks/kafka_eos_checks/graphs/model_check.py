@@ -344,6 +344,8 @@ EPILOG = """examples:
   kafka-eos check models --tier full --json build/models.json
   kafka-eos check models PartitionLog --update  write the numbers it finds into spec/models/<Module>.toml
   kafka-eos check models --mutants              each mutant must violate the property it names
+  kafka-eos check models --kafka 4.3            by the rules of Kafka 4.3 as it ships, every property for itself
+  kafka-eos check models PartitionLog --kafka 4.3 --kafka 3.9 --causes
   kafka-eos check models --list --tier deep
 """
 
@@ -360,6 +362,15 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("models", nargs="*", metavar="MODEL", help="models or mutants; default: all of the tier")
     parser.add_argument("--tier", choices=TIERS, default="small", help="this tier and those before it (default small)")
     parser.add_argument("--mutants", action="store_true", help="the mutants of the models instead of the models")
+    parser.add_argument(
+        "--kafka",
+        action="append",
+        metavar="RELEASE",
+        help="by the rules of this release of Kafka as it ships (spec/releases.toml); may be given again",
+    )
+    parser.add_argument(
+        "--causes", action="store_true", help="with --kafka: without the rules that break a property it must hold"
+    )
     parser.add_argument("--list", action="store_true", help="say what would run, and run nothing")
     parser.add_argument("--update", action="store_true", help="write the numbers into the registry")
     add_json(parser)
@@ -408,6 +419,13 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.list:
             answer_console.print(_listing(models))
             return 0
+        if (arguments.causes and not arguments.kafka) or (arguments.kafka and arguments.mutants):
+            print("kafka-eos check models: --causes needs --kafka, and --kafka takes no --mutants", file=sys.stderr)
+            return 2
+        if models and arguments.kafka:
+            from kafka_eos_checks.graphs import release_check  # noqa: PLC0415 - it checks models with this module
+
+            return release_check.run(arguments, models, registry)
         if not models:
             print("kafka-eos check models: nothing to run; name a model or another --tier", file=sys.stderr)
             return 2

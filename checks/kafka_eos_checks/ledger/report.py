@@ -31,6 +31,10 @@ from kafka_eos_checks.ledger.claims import Entry, MalformedClaims, Standing, led
 from kafka_eos_checks.ledger.findings import Entry as FindingEntry
 from kafka_eos_checks.ledger.findings import MalformedFindings, read_findings
 from kafka_eos_checks.ledger.findings import entries as finding_entries
+from kafka_eos_checks.ledger.properties import Row, properties
+from kafka_eos_checks.models.registry import MalformedRegistry, Registry
+from kafka_eos_checks.models.releases import CHECK as RELEASE
+from kafka_eos_checks.models.releases import Releases
 
 MAX_EVIDENCE = 20_000  # characters of one verdict's evidence on the page; report.json has all of it
 SHORT = 12  # lines of evidence that the page shows without a click
@@ -48,6 +52,15 @@ KINDS = {
     "model": (
         "Models",
         "A TLA+ model, searched completely by TLC: its properties hold, in exactly the states expected.",
+    ),
+    "release": (
+        "Models of releases",
+        "The same models by the rules of Kafka as it ships, all at once, every property for itself. What is not run "
+        "has the verdict of the repaired rules, or is not of the release.",
+    ),
+    "release-cause": (
+        "Causes in releases",
+        "A violation by the rules of a release, with the rules that are named as its cause repaired: it is gone.",
     ),
     "witness": (
         "Witnesses",
@@ -141,7 +154,10 @@ TOWER = (
         "Specs",
         "TLA+ models, searched completely by TLC: their properties hold, and each rule that is taken away breaks the "
         "property that it should.",
-        ("model", "witness", "mutant", "conjunct", "property-part", "claim", "mutant-means"),
+        (
+            *("model", "release", "release-cause", "witness", "mutant", "conjunct", "property-part", "claim"),
+            "mutant-means",
+        ),
     ),
 )
 
@@ -195,6 +211,7 @@ class Report:
         verdicts: in the order of the page.
         entries: the claims ledger; indices point into ``verdicts``.
         findings: what checking found in Kafka; indices likewise.
+        properties: of which Kafka each property holds; empty where no release was checked.
         environment: name and version of what took part, the date and the seeds.
         subject: what was checked, in words, if it belongs to the user.
     """
@@ -203,6 +220,7 @@ class Report:
     entries: tuple[Entry, ...]
     environment: dict[str, str]
     findings: tuple[FindingEntry, ...] = ()
+    properties: tuple[Row, ...] = ()
     subject: str = ""
 
     @property
@@ -242,6 +260,7 @@ class Report:
                 for entry in self.entries
             ],
             "findings": [_finding_json(entry) for entry in self.findings],
+            "properties": [row.to_json() for row in self.properties],
         }
 
 
@@ -365,16 +384,19 @@ def report_of(verdicts: Sequence[Verdict], now: datetime | None = None) -> Repor
     Raises:
         MalformedClaims: when the claims file cannot be used.
         MalformedFindings: when the file of findings cannot be used.
+        MalformedRegistry: when a model or a release cannot be used.
     """
     order = list(KINDS)
     kinds = [*order, *sorted({verdict.check for verdict in verdicts} - set(order))]
     ordered = tuple(sorted(verdicts, key=lambda verdict: kinds.index(verdict.check)))
     entries = tuple(ledger(read_claims(), ordered))
+    checked = any(verdict.check == RELEASE for verdict in ordered)
     return Report(
         verdicts=ordered,
         entries=entries,
         environment=environment(ordered, now or datetime.now(UTC)),
         findings=tuple(finding_entries(read_findings(), ordered)),
+        properties=tuple(properties(ordered, Registry(), Releases())) if checked else (),
     )
 
 
@@ -578,7 +600,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"kafka-eos ledger report: no verdicts in {folder}; run a check with --json first", file=sys.stderr)
             return 2
         report = write_report(verdicts, page)
-    except (UnusableVerdicts, MalformedClaims, MalformedFindings) as error:
+    except (UnusableVerdicts, MalformedClaims, MalformedFindings, MalformedRegistry) as error:
         print(f"kafka-eos ledger report: {error}", file=sys.stderr)
         return 2
     answer_console.print(f"{report.headline}: {page}", markup=False, soft_wrap=True)

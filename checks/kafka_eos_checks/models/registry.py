@@ -17,6 +17,7 @@ entry has the differences: tables (``constants``, ``overrides``) are merged, all
     silent = ["NoGap"]                                 # properties that say nothing with these constants
     graph = "small"                                    # the tier that compares the reference's state graph
     expect = { verdict = "holds", generated = 9876, states = 1234, depth = 9 }
+    shipped."4.3" = { states = 2345, violates = { NoGap = "SnapshotOf" } }   # by the rules of a release (releases.py)
     claims = ["C03"]
 
     [mutant.NoDuplicateCache]
@@ -34,6 +35,7 @@ Every operator may be in the module or in its mutants; the one that ``bounds`` n
 """
 
 import importlib
+import json
 import re
 import shutil
 import tomllib
@@ -81,6 +83,32 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shipped:
+    """The expected result of a model under the rules of a release of Kafka.
+
+    Attributes:
+        violates: property that rules of the release break -> these rules, separated by commas.
+        silent: properties that hold and say nothing, since their witnesses are out of reach by these rules.
+        states: distinct states.
+    """
+
+    violates: Mapping[str, str] = field(default_factory=dict)
+    silent: tuple[str, ...] = ()
+    states: int | None = None
+
+    @property
+    def line(self) -> str:
+        """The value in TOML."""
+        parts = [] if self.states is None else [f"states = {self.states}"]
+        if self.violates:
+            broken = ", ".join(f'{name} = "{rules}"' for name, rules in self.violates.items())
+            parts.append(f"violates = {{ {broken} }}")
+        if self.silent:
+            parts.append(f"silent = {json.dumps(list(self.silent))}")
+        return f"{{ {', '.join(parts)} }}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """One entry of the registry; the module's docstring says what the fields mean.
 
@@ -98,6 +126,7 @@ class Model:
         properties: temporal properties; a single one where it must be violated, since TLC does not name it.
         deadlock: whether a state without a successor is an error.
         expect: the expected result.
+        shipped: release of Kafka -> the expected result with the rules of that release.
         graph: the tier in which the reference's state graph is compared with TLC's, or "" for none.
         probes: state predicates that some state must fulfil.
         never: actions that cannot be taken with these constants; every other action must be.
@@ -127,6 +156,7 @@ class Model:
     properties: tuple[str, ...] = ()
     deadlock: bool = False
     expect: Expectation = field(default_factory=Expectation)
+    shipped: Mapping[str, Shipped] = field(default_factory=dict)
     graph: str = ""
     probes: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
@@ -205,7 +235,7 @@ def import_machine(path: str, source: str) -> type[Any]:
 _LISTS = {"invariants", "properties", "probes", "never", "silent", "claims", "proofs"}
 _TABLES = {"constants", "overrides", "blind"}
 _FLAGS = {"deadlock"}
-_INTERNAL = {"name", "kind", "module", "spec", "file", "source", "expect"}
+_INTERNAL = {"name", "kind", "module", "spec", "file", "source", "expect", "shipped"}
 _MUTANT_ONLY = {"model", "replay", "simulation", "proofs", "blind"}
 _BASE = {
     "constants",
@@ -256,12 +286,39 @@ def _expectation(given: Any, where: str) -> Expectation:
     return Expectation(**{key: value for key, value in given.items() if key != "verdict"})
 
 
+def _shipped(given: Any, where: str) -> dict[str, Shipped]:
+    """The expected results by release."""
+    usage = 'write shipped."4.3" = { states = 12, violates = { Property = "Rule" } }'
+    if not isinstance(given, dict) or not all(isinstance(row, dict) for row in given.values()):
+        raise MalformedRegistry(f"{where}: shipped is {given!r}; {usage}")
+    found = {}
+    for release, row in given.items():
+        broken = row.get("violates", {})
+        named = isinstance(broken, dict) and all(isinstance(rules, str) and rules for rules in broken.values())
+        unknown = row.keys() - {"states", "violates", "silent"}
+        if unknown or not named or type(row.get("states", 0)) is not int:
+            raise MalformedRegistry(f'{where}: shipped."{release}" is {row!r}; {usage}')
+        silent = _checked("silent", row.get("silent", []), where)
+        found[release] = Shipped(**{**row, "silent": silent})
+    return found
+
+
 def _fields_of(entry: Mapping[str, Any], where: str, allowed: Iterable[str]) -> dict[str, Any]:
     names = set(allowed)
     for key in entry:
         if key not in names:
             raise MalformedRegistry(f"{where}: unknown key {key!r}; known are {', '.join(sorted(names))}")
     return {key: _checked(key, value, where) for key, value in entry.items()}
+
+
+def _validate_shipped(model: Model) -> None:
+    """Check that what a release breaks is a property that holds by the repaired rules."""
+    for release, expected in model.shipped.items():
+        for name in (*expected.violates, *expected.silent):
+            if name not in model.invariants + model.properties or name == model.expect.violates:
+                raise MalformedRegistry(
+                    f'{model.source}: shipped."{release}" has {name}, and no such property holds here; delete it there'
+                )
 
 
 def _validate(model: Model, modules: Container[str]) -> Model:
@@ -275,6 +332,7 @@ def _validate(model: Model, modules: Container[str]) -> Model:
         raise MalformedRegistry(f"{where}: no module {model.module}.tla in {model.spec}; correct 'module'")
     if not model.invariants and not model.properties:
         raise MalformedRegistry(f"{where}: nothing is checked; name invariants or properties")
+    _validate_shipped(model)
     for name in model.silent:
         if name not in model.invariants + model.properties:
             raise MalformedRegistry(f"{where}: {name} is silent but not checked; delete it from 'silent'")
@@ -346,13 +404,14 @@ class Registry:
         where = f"{file} [model.{name}]"
         given = dict(entry)
         expect = _expectation(given.pop("expect", {"verdict": "holds"}), where)
+        shipped = _shipped(given.pop("shipped", {}), where)
         allowed = {f.name for f in fields(Model)} - _INTERNAL - _MUTANT_ONLY
         values = _fields_of(given, where, allowed)
         if "title" not in values:
             raise MalformedRegistry(f"{where}: title is missing; add it")
         values = dict(base) | values | {key: {**base.get(key, {}), **values.get(key, {})} for key in _MERGED}
         place: dict[str, Any] = {"module": file.stem, "spec": self.folder.parent, "file": file, "source": where}
-        return _validate(Model(name=name, expect=expect, **place, **values), self._modules)
+        return _validate(Model(name=name, expect=expect, shipped=shipped, **place, **values), self._modules)
 
     def _mutant(self, file: Path, name: str, entry: dict[str, Any]) -> Model:
         where = f"{file} [mutant.{name}]"
@@ -384,7 +443,7 @@ class Registry:
         values["properties"] = (violates,) if temporal else ()
         expect = Expectation(violates=violates, depth=depth)
         place: dict[str, Any] = {"kind": "mutant", "file": file, "source": where}
-        mutant = replace(base, name=name, expect=expect, graph="", probes=(), silent=(), **place, **values)
+        mutant = replace(base, name=name, expect=expect, shipped={}, graph="", probes=(), silent=(), **place, **values)
         return _validate(mutant, self._modules)
 
     def get(self, name: str) -> Model:
@@ -406,20 +465,38 @@ class Registry:
         Raises:
             MalformedRegistry: when the entry has no such line.
         """
+        verdict = f'violates = "{expect.violates}"' if expect.violates else 'verdict = "holds"'
+        numbers = [f"{key} = {getattr(expect, key)}" for key in ("generated", "states", "depth")]
+        numbers = [number for number in numbers if not number.endswith("None")]
+        self._write(name, "expect", f"{{ {', '.join([verdict, *numbers])} }}")
+
+    def update_shipped(self, name: str, release: str, found: Shipped) -> None:
+        """Write a model's result by the rules of a release into its line ``shipped."<release>" = …``, or add the line.
+
+        Raises:
+            MalformedRegistry: when the entry has no line behind which a new one goes.
+        """
+        key = f'shipped."{release}"'
+        known = self.get(name).shipped
+        if release in known:
+            self._write(name, key, found.line)
+        else:
+            last = f'shipped."{list(known)[-1]}"' if known else "expect"
+            self._write(name, last, None, f"\n{key} = {found.line}")
+
+    def _write(self, name: str, key: str, value: str | None, behind: str = "") -> None:
+        """Put a value into the line of a key, or keep the line, and add text behind it."""
         model = self.get(name)
         text = model.file.read_text(encoding="utf-8")
         head = re.search(rf"^\[{model.kind}\.{re.escape(name)}\][^\n]*\n", text, re.MULTILINE)
         assert head is not None
         rest = re.compile(r"^\[", re.MULTILINE).search(text, head.end())
         end = rest.start() if rest else len(text)
-        verdict = f'violates = "{expect.violates}"' if expect.violates else 'verdict = "holds"'
-        numbers = [f"{key} = {getattr(expect, key)}" for key in ("generated", "states", "depth")]
-        numbers = [number for number in numbers if not number.endswith("None")]
-        line = f"expect = {{ {', '.join([verdict, *numbers])} }}"
-        section, count = re.subn(r"^expect *=.*$", line, text[head.end() : end], count=1, flags=re.MULTILINE)
-        if not count:
-            raise MalformedRegistry(f"{model.source}: no line 'expect = …' to update; add: {line}")
-        model.file.write_text(text[: head.end()] + section + text[end:], encoding="utf-8")
+        line = re.compile(rf"^{re.escape(key)} *=.*$", re.MULTILINE).search(text, head.end(), end)
+        if line is None:
+            raise MalformedRegistry(f"{model.source}: no line '{key} = …' to update; add: {key} = {value}")
+        kept = line[0] if value is None else f"{key} = {value}"
+        model.file.write_text(text[: line.start()] + kept + behind + text[line.end() :], encoding="utf-8")
 
 
 def extended_modules(model: Model) -> list[str]:
@@ -429,6 +506,11 @@ def extended_modules(model: Model) -> list[str]:
     mutants = f"{model.module}Mutants"
     if mutants in modules.paths:
         extended.append(mutants)
+    seen = {name for module in extended for name in modules.operators(module)}
+    for home in [f"{module.name}Mutants" for module in modules.chain(model.module)]:
+        missing = set(model.overrides.values()) - seen
+        if home in modules.paths and home not in extended and missing & modules.module(home).definitions.keys():
+            extended.append(home)
     bounds = f"{model.module}Bounds"
     if any(modules.defines(bounds, name) for name in (model.bounds, *model.probes) if name):
         extended.append(bounds)

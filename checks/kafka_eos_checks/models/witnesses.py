@@ -89,6 +89,19 @@ def definitions(watched: Iterable[Witness]) -> str:
     return "\n".join(witness.definition(_REGISTER + 2 * place) for place, witness in enumerate(watched))
 
 
+def unreached(model: Model, prints: Iterable[str]) -> Iterator[str]:
+    """The properties of a model whose witnesses a run of TLC has not reached.
+
+    Args:
+        model: a model that holds.
+        prints: the lines that TLC printed in the run.
+    """
+    reached = {line.strip('"') for line in prints}
+    for witness in witnesses(model):
+        if f"{_SEEN[True]}{witness.name}" not in reached:
+            yield witness.name
+
+
 def problems(model: Model, prints: Iterable[str]) -> Iterator[str]:
     """What a run of TLC shows to be wrong about the witnesses of a model's properties, a line each.
 

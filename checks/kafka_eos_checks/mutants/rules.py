@@ -224,11 +224,15 @@ def _has_next_epoch(state: IdempotentProducer) -> bool:
 def restamp_after_expiry(state: IdempotentProducer, value: int) -> Batches:
     """For ``kept_after_expiry``: the other batches are stamped again, as by the Java client (KAFKA-14034)."""
     others = tuple(batch for batch in state.in_flight if batch.value != value)
+    if not state.constants.idempotence:
+        return others
     return _restamped(state, others) if _has_next_epoch(state) else ()
 
 
 def bump_after_restamp(state: IdempotentProducer, kept: Batches) -> Producer:
     """For ``producer_after_expiry``, together with RestampAfterExpiry: the sequence goes on after these batches."""
+    if not state.constants.idempotence:
+        return state.producer
     return replace(state.bumped(), sequence=len(kept)) if _has_next_epoch(state) else state.bumped()
 
 
@@ -334,33 +338,47 @@ def every_append_uses_guard_up(state: Transactions, log: TransactionalLog, epoch
     return True
 
 
+def ongoing_of_any_epoch(state: Transactions, log: TransactionalLog, epoch: int) -> bool:
+    """For ``is_ongoing``: a transaction of any epoch counts, as in Kafka 3.9."""
+    return log.open
+
+
+def guard_before_epoch(state: Transactions, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
+    """For ``data_error``: the guard is looked at before the epoch, as in Kafka 3.9."""
+    if state.needs_guard(version) and not state.is_ongoing(log, epoch) and guard != log.guard:
+        return ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.INVALID_PRODUCER_EPOCH if epoch < log.epoch else ErrorCode.NONE
+
+
+def no_epoch_has_passed(state: Transactions, log: TransactionalLog, epoch: int) -> bool:
+    """For ``has_passed``: a leader asks about batches of any epoch, as in Kafka 3.9."""
+    return False
+
+
 def guard_wiped(state: Transactions, log: TransactionalLog, marker: Marker) -> bool:
     """For ``keeps_guard``: the marker of one transaction takes the next one's guard along (KAFKA-18575)."""
     return False
 
 
-def _fenced_coordinator(log: TransactionalLog, marker: Marker) -> bool:
-    return log.coordinator_epoch > marker.coordinator_epoch
+def _fenced_coordinator(log: TransactionalLog, marker: Marker) -> ErrorCode:
+    fenced = log.coordinator_epoch > marker.coordinator_epoch
+    return ErrorCode.TRANSACTION_COORDINATOR_FENCED if fenced else ErrorCode.NONE
 
 
 def marker_of_equal_epoch(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
     """For ``marker_error``: a marker of the epoch of an open transaction ends it (KAFKA-19446)."""
-    if _fenced_coordinator(log, marker):
-        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch else ErrorCode.NONE
+    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch else _fenced_coordinator(log, marker)
 
 
 def marker_only_once(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
     """For ``marker_error``: a marker that was written is refused when it comes again (KAFKA-19999)."""
-    if _fenced_coordinator(log, marker):
-        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
     again = marker.version == 2 and marker.epoch == log.epoch
-    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch or again else ErrorCode.NONE
+    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.epoch < log.epoch or again else _fenced_coordinator(log, marker)
 
 
 def marker_of_any_epoch(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
     """For ``marker_error``: a leader takes markers of any epoch."""
-    return ErrorCode.TRANSACTION_COORDINATOR_FENCED if _fenced_coordinator(log, marker) else ErrorCode.NONE
+    return _fenced_coordinator(log, marker)
 
 
 def marker_of_any_coordinator(state: Transactions, log: TransactionalLog, marker: Marker) -> ErrorCode:
@@ -1222,6 +1240,41 @@ def version_two_begins_anew(rules: leaders.Rules, before: leaders.LeaderState, b
     if rules.begins_behind_zero(before, batch):
         return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     return before.log.append_error(batch)
+
+
+def every_batch_uses_guard_up(
+    rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int
+) -> leaders.Asked:
+    """For ``asked_after_batch``: every batch of a transaction uses the guard up, as in Kafka."""
+    asked = before.questions(batch.producer_id)
+    return asked if version == leaders.OUTSIDE else leaders.Asked(guard=asked.guard + 1)
+
+
+def _may_lack_guard(rules: leaders.Rules, before: leaders.LeaderState, producer_id: int, version: int) -> bool:
+    """A leader of Kafka 3.9 needs no guard: outside of transactions, and while one of any epoch is open."""
+    asks = version != leaders.OUTSIDE and rules.guards.needs_guard(version)
+    return not asks or before.producer(producer_id).is_open
+
+
+def guard_of_any_epoch(
+    rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int, guard: int
+) -> ErrorCode:
+    """For ``guard_error``: the guard without the epoch, as in Kafka 3.9."""
+    has_one = _may_lack_guard(rules, before, batch.producer_id, version)
+    has_one = has_one or guard == before.questions(batch.producer_id).guard
+    return ErrorCode.NONE if has_one else ErrorCode.INVALID_TXN_STATE
+
+
+def asks_unless_open(
+    rules: leaders.Rules, before: leaders.LeaderState, producer_id: int, epoch: int, version: int
+) -> bool:
+    """For ``needs_verification``: nobody is asked while a transaction of any epoch is open, as in Kafka 3.9."""
+    return not _may_lack_guard(rules, before, producer_id, version)
+
+
+def asks_about_any_epoch(rules: leaders.Rules, before: leaders.LeaderState, producer_id: int, epoch: int) -> ErrorCode:
+    """For ``verification_error``: a leader asks about a batch of any epoch, as in Kafka 3.9."""
+    return ErrorCode.NONE
 
 
 def as_shipped(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch) -> ErrorCode:

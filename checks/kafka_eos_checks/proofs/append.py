@@ -1,4 +1,7 @@
-"""Append: the log has no gap and no duplicate, and the cache answers the retries of up to five batches in flight.
+"""Append, with the repaired SnapshotOf and AcceptsUnknownProducer: no gap, no duplicate, and retries are answered.
+
+Kafka 4.3 has both rules otherwise (spec/releases.toml): there NoGapAtLogStart, StateFollowsLog and
+RecentRetryIsAcknowledged do not hold. "Retries" are those of up to five batches in flight, which the cache answers.
 
 The proof runs the actions of ``PartitionLog`` and the rules of ``Log`` and ``Limits`` themselves, symbolically; no rule
 is written down again. Two places stand for loops of unbounded length, and each has a query that ties it to the code:
@@ -888,6 +891,8 @@ def _expiry(machine: type[PartitionLog]) -> Iterator[Query]:
 
 PROOF = Proof(
     name="append",
+    module="PartitionLog",
+    rests_on=("SnapshotOf", "AcceptsUnknownProducer"),
     title="no gap, no duplicate, and retries of up to five batches in flight are answered, for a log of any length",
     conjuncts=tuple(each.conjunct for each in INVARIANT),
     queries=queries,

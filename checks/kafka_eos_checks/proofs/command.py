@@ -16,6 +16,7 @@ from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progre
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.kit.workers import worker_pool
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
+from kafka_eos_checks.models.releases import Releases
 
 if TYPE_CHECKING:
     from kafka_eos_checks.proofs.induction import Proof
@@ -26,6 +27,7 @@ EPILOG = """examples:
   kafka-eos check proofs append --minimal         each conjunct is needed: without it some query fails
   kafka-eos check proofs append --mutant NoWrap   with a mutated rule some query fails, and says how
   kafka-eos check proofs coordinator              one proof
+  kafka-eos check proofs --kafka 4.3              with every rule of Kafka 4.3 that the proof does not need repaired
   kafka-eos check proofs --mutant all             every mutant of the rules that are proved
 
 exit codes: 0 all as expected, 1 a verdict differs, 2 the call cannot be used
@@ -87,6 +89,22 @@ def refuted(chosen: "Sequence[Proof]", mutant: str, registry: Registry) -> Itera
             yield refute(proof, entry)
 
 
+def of_kafka(chosen: "Sequence[Proof]", release: str) -> Iterator[Verdict]:
+    """The verdicts on proofs with the rules of a release, except those that a proof needs repaired.
+
+    Raises:
+        MalformedRegistry: when the release is not known.
+    """
+    from kafka_eos_checks.proofs.induction import of_release  # noqa: PLC0415 - as above
+
+    releases = Releases()
+    name = releases.get(release).name
+    with progress_console.status("z3 starts") as status:
+        for proof in chosen:
+            status.update(f"{proof.name}: Kafka {name}")
+            yield of_release(proof, releases.of_module(proof.module, name), name)
+
+
 def needed(chosen: "Sequence[Proof]") -> Iterator[Verdict]:
     """The verdicts on each proof's conjuncts."""
     from kafka_eos_checks.proofs.induction import minimal  # noqa: PLC0415 - as above
@@ -109,6 +127,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--minimal", action="store_true", help="check that each conjunct is needed")
     what.add_argument("--mutant", metavar="ID", help="a mutant of the registry, or all: some query must fail")
+    what.add_argument("--kafka", metavar="RELEASE", help="with the rules of this release of Kafka as it ships")
     parser.add_argument("--queries", action="store_true", help="print each query with its time")
     add_json(parser)
     parser.set_defaults(run=run)
@@ -126,6 +145,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.mutant:
             verdicts = list(refuted(chosen, arguments.mutant, Registry()))
+        elif arguments.kafka:
+            verdicts = list(of_kafka(chosen, arguments.kafka))
         elif arguments.minimal:
             verdicts = list(needed(chosen))
         else:

@@ -1,4 +1,4 @@
-"""Fencing: once InitProducerId was answered without error, the coordinator ends nothing that an older one has begun.
+"""Fencing, with the repaired MayAct: after an answered InitProducerId nothing is ended that an older one has begun.
 
 The proof runs the actions of ``TransactionCoordinator`` as in :mod:`.coordinator`, whose invariant is used here as
 proved, and the leader's rules for epochs in ``TransactionalPartition``. The past is kept next to the state: the
@@ -324,6 +324,8 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
 
 PROOF = Proof(
     name="fencing",
+    module="TransactionCoordinator",
+    rests_on=coordinator.PROOF.rests_on,
     title="after an answered InitProducerId nothing is ended that an older client takes part in",
     conjuncts=tuple(each.conjunct for each in INVARIANT),
     queries=queries,

@@ -156,6 +156,8 @@ class Proof:
         conjuncts: the invariant.
         queries: the queries for a set of overrides (rule -> mutant), none for the rules as they are.
         claims: ids of the ledger's claims that it settles.
+        module: the TLA+ module of the machine, "" for none.
+        rests_on: the rules that Kafka has otherwise (``spec/releases.toml``) and with which the proof fails.
     """
 
     name: str
@@ -163,6 +165,13 @@ class Proof:
     conjuncts: Sequence[Conjunct]
     queries: Callable[[Mapping[str, str]], Iterator[Query]]
     claims: tuple[str, ...] = ()
+    module: str = ""
+    rests_on: tuple[str, ...] = ()
+
+    @property
+    def says(self) -> str:
+        """The title, and the repaired rules that the proof rests on."""
+        return f"{self.title}; rests on the repair of {', '.join(self.rests_on)}" if self.rests_on else self.title
 
     def is_refuted_by(self, mutant: Model) -> bool:
         """Whether a mutant has to make a query fail: its entry in the registry says so."""
@@ -258,7 +267,7 @@ def _verdict(proof: Proof, kind: str, step: str, group: _Group) -> Verdict:
         figures={"queries": len(group.answers), "slowest": f"{max(a.seconds for a in group.answers):.2f} s"},
         evidence="\n".join(lines),
         claims=proof.claims if kind == "safety" else (),
-        title=proof.title,
+        title=proof.says,
     )
 
 
@@ -284,6 +293,45 @@ def refute(proof: Proof, mutant: Model) -> Verdict:
         seconds=time.perf_counter() - began,
         evidence="" if failure is None else failure.evidence,
         title=mutant.title,
+    )
+
+
+def of_release(proof: Proof, rules: Mapping[str, str], release: str) -> Verdict:
+    """The verdict on a proof with every rule of a release that it does not rest on the repair of.
+
+    Args:
+        proof: the proof.
+        rules: all rules that the release has otherwise, each with the operator that is Kafka's.
+        release: of Kafka.
+    """
+    began = time.perf_counter()
+    kept = {rule: other for rule, other in rules.items() if rule not in proof.rests_on}
+    repaired = [rule for rule in proof.rests_on if rule in rules]
+    expected = f"proved with the repair of {', '.join(repaired)}" if repaired else "proved"
+    if not kept:
+        same = "by the same rules" if not repaired else "with these repairs the rules are those of the proof itself"
+        return Verdict(
+            check="proof",
+            name=f"{proof.name}: Kafka {release}",
+            expected=expected,
+            found=expected,
+            ok=True,
+            unjudged=f"{expected}: {same}",
+            title=proof.title,
+        )
+    failure = first_failure(proof.queries(kept))
+    found = expected
+    if failure is not None:
+        found = f"{failure.query.kind} is {failure.found}: {failure.query.step}, {failure.query.goal.name}"
+    return Verdict(
+        check="proof",
+        name=f"{proof.name}: Kafka {release}",
+        expected=expected,
+        found=found,
+        ok=failure is None,
+        seconds=time.perf_counter() - began,
+        evidence="" if failure is None else failure.evidence,
+        title=f"{proof.title}; with Kafka's own {', '.join(kept)}",
     )
 
 

@@ -774,6 +774,7 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
 
 PROOF = Proof(
     name="offsets",
+    module="ConsumeTransformProduce",
     title="a group's offsets move only with their transaction's marker, and with all its outputs",
     conjuncts=tuple(each.conjunct for each in INVARIANT),
     queries=queries,

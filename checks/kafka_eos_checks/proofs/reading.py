@@ -1,4 +1,7 @@
-"""Reading: a read_committed reader is given exactly what is committed, whatever batches and markers arrive.
+"""Reading, with the repaired Replay: a read_committed reader is given exactly what is committed.
+
+That is so whatever batches and markers arrive. A follower of Kafka 4.3 makes its index otherwise (spec/releases.toml):
+a reader of it may be given aborted records.
 
 The proof runs the actions of ``Consumer`` (appends, failures of the index, replication, elections, expiry, fetches) and
 the rules of ``TransactionalPartition`` and ``ReadCommitted`` themselves, symbolically; no rule is written down again.
@@ -1305,6 +1308,8 @@ def _as_in_kafka() -> Iterator[Query]:
 
 PROOF = Proof(
     name="reading",
+    module="Consumer",
+    rests_on=("Replay",),
     title="a read_committed reader is given exactly what is committed, for any interleaving, log and response",
     conjuncts=tuple(each.conjunct for each in INVARIANT),
     queries=queries,

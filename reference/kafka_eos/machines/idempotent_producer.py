@@ -209,15 +209,25 @@ class IdempotentProducer(ReplicatedLog):
         return tuple(batch for batch in self.in_flight if batch.value != value)
 
     def producer_after_expiry(self, kept: Batches) -> Producer:  # noqa: ARG002 - a mutant of this rule needs it
-        """The producer when a batch has expired: whether the log has it is unknown, so the next needs a new epoch."""
+        """The producer when a batch has expired: whether the log has it is unknown, so the next needs a new epoch.
+
+        Departs from Kafka: there the sequence goes on behind the batches that are stamped again (BumpAfterRestamp).
+        """
         return self.bumped() if self.constants.idempotence else self.producer
 
     def kept_after_error(self, error: ErrorCode) -> Batches:  # noqa: ARG002 - a mutant of this rule needs it
-        """The batches that stay in flight after a fatal error: none."""
+        """The batches that stay in flight after a fatal error: none.
+
+        Departs from Kafka: the Java client takes OUT_OF_ORDER_SEQUENCE_NUMBER for no fatal error, and stamps every
+        batch again (RestampAfterError).
+        """
         return ()
 
     def producer_after_error(self, error: ErrorCode, kept: Batches) -> Producer:  # noqa: ARG002 - as above
-        """The producer after a fatal error: it can no longer be used."""
+        """The producer after a fatal error: it can no longer be used.
+
+        Departs from Kafka: the Java client then goes on in its next epoch (BumpAfterError).
+        """
         return replace(self.producer, error=error)
 
     def may_expire(self, producer_id: int) -> bool:

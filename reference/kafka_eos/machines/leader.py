@@ -301,7 +301,10 @@ class Rules:
         return self.version_2.with_replicated(written, log.log_end_offset) if written.transactions else written
 
     def asked_after_batch(self, before: LeaderState, batch: Batch, version: int) -> Asked:
-        """The questions about a producer after a batch of it: one of a transaction uses the guard up."""
+        """The questions about a producer after a batch of it: one of a transaction uses the guard up.
+
+        Departs from Kafka: there every batch of a transaction uses the guard up (EveryBatchUsesGuardUp).
+        """
         asked = before.questions(batch.producer_id)
         if version == OUTSIDE:
             return asked

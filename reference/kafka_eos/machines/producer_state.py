@@ -152,7 +152,8 @@ class Log:
     def accepts_unknown_producer(self, batch: Batch) -> bool:
         """Without state for the producer every sequence passes, unless the partition never held a record.
 
-        Kafka does so from 4.5 on (KAFKA-15591); before, every sequence passed.
+        Departs from Kafka: up to 4.4 every sequence passes there too (KAFKA-15591; the mutant
+        AnySequenceOnVirginPartition).
         """
         return bool(self.entries) or batch.sequence == 0
 

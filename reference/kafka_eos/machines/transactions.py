@@ -257,6 +257,10 @@ class GuardRules:
         """A leader asks the coordinator about a transaction's first batch."""
         return self.constants.verification or version == 2
 
+    def has_passed(self, log: TransactionalLog, epoch: int) -> bool:
+        """A leader asks nobody about a batch of an epoch that has passed."""
+        return epoch < log.epoch
+
     def with_guard(self, log: TransactionalLog, request: "PartitionRequest | Question") -> TransactionalLog:
         """Requests of one producer share the guard; a later epoch raises the guard's."""
         if log.guard_epoch < request.epoch:
@@ -799,7 +803,7 @@ class Transactions(GuardRules):
         enabled(self.needs_guard(request.version), "leaders ask nobody")
         after = replace(self, produce_requests=self.produce_requests - {request})
         log = self.logs[partition]
-        if request.epoch < log.epoch:
+        if self.has_passed(log, request.epoch):
             return after.answered(instance, number, "produce", ErrorCode.INVALID_PRODUCER_EPOCH, NO_EPOCH)
         guarded = GuardedRequest(
             instance=instance,
@@ -898,14 +902,17 @@ class Transactions(GuardRules):
     def marker_error(self, log: TransactionalLog, marker: Marker) -> ErrorCode:
         """The reason why a leader refuses a marker; ``NONE`` if it does not.
 
-        Under version 2 a marker's epoch is above its data's, or the same when it has been written already.
+        Under version 2 a marker's epoch is above its data's, or the same when it has been written already. The
+        exception for the last epoch is in ``TransactionalPartition``: epochs do not run out here.
+
+        Kafka: ProducerAppendInfo.appendEndTxnMarker
         """
-        if log.coordinator_epoch > marker.coordinator_epoch:
-            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         if marker.epoch < log.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if marker.version == 2 and marker.epoch == log.epoch and log.open:
             return ErrorCode.INVALID_PRODUCER_EPOCH
+        if log.coordinator_epoch > marker.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return ErrorCode.NONE
 
     def acknowledged(self, marker: Marker) -> frozenset[str]:

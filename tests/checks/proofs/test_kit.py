@@ -1,5 +1,6 @@
 """The kit of the proofs: the queries from an invariant and from the paths through an action, and their failures."""
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,6 +8,9 @@ import pytest
 import z3
 
 from kafka_eos.machines.machine import Action
+from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.models.releases import Releases
+from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.proofs.induction import (
     NO_SOLUTION,
     SOLUTION,
@@ -137,3 +141,19 @@ def test_a_hypothesis_is_taken_at_the_terms_of_its_clause_and_a_goal_at_its_cons
         is_below(COUNT, OTHER - 1).sexpr(),
     ]
     assert below.conjunct == Conjunct(name="IsBelow", says="It is below every bound above ten.")
+
+
+def test_a_proof_says_the_rules_whose_repair_it_rests_on_and_no_others() -> None:
+    registry, releases = Registry(), Releases()
+    rests_on = {proof.name: set(proof.rests_on) for proof in proofs(())}
+    for proof in proofs(()):
+        rules = releases.of_module(proof.module, releases.newest)
+        refuting = [dict(mutant.overrides) for mutant in registry.mutants.values() if proof.is_refuted_by(mutant)]
+        needed = {rule for rule, other in rules.items() if {rule: other} in refuting}
+        if proof.name == "fencing":  # it uses the invariant of the coordinator's proof
+            needed |= rests_on["coordinator"]
+        assert rests_on[proof.name] == needed, proof.name
+        doc = importlib.import_module(f"kafka_eos_checks.proofs.{proof.name}").__doc__ or ""
+        for rule in needed:
+            assert rule in proof.says
+            assert rule in doc.splitlines()[0]

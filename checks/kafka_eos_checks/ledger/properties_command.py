@@ -1,0 +1,85 @@
+"""``kafka-eos ledger properties``: of which Kafka each property holds.
+
+First come the properties that hold of the newest release as it ships, then those that it violates, with the finding
+behind each and whether the repaired rules bring the property back. The cells have the verdicts of earlier commands:
+``kafka-eos check models`` for the repaired rules, ``kafka-eos check models --kafka`` for the releases.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from kafka_eos_checks.kit import paths
+from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.terminal import answer_console
+from kafka_eos_checks.ledger.properties import Outcome, Row, properties
+from kafka_eos_checks.ledger.report import UnusableVerdicts, latest_verdicts, load_verdicts
+from kafka_eos_checks.models.registry import MalformedRegistry, Registry
+from kafka_eos_checks.models.releases import Releases
+
+COLOURS = {Outcome.HOLDS: "green", Outcome.VIOLATED: "red", Outcome.DIFFERS: "bold red"}
+EPILOG = """examples:
+  kafka-eos check models --json build/verdicts/models.json
+  kafka-eos check models --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json
+  kafka-eos ledger properties
+
+exit codes: 0 every cell is as expected, 1 one differs or is not checked, 2 the verdicts cannot be used
+"""
+
+
+def add_parser(subparsers: Any, help_line: str) -> None:
+    """Add ``properties``."""
+    parser = subparsers.add_parser(
+        "properties",
+        help=help_line,
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_json(parser, "the table")
+    parser.add_argument(
+        "--verdicts",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="verdicts of earlier commands (default: build/verdicts)",
+    )
+    parser.set_defaults(run=run)
+
+
+def _table(rows: list[Row]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    columns = list(rows[0].cells)
+    for column in ("property", *columns):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        cells = [Text(cell.words, style=COLOURS.get(cell.outcome, "")) for cell in row.cells.values()]
+        table.add_row(Text(f"{row.module}!{row.name}"), *cells)
+    return table
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``properties``."""
+    folder = paths.build_folder() / "verdicts"
+    try:
+        verdicts = load_verdicts(arguments.verdicts) if arguments.verdicts else latest_verdicts(folder)
+        rows = properties(verdicts, Registry(), Releases())
+    except (MalformedRegistry, UnusableVerdicts) as error:
+        print(f"kafka-eos ledger properties: {error}", file=sys.stderr)
+        return 2
+    answer_console.print(_table(rows))
+    for column in rows[0].cells:
+        counts = Counter(row.cells[column].outcome for row in rows)
+        told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+        answer_console.print(f"{column}: {told}", markup=False)
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps([row.to_json() for row in rows], indent=1) + "\n", encoding="utf-8")
+    unsettled = {Outcome.DIFFERS, Outcome.OPEN}
+    return 1 if any(cell.outcome in unsettled for row in rows for cell in row.cells.values()) else 0

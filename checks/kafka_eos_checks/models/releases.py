@@ -1,0 +1,287 @@
+"""Columns of releases: the rules of Kafka as it shipped, all at once, where the spec has others.
+
+``spec/releases.toml`` is the one place that says it. A rule of the spec that a release has otherwise has an entry there
+with the operator of ``spec/mutants`` that is Kafka's; a rule that the newest of the releases has otherwise is marked
+``Departs from Kafka`` in its module. :func:`shipped` puts the rules of a release into a model, so that TLC, and the
+reference through :mod:`kafka_eos_checks.mutants.rules`, check that Kafka. ::
+
+    [release."4.3"]
+    title = "Apache Kafka 4.3, with its Java client"
+
+    [release."3.9"]
+    title = "Apache Kafka 3.9"
+    absent = { Versions = "2" }                        # a model with this value in the constant is not of this release
+    unread = { TransactionalProducer = "the reason" }  # a module whose rules nobody has compared with this release
+
+    [rule.ProducerState.SnapshotOf]
+    "4.3" = "LastBatchOnly"
+    "3.9" = "LastBatchOnly"
+    kafka = "ProducerStateManager.writeSnapshot"       # where Kafka has its rule, or the change that brought the spec's
+    finding = "retry-refused-after-restart"            # of the ledger, if the rule is the cause of one
+"""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.models.registry import MalformedRegistry, Model, Shipped
+from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.values import parse_value
+
+MARK = "Departs from Kafka"
+CHECK = "release"  # the kind of the verdicts on columns
+SAYS_NOTHING = "says nothing"  # of a property that holds in a column where its witness is out of reach
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A release of Kafka.
+
+    Attributes:
+        name: as Kafka numbers it, without the last number.
+        title: one line.
+        absent: constant -> a value that no model of this release has in it.
+        unread: module -> why its rules are not stated for this release.
+    """
+
+    name: str
+    title: str
+    absent: Mapping[str, str] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule of the spec that a release has otherwise.
+
+    Attributes:
+        module: the module that defines the rule.
+        name: its operator.
+        by_release: release -> the operator that is Kafka's.
+        kafka: where Kafka has its rule.
+        finding: id of the finding that it causes, or "".
+        unmodelled: why no operator can say Kafka's rule, or "".
+    """
+
+    module: str
+    name: str
+    by_release: Mapping[str, str]
+    kafka: str
+    finding: str = ""
+    unmodelled: str = ""
+
+
+class Releases:
+    """What ``spec/releases.toml`` says.
+
+    Attributes:
+        releases: by name, the newest first.
+        rules: every rule that some release has otherwise.
+    """
+
+    def __init__(self, spec: Path | None = None) -> None:
+        """Read and validate.
+
+        Args:
+            spec: the folder of the modules and of ``releases.toml``; by default the project's.
+
+        Raises:
+            MalformedRegistry: with the first thing that is wrong.
+        """
+        self.file = (spec or spec_folder()) / "releases.toml"
+        try:
+            content = tomllib.loads(self.file.read_text(encoding="utf-8"))
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise MalformedRegistry(f"{self.file}: no TOML: {error}") from None
+        if content.keys() != {"release", "rule"}:
+            raise MalformedRegistry(f'{self.file}: tables are [release."4.3"] and [rule.Module.Operator]')
+        self._modules = ModuleFolder(self.file.parent)
+        self.releases: dict[str, Release] = {name: self._release(name, row) for name, row in content["release"].items()}
+        self.rules = [
+            self._rule(module, name, row) for module, rows in content["rule"].items() for name, row in rows.items()
+        ]
+        names = [rule.name for rule in self.rules]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise MalformedRegistry(f"{self.file}: two rules are called {min(twice)}; rename the operator of one")
+
+    def _release(self, name: str, row: Mapping[str, Any]) -> Release:
+        where = f'{self.file} [release."{name}"]'
+        if row.keys() - {"title", "absent", "unread"} or "title" not in row:
+            raise MalformedRegistry(f"{where}: it takes title, absent and unread, and has {', '.join(row)}")
+        for module in row.get("unread", {}):
+            if module not in self._modules.paths:
+                raise MalformedRegistry(f"{where}: no module {module}.tla; correct 'unread'")
+        return Release(name=name, **row)
+
+    def _rule(self, module: str, name: str, row: Mapping[str, Any]) -> Rule:
+        where = f"{self.file} [rule.{module}.{name}]"
+        rest = {key: value for key, value in row.items() if key not in self.releases}
+        by_release = {key: value for key, value in row.items() if key in self.releases}
+        if rest.keys() - {"kafka", "finding", "unmodelled"} or "kafka" not in rest:
+            known = ", ".join([*self.releases, "kafka", "finding", "unmodelled"])
+            raise MalformedRegistry(f"{where}: it takes {known}, and has {', '.join(row)}")
+        if bool(by_release) == ("unmodelled" in rest):
+            raise MalformedRegistry(f"{where}: give the operator of a release, or unmodelled = the reason")
+        if not self._modules.defines(module, name):
+            raise MalformedRegistry(f"{where}: {module}.tla defines no {name}; correct the table's name")
+        for other in by_release.values():
+            if not self._modules.defines(f"{module}Mutants", other):
+                raise MalformedRegistry(f"{where}: {module}Mutants.tla defines no {other}; define it there")
+        return Rule(module=module, name=name, by_release=by_release, **rest)
+
+    def get(self, name: str) -> Release:
+        """The release of that name.
+
+        Raises:
+            MalformedRegistry: when there is none.
+        """
+        if name not in self.releases:
+            raise MalformedRegistry(f"{self.file}: no release {name!r}; there are {', '.join(self.releases)}")
+        return self.releases[name]
+
+    @property
+    def newest(self) -> str:
+        """The release that the marks in the modules are about."""
+        return next(iter(self.releases))
+
+    def rule(self, name: str) -> Rule | None:
+        """The rule of an operator's name, None if no release has it otherwise."""
+        return next((rule for rule in self.rules if rule.name == name), None)
+
+    def findings(self, causes: str) -> list[str]:
+        """The ids of the findings behind some rules.
+
+        Args:
+            causes: names of rules, separated by commas.
+        """
+        found = [rule.finding for name in causes.split(", ") if (rule := self.rule(name)) and rule.finding]
+        return list(dict.fromkeys(found))
+
+    def outside(self, model: Model, release: str) -> str:
+        """Why a model says nothing about a release; "" if it does."""
+        found = self.get(release)
+        for module in self._modules.chain(model.module):
+            if module.name in found.unread:
+                return f"{module.name} is not stated for {release}: {found.unread[module.name]}"
+        for name, value in found.absent.items():
+            if name in model.constants:
+                constant = parse_value(model.constants[name])
+                values = constant if isinstance(constant, frozenset) else {constant}
+                if parse_value(value) in values:
+                    return f"Kafka {release} has no {name} = {value}"
+        return ""
+
+    def replaced(self, model: Model, release: str) -> list[Rule]:
+        """The rules that a model depends on and that a release has otherwise.
+
+        A rule for which the model itself has another one is left out.
+        """
+        chain = {module.name for module in self._modules.chain(model.module)}
+        found = [rule for rule in self.rules if rule.module in chain and release in rule.by_release]
+        reached = self._reached(model, found, release) if found else frozenset()
+        return [rule for rule in found if rule.name in reached and rule.name not in model.overrides]
+
+    def of_module(self, module: str, release: str) -> dict[str, str]:
+        """The rules that a release has otherwise, of a module and of those that it extends, each with Kafka's operator.
+
+        A rule that the specification does not use is left out.
+        """
+        chain = {one.name for one in self._modules.chain(module)}
+        used = self._modules.reached(module, "Spec")
+        found = [rule for rule in self.rules if rule.module in chain and rule.name in used]
+        return {rule.name: rule.by_release[release] for rule in found if release in rule.by_release}
+
+    def unmodelled(self, model: Model) -> list[Rule]:
+        """The rules that a model depends on, and whose form in Kafka no operator says."""
+        chain = {module.name for module in self._modules.chain(model.module)}
+        found = [rule for rule in self.rules if rule.module in chain and rule.unmodelled]
+        return [rule for rule in found if rule.name in self._modules.reached(model.module, model.specification)]
+
+    def _reached(self, model: Model, rules: Iterable[Rule], release: str) -> frozenset[str]:
+        """The operators that a model depends on, by what it checks or by the rules that take another one's place."""
+        starts = [model.specification, *model.invariants, *model.properties, *([model.bounds] if model.bounds else [])]
+        found: set[str] = set()
+        for module in (model.module, f"{model.module}Bounds"):
+            found = found.union(*(self._modules.reached(module, start) for start in starts))
+        pairs = dict(model.overrides) | {rule.name: rule.by_release[release] for rule in rules}
+        for name, other in pairs.items():
+            if name in found:
+                found |= self._modules.reached(f"{model.module}Mutants", other)
+        return frozenset(found)
+
+
+def shipped(model: Model, rules: Iterable[Rule], release: str) -> Model:
+    """The model with rules of a release in the place of its own.
+
+    Args:
+        model: the model.
+        rules: those to replace, by default of use all that :meth:`Releases.replaced` gives.
+        release: of Kafka.
+    """
+    overrides = {**model.overrides, **{rule.name: rule.by_release[release] for rule in rules}}
+    return replace(model, overrides=overrides)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A model under a release.
+
+    Attributes:
+        model: the model, with the repaired rules.
+        release: of Kafka.
+        outside: why the model says nothing about the release, or "".
+        rules: those that the release has otherwise and the model depends on.
+    """
+
+    model: Model
+    release: str
+    outside: str = ""
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the verdict."""
+        return f"{self.model.name}, Kafka {self.release}"
+
+    @property
+    def as_shipped(self) -> Model:
+        """The model with the rules of the release."""
+        return shipped(self.model, self.rules, self.release)
+
+    @property
+    def entry(self) -> Model:
+        """:attr:`as_shipped` under a name of its own, which its folder has too, and without the graph's size."""
+        name = f"{self.model.name}_Kafka_{self.release.replace('.', '_')}"
+        return replace(self.as_shipped, name=name, expect=replace(self.model.expect, generated=None))
+
+    def expected(self, releases: Releases) -> Shipped | None:
+        """What the registry expects: of the release, or of a newer one with the same rules."""
+        for release in releases.releases:
+            same = release == self.release
+            same |= shipped(self.model, releases.replaced(self.model, release), release) == self.as_shipped
+            if same and release in self.model.shipped:
+                return self.model.shipped[release]
+        return None
+
+
+def columns(models: Iterable[Model], names: Iterable[str], releases: Releases) -> list[Column]:
+    """The models under each of some releases."""
+    found = []
+    for model in models:
+        for release in names:
+            outside = releases.outside(model, release)
+            rules = () if outside else tuple(releases.replaced(model, release))
+            found.append(Column(model=model, release=release, outside=outside, rules=rules))
+    return found
+
+
+def marked(modules: ModuleFolder) -> Iterator[tuple[str, str]]:
+    """The rules marked :data:`MARK`: module and operator, which is the first one defined behind the mark."""
+    for module, path in modules.paths.items():
+        definitions = sorted(modules.module(module).definitions.values(), key=lambda definition: definition.line)
+        for line, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            if f"(* {MARK}:" in text:
+                yield module, next(definition.name for definition in definitions if definition.line > line)

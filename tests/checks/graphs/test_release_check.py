@@ -1,0 +1,148 @@
+from dataclasses import replace
+
+import pytest
+
+from kafka_eos_checks.cli.command import main
+from kafka_eos_checks.graphs import release_check
+from kafka_eos_checks.graphs.release_check import Judged, check_columns, judge_model, to_verdict, without_causes
+from kafka_eos_checks.kit.verdict import Standing
+from kafka_eos_checks.models.registry import Expectation, Model, Registry, Shipped
+from kafka_eos_checks.models.releases import Column, Releases, columns
+
+BROKEN = Shipped(violates={"NotAboveLimit": "AddError"}, states=20)
+FOUND = Judged(states=20, outcomes={"NotAboveLimit": "violated after 3 steps", "NoDebt": "holds"})
+
+
+@pytest.fixture
+def releases(registry: Registry) -> Releases:
+    return Releases(registry.folder.parent)
+
+
+def column_of(registry: Registry, releases: Releases, **changes: object) -> Column:
+    given: dict[str, object] = {"invariants": ("NotAboveLimit", "NoDebt"), "shipped": {"2.0": BROKEN}}
+    model = replace(registry.models["Counter"], **(given | changes))  # type: ignore[arg-type]
+    [column] = columns([model], ["2.0"], releases)
+    return column
+
+
+@pytest.mark.tlc
+def test_each_property_is_judged_although_others_are_violated(registry: Registry, releases: Releases) -> None:
+    properties = ("Grows", "NeverShrinks", "Drained")
+    judged = judge_model(column_of(registry, releases, properties=properties).entry)
+    assert judged.violated == ["NotAboveLimit", "NeverShrinks", "Drained"]
+    assert judged.outcomes["NotAboveLimit"] == "violated after 3 steps"
+    assert judged.outcomes["NeverShrinks"] == "violated after 4 steps"
+    assert judged.outcomes["NoDebt"] == judged.outcomes["Grows"] == "holds"
+    assert judged.silent == ("NoDebt",)  # the total is never negative, so that nothing could break it
+    assert judged.problems == ()
+
+
+@pytest.mark.tlc
+def test_a_rule_that_is_missing_in_a_column_makes_an_expected_violation_vanish(
+    registry: Registry, releases: Releases
+) -> None:
+    column = column_of(registry, releases, invariants=("NotAboveLimit",))
+    without = judge_model(replace(column, rules=()).entry)
+    verdict = to_verdict(column, without, releases)
+    assert without.outcomes == {"NotAboveLimit": "holds"}
+    assert not verdict.ok
+    assert "NotAboveLimit holds, and" in verdict.evidence
+
+
+@pytest.mark.tlc
+def test_the_named_cause_of_a_violation_is_one_if_the_property_holds_without_it(
+    registry: Registry, releases: Releases
+) -> None:
+    [verdict] = without_causes(column_of(registry, releases, invariants=("NotAboveLimit",)), releases)
+    assert verdict.ok
+    assert verdict.name == "Counter, Kafka 2.0 without AddError"
+
+
+def test_a_wrong_cause_is_noticed(registry: Registry, releases: Releases, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release_check, "judge_model", lambda _: replace(FOUND, outcomes=dict(FOUND.outcomes)))
+    [verdict] = without_causes(column_of(registry, releases), releases)
+    assert not verdict.ok
+    assert verdict.found == "violates NotAboveLimit"
+
+
+def test_a_model_as_the_registry_expects_of_a_release_is_ok_and_says_the_finding(
+    registry: Registry, releases: Releases
+) -> None:
+    verdict = to_verdict(column_of(registry, releases), FOUND, releases)
+    assert verdict.ok
+    assert verdict.found == "violates NotAboveLimit"
+    assert verdict.figures == {"states": 20, "NotAboveLimit": "violated after 3 steps", "NoDebt": "holds"}
+    assert "NotAboveLimit is violated after 3 steps, by AddError (finding lowest-sequence)" in verdict.evidence
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"outcomes": {"NotAboveLimit": "holds", "NoDebt": "holds"}}, "NotAboveLimit holds, and"),
+        (
+            {"outcomes": {"NotAboveLimit": "violated after 3 steps", "NoDebt": "violated after 1 steps"}},
+            "NoDebt is violated, and",
+        ),
+        ({"states": 21}, 'states: 21; shipped."2.0" says 20'),
+        ({"silent": ("NoDebt",)}, "says nothing: NoDebt"),
+        ({"problems": ("all: TLC error",)}, "all: TLC error"),
+    ],
+)
+def test_every_difference_from_the_registry_is_a_failure(
+    registry: Registry, releases: Releases, changes: dict[str, object], problem: str
+) -> None:
+    verdict = to_verdict(column_of(registry, releases), replace(FOUND, **changes), releases)  # type: ignore[arg-type]
+    assert not verdict.ok
+    assert problem in verdict.evidence
+
+
+def test_a_cause_that_is_no_rule_of_the_column_is_a_failure(registry: Registry, releases: Releases) -> None:
+    shipped = {"2.0": replace(BROKEN, violates={"NotAboveLimit": "?"})}
+    verdict = to_verdict(column_of(registry, releases, shipped=shipped), FOUND, releases)
+    assert not verdict.ok
+    assert "NotAboveLimit: ? is no rule that differs here; name some of AddError" in verdict.evidence
+
+
+def test_a_model_without_an_expectation_of_a_release_is_a_failure(registry: Registry, releases: Releases) -> None:
+    verdict = to_verdict(column_of(registry, releases, shipped={}), FOUND, releases)
+    assert not verdict.ok
+    assert 'the registry has no shipped."2.0"; `kafka-eos check models Counter --kafka 2.0' in verdict.evidence
+
+
+def test_a_claim_that_does_not_hold_needs_no_expectation_of_a_release(registry: Registry, releases: Releases) -> None:
+    changes = {"invariants": ("NotAboveLimit",), "shipped": {}, "expect": Expectation(violates="NotAboveLimit")}
+    column = column_of(registry, releases, **changes)
+    found = Judged(outcomes={"NotAboveLimit": "violated after 3 steps"})
+    assert to_verdict(column, found, releases).ok
+    assert not to_verdict(column, Judged(states=4, outcomes={"NotAboveLimit": "holds"}), releases).ok
+
+
+def test_what_is_not_run_is_neither_ok_nor_a_failure_and_says_why(registry: Registry, releases: Releases) -> None:
+    column = column_of(registry, releases)
+    unaffected = to_verdict(replace(column, rules=()), None, releases)
+    assert unaffected.standing is Standing.NOTHING
+    assert "no rule that Counter depends on is otherwise in Kafka 2.0" in unaffected.unjudged
+    outside = to_verdict(replace(column, rules=(), outside="it has no such thing"), None, releases)
+    assert (outside.standing, outside.unjudged) == (Standing.NOTHING, "it has no such thing")
+
+
+def test_releases_with_the_same_rules_share_a_run(
+    registry: Registry, releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = []
+
+    def judge(model: Model, *, timeout: float) -> Judged:
+        ran.append(model.name)
+        return FOUND
+
+    monkeypatch.setattr(release_check, "judge_model", judge)
+    found = list(check_columns(columns([registry.models["Counter"]], ["2.0", "1.0"], releases)))
+    assert [judged for _, judged in found] == [FOUND, FOUND]
+    assert ran == ["Counter_Kafka_2_0"]
+
+
+def test_an_unknown_release_is_refused_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "models", "PartitionLog", "--kafka", "2.8"]) == 2
+    assert "no release '2.8'; there are 4.3, 3.9" in capsys.readouterr().err
+    assert main(["check", "graphs", "PartitionLog", "--kafka", "2.8"]) == 2
+    assert main(["check", "models", "PartitionLog", "--causes"]) == 2

@@ -1,0 +1,156 @@
+import ast
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import kafka_eos.machines
+from kafka_eos.machines.spec_mapping import snake_case
+from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.ledger.findings import read_findings
+from kafka_eos_checks.models.registry import MalformedRegistry, Registry, Shipped
+from kafka_eos_checks.models.releases import MARK, Releases, columns, marked
+from kafka_eos_checks.mutants import rules as mutants
+from kafka_eos_checks.tla.modules import ModuleFolder
+
+
+@pytest.fixture(scope="module")
+def releases() -> Releases:
+    return Releases()
+
+
+def departures(releases: Releases) -> set[tuple[str, str]]:
+    """The rules that the newest release has otherwise."""
+    return {
+        (rule.module, rule.name) for rule in releases.rules if releases.newest in rule.by_release or rule.unmodelled
+    }
+
+
+def test_the_rules_marked_in_the_spec_are_those_that_the_newest_release_has_otherwise(releases: Releases) -> None:
+    assert set(marked(ModuleFolder(spec_folder()))) == departures(releases)
+
+
+def test_a_mark_above_a_rule_without_an_entry_is_noticed(registry: Registry) -> None:
+    module = registry.folder.parent / "Counter.tla"
+    assert set(marked(ModuleFolder(registry.folder.parent))) == set()
+    text = module.read_text(encoding="utf-8").replace("(* A client reads", f"(* {MARK}: twice. *)\n\n(* A client reads")
+    module.write_text(text, encoding="utf-8")
+    assert set(marked(ModuleFolder(registry.folder.parent))) == {("Counter", "Read")}
+
+
+def test_the_reference_marks_the_same_rules_as_the_spec(releases: Releases) -> None:
+    found = set()
+    for file in Path(kafka_eos.machines.__path__[0]).glob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for node in ast.walk(ast.parse(text)):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            if any(f"{MARK}:" in line for line in lines[node.lineno : node.end_lineno]):
+                found.add((file.stem, node.name))
+    assert found == {(snake_case(module), snake_case(name)) for module, name in departures(releases)}
+
+
+def test_every_operator_of_a_release_has_its_function_and_every_finding_its_entry(releases: Releases) -> None:
+    operators = {other for rule in releases.rules for other in rule.by_release.values()}
+    assert [name for name in sorted(operators) if not hasattr(mutants, snake_case(name))] == []
+    known = {finding.id for finding in read_findings()}
+    assert {rule.finding for rule in releases.rules} - {""} <= known
+
+
+def test_every_model_has_an_expectation_for_each_release_that_it_depends_on(releases: Releases) -> None:
+    models = [model for model in Registry().models.values() if not model.expect.violates and model.tier != "deep"]
+    found = [column for column in columns(models, releases.releases, releases) if column.rules]
+    assert [column.name for column in found if column.expected(releases) is None] == []
+    assert len(found) > 100
+
+
+def test_an_expectation_names_rules_of_its_column_and_is_of_use(releases: Releases) -> None:
+    for column in columns(Registry().models.values(), releases.releases, releases):
+        if column.release in column.model.shipped:
+            rules = {rule.name for rule in column.rules}
+            assert rules, f"{column.name}: nothing runs, so delete its expectation"
+            for name, causes in column.model.shipped[column.release].violates.items():
+                assert set(causes.split(", ")) <= rules, f"{column.name}: {name}"
+
+
+def test_a_model_has_the_rules_that_it_depends_on_and_no_others(releases: Releases) -> None:
+    models = Registry().models
+
+    def rules(name: str, release: str) -> list[str]:
+        [column] = columns([models[name]], [release], releases)
+        return [rule.name for rule in column.rules]
+
+    assert rules("PartitionLog", "4.3") == ["SnapshotOf", "AcceptsUnknownProducer"]
+    assert rules("Leader", "4.3") == ["AcceptsUnknownProducer", "SequenceError", "AskedAfterBatch"]
+    assert rules("ApplicationLoop", "4.3") == []
+    assert rules("FatalErrorFailsAll", "4.3")[0] == "AcceptsUnknownProducer"  # it has another SnapshotOf itself
+
+
+def test_a_model_of_version_2_says_nothing_of_a_release_without_it(releases: Releases) -> None:
+    models = Registry().models
+    found = {column.model.name: column.outside for column in columns(models.values(), ["3.9"], releases)}
+    assert found["Transactions"] == "Kafka 3.9 has no Versions = 2"
+    assert found["TransactionsVersion1"] == ""
+    assert found["MarkersVersion2"] == "Kafka 3.9 has no TransactionVersion = 2"
+    assert found["TransactionalProducer"].startswith("TransactionalProducer is not stated for 3.9: ")
+
+
+def test_releases_with_the_same_rules_share_an_expectation(registry: Registry) -> None:
+    releases = Releases(registry.folder.parent)
+    model = replace(registry.models["Counter"], shipped={"2.0": Shipped(states=7)})
+    newer, older = columns([model], ["2.0", "1.0"], releases)
+    assert newer.expected(releases) == older.expected(releases) == Shipped(states=7)
+    assert columns([replace(model, shipped={})], ["1.0"], releases)[0].expected(releases) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('"2.0" = "NoLimit"', '"2.0" = "Nothing"', "CounterMutants.tla defines no Nothing"),
+        ("[rule.Counter.AddError]", "[rule.Counter.Missing]", "Counter.tla defines no Missing"),
+        ('kafka = "Counter.add"', 'source = "x"', "it takes 2.0, 1.0, kafka, finding, unmodelled"),
+        ('"1.0" = "NoLimit"', 'unmodelled = "x"', "give the operator of a release, or unmodelled"),
+        ('title = "the older one"', "", "it takes title, absent and unread"),
+        ('title = "the older one"', 'title = "x"\nunread = { Other = "x" }', "no module Other.tla"),
+        ("[release", "[releases", "tables are"),
+        ('title = "the older one"', "title = ", "no TOML"),
+    ],
+)
+def test_a_table_of_releases_that_cannot_be_used_says_why(registry: Registry, old: str, new: str, reason: str) -> None:
+    file = registry.folder.parent / "releases.toml"
+    file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    with pytest.raises(MalformedRegistry) as error:
+        Releases(registry.folder.parent)
+    assert reason in str(error.value)
+    assert str(file) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('shipped."2.0" = { violates = { Nowhere = "AddError" } }', "no such property holds here"),
+        ('shipped."2.0" = { violates = "AddError" }', 'write shipped."4.3" ='),
+        ("shipped = 3", 'write shipped."4.3" ='),
+        ('shipped."2.0" = { states = "7" }', 'write shipped."4.3" ='),
+        ('shipped."2.0" = { silent = "NotAboveLimit" }', "write a list of strings"),
+    ],
+)
+def test_an_expectation_that_cannot_be_used_says_why(registry: Registry, line: str, reason: str) -> None:
+    file = registry.folder / "Counter.toml"
+    text = file.read_text(encoding="utf-8").replace('title = "two clients"', f'title = "two clients"\n{line}')
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(MalformedRegistry) as error:
+        Registry(registry.folder)
+    assert reason in str(error.value)
+
+
+def test_a_result_is_written_behind_those_of_newer_releases(registry: Registry) -> None:
+    registry.update_shipped("Counter", "2.0", Shipped(states=7, violates={"NotAboveLimit": "AddError"}))
+    again = Registry(registry.folder)
+    again.update_shipped("Counter", "1.0", Shipped(states=8))
+    again = Registry(registry.folder)
+    again.update_shipped("Counter", "2.0", Shipped(states=9, silent=("NotAboveLimit",)))
+    found = Registry(registry.folder).models["Counter"].shipped
+    assert list(found) == ["2.0", "1.0"]
+    assert found == {"2.0": Shipped(states=9, silent=("NotAboveLimit",)), "1.0": Shipped(states=8)}
