@@ -31,7 +31,8 @@ CONSTANTS
     Sends,               \* 1..n: the sends of offsets
     Numbers,             \* 1..n: the client's transactions
     Version,             \* the transaction version that the client speaks: 1 or 2
-    Verification,        \* TRUE: the leader asks the transaction coordinator before a transaction's first offsets
+    Verification,        \* TRUE: the leader asks the transaction coordinator before a transaction's first offsets, as
+                         \* with version 2 it always does
     Faults,              \* what may go wrong: of "request times out", "call times out", "failover", "former coordinator"
     MaxFaults            \* how often
 
@@ -114,7 +115,7 @@ KnownAfterLoad(entries) == Loaded(entries)
 (* The transaction coordinator's answer to the leader's question about a send; "NONE" if it may be stored. *)
 (* Kafka: TransactionCoordinator.handleAddPartitionsToTransaction, handleVerifyPartitionsInTransaction     *)
 VerificationError(send) ==
-    IF Version = 1 /\ ~Verification THEN "NONE"
+    IF ~Verification THEN "NONE"
     ELSE IF sends[send].epoch # transaction.epoch THEN "INVALID_PRODUCER_EPOCH"
     ELSE IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
     ELSE IF Version = 1 /\ ~transaction.registered THEN "TRANSACTION_ABORTABLE"

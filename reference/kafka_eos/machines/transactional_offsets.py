@@ -50,7 +50,8 @@ class Constants:
         sends: 1..n, the sends of offsets.
         numbers: 1..n, the client's transactions.
         version: the transaction version that the client speaks, 1 or 2.
-        verification: whether the leader asks the transaction coordinator before a transaction's first offsets.
+        verification: whether the leader asks the transaction coordinator before a transaction's first offsets, as with
+            version 2 it always does.
         faults: what may go wrong.
         max_faults: how often.
     """
@@ -217,14 +218,13 @@ class TransactionalOffsets:
 
         Kafka: TransactionCoordinator.handleAddPartitionsToTransaction, handleVerifyPartitionsInTransaction
         """
-        version_1 = self.constants.version == 1
-        if version_1 and not self.constants.verification:
+        if not self.constants.verification:
             return ErrorCode.NONE
         if self.sends[send - 1].epoch != self.transaction.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if self.is_prepared():
             return ErrorCode.CONCURRENT_TRANSACTIONS
-        if version_1 and not self.transaction.registered:
+        if self.constants.version == 1 and not self.transaction.registered:
             return ErrorCode.TRANSACTION_ABORTABLE
         return ErrorCode.NONE
 
