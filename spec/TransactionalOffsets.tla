@@ -33,7 +33,8 @@ CONSTANTS
     Version,             \* the transaction version that the client speaks: 1 or 2
     Verification,        \* TRUE: the leader asks the transaction coordinator before a transaction's first offsets, as
                          \* with version 2 it always does
-    Faults,              \* what may go wrong: of "request times out", "call times out", "failover", "former coordinator"
+    Faults,              \* what may go wrong: of "request times out", "call times out", "failover",
+                         \* "former coordinator"
     MaxFaults            \* how often
 
 VARIABLES
@@ -125,8 +126,10 @@ VerificationError(send) ==
 (* Kafka: UnifiedLog.hasOngoingTransaction                                                                    *)
 IsOngoing(send) == memory.pending # NoOffset /\ sends[send].epoch = memory.epoch
 
-(* The reason why a send is refused; "NONE" if it is not. Nobody is asked about a transaction that is open in the log. *)
-(* Kafka: UnifiedLog.maybeStartTransactionVerification                                                                 *)
+(* Nobody is asked about a transaction that is open in the log. *)
+
+(* The reason why a send is refused; "NONE" if it is not. *)
+(* Kafka: UnifiedLog.maybeStartTransactionVerification    *)
 TxnOffsetCommitError(send) ==
     IF sends[send].epoch < memory.epoch THEN "INVALID_PRODUCER_EPOCH"
     ELSE IF IsOngoing(send) THEN "NONE"
@@ -183,7 +186,7 @@ SendOffsets ==
     /\ outcome' = [outcome EXCEPT ![Within.number] = "open"]
     /\ UNCHANGED <<transaction, due, groupVars, fetched>>
 
-(* The client sends a request again: nothing became of the former one, or it has waited long enough for the answer. *)
+(* The client sends a request again: nothing became of the former one, or it has waited long enough. *)
 ResendOffsets(send) ==
     /\ send \in client.unanswered
     /\ IF copies[send] = 0 /\ due[send] = 0 THEN UNCHANGED faults ELSE Fault("request times out")
@@ -203,7 +206,9 @@ SentWithin(number) == {send \in 1..Len(sends) : sends[send].transaction = number
 (* The epoch with which a transaction goes on from its end. *)
 EndEpoch == IF Version = 2 THEN transaction.epoch + 1 ELSE transaction.epoch
 
-(* The application ends its transaction. It commits when every send is answered; it may abort after a call has timed out. *)
+(* It commits when every send is answered; it may abort after a call has timed out. *)
+
+(* The application ends its transaction. *)
 End(commit) ==
     /\ client.state = "open" /\ ~IsPrepared
     /\ IF client.unanswered = {} THEN UNCHANGED faults ELSE ~commit /\ Fault("call times out")
@@ -242,7 +247,8 @@ Written(entry) ==
 StoreOffsets(send) ==
     /\ copies[send] > 0
     /\ TxnOffsetCommitError(send) = "NONE" /\ ~IsOutdated(send)
-    /\ Written([kind |-> "offset", epoch |-> sends[send].epoch, transaction |-> sends[send].transaction, offset |-> send])
+    /\ Written([kind |-> "offset", epoch |-> sends[send].epoch, transaction |-> sends[send].transaction,
+                offset |-> send])
     /\ copies' = [copies EXCEPT ![send] = @ - 1]
     /\ due' = [due EXCEPT ![send] = IF send \in client.unanswered THEN AnsweredAt(Len(log) + 1) ELSE @]
     /\ transaction' =
@@ -272,8 +278,8 @@ IsItsMarker(entry) == entry.kind # "offset" /\ entry.transaction = transaction.n
 WriteMarker ==
     /\ IsPrepared
     /\ \A position \in 1..Len(log) : ~IsItsMarker(log[position])
-    /\ Written([kind |-> IF transaction.state = "PREPARE_COMMIT" THEN "commit" ELSE "abort", epoch |-> transaction.epoch,
-                transaction |-> transaction.number, offset |-> NoOffset])
+    /\ Written([kind |-> IF transaction.state = "PREPARE_COMMIT" THEN "commit" ELSE "abort",
+                epoch |-> transaction.epoch, transaction |-> transaction.number, offset |-> NoOffset])
     /\ UNCHANGED <<transaction, clientVars, networkVars, replicated, former, fetched, faults>>
 
 (* The follower gets one more entry. *)
@@ -282,7 +288,7 @@ Replicate ==
     /\ replicated' = replicated + 1
     /\ UNCHANGED <<transaction, clientVars, networkVars, log, memory, former, fetched, faults>>
 
-(* The follower leads: the new coordinator loads what was replicated, and answers that were due are not given. *)
+(* The follower leads: the new coordinator loads what was replicated; answers that were due are not given. *)
 FailOver ==
     /\ Fault("failover")
     /\ log' = SubSeq(log, 1, replicated)
@@ -337,7 +343,8 @@ Asked == Latest({send \in 1..Len(sends) : outcome[sends[send].transaction] = "co
 
 (* A fetch finds the offset that the last committed transaction has asked for last. *)
 FindsWhatWasAsked == CanFetch => Found = Asked
-FindsWhatWasAskedWitness == CanFetch /\ \E send \in Sends : send < Asked /\ sends[send].transaction = sends[Asked].transaction
+FindsWhatWasAskedWitness ==
+    CanFetch /\ \E send \in Sends : send < Asked /\ sends[send].transaction = sends[Asked].transaction
 
 (* The committed offset is one that a committed transaction has asked for. *)
 NothingElseIsCommitted ==

@@ -136,7 +136,7 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "Replicate": (GROUP, "", Kind.EVENT),
         "FailOver": (GROUP, "", Kind.RESTART),
         "FetchOffset": (GROUP, "consumer", Kind.REPLY),
-        "FetchFromFormer": ("former group coordinator", "consumer", Kind.REPLY),
+        "FetchFromFormer": ("broker that was replaced", "consumer", Kind.REPLY),
     },
     "ProducerIds": {
         "RequestBlock": ("broker {0}", CONTROLLER, Kind.MESSAGE),
