@@ -195,7 +195,6 @@ ResendOffsets(send) ==
 
 (* The client learns that an offset is stored. *)
 ReceiveAnswer(send) ==
-    /\ send \in client.unanswered
     /\ due[send] # 0 /\ due[send] <= replicated
     /\ client' = [client EXCEPT !.unanswered = @ \ {send}]
     /\ due' = [due EXCEPT ![send] = 0]

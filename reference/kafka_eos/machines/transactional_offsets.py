@@ -346,7 +346,6 @@ class TransactionalOffsets:
         KIP:   KIP-98
         Kafka: TransactionManager.TxnOffsetCommitHandler
         """
-        enabled(send in self.client.unanswered, "the client waits for no such answer")
         enabled(0 < self.due[send] <= self.replicated, "no answer is due")
         client = replace(self.client, unanswered=self.client.unanswered - {send})
         return replace(self, client=client, due=self.due.set(send, 0))
