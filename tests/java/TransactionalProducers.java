@@ -60,6 +60,7 @@ import org.apache.kafka.common.requests.InitProducerIdResponse;
 import org.apache.kafka.common.requests.MetadataResponse;
 import org.apache.kafka.common.requests.ProduceResponse;
 import org.apache.kafka.common.requests.RequestHeader;
+import org.apache.kafka.common.requests.TxnOffsetCommitRequest;
 import org.apache.kafka.common.requests.TxnOffsetCommitResponse;
 import org.apache.kafka.common.utils.LogContext;
 import org.apache.kafka.common.utils.Time;
@@ -118,6 +119,7 @@ public final class TransactionalProducers {
     private final StandingTime time = new StandingTime();
     private final ApiVersions apiVersions = new ApiVersions();
     private final List<ClientRequest> sent = new ArrayList<>();
+    private long lastOffset = 0;
     private final Metrics metrics = new Metrics(time);
     private final ProducerMetadata metadata;
     private final TransactionManager manager;
@@ -218,6 +220,12 @@ public final class TransactionalProducers {
         };
     }
 
+    /** The offset that a TxnOffsetCommit asks for; 0 in any other request. Each call asks for the next one. */
+    private static long offsetIn(AbstractRequest.Builder<?> builder) {
+        return builder instanceof TxnOffsetCommitRequest.Builder commit
+            ? commit.data.topics().get(0).partitions().get(0).committedOffset() : 0;
+    }
+
     private ClientRequest waiting(boolean produce) {
         for (ClientRequest request : sent)
             if (produce == nameOf(request).equals("Produce"))
@@ -230,6 +238,7 @@ public final class TransactionalProducers {
         seen.put("state", field("currentState").toString());
         ClientRequest request = waiting(false);
         seen.put("inFlight", request == null ? "none" : nameOf(request));
+        seen.put("offset", request == null ? 0 : offsetIn(request.requestBuilder()));
         Set<String> queue = new TreeSet<>();
         for (Object handler : (Iterable<?>) field("pendingRequests"))
             queue.add(nameOf(((TransactionManager.TxnRequestHandler) handler).requestBuilder()));
@@ -295,7 +304,7 @@ public final class TransactionalProducers {
                 }, 0, time.milliseconds(), metadata.fetch());
             }
             case "sendOffsetsToTransaction" -> called(name, manager.sendOffsetsToTransaction(
-                Map.of(new TopicPartition("input", 0), new OffsetAndMetadata(1)), new ConsumerGroupMetadata("group")));
+                Map.of(new TopicPartition("input", 0), new OffsetAndMetadata(++lastOffset)), new ConsumerGroupMetadata("group")));
             case "commitTransaction" -> called(name, manager.beginCommit());
             case "abortTransaction" -> called(name, manager.beginAbort());
             default -> throw new IllegalArgumentException(name);

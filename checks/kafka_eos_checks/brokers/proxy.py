@@ -125,9 +125,11 @@ class Proxy:
 
         self._call(switch(), 5)
 
-    def follow(self, plan: Plan) -> None:
-        """Take the faults of the requests to come from another plan; numbers go on."""
+    def follow(self, plan: Plan, *, anew: bool = False) -> None:
+        """Take the faults of the requests to come from another plan; numbers go on, or begin anew at 0."""
         self._loop.call_soon_threadsafe(setattr, self, "_plan", plan)
+        if anew:
+            self._loop.call_soon_threadsafe(setattr, self, "_planned", itertools.count())
 
     def quiesce(self, seconds: float = 20.0) -> None:
         """Wait until no request is on its way: repeats are answered, broken connections drained."""

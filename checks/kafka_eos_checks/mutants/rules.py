@@ -33,6 +33,8 @@ from kafka_eos.machines.read_committed import AbortedTransaction, IndexedTransac
 from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos.machines.stateful_processor import Change, StatefulProcessor, Store, StoreProcess
 from kafka_eos.machines.transaction_coordinator import Appending, Rules, TransactionCoordinator, TransactionMetadata
+from kafka_eos.machines.transactional_offsets import Entry as OffsetEntry
+from kafka_eos.machines.transactional_offsets import Memory, TransactionalOffsets
 from kafka_eos.machines.transactional_partition import (
     NO_OFFSET,
     NO_PRODUCER,
@@ -1344,3 +1346,58 @@ def markers_of_version1(rules: leaders.Rules, before: leaders.LeaderState, marke
 def epoch_outlives_producer(rules: leaders.Rules, before: leaders.LeaderState, producer_id: int) -> leaders.LeaderState:
     """For ``with_forgotten``: the transactions of a producer that expires are kept."""
     return replace(before, log=before.log.forgotten(producer_id))
+
+
+# --- rules of TransactionalOffsets ------------------------------------------------------------------------------
+
+
+def nothing_is_outdated(state: TransactionalOffsets, send: int) -> bool:
+    """For ``is_outdated``: nothing tells a late retry from a new offset, as in Kafka."""
+    return False
+
+
+def can_send_once(state: TransactionalOffsets) -> bool:
+    """For ``can_send``: a transaction has one send of offsets."""
+    if state.client.state == "open":
+        return not state.sent_within(state.client.number)
+    return state.client.number + 1 in state.constants.numbers
+
+
+def offset_committed_at_once(state: TransactionalOffsets, known: Memory, entry: OffsetEntry) -> int:
+    """For ``committed_at_offset``: an offset counts as soon as it is written."""
+    return entry.offset
+
+
+def abort_commits_offset(state: TransactionalOffsets, known: Memory, entry: OffsetEntry) -> int:
+    """For ``committed_at_end``: any marker commits what is pending."""
+    return known.pending or known.committed
+
+
+def open_in_any_epoch(state: TransactionalOffsets, send: int) -> bool:
+    """For ``is_ongoing``: the epoch of the open transaction is not compared."""
+    return bool(state.memory.pending)
+
+
+def offsets_of_any_transaction(state: TransactionalOffsets, send: int) -> ErrorCode:
+    """For ``verification_error``: the coordinator vouches for any send."""
+    return ErrorCode.NONE
+
+
+def answered_at_once(state: TransactionalOffsets, position: int) -> int:
+    """For ``answered_at``: the answer waits for nothing."""
+    return state.replicated
+
+
+def fetch_does_not_wait(state: TransactionalOffsets) -> tuple[OffsetEntry, ...]:
+    """For ``fetched_entries``: a fetch reads the whole log."""
+    return state.log
+
+
+def fetch_of_unstable(state: TransactionalOffsets, known: Memory) -> bool:
+    """For ``is_unstable``: a fetch does not ask what is pending."""
+    return False
+
+
+def pending_not_loaded(state: TransactionalOffsets, entries: tuple[OffsetEntry, ...]) -> Memory:
+    """For ``known_after_load``: what is pending is forgotten."""
+    return replace(state.loaded(entries), pending=0)

@@ -254,6 +254,12 @@ WALKS: Mapping[str, Walk] = {
     "EpochBump": Walk(
         larger=_replacing(Attempts=_range(1, 12), MaxEpoch="4"), faults=frozenset({"RepeatBump", "AnotherInstanceAsks"})
     ),
+    "TransactionalOffsets": Walk(
+        larger=_replacing(Sends=_range(1, 16), Numbers=_range(1, 8), MaxFaults="6"),
+        kinds=frozenset({"FailOver", "FetchFromFormer"}),
+        goals=_always("OffsetsAreSettled"),
+        steps=250,
+    ),
     "Mirror": Walk(
         larger=_replacing(Records=_range(1, 8), Tasks='{"A", "B", "C"}', BatchSize="3"),
         faults=frozenset({"Crash", "Delete"}),

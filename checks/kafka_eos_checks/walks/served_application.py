@@ -159,11 +159,11 @@ class Application:
         yield None
 
     def _heartbeat(self) -> Answering:
+        # All fields each time, as Kafka's consumer sends them after a heartbeat without an answer. That answer, or the
+        # one to a duplicate, may have had the assignment, which the coordinator gives again only to such a heartbeat.
+        held = [{"Topic": INPUT, "Partitions": sorted(self.assigned)}] if self.member_epoch else []
         row: Message = {"GroupId": GROUP, "MemberId": self.name, "MemberEpoch": self.member_epoch}
-        if self.member_epoch == 0:
-            row |= {"SubscribedTopicNames": [INPUT], "RebalanceTimeoutMs": 5_000, "TopicPartitions": []}
-        else:
-            row |= {"TopicPartitions": [{"Topic": INPUT, "Partitions": sorted(self.assigned)}]}
+        row |= {"SubscribedTopicNames": [INPUT], "RebalanceTimeoutMs": 5_000, "TopicPartitions": held}
         try:
             answer = yield from self._until(Ask(To.GROUPS, "ConsumerGroupHeartbeat", 1, row), "ErrorCode")
         except Refused as refusal:

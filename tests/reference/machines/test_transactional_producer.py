@@ -384,6 +384,30 @@ def test_a_batch_that_expires_during_a_commit_leaves_the_epoch_of_kafkas_produce
 
 
 @pytest.mark.java
+def test_kafkas_producer_retries_offsets_of_a_call_that_timed_out_after_those_of_the_next_call(
+    kafka: Callable[..., list[Any]],
+) -> None:
+    labels = (
+        *BEGUN,
+        "SendOffsets",
+        'ReceiveCoordinator("GROUP")',
+        "TimeOutCall",
+        "SendOffsets",
+        'RetryRequest("COORDINATOR_LOAD_IN_PROGRESS")',
+        "ReceiveOffsetsCommitted",
+        "EndCall",
+        "CommitTransaction",
+        "ReceiveOffsetsCommitted",
+    )
+    (seen,) = kafka(run(labels, version=2))
+    first, *last = seen[len(BEGUN) + 1], *seen[-5:]
+    assert first["offset"] == 1
+    assert [each["offset"] for each in last] == [2, 1, 1, 1, 0]
+    assert last[1]["outcome"] == producer.DONE, "the call that sent offset 2"
+    assert last[-1]["inFlight"] == producer.COMMIT, "offset 1 is the last that the coordinator has stored"
+
+
+@pytest.mark.java
 def test_an_abort_before_kafkas_refused_producer_starts_over_makes_one_ready_that_has_no_id(
     kafka: Callable[..., list[Any]],
 ) -> None:

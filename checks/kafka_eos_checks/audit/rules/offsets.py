@@ -4,7 +4,8 @@ An offset that is committed in a transaction counts from its COMMIT marker on, u
 already; one outside of any transaction counts at once. *Unknown*, and left out: offsets whose marker may be in a hole.
 
 ``committed offset went back``
-    A group's offset of a partition that a transaction committed, and that is below the one that counted before it. A
+    A group's offset of a partition that a transaction committed, and that is below the one that counted before it, or
+    below an earlier one of the transaction: a delayed TxnOffsetCommit replaces a later one (finding late-offsets). A
     tombstone (the group or the offset was deleted, or has expired) begins anew. *Told*: an offset that was set back
     outside of any transaction, as an operator does it (``kafka-consumer-groups --reset-offsets``), and an application
     that promises no more than at least once. *Not judged*: over a hole, where a tombstone may have been.
@@ -192,6 +193,14 @@ def _to_judge(log: GroupLog, figures: Figures) -> Iterable[Name]:
     return [name_of(log.counted.keys[number]) for number in numbers.tolist()]
 
 
+def _circumstance(highest: Commit, lower: Commit) -> str:
+    """How an offset went back, where the two records tell."""
+    if not lower.transactional:
+        return ", set back outside of a transaction"
+    same = (highest.producer_id, highest.producer_epoch) == (lower.producer_id, lower.producer_epoch)
+    return ", of the same producer and epoch" if same else ""
+
+
 def went_back(logs: Sequence[GroupLog], figures: Figures) -> Iterator[Finding]:
     """Committed offsets below an earlier one of the same group and partition."""
     for each in logs:
@@ -217,8 +226,7 @@ def went_back(logs: Sequence[GroupLog], figures: Figures) -> Iterator[Finding]:
                             producer_id=commit.producer_id,
                             producer_epoch=commit.producer_epoch,
                             evidence=f"group {quoted(group)} had offset {highest.offset} of {topic}-{partition} before "
-                            f"{commit.offset}"
-                            + ("" if commit.transactional else ", set back outside of a transaction"),
+                            f"{commit.offset}{_circumstance(highest, commit)}",
                             kind=(Kind.VIOLATION if commit.transactional else Kind.TOLD).value,
                         )
                 highest = commit

@@ -205,7 +205,9 @@ _RULES: Mapping[str, Rule] = {
     offsets.WENT_BACK: Rule(
         subject="checked",
         noun="committed offsets",
-        means="A transaction committed an offset below the group's offset: inputs are processed again.",
+        means="A transaction committed an offset below the group's offset, or below one that it had sent before: "
+        "inputs are processed again. Of the same producer and epoch it may be a delayed retry of Kafka's client, see "
+        "kafka-eos ledger findings late-offsets.",
         ends="no; the group goes on from the lower offset",
         then="kafka-dump-log --offsets-decoder --files {directory}{topic}-{partition}/{file}",
         in_test="commit the offsets of a partition in order, by one member at a time",

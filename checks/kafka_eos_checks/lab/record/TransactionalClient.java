@@ -186,10 +186,15 @@ public final class TransactionalClient {
         }
     }
 
+    /** Whether the offsets are sent after each record, not once a transaction. */
+    private boolean eachOffset() {
+        return work.get("offsets_each").asBoolean();
+    }
+
     /** The next values, none when all is done. */
     private List<String> values() {
         List<String> values = new ArrayList<>();
-        int size = work.get("transaction_size").asInt();
+        int size = eachOffset() ? 1 : work.get("transaction_size").asInt();
         int records = work.get("records").asInt();
         if (consumer == null) {
             for (int number = sent; number < Math.min(records, sent + size); number++) {
@@ -252,7 +257,8 @@ public final class TransactionalClient {
         mayPause("send_offsets");
     }
 
-    private void transact(List<String> values, boolean abort) throws InterruptedException {
+    /** Send records in the transaction, and the source's offsets after them. */
+    private void copy(List<String> values) throws InterruptedException {
         for (String value : values) {
             send(value);
             if (sent % work.get("batch").asInt() == 0) {
@@ -264,6 +270,13 @@ public final class TransactionalClient {
         mayPause("flush");
         if (consumer != null) {
             sendOffsets();
+        }
+    }
+
+    private void transact(List<String> values, boolean abort) throws InterruptedException {
+        copy(values);
+        for (int sends = work.get("transaction_size").asInt(); eachOffset() && sends > 1; sends--) {
+            copy(values());
         }
         if (abort) {
             abort();

@@ -45,6 +45,7 @@ class Workload:
         group: the consumer group for a source.
         pause_after: the call (``CALLS``) after which it pauses, once, until it is told to go on.
         transaction_size: records per transaction.
+        offsets_each: whether a client with a source sends the offsets after each record, not once a transaction.
         abort_chance: probability that it aborts a transaction.
         seed: a seed that decides which transactions it aborts.
         batch: the maximum number of records per batch.
@@ -66,6 +67,7 @@ class Workload:
     group: str | None = None
     pause_after: str | None = None
     transaction_size: int = 10
+    offsets_each: bool = False
     abort_chance: float = 0.0
     seed: int = 0
     batch: int = 5

@@ -290,6 +290,7 @@ CLUSTERS = {
     "transactions": ClusterKind(3),
     "applications": ClusterKind(),
     "application-mistakes": ClusterKind(),
+    "late-offsets": ClusterKind(),
 }
 SCENARIOS: dict[str, Scenario] = {}
 

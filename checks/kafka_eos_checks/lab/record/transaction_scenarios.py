@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from kafka_eos.formats.transaction_log import TOPIC
-from kafka_eos_checks.brokers.faults import FaultKind
+from kafka_eos_checks.brokers.faults import Fault, FaultKind, Plan
 from kafka_eos_checks.brokers.jars import KAFKA_VERSION, RECORDED
 from kafka_eos_checks.lab.record.clients import CALLS, FATAL_EXIT, ClientProcess
 from kafka_eos_checks.lab.record.stage import Stage, scenario
@@ -162,6 +162,25 @@ def move_coordinator(stage: Stage, transactional_id: str) -> None:
     present = stage.cluster[row["LeaderId"]]
     stage.cluster.make_leader(TOPIC, partition, next(node for node in row["IsrNodes"] if node != present.node))
     stage.new_leader(TOPIC, present, partition)
+
+
+@scenario("late-offsets/retry-after-the-next")
+def retry_after_the_next(stage: Stage) -> None:
+    """A TxnOffsetCommit arrives after its retry and after the next one of its transaction, which then commits it."""
+    work = source(stage, 2) | {"transaction_size": 2, "offsets_each": True}
+    for library in LIBRARIES:
+        topic = stage.topic(suffix=f"-{library}")
+        # The first TxnOffsetCommit arrives before the fourth request, which is EndTxn.
+        late = {0: Fault(FaultKind.OVERTAKE, 1.0), 3: Fault(FaultKind.DELAY, 2.0)}
+        plan = Plan(seed=stage.name, scripted=late, apis=frozenset({"TxnOffsetCommit", "EndTxn"}))
+        stage.proxy.follow(plan, anew=True)
+        with stage.readers(topic):
+            with start(stage, library, library, topic, group=topic, **work) as client:
+                client.wait()
+            stage.wait_settled(f"{stage.name}-{library}")
+            with start(stage, library, f"{library}-next", topic, group=topic, **work) as successor:
+                successor.wait()
+            stage.wait_settled(f"{stage.name}-{library}")
 
 
 @scenario("transactions/expired", kafka=RECORDED)

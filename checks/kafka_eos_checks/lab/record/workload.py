@@ -265,8 +265,11 @@ class Client:
         self.may_pause("init")
         if self.source is not None:
             self.source.begin()
+        size, sends = self.workload.transaction_size, 1
+        if self.workload.offsets_each:
+            size, sends = 1, size
         for self.transaction in itertools.count():
-            values = self.next_values(self.workload.transaction_size)
+            values = self.next_values(size)
             if not values:
                 return
             self.may_pause("poll")
@@ -274,17 +277,23 @@ class Client:
             self._call("BeginTransaction", common, self.producer.begin_transaction)
             self.may_pause("begin")
             try:
-                self.send_some(values)
-                self.may_pause("produce")
-                self.drain()
-                self.may_pause("flush")
-                self.send_offsets(common)
+                self.copy(values, common)
+                for _ in range(1, sends):
+                    self.copy(self.next_values(size), common)
                 if dice.random() < self.workload.abort_chance:
                     self._abort(common)
                 else:
                     self._commit(common)
             except _MustAbort:
                 self._abort(common)
+
+    def copy(self, values: list[Any], common: dict[str, Any]) -> None:
+        """Send records in the transaction, and the source's offsets after them."""
+        self.send_some(values)
+        self.may_pause("produce")
+        self.drain()
+        self.may_pause("flush")
+        self.send_offsets(common)
 
     def send_offsets(self, common: dict[str, Any]) -> None:
         """Make the source's offsets part of the transaction."""

@@ -97,6 +97,15 @@ def test_an_offset_in_a_transaction_below_the_one_before_is_found_at_its_record(
     assert judged(tmp_path / "after", 5, (1, 7), (1, COMMIT), (1, 6), (1, COMMIT))[0] != []
 
 
+def test_of_several_offsets_of_one_transaction_a_lower_one_that_comes_last_is_found(tmp_path: Path) -> None:
+    log = read_group_log(log_of(tmp_path, (1, 5), (1, 8), (1, 5), (1, COMMIT)))
+    [found] = went_back([log], {"checked": 0, "unknown": 0})
+    assert (found.kind, found.offset) == (Kind.VIOLATION, 2)
+    assert found.evidence.endswith("8 of t-0 before 5, of the same producer and epoch")
+    assert judged(tmp_path / "aborted", (1, 5), (1, 8), (1, 5), (1, ABORT)) == ([], 0)
+    assert judged(tmp_path / "in order", (1, 5), (1, 8), (1, COMMIT)) == ([], 0)
+
+
 def test_an_offset_that_is_set_back_outside_of_a_transaction_is_told(tmp_path: Path) -> None:
     figures: dict[str, int | float | str] = {"checked": 0, "unknown": 0}
     steps: tuple[Step, ...] = ((1, 5), (1, COMMIT), 3, (1, 4), (1, COMMIT))

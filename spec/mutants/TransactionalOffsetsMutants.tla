@@ -1,0 +1,36 @@
+--------------------- MODULE TransactionalOffsetsMutants ----------------------
+(* Rules of TransactionalOffsets with one thing changed. *)
+EXTENDS TransactionalOffsets
+
+(* for IsOutdated: nothing tells a late retry from a new offset, as in Kafka *)
+NothingIsOutdated(send) == FALSE
+
+(* for CanSend: a transaction has one send of offsets *)
+CanSendOnce ==
+    IF client.state = "open" THEN SentWithin(client.number) = {} ELSE client.number + 1 \in Numbers
+
+(* for CommittedAtOffset: an offset counts as soon as it is written *)
+OffsetCommittedAtOnce(known, entry) == entry.offset
+
+(* for CommittedAtEnd: any marker commits what is pending *)
+AbortCommitsOffset(known, entry) == IF known.pending # NoOffset THEN known.pending ELSE known.committed
+
+(* for IsOngoing: the epoch of the open transaction is not compared *)
+OpenInAnyEpoch(send) == memory.pending # NoOffset
+
+(* for VerificationError: the coordinator vouches for any send *)
+OffsetsOfAnyTransaction(send) == "NONE"
+
+(* for AnsweredAt: the answer waits for nothing *)
+AnsweredAtOnce(position) == replicated
+
+(* for FetchedEntries: a fetch reads the whole log *)
+FetchDoesNotWait == log
+
+(* for IsUnstable: a fetch does not ask what is pending *)
+FetchOfUnstable(known) == FALSE
+
+(* for KnownAfterLoad: what is pending is forgotten *)
+PendingNotLoaded(entries) == [Loaded(entries) EXCEPT !.pending = NoOffset]
+
+=============================================================================
