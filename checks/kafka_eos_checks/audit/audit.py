@@ -18,6 +18,7 @@ from kafka_eos_checks.audit.cost import Bill, bill
 from kafka_eos_checks.audit.engines import Engine, asker, costs_of, open_engine
 from kafka_eos_checks.audit.findings import Finding, dated
 from kafka_eos_checks.audit.history_files import read_events
+from kafka_eos_checks.audit.history_stages import judge_histories
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
 from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
@@ -29,7 +30,7 @@ from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.oracle import judge
 from kafka_eos_checks.audit.quoting import redacted
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
-from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, join
+from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Kind, Reason
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, rule_of
@@ -422,12 +423,13 @@ def history_verdicts(
 ) -> tuple[list[Verdict], list[Finding]]:
     """A verdict for each rule over histories, and all their findings."""
     started = time.perf_counter()
-    events = _events(inputs)
     logs = [log for log in inputs.logs if log.has_records]
-    result = join(events, logs, known, check_crc=check_crc, ask=asker(engine, logs))
+    events, result = judge_histories(inputs.histories, logs, known, engine, check_crc=check_crc)
+    if not events:
+        raise UnusableInput(f"{', '.join(map(str, inputs.histories))}: no event in it, so nothing to judge")
     seconds = time.perf_counter() - started
     verdicts = [
-        _verdict(rule, result.findings, {"events": len(events), **result.figures[rule]}, seconds if i == 0 else 0.0)
+        _verdict(rule, result.findings, {"events": events, **result.figures[rule]}, seconds if i == 0 else 0.0)
         for i, rule in enumerate(HISTORY_RULES)
     ]
     return verdicts, result.findings
