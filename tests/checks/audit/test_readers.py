@@ -16,7 +16,7 @@ from kafka_eos.formats.record_batch import (
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
-from kafka_eos_checks.audit.rules.histories import DUPLICATE_VALUE, LOST, UNASKED, join
+from kafka_eos_checks.audit.rules.histories import DUPLICATE_VALUE, LOST, UNASKED
 from kafka_eos_checks.audit.rules.readers import (
     ABORTED_DELIVERED,
     COMMITTED_MISSING,
@@ -31,6 +31,7 @@ from kafka_eos_checks.audit.synthetic import write_segment
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES
 from kafka_eos_checks.simulate.transactions import simulate_failure, write_transactions
 
+from .both_forms import join
 from .conftest import event
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
