@@ -31,7 +31,7 @@ from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.histories.history import Event, MalformedHistory
 from kafka_eos_checks.audit.engines import Engine, Row
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.history_files import Range, events_at, files_of, line_of, numbered_rows, ranges_of
+from kafka_eos_checks.audit.history_files import RANGE_BYTES, Range, events_at, files_of, line_of, numbered_rows, ranges_of
 from kafka_eos_checks.audit.kernels.contents import Contents, Figures, Place, Replicas, read_contents
 from kafka_eos_checks.audit.kernels.groups import read_group_log
 from kafka_eos_checks.audit.kernels.headers import Ints
@@ -137,6 +137,7 @@ def judge_histories(
     engine: Engine,
     *,
     check_crc: bool = True,
+    range_bytes: int = RANGE_BYTES,
 ) -> tuple[int, Join]:
     """Judge histories by the logs of the brokers they were recorded with.
 
@@ -146,6 +147,7 @@ def judge_histories(
         moments: of the logs.
         engine: what runs it.
         check_crc: whether to compare each batch with its CRC.
+        range_bytes: size of the pieces of histories; the result does not depend on it.
 
     Returns:
         The number of events, and the findings and figures of the rules.
@@ -155,7 +157,7 @@ def judge_histories(
         OSError, UnusableInput: a file cannot be read.
     """
     files = [file for path in histories for file in files_of(path)]
-    parts = [(number, part) for number, file in enumerate(files) for part in ranges_of(file)]
+    parts = [(number, part) for number, file in enumerate(files) for part in ranges_of(file, range_bytes)]
     size = sum(part.size for _, part in parts)
     log_bytes = sum(sizes_of([log.file(name) for log in logs for name in log.segments]))
     buckets = min(MOST_BUCKETS, max(engine.buckets, (size + log_bytes) // BUCKET_BYTES))
@@ -637,6 +639,7 @@ class Reading(NamedTuple):
         for number in sorted(contents, key=lambda number: number % len(self.logs)):
             log, own = self.logs[number % len(self.logs)], contents[number]
             own.values = dict(sorted(own.values.items()))
+            own.committed = dict(sorted(own.committed.items(), key=lambda each: each[::-1]))  # as markers decided them
             for offset, value in own.values.items():
                 own.offsets[value].append(offset)
             found[log.topic, log.partition].append((log, own))

@@ -6,7 +6,6 @@ its transaction is decided, so that no more than the records of open transaction
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +22,10 @@ from kafka_eos_checks.audit.kernels.headers import (
     read_blocks,
     read_index,
 )
-from kafka_eos_checks.audit.kernels.recorded import Rows, key_hashes, text_hash
+from kafka_eos_checks.audit.kernels.recorded import Hashes, Rows, key_hashes, text_hash
 from kafka_eos_checks.audit.kernels.records import Records, decode_block
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
-from kafka_eos_checks.audit.kernels.strings import are_ascii
+from kafka_eos_checks.audit.kernels.strings import are_ascii, strings
 
 STORED = np.dtype(
     [
@@ -43,7 +42,6 @@ PLAIN, COMMITTED, ABORTED, OPEN, IN_DOUBT, HIDDEN = range(6)
 """Of a record: not in a transaction, or in one that is committed, aborted, open at the end; and visible or hidden behind
 a hole in which its own marker may have been."""
 VISIBLE = np.array([True, True, False, False, True, False])
-_ABORT, _COMMIT = b"\0\0", b"\0\1"  # the type in a control record's key, after its version
 _FAR = np.iinfo(np.int64).max
 
 
@@ -245,27 +243,20 @@ def _kinds(records: Records, markers: Ints) -> NDArray[np.int8]:
     return found
 
 
-def _keys(records: Records, topic: str) -> tuple[Ints, NDArray[np.bool_]]:
+def _keys(records: Records, topic: str) -> tuple[Hashes, NDArray[np.bool_]]:
     """Hashes of topic and value, and which values are not what these stand for."""
     size = np.maximum(records.value_size, 0)
     found = key_hashes(records.buffer, records.value_start, size, text_hash(topic))
     odd = records.value_size < 0
-    for row in np.flatnonzero(~are_ascii(records.buffer, records.value_start, size)).tolist():
-        at = int(records.value_start[row])
-        raw = records.buffer[at : at + int(size[row])].tobytes()
-        text = raw.decode(errors="replace").encode()
-        if text != raw:
-            odd[row] = True
-            one = np.zeros(1, np.int64), np.array([len(text)], np.int64)
-            found[row] = key_hashes(np.frombuffer(text, np.uint8), *one, text_hash(topic))[0]
-    return found, odd  # type: ignore[return-value]  # unsigned
-
-
-class Wanted(NamedTuple):
-    """Records of a log that the readable rules look at."""
-
-    log: int
-    offsets: Ints
+    other = np.flatnonzero(~are_ascii(records.buffer, records.value_start, size))
+    if len(other):
+        raw = strings(records.buffer, records.value_start[other], size[other])
+        texts = [each.decode(errors="replace").encode() for each in raw]
+        odd[other] = [text != each for text, each in zip(texts, raw, strict=True)]
+        sizes = np.array([len(text) for text in texts], np.int64)
+        joined = np.frombuffer(b"".join(texts), np.uint8)
+        found[other] = key_hashes(joined, np.cumsum(sizes) - sizes, sizes, text_hash(topic))
+    return found, odd
 
 
 def values_at(log: PartitionLog, offsets: Ints, *, check_crc: bool = True) -> Mapping[int, bytes | None]:

@@ -307,7 +307,8 @@ def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> 
 
 def _told_aborted(run: Iterable[Event]) -> set[_Ended | None]:
     """Transactions of which the application was told that they are aborted."""
-    return {_transaction(event) for event in run if (event.action, event.phase) == ("AbortTransaction", "ok")}
+    told = (_transaction(event) for event in run if (event.action, event.phase) == ("AbortTransaction", "ok"))
+    return {ended for ended in told if ended is not None}
 
 
 def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:
