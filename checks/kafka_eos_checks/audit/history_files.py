@@ -78,7 +78,10 @@ def ranges_of(file: Path, range_bytes: int = RANGE_BYTES) -> list[Range]:
     """
     if file.suffix != ".parquet":
         size = file.stat().st_size
-        return [Range(file, at, min(at + range_bytes, size), min(range_bytes, size - at)) for at in range(0, size, range_bytes)]
+        return [
+            Range(file, at, min(at + range_bytes, size), min(range_bytes, size - at))
+            for at in range(0, size, range_bytes)
+        ]
     with _opened(file) as opened:
         sizes = [opened.metadata.row_group(number).total_byte_size for number in range(opened.num_row_groups)]
     return [Range(file, number, number + 1, size) for number, size in enumerate(sizes)]

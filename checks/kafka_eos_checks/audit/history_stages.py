@@ -18,7 +18,7 @@ has some facts of each log and run, the hashes of suspects, and the findings.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -31,7 +31,27 @@ from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.histories.history import Event, MalformedHistory
 from kafka_eos_checks.audit.engines import Engine, Row
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.history_files import RANGE_BYTES, Range, events_at, files_of, line_of, numbered_rows, ranges_of
+from kafka_eos_checks.audit.history_files import (
+    RANGE_BYTES,
+    Range,
+    events_at,
+    files_of,
+    line_of,
+    numbered_rows,
+    ranges_of,
+)
+from kafka_eos_checks.audit.kernels.applying import (
+    CHECK,
+    COVER,
+    OUTPUT,
+    Members,
+    Reach,
+    covers_of,
+    join_commits,
+    join_inputs,
+    join_outputs,
+    of_members,
+)
 from kafka_eos_checks.audit.kernels.contents import Contents, Figures, Place, Replicas, read_contents
 from kafka_eos_checks.audit.kernels.groups import read_group_log
 from kafka_eos_checks.audit.kernels.headers import Ints
@@ -49,20 +69,24 @@ from kafka_eos_checks.audit.kernels.joining import (
     join_values,
     look_into_gaps,
     ranges_of as offset_ranges,
+    spot,
 )
 from kafka_eos_checks.audit.kernels.recorded import (
-    ALWAYS,
+    ASKED,
     AT_BITS,
     CHANGES,
     ENDS,
-    IF_DECLARED,
+    GIVEN,
+    SENT,
     STEPPING,
     TOLD,
     VALUED,
     Hashes,
     Rows,
     RunFacts,
+    name_hashes,
     place_hash,
+    text_hash,
     told,
 )
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
@@ -82,7 +106,15 @@ from kafka_eos_checks.audit.kernels.stored import (
 )
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.places import sizes_of
-from kafka_eos_checks.audit.rules.applications import FENCED_GENERATION, judge_generations, judge_inputs
+from kafka_eos_checks.audit.rules.applications import (
+    FENCED_GENERATION,
+    INPUT_RULES,
+    OFFSET_ALONE,
+    SKIPPED,
+    judge_generations,
+    judge_inputs,
+    judge_told,
+)
 from kafka_eos_checks.audit.rules.histories import (
     DUPLICATE_VALUE,
     HISTORY_RULES,
@@ -114,6 +146,7 @@ from kafka_eos_checks.audit.rules.readers import (
 
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, OTHERS, MEMBERS, STORE, RANGES, LOG = range(11)  # kinds of rows
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR = range(11, 21)
+SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED = range(21, 29)  # of applications
 BUCKET_BYTES = 96 << 20  # of histories and logs, whose rows meet in a bucket
 MOST_BUCKETS = 4096
 _NAMES = {  # figures of the joins, and the rules' own
@@ -173,6 +206,7 @@ def judge_histories(
     plan = _Plan(files, runs, engine, buckets, check_crc, read)
     plan.read_logs(logs, moments)
     plan.join()
+    plan.join_applications()
     judged = plan.judge()
     for figures in (*plan.figures, *(figures for _, (_, figures) in judged)):
         for rule, own in figures.items():
@@ -214,6 +248,11 @@ def read_range(item: tuple[int, Range], *, buckets: int) -> Iterator[Row]:
             if len(changed):
                 yield Row(CHANGED, 0, (run, changed), changed.nbytes)
             yield Row(OTHERS, 0, (run, each.requests, each.applied), each.requests.nbytes + each.applied.nbytes)
+            yield from _scattered(SENDING, run, each.sent, "key", buckets)
+            blocks = _block_buckets(each.given["place"], each.given["offset"], buckets)
+            yield from _by_bucket(GIVING, run, each.given, blocks)
+            asked = spot(each.asked["name"], each.asked["offset"]) % np.uint64(buckets)
+            yield from _by_bucket(ASKING, run, each.asked, asked.astype(np.int64))
             for bucket in np.unique(each.members[:, 1] % buckets).tolist():
                 own = each.members[each.members[:, 1] % buckets == bucket, 0]
                 yield Row(MEMBERS, bucket, (run, own), own.nbytes)
@@ -228,7 +267,13 @@ def _scattered(kind: int, run: str, rows: Rows, name: str, buckets: int) -> Iter
     if buckets == 1:
         yield Row(kind, 0, (run, rows), rows.nbytes)
         return
-    bucket = (rows[name] % np.uint64(buckets)).astype(np.int64)
+    yield from _by_bucket(kind, run, rows, (rows[name] % np.uint64(buckets)).astype(np.int64))
+
+
+def _by_bucket(kind: int, run: str, rows: Rows, bucket: Ints) -> Iterator[Row]:
+    """Rows by their buckets."""
+    if not len(rows):
+        return
     order = np.argsort(bucket, kind="stable")
     ends = np.flatnonzero(np.append(bucket[order][1:] != bucket[order][:-1], True)) + 1
     start = 0
@@ -255,20 +300,29 @@ def read_log(item: tuple[int, PartitionLog], *, logs: int, buckets: int, check_c
 def _stored_rows(rows: Rows, place: int, buckets: int) -> Iterator[Row]:
     yield from _scattered(STORE, "", rows, "key", buckets)
     ranges = offset_ranges(rows, place)
-    blocks = ranges["start"] >> BLOCK_BITS
-    for block in np.unique(blocks).tolist():
-        own = ranges[blocks == block]
-        yield Row(RANGES, _block_bucket(place, block, buckets), (block, own), own.nbytes)
+    yield from _by_bucket(RANGES, "", ranges, _block_buckets(ranges["place"], ranges["start"], buckets))
 
 
-def _block_bucket(place: int, block: int, buckets: int) -> int:
-    return (place + block) % buckets
+def _block_buckets(place: Hashes, offset: Ints, buckets: int) -> Ints:
+    """The buckets of blocks of offsets, shape (n,)."""
+    mixed = place % np.uint64(buckets) + (offset >> BLOCK_BITS).astype(np.uint64) % np.uint64(buckets)
+    return (mixed % np.uint64(buckets)).astype(np.int64)
 
 
-def read_group_ends(item: tuple[int, PartitionLog], *, check_crc: bool) -> Iterator[Row]:
-    """The end of a log of ``__consumer_offsets``, and the last time that was stamped in it."""
+def read_group_ends(item: tuple[int, PartitionLog], *, buckets: int, check_crc: bool) -> Iterator[Row]:
+    """A log of ``__consumer_offsets``: its end, the last time that was stamped in it, and the commits that count."""
     log = read_group_log(item[1], check_crc)
-    yield Row(LOG, item[0], (log.end, log.stamped_ms))
+    last: dict[int, int] = {}
+    for (group, (topic, partition)), commits in log.commits.items():
+        place = place_hash(topic, partition)
+        name = int(name_hashes(text_hash(group), place))
+        offsets = [-1 if commit.offset is None else commit.offset for commit in commits]
+        covers = covers_of(name, offsets, [commit.transactional for commit in commits])
+        last[name] = commits[-1].offset or 0 if commits else 0
+        places = np.full(len(covers), place, np.uint64)
+        yield from _by_bucket(COVERING, "", covers, _block_buckets(places, covers["low"], buckets))
+    yield Row(LOG, item[0], (log.end, log.stamped_ms, log.whole))
+    yield Row(REACHED, item[0], last)
 
 
 # --- the plan of the joins --------------------------------------------------------------------------------------------
@@ -299,7 +353,13 @@ class _Plan:
     reach: float = inf
     settings: dict[str, Setting] = field(default_factory=dict)
     store: Any = None
+    covers: Any = None
+    reached: dict[int, int] = field(default_factory=dict)
+    groups_whole: bool = False
+    group_logs_once: bool = True
     suspects: Mapping[str, Hashes] = field(default_factory=dict)
+    proving: set[str] = field(default_factory=set)
+    inputs: Mapping[str, Rows] = field(default_factory=dict)
     picked: list[Any] = field(default_factory=list)
     records: list[Any] = field(default_factory=list)
     figures: list[dict[str, dict[str, int]]] = field(default_factory=list)
@@ -315,18 +375,28 @@ class _Plan:
         self.ends = dict(self.engine.collect(LOG, self.store))
         own = [(self.log_of(number), ends.end, ends.stamped_ms) for number, ends in self.ends.items()]
         groups = self.engine.map(
-            partial(read_group_ends, check_crc=self.check_crc),
+            partial(read_group_ends, buckets=self.buckets, check_crc=self.check_crc),
             list(enumerate(self.group_logs)),
             _bytes_of(self.group_logs),
             "groups' offsets",
         )
-        told_by = {number: ends for number, ends in self.engine.collect(LOG, groups)}
-        longest: dict[int, tuple[PartitionLog, int, int]] = {}
-        for number, (end, stamped) in told_by.items():
-            log = self.group_logs[number]
-            if log.partition not in longest or end > longest[log.partition][1]:
-                longest[log.partition] = log, end, stamped
-        self.reach = min((moments.reach_of(*each) for each in (*own, *longest.values())), default=inf)
+        longest: dict[int, tuple[int, int, int, bool]] = {}
+        for number, (end, stamped, whole) in self.engine.collect(LOG, groups):
+            partition = self.group_logs[number].partition
+            if partition not in longest or end > longest[partition][1]:
+                longest[partition] = number, end, stamped, whole
+        chosen_groups = {number for number, *_ in longest.values()}
+        self.group_logs_once = len(chosen_groups) == len(self.group_logs)
+        reached: dict[int, int] = {}
+        for number, last in self.engine.collect(REACHED, groups):
+            if number in chosen_groups:
+                self.group_logs_once = self.group_logs_once and not reached.keys() & last.keys()
+                reached.update(last)
+        self.reached = reached
+        self.groups_whole = bool(longest) and all(whole for *_, whole in longest.values())
+        self.covers = groups
+        own += [(self.group_logs[number], end, stamped) for number, end, stamped, _ in longest.values()]
+        self.reach = min((moments.reach_of(*each) for each in own), default=inf)
         furthest: dict[Place, tuple[int, int]] = {}
         brokers = {name: number for number, name in enumerate(sorted({log.broker for log in self.logs}))}
         for number in sorted(self.ends, key=lambda number: number % len(self.logs)):
@@ -405,6 +475,73 @@ class _Plan:
         for rows in (values, ended, followed):
             self.figures += [figures for _, figures in engine.collect(FIGURES, rows)]
 
+    def join_applications(self) -> None:
+        """Prove that inputs were processed once, and pick the others; of runs whose applications tell enough."""
+        engine, buckets = self.engine, self.buckets
+        crews = {run.run: self._crew(run) for run in self.runs if self._tells_enough(run)}
+        if not crews:
+            return
+        number_of = {run.run: number for number, run in enumerate(self.runs)}
+        share = {"crews": crews, "settings": self.settings, "buckets": buckets}
+        outputs = engine.regroup(
+            partial(output_bucket, **share), [SENDING, STORE], self.read, self.store, label="outputs"
+        )
+        sending = {run for _, run in engine.collect(FACTS, outputs)}
+        self.proving = set(crews)
+        crews = {run: crew for run, crew in crews.items() if run in sending}
+        share["crews"] = crews
+        inputs = engine.regroup(
+            partial(input_bucket, **share),
+            [GIVING, OUTPUTS, COVERING, RANGES],
+            *(self.read, outputs, self.covers, self.store),
+            label="inputs",
+        )
+        checked = engine.regroup(partial(commit_bucket), [CHECKS, ASKING], inputs, self.read, label="commits asked for")
+        for rows in (inputs, checked):
+            self.figures += [figures for _, figures in engine.collect(FIGURES, rows)]
+        found: dict[str, list[Rows]] = defaultdict(list)
+        for rows in (inputs, checked):
+            for _, (run, own) in engine.collect(INPUTS, rows):
+                found[run].append(own)
+        self.inputs = {run: np.unique(np.concatenate(own)) for run, own in found.items()}
+        if self.inputs:
+            picks = {"inputs": self.inputs, "number_of": number_of}
+            chosen = engine.regroup(
+                partial(pick_outputs, **share, **picks),
+                [SENDING, STORE],
+                self.read,
+                self.store,
+                label="suspects' outputs",
+            )
+            told_by = engine.regroup(
+                partial(pick_inputs, **picks), [GIVING, ASKING], self.read, label="suspects' inputs"
+            )
+            self.picked += [chosen, told_by]
+            self.records.append(chosen)
+
+    def _tells_enough(self, run: RunFacts) -> bool:
+        """Whether inputs of a run can be proved: each member has one group, names inputs, and all offsets are known."""
+        clear = run.members and not run.unclear and not run.members.keys() & run.tacit
+        one_group = all(member.group for member in run.members.values())
+        groups = self.groups_whole and self.group_logs_once
+        return bool(clear) and one_group and groups and run.last_ms + SKEW_MS <= self.reach
+
+    def _crew(self, run: RunFacts) -> "Crew":
+        members = sorted((process, member.group, member.first(run.ordered)) for process, member in run.members.items())
+        columns = [[process for process, *_ in members], [group for _, group, _ in members]]
+        first = np.array([when for _, _, (when, _) in members], np.int64)
+        topics: dict[str, bool] = defaultdict(lambda: True)
+        for number, of in self.settings[run.run].logs.items():
+            if of.longest:
+                topic = self.log_of(number).topic
+                topics[topic] = topics[topic] and self.ends[number].whole
+        whole = np.unique(np.array([text_hash(topic) for topic, is_whole in topics.items() if is_whole], np.uint64))
+        names = {
+            name: Reach(group, place, offset, self.reached.get(name, 0))
+            for name, (group, place, offset) in run.first_given.items()
+        }
+        return Crew(Members(*(np.array(column, np.uint64) for column in columns), first), names, whole)
+
     def _collected(self, kind: int, rows: Any) -> dict[str, Hashes]:
         """Hashes of each run, ascending."""
         parts: dict[str, list[Hashes]] = {run.run: [np.zeros(0, np.uint64)] for run in self.runs}
@@ -416,15 +553,27 @@ class _Plan:
         """The findings and figures of the readable rules, over what was picked."""
         engine = self.engine
         fetched = engine.regroup(
-            partial(fetch_records, logs=self.logs, check_crc=self.check_crc), [WANTED], *self.records, label="records shown"
+            partial(fetch_records, logs=self.logs, check_crc=self.check_crc),
+            [WANTED],
+            *self.records,
+            label="records shown",
         )
         reading = Reading(self.files, self.runs, self.logs, self.ends, self.settings, self.reach)
         kinds = [PICKED, RECORDS]
-        by_readable = partial(judge_run, reading=reading, suspects=self.suspects)
+        by_readable = partial(
+            judge_run,
+            reading=reading,
+            suspects=self.suspects,
+            inputs=self.inputs,
+            groups=self.group_logs,
+            check_crc=self.check_crc,
+        )
         judged = [engine.regroup(by_readable, kinds, fetched, *self.picked, label="suspects judged")]
         rest = partial(judge_members, reading=reading)
         judged.append(engine.regroup(rest, [MEMBERS], self.read, label="generations"))
-        others = partial(judge_others, reading=reading, groups=self.group_logs, check_crc=self.check_crc)
+        others = partial(
+            judge_others, reading=reading, groups=self.group_logs, proving=self.proving, check_crc=self.check_crc
+        )
         judged.append(engine.regroup(others, [OTHERS], self.read, label="applications, refusals"))
         return [found for rows in judged for found in engine.collect(FOUND, rows)]
 
@@ -563,16 +712,17 @@ def look_bucket(
 ) -> Iterator[Row]:
     """Look for records in what readers passed over."""
     gaps: dict[str, list[tuple[Rows, Ints]]] = defaultdict(list)
-    ranges: dict[int, list[Rows]] = defaultdict(list)
-    for value in values:
-        if isinstance(value[0], str):
-            gaps[value[0]].append((value[1], value[2]))
+    ranges = [np.zeros(0, RANGE)]
+    for run, *own in values:
+        if run:
+            gaps[run].append((own[0], own[1]))
         else:
-            ranges[value[0]].append(value[1])
-    for run, own in gaps.items():
-        rows, blocks = (np.concatenate(parts) for parts in zip(*own, strict=True))
+            ranges.append(own[0])
+    by_block = _blocks(np.concatenate(ranges))
+    for run, parts in gaps.items():
+        rows, blocks = (np.concatenate(part) for part in zip(*parts, strict=True))
         for block in np.unique(blocks).tolist():
-            there = np.concatenate([np.zeros(0, RANGE), *ranges.get(block, ())])
+            there = by_block.get(block, np.zeros(0, RANGE))
             passed = look_into_gaps([(block, rows[blocks == block])], there, settings[run])
             if len(passed.steps):
                 yield Row(PICKED, number_of[run], ("passed", passed.steps), passed.steps.nbytes)
@@ -581,6 +731,123 @@ def look_bucket(
                 shown = np.zeros(len(mine), STORED)
                 shown["log"], shown["offset"], shown["state"] = log, mine[:, 1], np.where(mine[:, 2], HIDDEN, PLAIN)
                 yield Row(WANTED, log, (number_of[run], "passed", shown), shown.nbytes)
+
+
+def _blocks(ranges: Rows) -> dict[int, Rows]:
+    """Ranges of offsets by block."""
+    blocks = ranges["start"] >> BLOCK_BITS
+    return {block: ranges[blocks == block] for block in np.unique(blocks).tolist()}
+
+
+# --- applications -----------------------------------------------------------------------------------------------------
+
+
+class Crew(NamedTuple):
+    """The applications of a run: members of groups, how far each group went in each partition, and whole topics."""
+
+    members: Members
+    names: Mapping[int, Reach]
+    whole: Hashes
+
+
+def output_bucket(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[str, Rows]],
+    *,
+    crews: Mapping[str, Crew],
+    settings: Mapping[str, Setting],
+    buckets: int,
+) -> Iterator[Row]:
+    """Join the outputs of some topics and values with the records."""
+    by_run = _by_run(values, SENT, STORED)
+    records = by_run.pop("", {STORED: np.zeros(0, STORED)})[STORED]
+    for run, own in by_run.items():
+        if run in crews:
+            made = join_outputs(own[SENT], records, crews[run].members, settings[run], crews[run].whole)
+            yield from _by_bucket(OUTPUTS, run, made, _block_buckets(made["place"], made["offset"], buckets))
+            if len(made):
+                yield Row(FACTS, 0, run)
+
+
+def input_bucket(
+    bucket: int,
+    values: Iterable[tuple[str, Rows]],
+    *,
+    crews: Mapping[str, Crew],
+    settings: Mapping[str, Setting],
+    buckets: int,
+) -> Iterator[Row]:
+    """Join inputs of some blocks of offsets with their outputs, and with the commits behind them."""
+    by_run = _by_run(values, GIVEN, OUTPUT, COVER, RANGE)
+    shared = by_run.pop("", {COVER: np.zeros(0, COVER), RANGE: np.zeros(0, RANGE)})
+    for run, crew in crews.items():
+        own = by_run.get(run, {GIVEN: np.zeros(0, GIVEN), OUTPUT: np.zeros(0, OUTPUT)})
+        ranges = shared[RANGE]
+        joined = join_inputs(own[GIVEN], own[OUTPUT], shared[COVER], _blocks(ranges), crew.names, settings[run])
+        counts: dict[str, dict[str, int]] = {rule: {"checked": joined.checked} for rule in INPUT_RULES}
+        for rule in (SKIPPED, OFFSET_ALONE):
+            counts[rule]["unknown"] = joined.silent
+        yield Row(FIGURES, bucket, counts)
+        if len(joined.suspects):
+            yield Row(INPUTS, 0, (run, joined.suspects), joined.suspects.nbytes)
+        checks = spot(joined.checks["name"], joined.checks["behind"]) % np.uint64(buckets)
+        yield from _by_bucket(CHECKS, run, joined.checks, checks.astype(np.int64))
+
+
+def commit_bucket(bucket: int, values: Iterable[tuple[str, Rows]]) -> Iterator[Row]:
+    """Join inputs with the requests for the commits behind them."""
+    for run, own in _by_run(values, CHECK, ASKED).items():
+        left = join_commits(own[CHECK], own[ASKED])
+        yield Row(FIGURES, bucket, {rule: {"checked": len(own[CHECK]) - len(left)} for rule in INPUT_RULES})
+        if len(left):
+            yield Row(INPUTS, 0, (run, left), left.nbytes)
+
+
+def pick_outputs(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[str, Rows]],
+    *,
+    crews: Mapping[str, Crew],
+    settings: Mapping[str, Setting],
+    buckets: int,  # noqa: ARG001 - as of `output_bucket`
+    inputs: Mapping[str, Rows],
+    number_of: Mapping[str, int],
+) -> Iterator[Row]:
+    """Pick the outputs of inputs that are suspects, with their records."""
+    by_run = _by_run(values, SENT, STORED)
+    records = by_run.pop("", {STORED: np.zeros(0, STORED)})[STORED]
+    for run, own in by_run.items():
+        if run not in inputs:
+            continue
+        sent, group = of_members(own[SENT], crews[run].members, settings[run])
+        wanted = np.unique(spot(inputs[run]["name"], inputs[run]["offset"]))
+        keys = np.unique(sent["key"][is_in(spot(name_hashes(group, sent["place"]), sent["offset"]), wanted)])
+        chosen = sent[is_in(sent["key"], keys)]
+        yield Row(PICKED, number_of[run], ("outputs", chosen), chosen.nbytes)
+        shown = settings[run].of_logs(records)
+        shown = shown[is_in(shown["key"], keys)]
+        for log in np.unique(shown["log"]).tolist():
+            mine = shown[shown["log"] == log]
+            yield Row(WANTED, log, (number_of[run], "outputs", mine), mine.nbytes)
+
+
+def pick_inputs(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[str, Rows]],
+    *,
+    inputs: Mapping[str, Rows],
+    number_of: Mapping[str, int],
+) -> Iterator[Row]:
+    """Pick the events in which members were given suspects, and the requests for the commits behind them."""
+    for run, own in _by_run(values, GIVEN, ASKED).items():
+        if run in inputs:
+            suspects = inputs[run]
+            given, asked = (
+                rows[is_in(spot(rows["name"], rows["offset"]), np.unique(spot(suspects["name"], suspects[name])))]
+                for rows, name in ((own[GIVEN], "offset"), (own[ASKED], "behind"))
+            )
+            yield Row(PICKED, number_of[run], ("given", given), given.nbytes)
+            yield Row(PICKED, number_of[run], ("asked", asked), asked.nbytes)
 
 
 # --- what the readable rules look at ----------------------------------------------------------------------------------
@@ -660,7 +927,14 @@ def _fill(contents: Contents, rows: Rows, values: Sequence[bytes | None]) -> Non
 
 
 def judge_run(
-    number: int, values: Iterable[tuple[Any, ...]], *, reading: Reading, suspects: Mapping[str, Hashes]
+    number: int,
+    values: Iterable[tuple[Any, ...]],
+    *,
+    reading: Reading,
+    suspects: Mapping[str, Hashes],
+    inputs: Mapping[str, Rows],
+    groups: Sequence[PartitionLog],
+    check_crc: bool,
 ) -> Iterator[Row]:
     """Judge the suspects of a run by the readable rules."""
     run = reading.runs[number]
@@ -694,7 +968,21 @@ def judge_run(
     steps = _steps_of(picked["passed"] + picked["back"], reading, run)
     findings += polled(list(steps), reading.replicas(records["passed"]), counted, counted)
     findings += went_back(_steps_of(picked["fell"], reading, run), counted)
+    if run.run in inputs:
+        at = np.concatenate([np.zeros(0, np.int64), *(rows["at"] for name in _OF_INPUTS for rows in picked[name])])
+        begun = [member.first(run.ordered)[1] for member in run.members.values()]
+        events = reading.events(np.concatenate([at, np.array(begun, np.int64)]), run)
+        only: dict[tuple[str, Place], list[int]] = defaultdict(list)
+        for _, group, place, offset, _ in inputs[run.run].tolist():
+            only[run.groups[group], run.places[place]].append(offset)
+        by_name = {name: sorted(set(offsets)) for name, offsets in only.items()}
+        logs = longest_logs([read_group_log(log, check_crc) for log in groups])
+        shown = reading.replicas(records["outputs"])
+        findings += judge_told(events, shown, logs, figures, covered=covered, only=by_name)
     yield Row(FOUND, number, (findings, figures))
+
+
+_OF_INPUTS = ("outputs", "given", "asked")
 
 
 def _steps_of(parts: Sequence[Rows], reading: Reading, run: RunFacts) -> Iterator[Event]:
@@ -726,15 +1014,16 @@ def judge_members(bucket: int, values: Iterable[tuple[str, Ints]], *, reading: R
 
 def judge_others(
     bucket: int,
-    values: Iterable[tuple[str, Ints, Hashes]],
+    values: Iterable[tuple[str, Ints, Ints]],
     *,
     reading: Reading,
     groups: Sequence[PartitionLog],
+    proving: Set[str],
     check_crc: bool,
 ) -> Iterator[Row]:
-    """Judge refusals and applications."""
+    """Judge refusals, declared applications, and those of runs that do not tell enough for a proof."""
     requests: dict[str, list[Ints]] = defaultdict(list)
-    applied: dict[str, list[Hashes]] = defaultdict(list)
+    applied: dict[str, list[Ints]] = defaultdict(list)
     for run, own_requests, own_applied in values:
         requests[run].append(own_requests)
         applied[run].append(own_applied)
@@ -744,14 +1033,13 @@ def judge_others(
         if run.refusals:
             replicas = reading.replicas([])
             findings += refused(reading.events(np.concatenate(requests[run.run]), run), replicas, figures[REFUSED])
-        if run.declared or run.grouped:
-            own = np.concatenate(applied[run.run])
-            deciding = [ALWAYS, *run.grouped, *([IF_DECLARED] if run.declared else [])]
-            places = own[np.isin(own[:, 1], np.array(deciding, np.uint64)), 0].astype(np.int64)
+        telling = bool(run.members) and run.run not in proving
+        if run.declared or telling:
             contents: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)
             for log in reading.logs:
                 contents[log.topic, log.partition].append((log, read_contents(log, check_crc)))
             logs = longest_logs([read_group_log(log, check_crc) for log in groups])
-            covered = reading.covered(run)
-            findings += judge_inputs(reading.events(places, run), contents, logs, figures, covered=covered)
+            own = [*requests[run.run], *(applied[run.run] if telling else ())]
+            events = reading.events(np.concatenate(own), run)
+            findings += judge_inputs(events, contents, logs, figures, covered=reading.covered(run))
         yield Row(FOUND, bucket, (findings, figures))

@@ -84,8 +84,12 @@ class _World:
 
     def tell(self, process: str, action: str, phase: str, **more: Any) -> None:
         """An event, if nothing goes wrong."""
-        fields = {name: more.pop(name) for name in ("topic", "partition", "offset", "group", "isolation") if name in more}
-        fields |= {name: more.pop(name) for name in ("producer_id", "producer_epoch", "error", "generation") if name in more}
+        fields = {
+            name: more.pop(name) for name in ("topic", "partition", "offset", "group", "isolation") if name in more
+        }
+        fields |= {
+            name: more.pop(name) for name in ("producer_id", "producer_epoch", "error", "generation") if name in more
+        }
         event = Event(run="r", process=process, action=action, phase=phase, **fields, detail=more)
         for each in self._broken(event) if self.rng.random() < self.faults else [event]:
             self.events.append(replace(each, order=len(self.events), time_us=NOW_US + len(self.events)))
@@ -135,7 +139,9 @@ class _World:
             record = Record(value=None if self.rng.random() < self.faults / 4 else stored)
             own: dict[str, Any] = {} if number is None else {"producer_epoch": 0, "is_transactional": True}
             place.batches.append(
-                build_batch([record], base_offset=place.end, **({"producer_id": pid} | own if own else {}), base_timestamp=1)
+                build_batch(
+                    [record], base_offset=place.end, **({"producer_id": pid} | own if own else {}), base_timestamp=1
+                )
             )
             place.waiting.append((place.end, value, None if number is not None else True, pid))
             place.end += 1
@@ -181,7 +187,9 @@ class _World:
             if visible:
                 self.tell(reader, "Poll", "ok", **where, **group, offset=offset, value=value)
                 if group and place.topic == TOPICS[0] and self.rng.random() < 0.5:
-                    self.send(reader, 90, self.partitions[-1], None, input=[place.topic, place.number, offset], output=0)
+                    self.send(
+                        reader, 90, self.partitions[-1], None, input=[place.topic, place.number, offset], output=0
+                    )
         end = place.waiting[0][0] if place.waiting else place.end
         self.tell(reader, "EndOfPartition", "ok", **where, offset=end)
 
@@ -222,7 +230,9 @@ class _World:
                 own = own[: len(own) - self.rng.choice((0, 0, 0, 1))]
                 own = [batch for batch in own if self.rng.random() >= self.faults / 4]
                 if own:
-                    path = folder / f"broker-{broker}" / f"{place.topic}-{place.number}" / f"{own[0].base_offset:020d}.log"
+                    path = (
+                        folder / f"broker-{broker}" / f"{place.topic}-{place.number}" / f"{own[0].base_offset:020d}.log"
+                    )
                     path.parent.mkdir(parents=True)
                     write_segment(path, [batch.encode() for batch in own])
 

@@ -296,7 +296,9 @@ def join_transactions(ends: Rows, held: Rows, setting: Setting) -> Transactions:
     good, nowhere = (np.bincount(who, held[name] % BAD, minlength=count) for name in ("good", "nowhere"))
     first_poll = np.full(count, _FAR)
     np.minimum.at(first_poll, who, held["first_poll"])
-    asked, told, undone = (is_in(names, np.unique(ends["ended"][ends["what"] == one])) for one in (_ASKED, _TOLD, _UNDONE))
+    asked, told, undone = (
+        is_in(names, np.unique(ends["ended"][ends["what"] == one])) for one in (_ASKED, _TOLD, _UNDONE)
+    )
     commits = np.isin(ends["what"], _COMMITS) & is_in(ends["ended"], names)
     first_commit = np.full(count, _FAR)
     np.minimum.at(first_commit, np.searchsorted(names, ends["ended"][commits]), setting.when(ends)[commits])
@@ -353,7 +355,9 @@ def follow_readers(rows: Rows, changes: Rows, setting: Setting) -> Readers:
     rows = rows[order]
     logged = is_in(rows["place"], places)
     own = np.isin(rows["what"], (*MOVED, SOUGHT)) & ~logged
-    unlogged = rows["at"][own | (is_in(rows["process"], np.unique(rows["process"][own])) & ~np.isin(rows["what"], (*MOVED, SOUGHT)))]
+    unlogged = rows["at"][
+        own | (is_in(rows["process"], np.unique(rows["process"][own])) & ~np.isin(rows["what"], (*MOVED, SOUGHT)))
+    ]
     left = np.isin(rows["what"], LEFT)
     stay = np.cumsum(left)  # a new number whenever a process leaves; processes follow each other
     at = np.flatnonzero(logged & np.isin(rows["what"], (*MOVED, SOUGHT)))

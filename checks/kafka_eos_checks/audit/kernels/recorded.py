@@ -5,7 +5,7 @@ make a key more suspicious than it is, never less: the readable rules then compa
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from math import inf
 from typing import Any, NamedTuple
@@ -38,6 +38,18 @@ TOLD = np.dtype(
         ("flags", "u1"),
     ]
 )
+SENT = np.dtype(
+    [
+        *(("key", "u8"), ("topic", "u8"), ("process", "u8"), ("attempt", "u8")),
+        *(("place", "u8"), ("offset", "i8")),  # of its input
+        *(("number", "i8"), ("order", "i8"), ("at", "i8")),  # which output of its input, NOWHERE without; as of TOLD
+    ]
+)
+"""An output that names its input."""
+GIVEN = np.dtype([("name", "u8"), ("group", "u8"), ("place", "u8"), ("offset", "i8"), ("at", "i8")])
+"""An input that a member of a group was given."""
+ASKED = np.dtype([("name", "u8"), ("offset", "i8"), ("attempt", "u8"), ("at", "i8")])
+"""A request of an attempt to commit an offset of a group and partition."""
 ACTIONS = (
     *("Send", "Poll", "EndOfPartition", "Seek", "Assign", "Revoke", "Crash", "LeaderChange"),
     *("BeginTransaction", "CommitTransaction", "AbortTransaction"),
@@ -46,7 +58,6 @@ _ACTION = {name: number for number, name in enumerate(ACTIONS)}
 _PHASE = {name: number for number, name in enumerate(PHASES)}
 OTHER = len(ACTIONS) * len(PHASES)  # an action that no join looks at
 HAS_VALUE, COMMITTED, UNCOMMITTED, TELLS = 1, 2, 4, 8  # flags: a value that is not null; isolation; any value
-ALWAYS, IF_DECLARED = 0, 1
 
 
 def what(action: str, phase: str) -> int:
@@ -72,7 +83,8 @@ STEPPING = [*MOVED, SOUGHT, *LEFT, *ABORTS]
 
 FENCING = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 GENERATIONS = frozenset({"JoinGroup", "OffsetCommit", "TxnOffsetCommit"})
-APPLIED = frozenset({"DeclareApplication", "DeclareTopic", "DeclareRecord", "SendOffsetsToTransaction", "CommitOffsets"})
+DECLARATIONS = frozenset({"DeclareApplication", "DeclareTopic", "DeclareRecord"})
+COMMITTING = frozenset({"SendOffsetsToTransaction", "CommitOffsets"})
 REQUESTS = frozenset({"Produce", "TxnOffsetCommit", "OffsetCommit", "EndTxn", "InitProducerId"})
 REFUSALS = frozenset({*FENCING, ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
 
@@ -90,6 +102,11 @@ def place_hash(topic: str, partition: int) -> int:
 def key_hashes(buffer: Bytes, start: Ints, size: Ints, topic: Hashes | int) -> Hashes:
     """The hashes of topics and values, shape (n,); arguments as of :func:`strings.hashes`, and hashes of the topics."""
     return hashes(buffer, start, size) ^ np.asarray(topic, np.uint64)
+
+
+def name_hashes(group: Hashes | int, place: Hashes | int) -> Hashes:
+    """The hashes of groups and partitions."""
+    return joined_hashes(np.asarray(group, np.uint64), np.asarray(place, np.uint64).view(np.int64))
 
 
 def joined_hashes(process: Hashes, number: Ints) -> Hashes:
@@ -114,7 +131,11 @@ class RunFacts:
         refusals: whether a producer was refused in a way that a rule looks at.
         generations: whether offsets were committed by members, or members joined.
         declared: whether applications are declared.
-        grouped: processes that polled for a group.
+        members: by process that polled for a group, see :class:`Member`.
+        groups: of these, by hash.
+        first_given: by group and partition, hashes of both, and the first offset that a member was given.
+        tacit: processes that send records that name no input.
+        unclear: whether a request commits offsets in a form that only the readable rules know.
     """
 
     run: str
@@ -128,7 +149,11 @@ class RunFacts:
     refusals: bool = False
     generations: bool = False
     declared: bool = False
-    grouped: set[int] = field(default_factory=set)
+    members: "dict[int, Member]" = field(default_factory=dict)
+    groups: dict[int, str] = field(default_factory=dict)
+    first_given: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    tacit: set[int] = field(default_factory=set)
+    unclear: bool = False
 
     def add(self, other: "RunFacts") -> None:
         """Add the facts of more events."""
@@ -143,7 +168,37 @@ class RunFacts:
         self.refusals |= other.refusals
         self.generations |= other.generations
         self.declared |= other.declared
-        self.grouped |= other.grouped
+        for process, member in other.members.items():
+            self.members[process] = self.members[process].joined(member) if process in self.members else member
+        self.groups.update(other.groups)
+        for name, given in other.first_given.items():
+            self.first_given[name] = min(given, self.first_given.get(name, given))
+        self.tacit |= other.tacit
+        self.unclear |= other.unclear
+
+
+class Member(NamedTuple):
+    """A process that polled for a group.
+
+    Attributes:
+        group: its hash; 0 for one of several.
+        order: of the first such poll by order, and ``order_at`` where it stands.
+        at: where the first such poll by place stands.
+    """
+
+    group: int
+    order: int
+    order_at: int
+    at: int
+
+    def joined(self, other: "Member") -> "Member":
+        """What is known with more events."""
+        first = min((self.order, self.order_at), (other.order, other.order_at))
+        return Member(self.group if self.group == other.group else 0, *first, min(self.at, other.at))
+
+    def first(self, ordered: bool) -> tuple[int, int]:
+        """When the first poll was, and where it stands."""
+        return (self.order, self.order_at) if ordered else (self.at, self.at)
 
 
 class Told(NamedTuple):
@@ -152,17 +207,22 @@ class Told(NamedTuple):
     Attributes:
         facts: of the run, as far as these events tell.
         rows: the events that rules join, dtype :data:`TOLD`.
-        requests: where events stand that only the rules over refusals look at, shape (n,).
+        requests: where requests and declarations of applications stand, shape (n,).
         members: where events stand that only the rule over generations looks at, and the hashes of their groups; (n, 2).
-        applied: where events stand that the rules over applications look at, and who decides whether they do: nobody
-            (:data:`ALWAYS`), a declaration (:data:`IF_DECLARED`), or the process, if it polls for a group; (n, 2).
+        sent: outputs that name their inputs, dtype :data:`SENT`.
+        given: inputs, dtype :data:`GIVEN`.
+        asked: requests for commits, dtype :data:`ASKED`.
+        applied: where events stand that the rules over applications look at, shape (n,).
     """
 
     facts: RunFacts
     rows: Rows
     requests: Ints
     members: Ints
-    applied: Hashes
+    sent: Rows
+    given: Rows
+    asked: Rows
+    applied: Ints
 
 
 _Raw = tuple[int, dict[str, Any]]  # where an event stands, and its columns
@@ -206,13 +266,16 @@ class _Columns:
         self.raw: list[tuple[Any, ...]] = []
         self.requests: list[int] = []
         self.members: list[tuple[int, int]] = []
-        self.applied: list[tuple[int, int]] = []
-        self.declared = False
+        self.applied: list[int] = []
+        self.sent: list[tuple[Any, ...]] = []
+        self.given: list[tuple[Any, ...]] = []
+        self.asked: list[tuple[Any, ...]] = []
+        self.facts = RunFacts(run, 0)
         self.refusals = False
         self.texts: dict[str, int] = {}
+        self.names: dict[tuple[int, int], int] = {}
         self.places: dict[tuple[str, int], int] = {}
         self.topics: set[str] = set()
-        self.grouped: set[int] = set()
 
     def add(self, at: int, row: dict[str, Any]) -> None:
         """Add an event.
@@ -235,18 +298,17 @@ class _Columns:
             self.topics.add(topic)
         hashed = self.texts.get(process) or self._text(process)  # type: ignore[arg-type]  # checked above
         group = get("group")
-        if action in REQUESTS or action in GENERATIONS or get("producer_id") is not None:
+        if action in REQUESTS or action in GENERATIONS or get("producer_id") is not None:  # all that tell of producers
             self._request(at, action, row)
-        if action in APPLIED:
-            self.declared |= action.startswith("Declare")
-            self.applied.append((at, ALWAYS))
-        elif action in REQUESTS:
-            self.applied.append((at, IF_DECLARED))
-        elif group and action == "Poll" and phase == "ok":
-            self.grouped.add(hashed)
-            self.applied.append((at, ALWAYS))
-        elif action == "Send" and phase == "invoke":
-            self.applied.append((at, hashed))
+        if action == "Send" and phase == "invoke":
+            self._sent(at, topic, hashed, row, detail)
+        elif action == "Poll" and group and phase == "ok":
+            self._given(at, hashed, group, row)
+        elif action in COMMITTING and phase == "invoke":
+            self._asked(at, hashed, row, detail)
+        elif action in DECLARATIONS:
+            self.facts.declared = True
+            self.requests.append(at)
         flags = 0
         isolation = get("isolation")
         if isolation is not None:
@@ -277,11 +339,55 @@ class _Columns:
             self.members.append((at, text_hash(group) >> 1))
         self.refusals |= row.get("phase") == "fail" and row.get("error") in REFUSALS
 
+    def _sent(self, at: int, topic: str | None, process: int, row: dict[str, Any], detail: dict[str, Any]) -> None:
+        """An output of an application, or any record."""
+        self.applied.append(at)
+        match detail.get("input"):
+            case [str(name), int(partition), int(offset)] if topic is not None and abs(offset) < _NUMBER:
+                output = detail.get("output")
+                numbered = isinstance(output, int) and abs(output) < _NUMBER
+                self.sent.append(
+                    (len(self.raw), process, detail.get("transaction"), self._place(name, partition), offset,
+                     output if numbered else NOWHERE, row.get("order"), at)
+                )  # fmt: skip
+            case _:
+                self.facts.tacit.add(process)
+
+    def _given(self, at: int, process: int, group: str, row: dict[str, Any]) -> None:
+        """An input that a member was given."""
+        self.applied.append(at)
+        topic, partition, offset = row.get("topic"), row.get("partition"), row.get("offset")
+        if topic is None or partition is None or offset is None:
+            return
+        hashed, place, order = self._text(group), self._place(topic, partition), row.get("order")
+        self.facts.groups[hashed] = group
+        member = Member(hashed, NOWHERE if order is None else order, at, at)
+        before = self.facts.members.get(process)
+        if before is None or before.group != hashed or before.order > member.order:
+            self.facts.members[process] = member if before is None else before.joined(member)
+        name = self.names.get((hashed, place))
+        if name is None:
+            name = self.names[hashed, place] = int(name_hashes(hashed, place))
+        self.given.append((name, hashed, place, offset, at))
+
+    def _asked(self, at: int, process: int, row: dict[str, Any], detail: dict[str, Any]) -> None:
+        """A request to commit offsets."""
+        self.applied.append(at)
+        offsets, topic = detail.get("offsets"), row.get("topic") or ""
+        group = self._text(row.get("group") or "")
+        for partition, offset in offsets.items() if isinstance(offsets, dict) else ():
+            if not (isinstance(partition, str) and partition.isdecimal() and type(offset) is int):
+                self.facts.unclear = True
+                continue
+            name = int(name_hashes(group, self._place(topic, int(partition))))
+            self.asked.append((name, offset, process, detail.get("transaction"), at))
+
     def _text(self, text: str) -> int:
-        return self.texts.setdefault(text, text_hash(text))
+        return self.texts.get(text) or self.texts.setdefault(text, text_hash(text))
 
     def _place(self, topic: str, partition: int) -> int:
-        return self.places.setdefault((topic, partition), place_hash(topic, partition))
+        at = topic, partition
+        return self.places.get(at) or self.places.setdefault(at, place_hash(topic, partition))
 
     def finish(self) -> Told:
         """All of them.
@@ -306,8 +412,8 @@ class _Columns:
         telling = np.flatnonzero(np.isin(rows["what"], [what(action, "invoke") for action in ACTIONS[8:]]))
         telling = telling[rows["ended"][telling] != 0][::-1]
         known = [time for time in times if time is not None]
-        facts = RunFacts(
-            run=self.run,
+        facts = replace(
+            self.facts,
             first=int(rows["at"].min()),
             events=len(rows),
             ordered=bool((rows["order"] != NOWHERE).all()),
@@ -317,13 +423,44 @@ class _Columns:
             telling=dict(zip(rows["process"][telling].tolist(), rows["at"][telling].tolist(), strict=True)),
             refusals=self.refusals,
             generations=bool(self.members),
-            declared=self.declared,
-            grouped=self.grouped,
         )
-        kept = rows[rows["what"] != OTHER]
-        members = np.array(self.members, np.int64).reshape(-1, 2)
-        applied = np.array(self.applied, np.uint64).reshape(-1, 2)
-        return Told(facts, kept, np.array(self.requests, np.int64), members, applied)
+        given = np.array(self.given, GIVEN)
+        for row in given[np.lexsort((given["offset"], given["name"]))][::-1].tolist():
+            facts.first_given[row[0]] = row[1:4]
+        return Told(
+            facts,
+            rows[rows["what"] != OTHER],
+            np.array(self.requests, np.int64),
+            np.array(self.members, np.int64).reshape(-1, 2),
+            self._sent_rows(rows),
+            given,
+            self._asked_rows(),
+            np.array(self.applied, np.int64),
+        )
+
+    def _sent_rows(self, told: Rows) -> Rows:
+        rows = np.zeros(len(self.sent), SENT)
+        if self.sent:
+            of, process, number, place, offset, output, order, at = zip(*self.sent, strict=True)
+            rows["key"], rows["topic"] = told["key"][list(of)], told["topic"][list(of)]
+            rows["process"], rows["place"], rows["offset"], rows["at"] = process, place, offset, at
+            rows["number"], rows["order"] = output, _integers(order, self)
+            rows["attempt"] = joined_hashes(rows["process"], _numbers(number))
+        return rows
+
+    def _asked_rows(self) -> Rows:
+        rows = np.zeros(len(self.asked), ASKED)
+        if self.asked:
+            name, offset, process, number, at = zip(*self.asked, strict=True)
+            rows["name"], rows["at"] = name, at
+            rows["offset"] = _integers(offset, self)
+            rows["attempt"] = joined_hashes(np.array(process, np.uint64), _numbers(number))
+        return rows
+
+
+def _numbers(numbers: Sequence[object]) -> Ints:
+    """Numbers of transactions, as they are hashed."""
+    return np.array([each & _NUMBER if isinstance(each, int) else NOWHERE for each in numbers], np.int64)
 
 
 def _integers(column: Sequence[int | None], columns: _Columns) -> Ints:
