@@ -18,6 +18,8 @@ from typing import Any
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, RecordBatch
 from kafka_eos.formats.record_batch import build_batch, build_control_batch
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from kafka_eos.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks.audit.engines import Item, LocalEngine, LocalRows, Row
 from kafka_eos_checks.audit.history_stages import judge_histories
@@ -78,6 +80,10 @@ class _World:
         self.faults = 0.0 if self.rng.random() < 0.2 else self.rng.choice((0.005, 0.02, 0.1))
         self.events: list[Event] = []
         self.partitions = [_Partition(topic, number) for topic in TOPICS for number in range(self.rng.randint(1, 2))]
+        self.offsets = _Partition(OFFSETS_TOPIC, 0)
+        self.inputs: dict[int, list[tuple[int, str]]] = {}  # by partition, what the application was not given yet
+        self.numbered = self.rng.random() < 0.7
+        self.names_inputs = self.rng.random() < 0.8
         self.values = 0
         self.transactions = 0
         self.bare = self.rng.random() < 0.2  # clients that leave the partition to their library
@@ -178,13 +184,58 @@ class _World:
             self.mark(pid, place, decision)
         self.tell(process, action, "ok", transaction=number)
 
+    def copy(self) -> None:
+        """One transaction of an application: it is given inputs, sends their outputs and the offset behind them."""
+        rng, process, pid = self.rng, f"app-{self.rng.randint(0, 1)}", 50
+        waiting = [number for number, own in self.inputs.items() if own]
+        if not waiting:
+            return
+        self.transactions += 1
+        number, partition = self.transactions, rng.choice(waiting)
+        group = f"copy-{process}" if rng.random() < 0.98 else "copy-app-0"
+        inputs = self.inputs[partition][: rng.randint(1, 3)]
+        where = {"topic": TOPICS[0], "partition": partition}
+        for offset, value in inputs:
+            if rng.random() >= self.faults:
+                self.tell(process, "Poll", "ok", **where, group=group, offset=offset, value=value)
+            if rng.random() < 0.1:
+                continue  # an application may ignore an input
+            for output in range(rng.randint(1, 2)):
+                more: dict[str, Any] = {"input": [TOPICS[0], partition, offset]} if self.names_inputs else {}
+                more |= {"output": output} if self.numbered else {}
+                for _ in range(1 + (rng.random() < self.faults)):
+                    self.send(process, pid, self.partitions[-1], number, **more)
+        behind = inputs[-1][0] + 1
+        if rng.random() < self.faults:
+            behind += rng.randint(-2, 2)
+        self.tell(
+            process, "SendOffsetsToTransaction", "invoke", topic=TOPICS[0], group=group, offsets={str(partition): behind},
+            transaction=number,
+        )  # fmt: skip
+        key, stored = OffsetCommitKey(group=group, topic=TOPICS[0], partition=partition), OffsetCommitValue(offset=behind)
+        own: dict[str, Any] = {"producer_id": pid, "producer_epoch": 0, "is_transactional": True}
+        own = own if rng.random() >= self.faults else {}
+        record = Record(key=key.encode(), value=stored.encode())
+        self.offsets.batches.append(build_batch([record], base_offset=self.offsets.end, **own))
+        self.offsets.end += 1
+        decision = rng.choice((ControlType.COMMIT, ControlType.COMMIT, ControlType.ABORT))
+        action = "CommitTransaction" if decision is ControlType.COMMIT else "AbortTransaction"
+        self.tell(process, action, "invoke", transaction=number)
+        self.mark(pid, self.partitions[-1], decision)
+        self.mark(pid, self.offsets, decision if rng.random() >= self.faults else ControlType(1 - decision))
+        self.tell(process, action, "ok", transaction=number)
+        if decision is ControlType.COMMIT:
+            del self.inputs[partition][: len(inputs)]
+
     def read(self, reader: str, place: _Partition, isolation: str | None) -> None:
         """A reader is given what is stable, and waits."""
         where = {"topic": place.topic, "partition": place.number, "isolation": isolation}
-        group = {"group": "g"} if place.topic == TOPICS[0] and self.rng.random() < 0.5 else {}
+        group = {"group": "g"} if place.topic == TOPICS[0] and self.rng.random() < 0.1 else {}
         while place.waiting and place.waiting[0][2] is not None:
             offset, value, visible, _ = place.waiting.popleft()
             if visible:
+                if place.topic == TOPICS[0]:
+                    self.inputs.setdefault(place.number, []).append((offset, value))
                 self.tell(reader, "Poll", "ok", **where, **group, offset=offset, value=value)
                 if group and place.topic == TOPICS[0] and self.rng.random() < 0.5:
                     self.send(
@@ -197,9 +248,11 @@ class _World:
         """Some transactions, records without, and readers."""
         readings = [(f"r{number}", place) for number, place in enumerate(self.partitions)]
         isolations = {reader: self.rng.choice(("read_committed", "read_committed", None)) for reader, _ in readings}
-        for _ in range(self.rng.randint(2, 25)):
+        for _ in range(self.rng.randint(2, 40)):
             kind = self.rng.random()
-            if kind < 0.5:
+            if kind < 0.25:
+                self.copy()
+            elif kind < 0.5:
                 self.transaction(self.rng.randint(1, 3))
             elif kind < 0.7:
                 self.send("plain", -1, self.rng.choice(self.partitions), None)
@@ -223,7 +276,7 @@ class _World:
     def write(self, folder: Path) -> None:
         """Write the logs of one broker or two."""
         for broker in range(self.rng.choice((1, 1, 2))):
-            for place in self.partitions:
+            for place in (*self.partitions, self.offsets):
                 if self.rng.random() < 0.1:
                     continue
                 own = place.batches[self.rng.choice((0, 0, 0, 2)) :]

@@ -106,7 +106,8 @@ def key_hashes(buffer: Bytes, start: Ints, size: Ints, topic: Hashes | int) -> H
 
 def name_hashes(group: Hashes | int, place: Hashes | int) -> Hashes:
     """The hashes of groups and partitions."""
-    return joined_hashes(np.asarray(group, np.uint64), np.asarray(place, np.uint64).view(np.int64))
+    groups, places = np.broadcast_arrays(np.atleast_1d(np.asarray(group, np.uint64)), np.asarray(place, np.uint64))
+    return joined_hashes(groups, places.view(np.int64))
 
 
 def joined_hashes(process: Hashes, number: Ints) -> Hashes:
@@ -367,7 +368,7 @@ class _Columns:
             self.facts.members[process] = member if before is None else before.joined(member)
         name = self.names.get((hashed, place))
         if name is None:
-            name = self.names[hashed, place] = int(name_hashes(hashed, place))
+            name = self.names[hashed, place] = int(name_hashes(hashed, place)[0])
         self.given.append((name, hashed, place, offset, at))
 
     def _asked(self, at: int, process: int, row: dict[str, Any], detail: dict[str, Any]) -> None:
@@ -379,7 +380,7 @@ class _Columns:
             if not (isinstance(partition, str) and partition.isdecimal() and type(offset) is int):
                 self.facts.unclear = True
                 continue
-            name = int(name_hashes(group, self._place(topic, int(partition))))
+            name = int(name_hashes(group, self._place(topic, int(partition)))[0])
             self.asked.append((name, offset, process, detail.get("transaction"), at))
 
     def _text(self, text: str) -> int:
