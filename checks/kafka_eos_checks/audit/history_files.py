@@ -17,6 +17,8 @@ from kafka_eos_checks.kit.missing import need
 
 SUFFIXES = (".jsonl", ".parquet")
 BATCH_ROWS = 65_536
+READ_BYTES = 1 << 20  # of lines at once
+WHITESPACE = " \t\n\r"  # of JSON
 RANGE_BYTES = 32 << 20  # of lines in a task
 
 
@@ -96,30 +98,45 @@ def numbered_rows(part: Range) -> Iterator[tuple[int, dict[str, Any]]]:
     if part.path.suffix == ".parquet":
         yield from _parquet_rows(part.path, range(part.start, part.end))
         return
-    decode, source = DECODER.decode, str(part.path)
+    scan, source = DECODER.scan_once, str(part.path)
     for at, line in _lines(part):
+        text = line.decode("utf-8", "replace")
         try:
-            row = decode(line.decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            row = None
-        if isinstance(row, dict):
+            row, end = scan(text, 0)
+        except (ValueError, RecursionError, StopIteration):
+            row, end = None, 0
+        if isinstance(row, dict) and not text[end:].strip(WHITESPACE):
             yield at, row
-        elif line.decode("utf-8", "replace").strip():
-            event_from_json(line.decode("utf-8", "replace"), source, at)
+        elif text.strip():
+            yield at, _row(text, source, at)
+
+
+def _row(text: str, source: str, at: int) -> dict[str, Any]:
+    """A line as its columns; raises :class:`MalformedHistory` unless it is an event."""
+    event_from_json(text, source, at)
+    row: dict[str, Any] = DECODER.decode(text)
+    return row
 
 
 def _lines(part: Range) -> Iterator[tuple[int, bytes]]:
-    """The lines that begin in a range, without blank ones, each with its first byte."""
+    """The lines that begin in a range, without empty ones, each with its first byte."""
     with part.path.open("rb") as file:
         at = part.start
         if at:
             file.seek(at - 1)
             at += len(file.readline()) - 1
-        while at < part.end and (line := file.readline()):
-            count_read(len(line))
-            if line != b"\n":
-                yield at, line
-            at += len(line)
+        while at < part.end:
+            data = file.read(min(READ_BYTES, part.end - at))
+            if not data.endswith(b"\n"):
+                data += file.readline()
+            if not data:
+                return
+            count_read(len(data))
+            for line in data.split(b"\n"):
+                if line:
+                    yield at, line
+                at += len(line) + 1
+            at -= 1  # behind the last line there is no other
 
 
 def line_of(path: Path, at: int) -> int:

@@ -85,6 +85,7 @@ from kafka_eos_checks.audit.kernels.recorded import (
     Hashes,
     Rows,
     RunFacts,
+    Told,
     name_hashes,
     place_hash,
     text_hash,
@@ -105,6 +106,7 @@ from kafka_eos_checks.audit.kernels.stored import (
     stored_backwards,
     values_at,
 )
+from kafka_eos_checks.audit.memory import without_collections
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.places import sizes_of
 from kafka_eos_checks.audit.rules.applications import (
@@ -145,9 +147,9 @@ from kafka_eos_checks.audit.rules.readers import (
     went_back,
 )
 
-FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, OTHERS, MEMBERS, STORE, RANGES, LOG = range(11)  # kinds of rows
+FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, STORE, RANGES, LOG = range(11)  # kinds of rows
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR = range(11, 21)
-SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED = range(21, 29)  # of applications
+SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(21, 30)  # of applications
 BUCKET_BYTES = 96 << 20  # of histories and logs, whose rows meet in a bucket
 MOST_BUCKETS = 4096
 _NAMES = {  # figures of the joins, and the rules' own
@@ -238,27 +240,33 @@ def read_range(item: tuple[int, Range], *, buckets: int) -> Iterator[Row]:
     number, part = item
     numbered = ((number << AT_BITS | at, row) for at, row in numbered_rows(part))
     try:
-        for each in told(numbered, str(part.path)):
-            run = each.facts.run
-            yield Row(FACTS, 0, each.facts)
-            kind = each.rows["what"]
-            yield from _scattered(VALUES, run, each.rows[np.isin(kind, VALUED)], "key", buckets)
-            yield from _scattered(ENDINGS, run, each.rows[np.isin(kind, ENDS)], "ended", buckets)
-            yield from _scattered(MOVES, run, each.rows[np.isin(kind, STEPPING)], "process", buckets)
-            changed = each.rows[np.isin(kind, CHANGES)]
-            if len(changed):
-                yield Row(CHANGED, 0, (run, changed), changed.nbytes)
-            yield Row(OTHERS, 0, (run, each.requests, each.applied), each.requests.nbytes + each.applied.nbytes)
-            yield from _scattered(SENDING, run, each.sent, "key", buckets)
-            blocks = _block_buckets(each.given["place"], each.given["offset"], buckets)
-            yield from _by_bucket(GIVING, run, each.given, blocks)
-            asked = spot(each.asked["name"], each.asked["offset"]) % np.uint64(buckets)
-            yield from _by_bucket(ASKING, run, each.asked, asked.astype(np.int64))
-            for bucket in np.unique(each.members[:, 1] % buckets).tolist():
-                own = each.members[each.members[:, 1] % buckets == bucket, 0]
-                yield Row(MEMBERS, bucket, (run, own), own.nbytes)
+        with without_collections():
+            for each in told(numbered, str(part.path)):
+                yield from _told_rows(each, buckets)
     except MalformedHistory as error:
         yield Row(FAILED, 0, (number, error.line & ((1 << AT_BITS) - 1), error.reason))
+
+
+def _told_rows(each: Told, buckets: int) -> Iterator[Row]:
+    run, kind = each.facts.run, each.rows["what"]
+    yield Row(FACTS, 0, each.facts)
+    yield from _scattered(VALUES, run, each.rows[np.isin(kind, VALUED)], "key", buckets)
+    yield from _scattered(ENDINGS, run, each.rows[np.isin(kind, ENDS)], "ended", buckets)
+    yield from _scattered(MOVES, run, each.rows[np.isin(kind, STEPPING)], "process", buckets)
+    changed = each.rows[np.isin(kind, CHANGES)]
+    if len(changed):
+        yield Row(CHANGED, 0, (run, changed), changed.nbytes)
+    for name, places in ((REQUESTED, each.requests), (APPLIED, each.applied)):
+        if len(places):
+            yield Row(name, 0, (run, name, places), places.nbytes)
+    yield from _scattered(SENDING, run, each.sent, "key", buckets)
+    blocks = _block_buckets(each.given["place"], each.given["offset"], buckets)
+    yield from _by_bucket(GIVING, run, each.given, blocks)
+    asked = spot(each.asked["name"], each.asked["offset"]) % np.uint64(buckets)
+    yield from _by_bucket(ASKING, run, each.asked, asked.astype(np.int64))
+    for bucket in np.unique(each.members[:, 1] % buckets).tolist():
+        own = each.members[each.members[:, 1] % buckets == bucket, 0]
+        yield Row(MEMBERS, bucket, (run, own), own.nbytes)
 
 
 def _scattered(kind: int, run: str, rows: Rows, name: str, buckets: int) -> Iterator[Row]:
@@ -575,7 +583,11 @@ class _Plan:
         others = partial(
             judge_others, reading=reading, groups=self.group_logs, proving=self.proving, check_crc=self.check_crc
         )
-        judged.append(engine.regroup(others, [OTHERS], self.read, label="applications, refusals"))
+        kinds = [REQUESTED] if any(run.refusals or run.declared for run in self.runs) else []
+        if any(run.members and run.run not in self.proving for run in self.runs):
+            kinds.append(APPLIED)
+        if kinds:
+            judged.append(engine.regroup(others, kinds, self.read, label="applications, refusals"))
         return [found for rows in judged for found in engine.collect(FOUND, rows)]
 
 
@@ -1017,7 +1029,7 @@ def judge_members(bucket: int, values: Iterable[tuple[str, Ints]], *, reading: R
 
 def judge_others(
     bucket: int,
-    values: Iterable[tuple[str, Ints, Ints]],
+    values: Iterable[tuple[str, int, Ints]],
     *,
     reading: Reading,
     groups: Sequence[PartitionLog],
@@ -1025,24 +1037,22 @@ def judge_others(
     check_crc: bool,
 ) -> Iterator[Row]:
     """Judge refusals, declared applications, and those of runs that do not tell enough for a proof."""
-    requests: dict[str, list[Ints]] = defaultdict(list)
-    applied: dict[str, list[Ints]] = defaultdict(list)
-    for run, own_requests, own_applied in values:
-        requests[run].append(own_requests)
-        applied[run].append(own_applied)
+    places: dict[tuple[str, int], list[Ints]] = defaultdict(lambda: [np.zeros(0, np.int64)])
+    for name, kind, own in values:
+        places[name, kind].append(own)
     for run in reading.runs:
         figures: dict[str, Figures] = {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES}
         findings: list[Finding] = []
         if run.refusals:
             replicas = reading.replicas([])
-            findings += refused(reading.events(np.concatenate(requests[run.run]), run), replicas, figures[REFUSED])
+            findings += refused(reading.events(np.concatenate(places[run.run, REQUESTED]), run), replicas, figures[REFUSED])
         telling = bool(run.members) and run.run not in proving
         if run.declared or telling:
             contents: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)
             for log in reading.logs:
                 contents[log.topic, log.partition].append((log, read_contents(log, check_crc)))
             logs = longest_logs([read_group_log(log, check_crc) for log in groups])
-            own = [*requests[run.run], *(applied[run.run] if telling else ())]
-            events = reading.events(np.concatenate(own), run)
+            own_kinds = (REQUESTED, APPLIED) if telling else (REQUESTED,)
+            events = reading.events(np.concatenate([each for kind in own_kinds for each in places[run.run, kind]]), run)
             findings += judge_inputs(events, contents, logs, figures, covered=reading.covered(run))
         yield Row(FOUND, bucket, (findings, figures))

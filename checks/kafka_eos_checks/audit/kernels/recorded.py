@@ -86,6 +86,7 @@ GENERATIONS = frozenset({"JoinGroup", "OffsetCommit", "TxnOffsetCommit"})
 DECLARATIONS = frozenset({"DeclareApplication", "DeclareTopic", "DeclareRecord"})
 COMMITTING = frozenset({"SendOffsetsToTransaction", "CommitOffsets"})
 REQUESTS = frozenset({"Produce", "TxnOffsetCommit", "OffsetCommit", "EndTxn", "InitProducerId"})
+TELLING = REQUESTS | GENERATIONS | DECLARATIONS
 REFUSALS = frozenset({*FENCING, ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
 
 
@@ -255,6 +256,12 @@ def told(numbered: Iterable[_Raw], source: str) -> Iterator[Told]:
 
 _KNOWN = COLUMN_TYPES.keys()
 _NOTHING: dict[str, Any] = {}
+_KINDS = {
+    (action, phase): number * len(PHASES) + place
+    for action, number in _ACTION.items()
+    for phase, place in _PHASE.items()
+}
+_ISOLATIONS = {"read_committed": COMMITTED, "read_uncommitted": UNCOMMITTED}
 _NUMBER = (1 << 62) - 1  # the bits of a transaction's number that are looked at
 
 
@@ -277,6 +284,7 @@ class _Columns:
         self.names: dict[tuple[int, int], int] = {}
         self.places: dict[tuple[str, int], int] = {}
         self.topics: set[str] = set()
+        self.shapes: set[tuple[Any, ...]] = set()  # names and types of columns that were those of events
 
     def add(self, at: int, row: dict[str, Any]) -> None:
         """Add an event.
@@ -284,36 +292,32 @@ class _Columns:
         Raises:
             MalformedHistory: it is none.
         """
-        get = row.get
-        action, phase, process, detail = get("action"), get("phase"), get("process"), get("detail")
-        if not (row.keys() <= _KNOWN and type(process) is str and type(action) is str and phase in _PHASE):
+        shape = (*row, *map(type, row.values()))
+        if shape not in self.shapes:
             event_from_row(row, self.source, at)
-        if detail is None:
-            detail = _NOTHING
-        for name, value in row.items():
-            if value is not None and type(value) is not COLUMN_TYPES[name]:
-                event_from_row(row, self.source, at)
-        topic, partition, number = get("topic"), get("partition"), detail.get("transaction")
-        told_as, value = _ACTION.get(action), detail.get("value")
-        if topic is not None:
-            self.topics.add(topic)
-        hashed = self.texts.get(process) or self._text(process)  # type: ignore[arg-type]  # checked above
-        group = get("group")
-        if action in REQUESTS or action in GENERATIONS or get("producer_id") is not None:  # all that tell of producers
+            self.shapes.add(shape)
+        get = row.get
+        action, phase, process, detail = row["action"], row["phase"], row["process"], get("detail") or _NOTHING
+        kind = _KINDS.get((action, phase), OTHER)
+        if kind == OTHER and phase not in _PHASE:
+            event_from_row(row, self.source, at)
+        topic, partition, value = get("topic"), get("partition"), detail.get("value")
+        hashed = self.texts.get(process) or self._text(process)
+        isolation = get("isolation")
+        if action in TELLING or "producer_id" in row:
             self._request(at, action, row)
-        if action == "Send" and phase == "invoke":
+        elif kind == INVOKED:
             self._sent(at, topic, hashed, row, detail)
-        elif action == "Poll" and group and phase == "ok":
-            self._given(at, hashed, group, row)
+        elif kind == POLLED:
+            if "group" in row:
+                self._given(at, hashed, row)
         elif action in COMMITTING and phase == "invoke":
             self._asked(at, hashed, row, detail)
-        elif action in DECLARATIONS:
-            self.facts.declared = True
-            self.requests.append(at)
-        flags = 0
-        isolation = get("isolation")
-        if isolation is not None:
-            flags = COMMITTED * (isolation == "read_committed") + UNCOMMITTED * (isolation == "read_uncommitted")
+        flags = 0 if isolation is None else _ISOLATIONS.get(isolation, 0)
+        if value is not None:
+            flags |= HAS_VALUE | TELLS
+        elif "value" in detail:
+            flags |= TELLS
         place = 0
         if topic is not None and partition is not None:
             place = self.places.get((topic, partition)) or self._place(topic, partition)
@@ -321,20 +325,21 @@ class _Columns:
             (
                 value if value.__class__ is str else str(value),
                 hashed,
-                number & _NUMBER if isinstance(number, int) else NOWHERE,
-                0 if topic is None else self.texts.get(topic) or self._text(topic),
+                detail.get("transaction"),
+                0 if topic is None else self.texts.get(topic) or self._topic(topic),
                 place,
-                get("offset", NOWHERE),
-                get("order", NOWHERE),
+                get("offset"),
+                get("order"),
                 at,
-                OTHER if told_as is None else told_as * 4 + _PHASE[phase],
-                flags | (HAS_VALUE | TELLS if value is not None else TELLS * ("value" in detail)),
+                kind,
+                flags,
                 get("time_us"),
             )
         )
 
     def _request(self, at: int, action: str, row: dict[str, Any]) -> None:
         self.requests.append(at)
+        self.facts.declared |= action in DECLARATIONS
         group = row.get("group")
         if action in GENERATIONS and group is not None:
             self.members.append((at, text_hash(group) >> 1))
@@ -354,12 +359,12 @@ class _Columns:
             case _:
                 self.facts.tacit.add(process)
 
-    def _given(self, at: int, process: int, group: str, row: dict[str, Any]) -> None:
-        """An input that a member was given."""
-        self.applied.append(at)
-        topic, partition, offset = row.get("topic"), row.get("partition"), row.get("offset")
-        if topic is None or partition is None or offset is None:
+    def _given(self, at: int, process: int, row: dict[str, Any]) -> None:
+        """An input that a member was given, if it is a member's."""
+        group, topic, partition, offset = (row.get(name) for name in ("group", "topic", "partition", "offset"))
+        if not group or topic is None or partition is None or offset is None:
             return
+        self.applied.append(at)
         hashed, place, order = self._text(group), self._place(topic, partition), row.get("order")
         self.facts.groups[hashed] = group
         member = Member(hashed, NOWHERE if order is None else order, at, at)
@@ -383,6 +388,10 @@ class _Columns:
             name = int(name_hashes(group, self._place(topic, int(partition)))[0])
             self.asked.append((name, offset, process, detail.get("transaction"), at))
 
+    def _topic(self, topic: str) -> int:
+        self.topics.add(topic)
+        return self._text(topic)
+
     def _text(self, text: str) -> int:
         return self.texts.get(text) or self.texts.setdefault(text, text_hash(text))
 
@@ -405,7 +414,7 @@ class _Columns:
         buffer = np.frombuffer(b"".join(encoded), np.uint8)
         rows["key"] = key_hashes(buffer, starts, sizes, rows["topic"])
         rows["process"] = process
-        numbers = _integers(number, self)
+        numbers = _numbers(number)
         rows["ended"] = np.where(numbers == NOWHERE, 0, joined_hashes(rows["process"], numbers))
         rows["place"] = place
         rows["offset"], rows["order"], rows["at"] = _integers(offset, self), _integers(order, self), at
