@@ -98,7 +98,7 @@ def numbered_rows(part: Range) -> Iterator[tuple[int, dict[str, Any]]]:
     if part.path.suffix == ".parquet":
         yield from _parquet_rows(part.path, range(part.start, part.end))
         return
-    scan, source = DECODER.scan_once, str(part.path)
+    scan, source = DECODER.scan_once, str(part.path)  # type: ignore[attr-defined]  # of every version of Python
     for at, line in _lines(part):
         text = line.decode("utf-8", "replace")
         try:

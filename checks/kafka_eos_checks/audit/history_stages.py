@@ -68,8 +68,10 @@ from kafka_eos_checks.audit.kernels.joining import (
     join_transactions,
     join_values,
     look_into_gaps,
-    ranges_of as offset_ranges,
     spot,
+)
+from kafka_eos_checks.audit.kernels.joining import (
+    ranges_of as offset_ranges,
 )
 from kafka_eos_checks.audit.kernels.recorded import (
     ASKED,
@@ -293,7 +295,7 @@ def _by_bucket(kind: int, run: str, rows: Rows, bucket: Ints) -> Iterator[Row]:
 
 
 def read_log(item: tuple[int, PartitionLog], *, logs: int, buckets: int, check_crc: bool) -> Iterator[Row]:
-    """The records of a log, and the facts of the whole log; one whose offsets go backwards has a number above ``logs``."""
+    """The records of a log, and the facts of the whole; one whose offsets go backwards has a number from ``logs`` on."""
     number, log = item
     ends = LogEnds()
     place = place_hash(log.topic, log.partition)
@@ -637,9 +639,8 @@ def join_bucket(
         yield Row(PICKED, number, ("keys", keyed), keyed.nbytes)
         yield Row(PICKED, number, ("spots", at_spot), at_spot.nbytes)
         ended = np.unique(keyed["ended"][keyed["ended"] != 0])
-        for own in _scattered(ASKED_FOR, run, _as_rows(ended), "ended", buckets):
-            yield own
-        shown = joined.stored[joined.own]
+        yield from _scattered(ASKED_FOR, run, _as_rows(ended), "ended", buckets)
+        shown = joined.shown
         for log in np.unique(shown["log"]).tolist():
             own_rows = shown[shown["log"] == log]
             yield Row(WANTED, log, (number, "values", own_rows), own_rows.nbytes)
@@ -1045,7 +1046,9 @@ def judge_others(
         findings: list[Finding] = []
         if run.refusals:
             replicas = reading.replicas([])
-            findings += refused(reading.events(np.concatenate(places[run.run, REQUESTED]), run), replicas, figures[REFUSED])
+            findings += refused(
+                reading.events(np.concatenate(places[run.run, REQUESTED]), run), replicas, figures[REFUSED]
+            )
         telling = bool(run.members) and run.run not in proving
         if run.declared or telling:
             contents: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)

@@ -16,11 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, RecordBatch
-from kafka_eos.formats.record_batch import build_batch, build_control_batch
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue
-from kafka_eos.histories.history import Event, write_history
+from kafka_eos.formats.record_batch import (
+    ControlRecord,
+    ControlType,
+    Record,
+    RecordBatch,
+    build_batch,
+    build_control_batch,
+)
+from kafka_eos.histories.history import COLUMN_TYPES, Event, write_history
 from kafka_eos_checks.audit.engines import Item, LocalEngine, LocalRows, Row
 from kafka_eos_checks.audit.history_stages import judge_histories
 from kafka_eos_checks.audit.kernels.splits import find_logs
@@ -208,11 +214,12 @@ class _World:
         behind = inputs[-1][0] + 1
         if rng.random() < self.faults:
             behind += rng.randint(-2, 2)
-        self.tell(
-            process, "SendOffsetsToTransaction", "invoke", topic=TOPICS[0], group=group, offsets={str(partition): behind},
-            transaction=number,
-        )  # fmt: skip
-        key, stored = OffsetCommitKey(group=group, topic=TOPICS[0], partition=partition), OffsetCommitValue(offset=behind)
+        told = {"topic": TOPICS[0], "group": group, "offsets": {str(partition): behind}, "transaction": number}
+        self.tell(process, "SendOffsetsToTransaction", "invoke", **told)
+        key, stored = (
+            OffsetCommitKey(group=group, topic=TOPICS[0], partition=partition),
+            OffsetCommitValue(offset=behind),
+        )
         own: dict[str, Any] = {"producer_id": pid, "producer_epoch": 0, "is_transactional": True}
         own = own if rng.random() >= self.faults else {}
         record = Record(key=key.encode(), value=stored.encode())
@@ -242,6 +249,8 @@ class _World:
                         reader, 90, self.partitions[-1], None, input=[place.topic, place.number, offset], output=0
                     )
         end = place.waiting[0][0] if place.waiting else place.end
+        if self.rng.random() < self.faults:
+            end = max(0, end - self.rng.randint(1, 3))
         self.tell(reader, "EndOfPartition", "ok", **where, offset=end)
 
     def run(self) -> None:

@@ -2,7 +2,8 @@
 
 Outputs meet the records of their topics by topic and value (:func:`join_outputs`), inputs their outputs and the commits
 behind them by block of offsets (:func:`join_inputs`), and the transaction of an output the one that asked for the
-commit (:func:`join_commits`). An input that is not proved is judged by :mod:`kafka_eos_checks.audit.rules.applications`.
+commit (:func:`join_commits`). An input that is not proved is
+judged by :mod:`kafka_eos_checks.audit.rules.applications`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafka_eos_checks.audit.kernels.headers import Ints
-from kafka_eos_checks.audit.kernels.joining import BLOCK_BITS, Setting, is_in, spot
+from kafka_eos_checks.audit.kernels.joining import BLOCK_BITS, Mask, Setting, is_in, spot
 from kafka_eos_checks.audit.kernels.recorded import NOWHERE, Hashes, Rows, name_hashes
 from kafka_eos_checks.audit.kernels.stored import ABORTED, COMMITTED, VISIBLE
 
@@ -169,7 +170,7 @@ def join_inputs(
     return Inputs(np.concatenate([inputs[suspect], never]), checks, proved, int(silent.sum()))
 
 
-def _cover(inputs: Rows, covers: Rows) -> tuple[Ints, Ints]:
+def _cover(inputs: Rows, covers: Rows) -> tuple[Mask, Mask]:
     """Whether a commit is behind each input, and whether that was in a transaction; fills in ``behind``."""
     covered, marked = np.zeros(len(inputs), np.bool_), np.zeros(len(inputs), np.bool_)
     covers = covers[np.lexsort((covers["low"], covers["name"]))]

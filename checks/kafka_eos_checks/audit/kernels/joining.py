@@ -38,7 +38,8 @@ from kafka_eos_checks.audit.kernels.recorded import (
     what,
     whats,
 )
-from kafka_eos_checks.audit.kernels.stored import ABORTED, COMMITTED as MADE_VISIBLE, HIDDEN, OPEN, VISIBLE
+from kafka_eos_checks.audit.kernels.stored import ABORTED, HIDDEN, OPEN, VISIBLE
+from kafka_eos_checks.audit.kernels.stored import COMMITTED as MADE_VISIBLE
 
 Mask = NDArray[np.bool_]
 _FAR = np.iinfo(np.int64).max
@@ -49,6 +50,7 @@ HELD = np.dtype(
         ("ended", "u8"),
         ("good", "i4"),  # sends whose value a replica of their partition shows
         ("nowhere", "i4"),  # sends without a partition
+        ("hidden", "?"),  # a send whose value no replica of its partition shows
         ("committed", "?"),  # a COMMIT marker made its value visible
         ("polled", "?"),  # a reader of committed data was given its value
         ("suspect", "?"),
@@ -73,8 +75,7 @@ class Setting:
     Attributes:
         ordered: whether the run's events have an order; otherwise they follow each other as they stand.
         logs: by number.
-        skipped: numbers of logs whose rows do not count, as they were read anew under another number.
-    """
+        """
 
     ordered: bool
     logs: dict[int, LogOf] = field(default_factory=dict)
@@ -125,21 +126,21 @@ class Values:
 
     Attributes:
         events: of values, dtype :data:`recorded.TOLD`.
-        stored: records, dtype :data:`stored.STORED`.
         suspect: the events whose key is a suspect, shape (events,).
+        at_spot: the events at offsets that are suspects, shape (events,).
+        shown: records of suspects' keys and at such offsets, dtype :data:`stored.STORED`.
         spots: offsets at which events do not all have the value of a record, ascending hashes.
         held: what the values tell of their transactions, dtype :data:`HELD`.
         figures: of the rules, of subjects that are proved.
     """
 
     events: Rows
-    stored: Rows
     suspect: Mask
+    at_spot: Mask
+    shown: Rows
     spots: Hashes
     held: Rows
     figures: dict[str, int]
-    own: Mask  # records of suspects' keys, or at spots
-    at_spot: Mask  # events at spots
 
 
 def join_values(
@@ -154,113 +155,160 @@ def join_values(
         transactions: suspects that are known from elsewhere, ascending: their keys are suspects, too.
         spots: offsets that are suspects, of all keys, ascending; those of these keys when not given.
     """
-    events = events[np.isin(events["what"], VALUED)]
-    stored = setting.of_logs(stored)
-    keys, key = np.unique(events["key"], return_inverse=True)
-    count = len(keys)
-    of_log, broker, longest = setting.columns(stored)
-    at = np.minimum(np.searchsorted(keys, stored["key"]), max(count - 1, 0))
-    told = keys[at] == stored["key"] if count else np.zeros(len(stored), np.bool_)
-    mine = np.flatnonzero(told)
-    own_key, own_place, own_state = at[mine], of_log[mine], stored["state"][mine]
-    kind, flags, place, offset = events["what"], events["flags"], events["place"], events["offset"]
-    invoked, acknowledged, polled = kind == INVOKED, kind == ACKNOWLEDGED, kind == POLLED
-    located = (place != 0) & (offset != NOWHERE)
-    valued = flags & HAS_VALUE != 0
-    here = spot(place, offset)
-
-    def there(which: Mask, exact: bool = True) -> Hashes:
-        rows = mine[which]
-        where = spot(of_log[rows], stored["offset"][rows]) if exact else of_log[rows]
-        return np.sort(_at_key(stored["key"][rows], where))
-
-    everything = np.ones(len(mine), np.bool_)
-    exact = _at_key(events["key"], here)
-    matched = is_in(exact, there(everything))
-    fine = longest[mine] & ~np.isin(own_state, (ABORTED, OPEN, HIDDEN))
-    readable = is_in(exact, there(fine))
-    in_partition = _at_key(events["key"], place)
-    known = np.where(offset == NOWHERE, is_in(in_partition, there(everything, exact=False)), matched)
-    reading = polled & located & (flags & COMMITTED != 0)
-
-    suspect = np.zeros(count, np.bool_)
-    suspect[key[(acknowledged & valued & (place != 0) & ~known) | (polled & located & ~matched)]] = True
-    suspect[key[reading & ~readable]] = True
-    suspect[key[np.isin(kind, SENDS) & (~valued | (events["topic"] == 0) | (kind == REFUSED))]] = True
-    suspect[own_key[stored["odd"][mine]]] = True
-    senders = np.flatnonzero(invoked)
-    lowest, highest = np.full(count, np.iinfo(np.uint64).max), np.zeros(count, np.uint64)
-    np.minimum.at(lowest, key[senders], events["ended"][senders])
-    np.maximum.at(highest, key[senders], events["ended"][senders])
-    sends = np.bincount(key[senders], minlength=count)
-    is_sent = sends > 0
-    suspect[is_sent & (lowest != highest)] = True
-    visible = VISIBLE[own_state]
-    pairs, copies = np.unique(
-        np.stack([own_key[visible], broker[mine][visible]]) if visible.any() else np.zeros((2, 0), np.int64),
-        axis=1,
-        return_counts=True,
-    )
-    most = np.zeros(count, np.int64)
-    np.maximum.at(most, pairs[0].astype(np.int64), copies)
-    suspect[is_sent & (most > sends)] = True
-
-    when = setting.when(events)
-    sent_at = np.full(count, _FAR)
-    np.minimum.at(sent_at, key[senders], when[senders])
-    after = reading & (sent_at[key] < when)
-    suspect[key[reading & (sent_at[key] == when)]] = True
-    undated = events["order"] == NOWHERE
+    keys = _Keys(events[np.isin(events["what"], VALUED)], setting.of_logs(stored), setting)
+    suspect = keys.unmatched() | keys.unclear() | keys.copied() | keys.simultaneous()
     if transactions is not None:
-        by_other = np.isin(kind, SENDS) & is_in(events["ended"], transactions) & (events["ended"] != 0)
-        suspect[key[by_other]] = True
-
-    shown = is_in(in_partition, there(visible, exact=False))
-    held = np.zeros(count, HELD)
-    held["ended"] = np.where(is_sent, lowest, 0)
-    np.add.at(held["good"], key[invoked & (place != 0) & shown], 1)
-    np.add.at(held["nowhere"], key[invoked & (place == 0)], 1)
-    held["committed"][own_key[own_state == MADE_VISIBLE]] = True
-    held["polled"][key[reading]] = True
-    held["first_poll"] = _FAR
-    judged = after & ~undated
-    np.minimum.at(held["first_poll"], key[judged], when[judged])
-    lost = np.zeros(count, np.bool_)
-    lost[key[invoked & (place != 0) & ~shown]] = True
-    held = _of_transactions(held, suspect, lost, events, key, np.isin(kind, SENDS))
-
-    found = np.unique(here[located & (acknowledged | polled) & ~(matched & (readable | ~reading))])
-    spots = found if spots is None else spots
-    at_spot = located & (acknowledged | polled) & is_in(here, spots)
-    proved = ~suspect[key]
-    tells = (acknowledged | polled) & located & (flags & TELLS != 0) & ~at_spot
-    figures = {
-        "lost": int((acknowledged & proved).sum()),
-        "lost unknown": int((acknowledged & proved & (place == 0)).sum()),
-        "duplicate": int((is_sent & ~suspect).sum()),
-        "inconsistent": int(tells.sum()),
-        "precommitted": int((after & proved).sum()),
-        "precommitted unknown": int((after & undated & proved).sum()),
-        "delivered": int((reading & proved).sum()),
-    }
-    own = np.zeros(len(stored), np.bool_)
-    own[mine] = suspect[own_key]
-    own |= is_in(spot(of_log, stored["offset"]), spots)
-    return Values(events, stored, suspect[key], found, held, figures, own, at_spot)
+        suspect |= keys.any_of(keys.of_sends & is_in(keys.events["ended"], transactions) & (keys.events["ended"] != 0))
+    found = keys.spots()
+    at_spot = keys.tells & is_in(keys.here, found if spots is None else spots)
+    shown = np.zeros(len(keys.stored), np.bool_)
+    shown[keys.mine] = suspect[keys.own_key]
+    shown |= is_in(spot(keys.of_log, keys.stored["offset"]), found if spots is None else spots)
+    held = keys.held(suspect)
+    figures = keys.figures(suspect, at_spot)
+    return Values(keys.events, suspect[keys.key], at_spot, keys.stored[shown], found, held, figures)
 
 
-BAD = 1 << 30  # of `good`: a send whose value no replica of its partition shows
+class _Keys:
+    """Events and records by key: a topic and a value.
 
+    Args:
+        events: of values.
+        stored: records of logs that count.
+        setting: of the run.
 
-def _of_transactions(held: Rows, suspect: Mask, lost: Mask, events: Rows, key: Ints, sends: Mask) -> Rows:
-    """What keys tell of their transactions; of suspects one row for each transaction that sent them."""
-    held["suspect"] = suspect
-    held["good"][lost] = BAD
-    fine = held[~suspect & (held["ended"] != 0)]
-    rows = np.flatnonzero(sends & suspect[key] & (events["ended"] != 0))
-    others = np.zeros(len(rows), HELD)
-    others["ended"], others["suspect"], others["first_poll"] = events["ended"][rows], True, _FAR
-    return np.concatenate([fine, np.unique(others)])
+    Attributes:
+        key: of each event, its number among all keys of events.
+        mine: the records with such a key, and ``own_key`` its number.
+        here: the offset at which an event has its record, hashed.
+        tells: acknowledgements and polls that have an offset.
+        reading: polls of readers of committed data.
+        of_sends: sends in any phase.
+    """
+
+    def __init__(self, events: Rows, stored: Rows, setting: Setting) -> None:
+        self.events, self.stored = events, stored
+        keys, self.key = np.unique(events["key"], return_inverse=True)
+        self.count = len(keys)
+        self.of_log, self._broker, self._longest = setting.columns(stored)
+        self.mine = np.flatnonzero(is_in(stored["key"], keys))
+        self.own_key = np.searchsorted(keys, stored["key"][self.mine])
+        self._state = stored["state"][self.mine]
+        kind, self._place = events["what"], events["place"]
+        self._invoked, self._acknowledged, self._polled = kind == INVOKED, kind == ACKNOWLEDGED, kind == POLLED
+        self.of_sends = np.isin(kind, SENDS)
+        self._has_offset = events["offset"] != NOWHERE
+        located = (self._place != 0) & self._has_offset
+        self.here = spot(self._place, events["offset"])
+        self.tells = located & (self._acknowledged | self._polled)
+        self.reading = located & self._polled & (events["flags"] & COMMITTED != 0)
+        self._when = setting.when(events)
+        self._sent_at = np.full(self.count, _FAR)
+        np.minimum.at(self._sent_at, self.key[self._invoked], self._when[self._invoked])
+        self._sends = np.bincount(self.key[self._invoked], minlength=self.count)
+        exact, in_partition = _at_key(events["key"], self.here), _at_key(events["key"], self._place)
+        everything = np.ones(len(self.mine), np.bool_)
+        clear = self._longest[self.mine] & ~np.isin(self._state, (ABORTED, OPEN, HIDDEN))
+        self._matched = is_in(exact, self._offsets(everything))
+        self._readable = is_in(exact, self._offsets(clear))
+        self._known = is_in(in_partition, self._partitions(everything))
+        self._shown = is_in(in_partition, self._partitions(VISIBLE[self._state]))
+
+    def _offsets(self, which: Mask) -> Hashes:
+        """Keys at offsets that some of the records have, ascending."""
+        rows = self.mine[which]
+        return np.sort(_at_key(self.stored["key"][rows], spot(self.of_log[rows], self.stored["offset"][rows])))
+
+    def _partitions(self, which: Mask) -> Hashes:
+        """Keys in partitions that some of the records have, ascending."""
+        rows = self.mine[which]
+        return np.unique(_at_key(self.stored["key"][rows], self.of_log[rows]))
+
+    def any_of(self, events: Mask) -> Mask:
+        """Which keys some events have, shape (keys,)."""
+        found = np.zeros(self.count, np.bool_)
+        found[self.key[events]] = True
+        return found
+
+    def unmatched(self) -> Mask:
+        """Keys that a client was told, or a reader was given, where there is no such record that it may be given."""
+        told = self._acknowledged & (self._place != 0)
+        told &= np.where(self._has_offset, ~self._matched, ~self._known)
+        return self.any_of(told | (self.tells & self._polled & ~self._matched) | (self.reading & ~self._readable))
+
+    def unclear(self) -> Mask:
+        """Keys that were sent in several transactions, failed, lack a value or a topic, or are of odd records."""
+        has_value = self.events["flags"] & HAS_VALUE != 0
+        failed = self.events["what"] == REFUSED
+        suspect = self.any_of(self.of_sends & (~has_value | (self.events["topic"] == 0) | failed))
+        suspect[self.own_key[self.stored["odd"][self.mine]]] = True
+        lowest, highest = self._senders()
+        return suspect | ((self._sends > 0) & (lowest != highest))
+
+    def _senders(self) -> tuple[Hashes, Hashes]:
+        """Of each key the lowest and the highest hash of the transactions that it was sent in."""
+        lowest, highest = np.full(self.count, np.iinfo(np.uint64).max), np.zeros(self.count, np.uint64)
+        key, ended = self.key[self._invoked], self.events["ended"][self._invoked]
+        np.minimum.at(lowest, key, ended)
+        np.maximum.at(highest, key, ended)
+        return lowest, highest
+
+    def copied(self) -> Mask:
+        """Keys that a broker shows more often than they were sent."""
+        visible = VISIBLE[self._state]
+        brokers = self._broker[self.mine][visible]
+        several = int(brokers.max(initial=0)) + 1
+        copies = np.bincount(self.own_key[visible] * several + brokers, minlength=self.count * several)
+        most = copies.reshape(-1, several).max(axis=1, initial=0)
+        found: Mask = (self._sends > 0) & (most > self._sends)
+        return found
+
+    def simultaneous(self) -> Mask:
+        """Keys that were sent and given at once, as far as the order of events tells."""
+        return self.any_of(self.reading & (self._sent_at[self.key] == self._when))
+
+    def spots(self) -> Hashes:
+        """Offsets at which an event has no such record that it may have, ascending hashes."""
+        return np.unique(self.here[self.tells & ~(self._matched & (self._readable | ~self.reading))])
+
+    def _judged(self) -> Mask:
+        """Polls of committed data behind the send."""
+        judged: Mask = self.reading & (self._sent_at[self.key] < self._when)
+        return judged
+
+    def held(self, suspect: Mask) -> Rows:
+        """What keys tell of their transactions; of suspects one row for each transaction that sent them."""
+        in_partition = self._invoked & (self._place != 0)
+        rows = np.zeros(self.count, HELD)
+        rows["ended"] = np.where(self._sends > 0, self._senders()[0], 0)
+        rows["good"] = np.bincount(self.key[in_partition & self._shown], minlength=self.count)
+        rows["nowhere"] = np.bincount(self.key[self._invoked & (self._place == 0)], minlength=self.count)
+        rows["hidden"] = self.any_of(in_partition & ~self._shown)
+        rows["committed"][self.own_key[self._state == MADE_VISIBLE]] = True
+        rows["polled"] = self.any_of(self.reading)
+        rows["first_poll"] = _FAR
+        judged = self._judged() & (self.events["order"] != NOWHERE)
+        np.minimum.at(rows["first_poll"], self.key[judged], self._when[judged])
+        proved = rows[~suspect & (rows["ended"] != 0)]
+        ended = np.unique(self.events["ended"][self.of_sends & suspect[self.key]])
+        others = np.zeros(len(ended), HELD)
+        others["ended"], others["suspect"], others["first_poll"] = ended, True, _FAR
+        return np.concatenate([proved, others[ended != 0]])
+
+    def figures(self, suspect: Mask, at_spot: Mask) -> dict[str, int]:
+        """The subjects that are proved, by the names of figures."""
+        proved = ~suspect[self.key]
+        acknowledged, judged = self._acknowledged & proved, self._judged() & proved
+        with_value = self.tells & (self.events["flags"] & TELLS != 0) & ~at_spot
+        return {
+            "lost": int(acknowledged.sum()),
+            "lost unknown": int((acknowledged & (self._place == 0)).sum()),
+            "duplicate": int(((self._sends > 0) & ~suspect).sum()),
+            "inconsistent": int(with_value.sum()),
+            "precommitted": int(judged.sum()),
+            "precommitted unknown": int((judged & (self.events["order"] == NOWHERE)).sum()),
+            "delivered": int((self.reading & proved).sum()),
+        }
 
 
 @dataclass(slots=True)
@@ -293,7 +341,7 @@ def join_transactions(ends: Rows, held: Rows, setting: Setting) -> Transactions:
         found[who[which]] = True
         return found
 
-    good, nowhere = (np.bincount(who, held[name] % BAD, minlength=count) for name in ("good", "nowhere"))
+    good, nowhere = (np.bincount(who, held[name], minlength=count) for name in ("good", "nowhere"))
     first_poll = np.full(count, _FAR)
     np.minimum.at(first_poll, who, held["first_poll"])
     asked, told, undone = (
@@ -303,9 +351,11 @@ def join_transactions(ends: Rows, held: Rows, setting: Setting) -> Transactions:
     first_commit = np.full(count, _FAR)
     np.minimum.at(first_commit, np.searchsorted(names, ends["ended"][commits]), setting.when(ends)[commits])
     committed = any_of(held["committed"])
-    suspect = any_of(held["suspect"]) | (committed & ~asked) | (told & any_of(held["good"] >= BAD))
-    suspect |= any_of(held["polled"]) & undone
-    suspect |= (first_poll != _FAR) & (first_commit >= first_poll)
+    unasked = committed & ~asked
+    undone_in_part = told & any_of(held["hidden"])
+    given_undone = any_of(held["polled"]) & undone
+    given_early = (first_poll != _FAR) & (first_commit >= first_poll)
+    suspect = any_of(held["suspect"]) | unasked | undone_in_part | given_undone | given_early
     counted = told & ~suspect
     figures = {
         "unasked": int((committed & ~suspect).sum()),

@@ -210,7 +210,7 @@ class Told(NamedTuple):
         facts: of the run, as far as these events tell.
         rows: the events that rules join, dtype :data:`TOLD`.
         requests: where requests and declarations of applications stand, shape (n,).
-        members: where events stand that only the rule over generations looks at, and the hashes of their groups; (n, 2).
+        members: where events stand that the rule over generations looks at, and the hashes of their groups; (n, 2).
         sent: outputs that name their inputs, dtype :data:`SENT`.
         given: inputs, dtype :data:`GIVEN`.
         asked: requests for commits, dtype :data:`ASKED`.
@@ -249,7 +249,7 @@ def told(numbered: Iterable[_Raw], source: str) -> Iterator[Told]:
             columns = made[run] = _Columns(run, source)
         columns.add(at, row)
         if len(columns.raw) >= CHUNK_EVENTS:
-            yield made.pop(run).finish()
+            yield made.pop(columns.run).finish()
     for columns in made.values():
         yield columns.finish()
 

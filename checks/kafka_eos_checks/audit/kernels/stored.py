@@ -1,4 +1,4 @@
-"""The records of a log as rows that meet the events of histories: hash of topic and value, offset, and what became of it.
+"""The records of a log as rows that meet events of histories: a hash of topic and value, offset, and what became of it.
 
 :func:`kafka_eos_checks.audit.kernels.contents.read_contents` is the readable form of the same. A record is told once
 its transaction is decided, so that no more than the records of open transactions are held.
@@ -39,8 +39,8 @@ STORED = np.dtype(
 )
 NO_MARKER = -1
 PLAIN, COMMITTED, ABORTED, OPEN, IN_DOUBT, HIDDEN = range(6)
-"""Of a record: not in a transaction, or in one that is committed, aborted, open at the end; and visible or hidden behind
-a hole in which its own marker may have been."""
+"""Of a record: not in a transaction, or in one that is committed, aborted, open at the end; and visible or hidden where a
+hole may have had its own marker."""
 VISIBLE = np.array([True, True, False, False, True, False])
 _FAR = np.iinfo(np.int64).max
 
@@ -205,7 +205,7 @@ class Backwards(Exception):  # noqa: N818 - a signal
 
 
 def stored_backwards(log: PartitionLog, number: int, ends: LogEnds, *, check_crc: bool = True) -> Rows:
-    """As :func:`stored`, of a log whose offsets go backwards: of an offset that is there twice the last record counts."""
+    """As :func:`stored`, of a log whose offsets go backwards; of an offset that is there twice the last record counts."""
     contents = read_contents(log, check_crc)
     for name in LogEnds.__slots__:
         if name != "first_open":
