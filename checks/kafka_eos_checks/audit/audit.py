@@ -18,7 +18,7 @@ from kafka_eos_checks.audit.cost import Bill, bill
 from kafka_eos_checks.audit.engines import Engine, asker, costs_of, open_engine
 from kafka_eos_checks.audit.findings import Finding, dated
 from kafka_eos_checks.audit.history_files import read_events
-from kafka_eos_checks.audit.history_stages import judge_histories
+from kafka_eos_checks.audit.history_plan import judge_histories
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
 from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES

@@ -28,7 +28,7 @@ from kafka_eos.formats.record_batch import (
 )
 from kafka_eos.histories.history import COLUMN_TYPES, Event, write_history
 from kafka_eos_checks.audit.engines import Item, LocalEngine, LocalRows, Row
-from kafka_eos_checks.audit.history_stages import judge_histories
+from kafka_eos_checks.audit.history_plan import judge_histories
 from kafka_eos_checks.audit.kernels.splits import find_logs
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
 from kafka_eos_checks.audit.progress import count_progress
@@ -96,13 +96,8 @@ class _World:
 
     def tell(self, process: str, action: str, phase: str, **more: Any) -> None:
         """An event, if nothing goes wrong."""
-        fields = {
-            name: more.pop(name) for name in ("topic", "partition", "offset", "group", "isolation") if name in more
-        }
-        fields |= {
-            name: more.pop(name) for name in ("producer_id", "producer_epoch", "error", "generation") if name in more
-        }
-        event = Event(run="r", process=process, action=action, phase=phase, **fields, detail=more)
+        fields = {name: more.pop(name) for name in COLUMN_TYPES if name in more}
+        event = Event(run="r", process=process, action=action, phase=phase, detail=more, **fields)
         for each in self._broken(event) if self.rng.random() < self.faults else [event]:
             self.events.append(replace(each, order=len(self.events), time_us=NOW_US + len(self.events)))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks.audit.engines import LocalEngine
-from kafka_eos_checks.audit.history_stages import judge_histories
+from kafka_eos_checks.audit.history_plan import judge_histories
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, Moments
 from kafka_eos_checks.audit.rules import histories

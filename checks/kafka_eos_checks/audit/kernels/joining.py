@@ -75,7 +75,7 @@ class Setting:
     Attributes:
         ordered: whether the run's events have an order; otherwise they follow each other as they stand.
         logs: by number.
-        """
+    """
 
     ordered: bool
     logs: dict[int, LogOf] = field(default_factory=dict)
@@ -243,7 +243,8 @@ class _Keys:
         suspect = self.any_of(self.of_sends & (~has_value | (self.events["topic"] == 0) | failed))
         suspect[self.own_key[self.stored["odd"][self.mine]]] = True
         lowest, highest = self._senders()
-        return suspect | ((self._sends > 0) & (lowest != highest))
+        suspect |= (self._sends > 0) & (lowest != highest)
+        return suspect
 
     def _senders(self) -> tuple[Hashes, Hashes]:
         """Of each key the lowest and the highest hash of the transactions that it was sent in."""
@@ -409,7 +410,7 @@ def follow_readers(rows: Rows, changes: Rows, setting: Setting) -> Readers:
         own | (is_in(rows["process"], np.unique(rows["process"][own])) & ~np.isin(rows["what"], (*MOVED, SOUGHT)))
     ]
     left = np.isin(rows["what"], LEFT)
-    stay = np.cumsum(left)  # a new number whenever a process leaves; processes follow each other
+    stay = np.cumsum(left, dtype=np.int64)  # a new number whenever a process leaves; processes follow each other
     at = np.flatnonzero(logged & np.isin(rows["what"], (*MOVED, SOUGHT)))
     by_place = at[np.lexsort((at, rows["place"][at], rows["process"][at]))]
     mine = rows[by_place]

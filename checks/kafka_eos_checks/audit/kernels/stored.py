@@ -39,8 +39,8 @@ STORED = np.dtype(
 )
 NO_MARKER = -1
 PLAIN, COMMITTED, ABORTED, OPEN, IN_DOUBT, HIDDEN = range(6)
-"""Of a record: not in a transaction, or in one that is committed, aborted, open at the end; and visible or hidden where a
-hole may have had its own marker."""
+"""Of a record: not in a transaction, or in one that is committed, aborted, or open at the end; visible or hidden where
+its own marker may be in a hole."""
 VISIBLE = np.array([True, True, False, False, True, False])
 _FAR = np.iinfo(np.int64).max
 
@@ -205,7 +205,7 @@ class Backwards(Exception):  # noqa: N818 - a signal
 
 
 def stored_backwards(log: PartitionLog, number: int, ends: LogEnds, *, check_crc: bool = True) -> Rows:
-    """As :func:`stored`, of a log whose offsets go backwards; of an offset that is there twice the last record counts."""
+    """As :func:`stored`, of a log whose offsets go backwards: of records with one offset the last counts."""
     contents = read_contents(log, check_crc)
     for name in LogEnds.__slots__:
         if name != "first_open":
