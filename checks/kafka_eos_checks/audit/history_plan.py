@@ -213,6 +213,7 @@ class _Plan:
     covers: Any = None
     reached: dict[int, int] = field(default_factory=dict)
     groups_whole: bool = False
+    group_logs_chosen: Sequence[int] = ()
     group_logs_once: bool = True
     suspects: Mapping[str, Hashes] = field(default_factory=dict)
     proving: set[str] = field(default_factory=set)
@@ -242,11 +243,10 @@ class _Plan:
             partition = self.group_logs[number].partition
             if partition not in longest or end > longest[partition][1]:
                 longest[partition] = number, end, stamped, whole
-        chosen_groups = {number for number, *_ in longest.values()}
-        self.group_logs_once = len(chosen_groups) == len(self.group_logs)
+        self.group_logs_chosen = sorted(number for number, *_ in longest.values())
         reached: dict[int, int] = {}
         for number, last in self.engine.collect(REACHED, groups):
-            if number in chosen_groups:
+            if number in self.group_logs_chosen:
                 self.group_logs_once = self.group_logs_once and not reached.keys() & last.keys()
                 reached.update(last)
         self.reached = reached
@@ -390,7 +390,7 @@ class _Plan:
             name: Reach(group, place, offset, self.reached.get(name, 0))
             for name, (group, place, offset) in run.first_given.items()
         }
-        return Crew(Members(process, group, first), names, whole)
+        return Crew(Members(process, group, first), names, whole, self.group_logs_chosen)
 
     def _collected(self, kind: int, rows: Any) -> dict[str, Hashes]:
         """Hashes of each run, ascending."""
@@ -419,8 +419,9 @@ class _Plan:
             check_crc=self.check_crc,
         )
         judged = [engine.regroup(by_readable, kinds, fetched, *self.picked, label="suspects judged")]
-        rest = partial(judge_members, reading=reading)
-        judged.append(engine.regroup(rest, [MEMBERS], self.read, label="generations"))
+        if any(run.generations for run in self.runs):
+            rest = partial(judge_members, reading=reading)
+            judged.append(engine.regroup(rest, [MEMBERS], self.read, label="generations"))
         others = partial(
             judge_others, reading=reading, groups=self.group_logs, proving=self.proving, check_crc=self.check_crc
         )

@@ -236,7 +236,7 @@ def read_group_ends(item: tuple[int, PartitionLog], *, buckets: int, check_crc: 
         place = place_hash(topic, partition)
         name = int(name_hashes(text_hash(group), place)[0])
         offsets = [-1 if commit.offset is None else commit.offset for commit in commits]
-        covers = covers_of(name, offsets, [commit.transactional for commit in commits])
+        covers = covers_of(name, offsets, [commit.transactional for commit in commits], item[0])
         last[name] = commits[-1].offset or 0 if commits else 0
         places = np.full(len(covers), place, np.uint64)
         yield from _by_bucket(COVERING, "", covers, _block_buckets(places, covers["low"], buckets))
@@ -407,11 +407,12 @@ def _blocks(ranges: Rows) -> dict[int, Rows]:
 
 
 class Crew(NamedTuple):
-    """The applications of a run: members of groups, how far each group went in each partition, and whole topics."""
+    """The applications of a run: members of groups, how far each went in a partition, whole topics, offsets' logs."""
 
     members: Members
     names: Mapping[int, Reach]
     whole: Hashes
+    logs: Sequence[int]
 
 
 def output_bucket(
@@ -446,8 +447,9 @@ def input_bucket(
     shared = by_run.pop("", {COVER: np.zeros(0, COVER), RANGE: np.zeros(0, RANGE)})
     for run, crew in crews.items():
         own = by_run.get(run, {GIVEN: np.zeros(0, GIVEN), OUTPUT: np.zeros(0, OUTPUT)})
-        ranges = shared[RANGE]
-        joined = join_inputs(own[GIVEN], own[OUTPUT], shared[COVER], _blocks(ranges), crew.names, settings[run])
+        covers = shared[COVER][np.isin(shared[COVER]["log"], crew.logs)]
+        ranges = _blocks(shared[RANGE])
+        joined = join_inputs(own[GIVEN], own[OUTPUT], covers, ranges, crew.names, settings[run])
         counts: dict[str, dict[str, int]] = {rule: {"checked": joined.checked} for rule in INPUT_RULES}
         for rule in (SKIPPED, OFFSET_ALONE):
             counts[rule]["unknown"] = joined.silent

@@ -197,7 +197,9 @@ class _World:
         inputs = self.inputs[partition][: rng.randint(1, 3)]
         where = {"topic": TOPICS[0], "partition": partition}
         for offset, value in inputs:
-            if rng.random() >= self.faults:
+            if rng.random() < self.faults / 2:
+                continue  # or it may be passed over
+            if rng.random() >= self.faults / 2:
                 self.tell(process, "Poll", "ok", **where, group=group, offset=offset, value=value)
             if rng.random() < 0.1:
                 continue  # an application may ignore an input
@@ -293,15 +295,22 @@ class _World:
                     path.parent.mkdir(parents=True)
                     write_segment(path, [batch.encode() for batch in own])
 
-    def told(self) -> list[Event]:
-        """The events, perhaps of two runs, perhaps without an order."""
-        if self.rng.random() < 0.1:
-            return [replace(event, order=None if self.rng.random() < 0.5 else event.order) for event in self.events]
-        if self.rng.random() < 0.1:
-            return [replace(event, run=self.rng.choice("rs")) for event in self.events]
-        if self.rng.random() < 0.1:
-            self.rng.shuffle(self.events)
-        return self.events
+    def write_history(self, folder: Path, cut: int) -> list[Path]:
+        """Write the events in two files; ``cut`` are in the first."""
+        paths = [folder / f"{number}.jsonl" for number in range(2)]
+        for path, events in zip(paths, (self.events[:cut], self.events[cut:]), strict=True):
+            write_history(path, events)
+        return paths
+
+    def disturb(self) -> None:
+        """Perhaps the events are of two runs, or have no order, or stand in another."""
+        rng, kind = self.rng, self.rng.random()
+        if kind < 0.1:
+            self.events = [replace(event, order=None if rng.random() < 0.5 else event.order) for event in self.events]
+        elif kind < 0.2:
+            self.events = [replace(event, run=rng.choice("rs")) for event in self.events]
+        elif kind < 0.3:
+            rng.shuffle(self.events)
 
 
 def rows_of(result: Join) -> Counter[tuple[object, ...]]:
@@ -315,17 +324,15 @@ def difference(seed: int) -> tuple[str, Counter[str]]:
     """How the two judgements of a random history differ, "" if they do not; how many findings each rule has."""
     world = _World(seed)
     world.run()
-    events, rng = world.told(), world.rng
+    world.disturb()
+    events, rng = world.events, world.rng
     if not events:
         return "", Counter()
     with tempfile.TemporaryDirectory(prefix="kafka-eos-history-") as folder:
         world.write(Path(folder))
         brokers = sorted(Path(folder).glob("broker-*"))
         logs = find_logs(*brokers)
-        cut = rng.randrange(len(events) + 1)
-        paths = [Path(folder) / f"{number}.jsonl" for number in range(2)]
-        write_history(paths[0], events[:cut])
-        write_history(paths[1], events[cut:])
+        paths = world.write_history(Path(folder), rng.randrange(len(events) + 1))
         expected = join(events, logs)
         engine = ShuffledEngine(rng)
         engine.buckets = rng.randint(1, 3)

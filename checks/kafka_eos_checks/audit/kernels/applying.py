@@ -30,7 +30,7 @@ OUTPUT = np.dtype(
         ("suspect", "?"),
     ]
 )
-COVER = np.dtype([("name", "u8"), ("low", "i8"), ("high", "i8"), ("marked", "?")])
+COVER = np.dtype([("name", "u8"), ("low", "i8"), ("high", "i8"), ("log", "i4"), ("marked", "?")])
 """The offsets that a commit is the first behind: from ``low`` to below ``high``, which was committed."""
 INPUT = np.dtype([("name", "u8"), ("group", "u8"), ("place", "u8"), ("offset", "i8"), ("behind", "i8")])
 """An input that is a suspect, with the committed offset that is behind it; NOWHERE without."""
@@ -232,8 +232,15 @@ def join_commits(checks: Rows, asked: Rows) -> Rows:
     return found
 
 
-def covers_of(name: int, offsets: Sequence[int], marked: Sequence[bool]) -> Rows:
-    """Which offsets each commit of a group and partition is the first behind, dtype :data:`COVER`; split by block."""
+def covers_of(name: int, offsets: Sequence[int], marked: Sequence[bool], log: int) -> Rows:
+    """Which offsets each commit of a group and partition is the first behind, dtype :data:`COVER`; split by block.
+
+    Args:
+        name: hash of group and partition.
+        offsets: that were committed, in order; -1 for a tombstone.
+        marked: whether each was committed in a transaction.
+        log: number of the log of ``__consumer_offsets``.
+    """
     committed = np.array(offsets, np.int64)
     before = np.maximum.accumulate(np.concatenate([[0], committed]))[:-1]
     rises = np.flatnonzero(committed > before)
@@ -243,6 +250,7 @@ def covers_of(name: int, offsets: Sequence[int], marked: Sequence[bool]) -> Rows
     row = np.repeat(np.arange(len(rises)), count)
     block = first[row] + np.arange(len(row)) - (np.cumsum(count) - count)[row]
     found = np.zeros(len(row), COVER)
+    found["log"] = log
     found["name"], found["high"], found["marked"] = name, high[row], np.array(marked, np.bool_)[rises[row]]
     found["low"] = np.maximum(low[row], block << BLOCK_BITS)
     return found
