@@ -30,7 +30,7 @@ from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.oracle import judge
 from kafka_eos_checks.audit.quoting import redacted
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
-from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
+from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, join
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Kind, Reason
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, rule_of
@@ -70,6 +70,7 @@ class Audit:
         logs: the audits of the single logs.
         subject: in words, what was audited: paths, brokers, clusters, sizes, and the moments that it is of.
         bill: what it cost; None unless asked for.
+        known: the moments of the logs.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -78,6 +79,7 @@ class Audit:
     logs: tuple[LogAudit, ...] = field(default=())
     subject: str = ""
     bill: Bill | None = None
+    known: moments.Moments = moments.AT_ONE_MOMENT
 
     @property
     def unknown(self) -> int:
@@ -158,7 +160,10 @@ def run(
             if oracle is None or not result.logs:
                 return result
             found = (*result.findings, *result.notes)
-            agrees = judge(result.logs, oracle, seed, findings=found, source=source)
+            told = None
+            if inputs.histories and oracle == 1:
+                told = join(_events(inputs), [log for log in inputs.logs if log.has_records], result.known)
+            agrees = judge(result.logs, oracle, seed, findings=found, source=source, histories=told)
             return replace(result, verdicts=(*result.verdicts, agrees))
 
     for _ in range(TRIES - 1):
@@ -217,6 +222,7 @@ def of_inputs(
         logs=tuple(audits),
         subject=subject_of(inputs, audits, known),
         bill=cost,
+        known=known,
     )
 
 
@@ -291,7 +297,8 @@ def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
         wall: seconds since it began.
     """
     jvm = engine.jvm_seconds  # before the costs are collected
-    return bill(costs_of(engine), spent, inputs.segment_bytes, in_process=engine.in_process, wall=wall, jvm=jvm)
+    size = inputs.segment_bytes + inputs.history_bytes
+    return bill(costs_of(engine), spent, size, in_process=engine.in_process, wall=wall, jvm=jvm)
 
 
 def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0) -> list[Verdict]:

@@ -59,7 +59,8 @@ open at the log's end (of a declared application these do not appear yet); group
 one with holes; an input that a member was given and of which it sent nothing, for an application may ignore inputs; a
 value that is an output of several inputs; members of a group whose generations the history does not tell.
 
-Plain Python, in process; for Spark on its driver.
+These are the readable rules. :mod:`kafka_eos_checks.audit.kernels.applying` proves most of what they would find
+nothing in; they judge the rest, and every declared application.
 
 Spec:  ExactlyOnce
 KIP:   KIP-98, KIP-447
