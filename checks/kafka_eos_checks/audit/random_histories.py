@@ -261,7 +261,7 @@ class _World:
             elif kind < 0.5:
                 self.transaction(self.rng.randint(1, 3))
             elif kind < 0.7:
-                self.send("plain", -1, self.rng.choice(self.partitions), None)
+                self.send(TOPICS[1], -1, self.rng.choice(self.partitions), None)
             elif kind < 0.72:
                 self.tell(self.rng.choice(readings)[0], "Crash", "info")
             elif kind < 0.74:

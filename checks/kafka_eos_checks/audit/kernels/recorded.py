@@ -283,7 +283,7 @@ class _Columns:
         self.texts: dict[str, int] = {}
         self.names: dict[tuple[int, int], int] = {}
         self.places: dict[tuple[str, int], int] = {}
-        self.topics: set[str] = set()
+        self.topics: dict[str, int] = {}
         self.shapes: set[tuple[Any, ...]] = set()  # names and types of columns that were those of events
 
     def add(self, at: int, row: dict[str, Any]) -> None:
@@ -326,7 +326,7 @@ class _Columns:
                 value if value.__class__ is str else str(value),
                 hashed,
                 detail.get("transaction"),
-                0 if topic is None else self.texts.get(topic) or self._topic(topic),
+                0 if topic is None else self.topics.get(topic) or self._topic(topic),
                 place,
                 get("offset"),
                 get("order"),
@@ -389,8 +389,7 @@ class _Columns:
             self.asked.append((name, offset, process, detail.get("transaction"), at))
 
     def _topic(self, topic: str) -> int:
-        self.topics.add(topic)
-        return self._text(topic)
+        return self.topics.setdefault(topic, text_hash(topic))
 
     def _text(self, text: str) -> int:
         return self.texts.get(text) or self.texts.setdefault(text, text_hash(text))
@@ -428,7 +427,7 @@ class _Columns:
             events=len(rows),
             ordered=bool((rows["order"] != NOWHERE).all()),
             last_ms=inf if len(known) < len(times) else max(known) / 1000,
-            topics=self.topics,
+            topics=set(self.topics),
             places={hashed: each for each, hashed in self.places.items()},
             telling=dict(zip(rows["process"][telling].tolist(), rows["at"][telling].tolist(), strict=True)),
             refusals=self.refusals,
