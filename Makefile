@@ -96,10 +96,11 @@ soak: setup ## a million steps of every machine under faults, then each mutant a
 	$(KAFKA_EOS) check walks --mutant all --jobs 2 --json $(VERDICTS)/soak-mutants.json
 	$(KAFKA_EOS) ledger report
 
-fuzz: setup ## a million mutated record batches through the codec, random logs and clusters through the audit, mutated frames to the server
+fuzz: setup ## a million mutated record batches through the codec, random logs, clusters and histories through the audit, mutated frames to the server
 	$(KAFKA_EOS) lab fuzz --count 1000000 --jobs 2
 	$(KAFKA_EOS) lab fuzz --logs 20000
 	$(KAFKA_EOS) lab fuzz --clusters 5000
+	$(KAFKA_EOS) lab fuzz --histories 5000
 	$(KAFKA_EOS) lab fuzz --frames 200000
 
 schemas: setup $(JARS)/kafka/.copied ## write the server's message schemas from Kafka's jars again, and docs/served.md

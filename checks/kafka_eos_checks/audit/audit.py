@@ -18,6 +18,7 @@ from kafka_eos_checks.audit.cost import Bill, bill
 from kafka_eos_checks.audit.engines import Engine, asker, costs_of, open_engine
 from kafka_eos_checks.audit.findings import Finding, dated
 from kafka_eos_checks.audit.history_files import read_events
+from kafka_eos_checks.audit.history_plan import judge_histories
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
 from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
@@ -69,6 +70,7 @@ class Audit:
         logs: the audits of the single logs.
         subject: in words, what was audited: paths, brokers, clusters, sizes, and the moments that it is of.
         bill: what it cost; None unless asked for.
+        known: the moments of the logs.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -77,6 +79,7 @@ class Audit:
     logs: tuple[LogAudit, ...] = field(default=())
     subject: str = ""
     bill: Bill | None = None
+    known: moments.Moments = moments.AT_ONE_MOMENT
 
     @property
     def unknown(self) -> int:
@@ -157,7 +160,10 @@ def run(
             if oracle is None or not result.logs:
                 return result
             found = (*result.findings, *result.notes)
-            agrees = judge(result.logs, oracle, seed, findings=found, source=source)
+            told = None
+            if inputs.histories and oracle == 1:
+                told = join(_events(inputs), [log for log in inputs.logs if log.has_records], result.known)
+            agrees = judge(result.logs, oracle, seed, findings=found, source=source, histories=told)
             return replace(result, verdicts=(*result.verdicts, agrees))
 
     for _ in range(TRIES - 1):
@@ -216,6 +222,7 @@ def of_inputs(
         logs=tuple(audits),
         subject=subject_of(inputs, audits, known),
         bill=cost,
+        known=known,
     )
 
 
@@ -290,7 +297,8 @@ def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
         wall: seconds since it began.
     """
     jvm = engine.jvm_seconds  # before the costs are collected
-    return bill(costs_of(engine), spent, inputs.segment_bytes, in_process=engine.in_process, wall=wall, jvm=jvm)
+    size = inputs.segment_bytes + inputs.history_bytes
+    return bill(costs_of(engine), spent, size, in_process=engine.in_process, wall=wall, jvm=jvm)
 
 
 def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0) -> list[Verdict]:
@@ -422,12 +430,13 @@ def history_verdicts(
 ) -> tuple[list[Verdict], list[Finding]]:
     """A verdict for each rule over histories, and all their findings."""
     started = time.perf_counter()
-    events = _events(inputs)
     logs = [log for log in inputs.logs if log.has_records]
-    result = join(events, logs, known, check_crc=check_crc, ask=asker(engine, logs))
+    events, result = judge_histories(inputs.histories, logs, known, engine, check_crc=check_crc)
+    if not events:
+        raise UnusableInput(f"{', '.join(map(str, inputs.histories))}: no event in it, so nothing to judge")
     seconds = time.perf_counter() - started
     verdicts = [
-        _verdict(rule, result.findings, {"events": len(events), **result.figures[rule]}, seconds if i == 0 else 0.0)
+        _verdict(rule, result.findings, {"events": events, **result.figures[rule]}, seconds if i == 0 else 0.0)
         for i, rule in enumerate(HISTORY_RULES)
     ]
     return verdicts, result.findings

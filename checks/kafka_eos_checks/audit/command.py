@@ -270,7 +270,7 @@ def _print_bill(bill: "Bill") -> None:
     if bill.jvm is not None:
         words.append(f"Spark's JVM, with its start: {bill.jvm:.1f} CPU s on top")
     times = f", {bill.read / bill.input_bytes:.2f} times" if bill.input_bytes else ""
-    words.append(f"the logs have {bill.input_bytes:,} bytes; the tasks read {bill.read:,}{times}")
+    words.append(f"the input has {bill.input_bytes:,} bytes; the tasks read {bill.read:,}{times}")
     words.append(f"it took {bill.wall:.1f} s here, Spark's start left out")
     words += [
         f"on {cores:,} cores at least {bill.wall_seconds(cores):.1f} s; the longest part: {bill.bound(cores)}"

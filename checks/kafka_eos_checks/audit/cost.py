@@ -26,7 +26,7 @@ class Cost:
 
     Attributes:
         seconds: CPU time, in seconds.
-        read: bytes of segments, tables and the files beside them that the task read.
+        read: bytes of segments, tables, the files beside them and histories that the task read.
         memory: the most that its process has had at once since it began, in bytes.
     """
 
@@ -91,7 +91,7 @@ class Bill:
     Attributes:
         stages: in the order in which they ran.
         driver: CPU seconds of this process outside of tasks.
-        input_bytes: of the segments and tables that were audited.
+        input_bytes: of the segments, tables and histories that were audited.
         memory: the most memory that this process has had, in bytes.
         wall: how long it took, in seconds.
         jvm: CPU seconds of Spark's JVM with its local executors, their start included; None without one that is ours.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafka_eos.formats.log_directory import broker_id, cluster_id
-from kafka_eos_checks.audit.history_files import SUFFIXES, is_history
+from kafka_eos_checks.audit.history_files import SUFFIXES, files_of, is_history
 from kafka_eos_checks.audit.jepsen.operations import HISTORY, is_jepsen
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
 from kafka_eos_checks.audit.moments import LOCK, is_locked
@@ -47,6 +47,11 @@ class Inputs:
     def segment_bytes(self) -> int:
         """Bytes of all segments and tables of the logs."""
         return sum(sizes_of([log.file(name) for log in self.logs for name in log.segments]))
+
+    @property
+    def history_bytes(self) -> int:
+        """Bytes of all histories, without those of Jepsen's."""
+        return sum(file.stat().st_size for path in self.histories for file in files_of(path))
 
 
 @contextmanager

@@ -10,6 +10,8 @@ third of the CPU time of an audit, measured.
 import ctypes
 import functools
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc: malloc.h
 KEPT_BYTES = 256 << 20  # free memory at the heap's end that is not given back
@@ -31,3 +33,15 @@ def keep_modules() -> None:
     """Let this process's garbage collector pass over everything that there is now."""
     gc.collect()
     gc.freeze()
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Let the garbage collector rest, where many objects are made and none of them refers to itself."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

@@ -9,7 +9,7 @@ A log of ``__transaction_state`` or ``__consumer_offsets`` is also folded record
 and all that is known of each transactional id and each committed offset has to be the same.
 
 Where all logs are looked at, their transactions are also judged by the readable rules alone, and the findings have to
-be the same. The rules over histories and applications are folds in order themselves, with no faster form to compare.
+be the same. So are histories, whose events are then all in memory.
 """
 
 import random
@@ -35,6 +35,7 @@ from kafka_eos_checks.audit.moments import ONE_MOMENT, Source
 from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.progress import byte_progress
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, follow_coordinator_log
+from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, Join
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, SEQUENCE_MASK, Batch, Log
 from kafka_eos_checks.audit.rules.offsets import GroupLog, follow_group_log, went_back
 from kafka_eos_checks.audit.rules.transactions import (
@@ -181,6 +182,7 @@ def judge(
     *,
     findings: Iterable[Finding] | None = None,
     source: Source = ONE_MOMENT,
+    histories: Join | None = None,
 ) -> Verdict:
     """Whether the readable rule finds what the audit found.
 
@@ -189,8 +191,9 @@ def judge(
         share: of the logs to look at, above 0 and up to 1. A fold begins where its log does, so a log is looked at as
             a whole or not at all.
         seed: decides which.
-        findings: of the rules over transactions; None where these were not judged.
+        findings: of the rules over transactions and histories; None where these were not judged.
         source: what is known of the moments of the logs.
+        histories: the result of the readable rules over histories, if any is given.
     """
     started = time.perf_counter()
     own = chosen(audits, share, seed) if audits else []
@@ -206,6 +209,13 @@ def judge(
             differences += [f"{audit.log}: only the readable rule: {row}" for row in (readable - fast).elements()]
             differences += [f"{audit.log}: only the audit: {row}" for row in (fast - readable).elements()]
             advance(audit.segment_bytes)
+    findings = None if findings is None else list(findings)
+    if findings is not None and histories is not None:
+        slow = Counter[Row](map(astuple, histories.findings))
+        quick = Counter[Row](astuple(finding) for finding in findings if finding.rule in HISTORY_RULES)
+        rows += slow.total()
+        differences += [f"histories: only the readable rules: {row}" for row in (slow - quick).elements()]
+        differences += [f"histories: only the audit: {row}" for row in (quick - slow).elements()]
     if findings is not None and len(own) == len(audits):
         slow = transaction_rows(readable_transactions([audit.log for audit in audits], source).findings)
         quick = transaction_rows(findings)

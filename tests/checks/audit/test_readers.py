@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kafka_eos.formats.record_batch import (
     ControlRecord,
     ControlType,
@@ -16,7 +18,7 @@ from kafka_eos.formats.record_batch import (
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
-from kafka_eos_checks.audit.rules.histories import DUPLICATE_VALUE, LOST, UNASKED, join
+from kafka_eos_checks.audit.rules.histories import DUPLICATE_VALUE, LOST, UNASKED
 from kafka_eos_checks.audit.rules.readers import (
     ABORTED_DELIVERED,
     COMMITTED_MISSING,
@@ -31,6 +33,7 @@ from kafka_eos_checks.audit.synthetic import write_segment
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES
 from kafka_eos_checks.simulate.transactions import simulate_failure, write_transactions
 
+from .both_forms import join
 from .conftest import event
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
@@ -224,6 +227,7 @@ def test_the_last_stable_offset_goes_back_only_with_another_leader(tmp_path: Pat
     assert found([end(4), event("LeaderChange", "ok", "broker"), end(2)], log) == []
 
 
+@pytest.mark.thorough
 def test_spark_gives_the_same_verdicts_and_findings_for_simulated_transactions(tmp_path: Path, spark: Any) -> None:
     some = 0
     for name in NAMED_FAILURES:

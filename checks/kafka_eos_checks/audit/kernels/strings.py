@@ -3,6 +3,8 @@
 Strings become rows of a matrix of words of eight bytes, so that the n-th words of all of them are looked at together.
 """
 
+from hashlib import blake2b
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,6 +50,24 @@ def intern(buffer: Bytes, start: Ints, size: Ints, salt: Ints | None = None) -> 
     is_first = first == rows
     number = np.cumsum(is_first, dtype=np.int32) - np.int32(1)
     return number[first], np.flatnonzero(is_first)
+
+
+def hashes(buffer: Bytes, start: Ints, size: Ints) -> Words:
+    """Hashes of 64 bits that are the same in every process, shape (n,); arguments as of :func:`intern`."""
+    found = np.empty(len(start), np.uint64)
+    long = np.flatnonzero(size > LONG)
+    if len(long):
+        digests = (blake2b(each, digest_size=_WORD).digest() for each in strings(buffer, start[long], size[long]))
+        found[long] = [int.from_bytes(digest, "little") for digest in digests]
+    short = np.flatnonzero(size <= LONG)
+    if len(short):
+        own = size[short]
+        hashed = own.astype(np.uint64) * _MIX
+        for number, word in enumerate(_matrix(buffer, start[short], own)):
+            mixed = (hashed ^ word) * _MIX
+            hashed = np.where(own > number * _WORD, mixed ^ mixed >> _SHIFT, hashed)
+        found[short] = hashed * _MIX
+    return found
 
 
 def are_ascii(buffer: Bytes, start: Ints, size: Ints) -> NDArray[np.bool_]:

@@ -59,7 +59,8 @@ open at the log's end (of a declared application these do not appear yet); group
 one with holes; an input that a member was given and of which it sent nothing, for an application may ignore inputs; a
 value that is an output of several inputs; members of a group whose generations the history does not tell.
 
-Plain Python, in process; for Spark on its driver.
+These are the readable rules. :mod:`kafka_eos_checks.audit.kernels.applying` proves most of what they would find
+nothing in; they judge the rest, and every declared application.
 
 Spec:  ExactlyOnce
 KIP:   KIP-98, KIP-447
@@ -335,14 +336,31 @@ def judge_inputs(
     """
     for declared in declarations(run):
         yield from judge_declared(run, declared, replicas, logs, figures, covered=covered)
+    yield from judge_told(run, replicas, logs, figures, covered=covered)
+
+
+def judge_told(
+    run: Sequence[Event],
+    replicas: Replicas,
+    logs: Sequence[GroupLog],
+    figures: dict[str, Figures],
+    *,
+    covered: bool = True,
+    only: Mapping[Name, Sequence[int]] | None = None,
+) -> Iterator[Finding]:
+    """The rules over applications that tell what they do; arguments as of :func:`judge_inputs`.
+
+    ``only`` names the inputs that are judged, by offset in ascending order; all when not given.
+    """
     told = listen(run)
-    if not told.owners:
+    if not told.owners and only is None:
         return
     appearances, offsets = Appearances(replicas), Offsets(logs)
     alone: set[Attempt] = set()
-    for name, inputs in told.inputs.items():
-        never = _never_given(name, inputs, replicas, offsets)
-        for offset in sorted([*inputs, *never]):
+    for name in told.inputs if only is None else only:
+        inputs = told.inputs[name]
+        chosen = sorted([*inputs, *_never_given(name, inputs, replicas, offsets)]) if only is None else only[name]
+        for offset in chosen:
             for rule in INPUT_RULES:
                 count(figures[rule], "checked")
             one = Input(run[0].run, name, offset, inputs.get(offset, Processed()), told)

@@ -1,4 +1,7 @@
-"""The rules over client histories, joined with the logs. Plain Python: a history is small where a log is large.
+"""The rules over client histories, joined with the logs, in their readable form.
+
+The audit proves most of a history by columns (:mod:`kafka_eos_checks.audit.history_plan`) and lets these rules judge
+the rest. :func:`join` lets them judge everything: it is the oracle, and holds all events.
 
 ``acknowledged but lost``
     A ``Send`` that was answered ``ok`` for an offset at which no replica of the partition has its value. *Unknown*,

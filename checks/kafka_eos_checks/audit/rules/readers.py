@@ -37,7 +37,8 @@
     A reader of committed data was at the end of a partition (``EndOfPartition``) at a lower offset than before.
     Not judged across a ``LeaderChange`` of the partition or a ``Crash``: a new leader may know a lower high watermark.
 
-Plain Python, in process; for Spark on its driver.
+These are the readable rules. :mod:`kafka_eos_checks.audit.kernels.joining` proves most of what they would find
+nothing in; they judge the rest.
 
 KIP:   KIP-98
 Kafka: UnifiedLog.lastStableOffset, CompletedFetch.nextFetchedRecord
@@ -307,7 +308,8 @@ def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> 
 
 def _told_aborted(run: Iterable[Event]) -> set[_Ended | None]:
     """Transactions of which the application was told that they are aborted."""
-    return {_transaction(event) for event in run if (event.action, event.phase) == ("AbortTransaction", "ok")}
+    told = (_transaction(event) for event in run if (event.action, event.phase) == ("AbortTransaction", "ok"))
+    return {ended for ended in told if ended is not None}
 
 
 def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:

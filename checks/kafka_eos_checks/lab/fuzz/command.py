@@ -42,7 +42,7 @@ from kafka_eos.formats.record_batch import (
     build_batch,
     build_control_batch,
 )
-from kafka_eos_checks.audit import random_clusters, random_logs
+from kafka_eos_checks.audit import random_clusters, random_histories, random_logs
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
@@ -79,6 +79,7 @@ EPILOG = """examples:
   kafka-eos lab fuzz --seed 7 --first 4321 --count 1
   kafka-eos lab fuzz --hex 0000000000000000...
   kafka-eos lab fuzz --clusters 1000 --first 5000
+  kafka-eos lab fuzz --histories 1000 --first 5000
   kafka-eos lab fuzz --frames 200000
 """
 
@@ -480,6 +481,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_logs(arguments)
     if arguments.clusters is not None:
         return _run_clusters(arguments)
+    if arguments.histories is not None:
+        return _run_histories(arguments)
     if arguments.frames is not None:
         return _run_frames(arguments)
     if arguments.count < 1 or arguments.jobs < 1 or arguments.first < 0:
@@ -509,6 +512,13 @@ def _run_clusters(arguments: argparse.Namespace) -> int:
         print("kafka-eos lab fuzz: --clusters is at least 1, --first at least 0", file=sys.stderr)
         return 2
     return _answer(random_clusters.judge(arguments.clusters, arguments.first), arguments.json)
+
+
+def _run_histories(arguments: argparse.Namespace) -> int:
+    if arguments.histories < 1 or arguments.first < 0:
+        print("kafka-eos lab fuzz: --histories is at least 1, --first at least 0", file=sys.stderr)
+        return 2
+    return _answer(random_histories.judge(arguments.histories, arguments.first), arguments.json)
 
 
 def _run_frames(arguments: argparse.Namespace) -> int:
@@ -571,6 +581,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         type=int,
         metavar="N",
         help="instead: N random clusters, whose transactions are audited by steps and by the readable rules",
+    )
+    parser.add_argument(
+        "--histories",
+        type=int,
+        metavar="N",
+        help="instead: N random histories with their logs, judged by joins and by the readable rules",
     )
     parser.add_argument(
         "--frames",

@@ -37,7 +37,6 @@ from kafka_eos_checks.audit.rules.applications import (
     listen,
     read_requests,
 )
-from kafka_eos_checks.audit.rules.histories import join
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.simulate.applications import (
     ApplicationPlan,
@@ -45,6 +44,8 @@ from kafka_eos_checks.simulate.applications import (
     simulate_application,
     write_application,
 )
+
+from ..both_forms import join
 
 REGISTRY = Registry()
 RIGHT = ApplicationPlan(seed=1)

@@ -17,8 +17,10 @@ from kafka_eos.formats.record_batch import (
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.kernels.contents import read_contents
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
-from kafka_eos_checks.audit.rules.histories import DUPLICATE_VALUE, LOST, REFUSED, UNASKED, join
+from kafka_eos_checks.audit.rules.histories import DUPLICATE_VALUE, LOST, REFUSED, UNASKED
 from kafka_eos_checks.audit.synthetic import write_segment
+
+from ..both_forms import join
 
 
 def event(action: str, phase: str, value: str | None = None, **columns: Any) -> Event:
