@@ -48,13 +48,13 @@ class Links:
 
     def pair(self, operator: Operator) -> str:
         """An operator's two texts, next to each other where there is room."""
-        tla = listing("tla", operator.tla.text, self.in_tla(operator), f"{operator.name} in TLA+")
+        tla = listing("tla", operator.tla.text, self.in_tla(operator))
         sides = [f'<div><p class="place">TLA+ <code>{operator.tla.place}</code></p>{tla}</div>']
         if operator.python is not None:
             target = self.in_python(operator.module, operator.name)
-            python = listing("python", operator.python.text, target, f"{operator.name} in Python")
+            python = listing("python", operator.python.text, target)
             sides.append(f'<div><p class="place">Python <code>{operator.python.place}</code></p>{python}</div>')
-        return pages.raw(f'<div class="pair">{"".join(sides)}</div>')
+        return pages.raw(f'<div class="pair highlight">{"".join(sides)}</div>')
 
     @cached_property
     def _words(self) -> dict[str, str]:

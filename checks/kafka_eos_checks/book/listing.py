@@ -52,14 +52,16 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _LEXERS: Mapping[str, Lexer] = {"tla": TlaLexer(stripnl=False), "python": PythonLexer(stripnl=False)}
 
 
-def listing(language: str, text: str, target: Target, label: str) -> str:
+def listing(language: str, text: str, target: Target) -> str:
     """A listing as one HTML element.
 
     Args:
         language: ``tla`` or ``python``.
         text: the lines.
         target: the address of a name, or None.
-        label: what a screen reader calls it; it can be scrolled with the keyboard.
+
+    Returns:
+        An element that can be scrolled with the keyboard; its colours need an element of the class ``highlight`` around.
     """
     parts: list[str] = []
     for kind, word in _LEXERS[language].get_tokens(text):
@@ -67,10 +69,7 @@ def listing(language: str, text: str, target: Target, label: str) -> str:
         style = next((style for base, style in _CLASSES.items() if kind in base), "")
         parts.append(f'<span class="{style}">{shown}</span>' if style and word.strip() else shown)
     body = "".join(parts).rstrip("\n")
-    return (
-        f'<div class="highlight"><pre tabindex="0" role="region" aria-label="{escape(label)}">'
-        f"<code>{body}</code></pre></div>"
-    )
+    return f'<pre tabindex="0">{body}</pre>'
 
 
 def _linked(word: str, target: Target) -> str:

@@ -8,6 +8,7 @@ from itertools import groupby
 from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos_checks.book import pages
 from kafka_eos_checks.book.linking import Links
+from kafka_eos_checks.book.listing import listing
 from kafka_eos_checks.book.pages import Page
 from kafka_eos_checks.book.sources import Book, Kind, Operator
 from kafka_eos_checks.matrix.impact import Place
@@ -16,7 +17,7 @@ from kafka_eos_checks.models.registry import Model
 _HEADER = re.compile(r"\(\*+\)\n(.*?)\n\(\*+\)\n", re.DOTALL)
 _LABELS = ("Modelled:", "Assumed, not checked:", "Out of scope:")
 _COLUMNS = re.compile(r"^=+(?: +=+)+$")
-_MANY = ("model", "test", "check", "spec", "document")  # kinds of places that are counted and not listed
+_MOST_PLACES = 5  # of a kind, in the list under an operator
 _KINDS: Mapping[str, str] = {
     "action": "actions that depend on it",
     "reference": "reference",
@@ -27,9 +28,7 @@ _KINDS: Mapping[str, str] = {
     "conjuncts": "conjuncts",
     "contract": "contracts",
     "replay": "rules of the audit",
-    "walk": "walks",
     "conform": "conformance",
-    "claim": "claims",
     "finding": "findings",
 }
 FOLDERS: Mapping[str, str] = {
@@ -129,9 +128,14 @@ def operator_entry(links: Links, operator: Operator, places: Sequence[Place]) ->
 def touched(links: Links, operator: Operator, places: Sequence[Place]) -> str:
     """The places that a change to an operator touches, folded away; models and tests are counted."""
     of_kind: dict[str, list[Place]] = {}
+    titles = _findings(links.book, operator.name)
     for place in places:
+        if (place.kind == "finding" and place.what not in titles) or place.what.startswith("SERVED of "):
+            continue  # about the module, and not about the operator
+        if operator.python is not None and place.file == operator.python.file:
+            continue  # the listing links to what uses it there
         of_kind.setdefault(place.kind, []).append(place)
-    lines = [f"<dt>{said}</dt><dd>{_told(links, kind, of_kind[kind])}</dd>"
+    lines = [f"<dt>{said}</dt><dd>{_told(links, operator.module, kind, of_kind[kind])}</dd>"
              for kind, said in _KINDS.items() if kind in of_kind]  # fmt: skip
     counted = ", ".join(f"{len(of_kind[kind])} {kind}s" for kind in ("model", "test") if kind in of_kind)
     if not lines and not counted:
@@ -144,26 +148,38 @@ def touched(links: Links, operator: Operator, places: Sequence[Place]) -> str:
     return pages.raw(f"<details><summary>Touches {said}</summary><dl>{''.join(lines)}</dl></details>")
 
 
-def _told(links: Links, kind: str, places: Iterable[Place]) -> str:
-    """Places of a kind; of a mutant its entry and its title, of what has a page its link, of the rest file and line."""
+def _findings(book: Book, operator: str) -> frozenset[str]:
+    """The titles of the findings that a model shows by another operator in the place of this one."""
+    return frozenset(
+        finding.title
+        for finding in book.sources.findings
+        if any(operator in book.entries[name].overrides for name in finding.models)
+    )
+
+
+def _told(links: Links, home: str, kind: str, places: Iterable[Place]) -> str:
+    """Places of a kind: of a mutant its entry and its title, of what has a page its link, of the rest file and line."""
     if kind == "mutant":
         names = [place.what.partition(":") for place in places if place.file.startswith("spec/models/")]
         return bullets_of(f"{links.sentence(name, escape=escape)}: {escape(title.strip())}" for name, _, title in names)
     if kind in {"action", "property"}:
-        said = (re.sub(r" depends on it$", "", place.what) for place in places)
-        return ", ".join(dict.fromkeys(links.sentence(what, escape=escape) for what in said))
+        return ", ".join(dict.fromkeys(_named(links, home, place.what) for place in places))
     if kind == "finding":
-        found = {finding.title: finding.id for finding in links.book.sources.findings}
-        titles = dict.fromkeys(place.what for place in places)
-        return bullets_of(
-            pages.link(title, pages.address("findings", found[title])) if title in found else escape(title)
-            for title in titles
-        )
-    if kind == "claim":
-        ids = dict.fromkeys(re.findall(r"\bC\d\d\b", " ".join(place.what for place in places)))
-        return ", ".join(pages.link(each, pages.address("claims", each)) for each in ids)
-    return bullets_of(f"<code>{place.file}:{place.line}</code> {links.sentence(_short(place.what), escape=escape)}"
-                      for place in list(places)[:8])  # fmt: skip
+        ids = {finding.title: finding.id for finding in links.book.sources.findings}
+        return bullets_of(pages.link(each, pages.address("findings", ids[each]))
+                          for each in dict.fromkeys(place.what for place in places))  # fmt: skip
+    found = list(places)
+    told = [f"<code>{place.file}:{place.line}</code> {links.sentence(_short(place.what), escape=escape)}"
+            for place in found[:_MOST_PLACES]]  # fmt: skip
+    return bullets_of([*told, f"and {len(found) - _MOST_PLACES} more"] if len(found) > _MOST_PLACES else told)
+
+
+def _named(links: Links, home: str, what: str) -> str:
+    """``Module!Operator``, of this page without its module, and the mutants with which a property breaks."""
+    named, _, mutants = what.removesuffix(" depends on it").partition(" breaks with ")
+    module, _, operator = named.partition("!")
+    shown = pages.link(operator if module == home else named, pages.of_operator(module, operator))
+    return shown + (f" (breaks with {links.sentence(mutants, escape=escape)})" if mutants else "")
 
 
 def _short(text: str) -> str:
@@ -184,7 +200,7 @@ def _models(links: Links, entries: Sequence[Model]) -> str:
         home = links.book.spec.operators(_seen(links.book, entry))[wanted][0] if wanted else ""
         verdict = f"violates {pages.link(wanted, pages.of_property(home, wanted))}" if wanted else "holds"
         numbers = f"{entry.expect.states:,} states, depth {entry.expect.depth}" if entry.expect.states else ""
-        name = f'<code id="model-{escape(entry.name)}">{escape(entry.name)}</code>'
+        name = _defined(entry.name)
         changed = ", ".join(
             f"{links.sentence(f'{entry.module}!{rule}', escape=escape)} → {escape(other)}"
             for rule, other in entry.overrides.items()
@@ -209,17 +225,16 @@ def module_page(links: Links, module: str) -> Page:
     parts = [_introduction(links, module), _see_also(links, module), *_declared(links, module)]
     properties = [each for each in operators if each.kind is Kind.PROPERTY]
     witnesses = {each.name for each in operators if each.kind is Kind.WITNESS}
+    told = [each for each in operators if not _is_small(each)]
     for kind, title in ((Kind.ACTION, "Actions"), (Kind.RULE, "Rules")):
-        chosen = [each for each in operators if each.kind is kind]
-        if not chosen:
-            continue
-        parts.append(f"## {title}\n")
-        section = ""
-        for each in chosen:
-            if each.section != section and kind is Kind.RULE:
-                section = each.section
-                parts.append(pages.raw(f'<p class="section">{escape(section)}</p>') if section else "")
-            parts.append(operator_entry(links, each, book.places(module, each.name)))
+        chosen = [each for each in told if each.kind is kind]
+        if chosen:
+            names = " · ".join(f'<a href="#{each.name}">{each.name}</a>' for each in chosen)
+            parts.append(f"## {title}\n" + pages.raw(f'<p class="names">{names}</p>'))
+        parts += [operator_entry(links, each, book.places(module, each.name)) for each in chosen]
+    small = [each for each in operators if _is_small(each)]
+    if small:
+        parts.append("## Names without a rule of their own\n" + _small(links, small))
     if properties:
         rows = [
             (f'<span id="{each.name}">{pages.link(each.name, pages.of_property(module, each.name))}</span>'
@@ -230,11 +245,34 @@ def module_page(links: Links, module: str) -> Page:
         parts.append("## Properties\n" + pages.table(("Property", "In words"), rows))
     strays = witnesses - {f"{each.name}Witness" for each in properties}
     parts.append(pages.raw("".join(f'<span id="{name}"></span>' for name in sorted(strays))) if strays else "")
+    return Page(path=f"modules/{module}", title=module, text="\n\n".join(filter(None, parts)), in_menu=False,
+                wide=True)  # fmt: skip
+
+
+def models_page(links: Links, module: str) -> Page:
+    """The page of the models and mutants of a module."""
+    said = f"The models with which TLC checks {pages.link(module, pages.address(f'modules/{module}'))}, and its mutants."
+    parts = [f"{said} A mutant has one rule changed, and must violate the property that it names."]
     for kind, title in (("model", "Models"), ("mutant", "Mutants")):
-        entries = [entry for entry in book.entries_of(module) if entry.kind == kind]
+        entries = [entry for entry in links.book.entries_of(module) if entry.kind == kind]
         if entries:
             parts.append(f"## {title}\n" + _models(links, entries))
-    return Page(path=f"modules/{module}", title=module, text="\n\n".join(filter(None, parts)), in_menu=False)
+    text = "\n\n".join(parts)
+    return Page(path=f"models/{module}", title=f"Models of {module}", text=text, in_menu=False, wide=True)
+
+
+def _is_small(operator: Operator) -> bool:
+    """A name for a value: no sentence is needed to understand it."""
+    return operator.kind is Kind.RULE and not operator.sentence and operator.tla.text.count("\n") < 2
+
+
+def _small(links: Links, operators: Sequence[Operator]) -> str:
+    """Small definitions, one under the other."""
+    rows = []
+    for each in operators:
+        shown = listing("tla", each.tla.text, links.in_tla(each))
+        rows.append(f'<div id="{each.name}">{shown}</div>')
+    return pages.raw(f'<div class="small highlight">{"".join(rows)}</div>')
 
 
 def _see_also(links: Links, module: str) -> str:
@@ -251,6 +289,11 @@ def _see_also(links: Links, module: str) -> str:
         if names:
             links_ = ", ".join(pages.link(name, pages.address(f"modules/{name}")) for name in names)
             rows.append(f"<dt>{title}</dt><dd>{links_}</dd>")
+    entries = book.entries_of(module)
+    if entries:
+        mutants = sum(entry.kind == "mutant" for entry in entries)
+        to = pages.link(f"{len(entries) - mutants} models and {mutants} mutants", pages.address(f"models/{module}"))
+        rows.append(f"<dt>Checked by</dt><dd>{to}</dd>")
     file = book.spec.paths[module].relative_to(book.sources.root).as_posix()
     rows.append(f"<dt>Source</dt><dd><code>{file}</code></dd>")
     return pages.raw(f'<dl class="facts">{"".join(rows)}</dl>')
@@ -278,3 +321,5 @@ def module_pages(links: Links) -> Iterator[Page]:
     yield index_page(links)
     for module in links.book.modules:
         yield module_page(links, module)
+        if links.book.entries_of(module):
+            yield models_page(links, module)

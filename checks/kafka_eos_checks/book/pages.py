@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-_ROOT = "@/"
+ROOT = "@/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,24 +21,30 @@ class Page:
         title: its heading.
         text: Markdown below the heading.
         in_menu: whether the menu shows it; other pages are reached by links.
+        wide: whether it has listings, which need the room that the list of headings would take.
     """
 
     path: str
     title: str
     text: str
     in_menu: bool = True
+    wide: bool = False
 
 
 def written(page: Page) -> str:
     """The Markdown of a page, its addresses relative."""
-    head = "" if page.in_menu else "---\norphan: true\n---\n\n"
+    marks = "".join(
+        f"{name}: true\n" for name, value in (("orphan", not page.in_menu), ("hide-toc", page.wide)) if value
+    )
+    head = f"---\n{marks}---\n\n" if marks else ""
     up = "../" * page.path.count("/")
-    return f"{head}# {page.title}\n\n{page.text.strip()}\n".replace(f'"{_ROOT}', f'"{up}')
+    text = page.text.strip().replace(f'"{ROOT}{page.path}.html#', '"#').replace(f'"{ROOT}', f'"{up}')
+    return f"{head}# {page.title}\n\n{text}\n"
 
 
 def address(page: str, anchor: str = "") -> str:
     """The address of a page, or of a place in it."""
-    return f"{_ROOT}{page}.html" + (f"#{anchor}" if anchor else "")
+    return f"{ROOT}{page}.html" + (f"#{anchor}" if anchor else "")
 
 
 def of_operator(module: str, name: str) -> str:
@@ -53,7 +59,7 @@ def of_property(module: str, name: str) -> str:
 
 def of_model(module: str, name: str) -> str:
     """The address of a model or mutant."""
-    return address(f"modules/{module}", f"model-{name}")
+    return address(f"models/{module}", name)
 
 
 def of_error(code: str) -> str:

@@ -51,7 +51,8 @@ def property_page(links: Links, operator: Operator, story_of: frozenset[str]) ->
     if proofs:
         parts.append("## Proofs\n" + proofs)
     parts.append(_releases(links, operator))
-    return Page(path=f"properties/{module}-{name}", title=name, text="\n\n".join(filter(None, parts)), in_menu=False)
+    text = "\n\n".join(filter(None, parts))
+    return Page(path=f"properties/{module}-{name}", title=name, text=text, in_menu=False, wide=True)
 
 
 def _kind(judging: Sequence[Model], name: str) -> str:
