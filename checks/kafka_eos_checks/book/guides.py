@@ -3,13 +3,14 @@ r"""The guides: prose by hand, in ``guides/``; every output in them is what the 
 Two marks stand in a guide besides Markdown:
 
 ``{{Transactions!HandleEnd}}``
-    a link to the definition of a name; also an error code, a model, a module, ``story:MODEL``, ``try:MODEL``,
-    ``finding:ID``.
+    a link to the definition of a name; also an error code, a model, a module, ``story:MODEL``, ``finding:ID``, and
+    ``try:NAME`` of :mod:`.trying`.
 a fence with the language ``run``
     a command, one line; it is run, and its output stands below it. ``exit N`` after ``run`` is the exit code that it
     must have, ``lines A-B`` the lines of its output that are shown.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -21,10 +22,14 @@ from pathlib import Path
 from kafka_eos_checks.book import pages
 from kafka_eos_checks.book.linking import CODES, Links
 from kafka_eos_checks.book.pages import Page
+from kafka_eos_checks.book.stories import told
+from kafka_eos_checks.book.trying import SCENARIOS
+from kafka_eos_checks.kit.paths import CLONE
 
 FOLDER = Path(__file__).with_name("guides")
 _NAME = re.compile(r"\{\{([^}\n]+)\}\}")
 _RUN = re.compile(r"^```run(?: exit (?P<exit>\d+))?(?: lines (?P<first>\d+)-(?P<last>\d+))?\n(?P<call>[^\n]+)\n```$", re.MULTILINE)
+_COLUMNS = 100  # of the outputs
 ORDER = ("twenty-minutes", "configuration", "versions", "limits", "reading-tla", "reading-kafka")
 
 
@@ -40,8 +45,9 @@ def output_of(call: str) -> tuple[int, str]:
         done = subprocess.run(
             [sys.executable, "-m", "kafka_eos_checks.cli", *words[1:]],
             cwd=folder, capture_output=True, text=True, check=False, timeout=300,
+            env={**os.environ, "COLUMNS": str(_COLUMNS)},
         )  # fmt: skip
-    return done.returncode, (done.stdout or done.stderr).rstrip()
+    return done.returncode, (done.stdout or done.stderr).replace(f"{CLONE}/", "").rstrip()
 
 
 def _ran(where: str, found: re.Match[str]) -> str:
@@ -60,11 +66,13 @@ def _named(links: Links, where: str, found: re.Match[str]) -> str:
     name = found[1]
     kind, _, rest = name.partition(":")
     if rest:
-        folder = {"story": "stories", "try": "try"}.get(kind)
+        scenarios = {scenario.name for scenario in SCENARIOS}
         if kind == "finding" and rest in {finding.id for finding in links.book.sources.findings}:
             return pages.link(rest, pages.address("findings", rest))
-        if folder and rest in links.book.entries:
-            return pages.link(rest, pages.address(f"{folder}/{rest}"))
+        if kind == "story" and rest in {model.name for model in told(links.book)}:
+            return pages.link(rest, pages.address(f"stories/{rest}"))
+        if kind == "try" and rest in scenarios:
+            return pages.link(rest, pages.address(f"try/{rest}"))
     elif name in CODES:
         return pages.link(name, pages.of_error(name), code=True)
     elif name in links.book.modules:

@@ -8,11 +8,19 @@ from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
+from kafka_eos_checks.book import pages
+from kafka_eos_checks.book.errors import errors_page
+from kafka_eos_checks.book.guides import guide_pages
+from kafka_eos_checks.book.ledgers import claims_page, findings_page
 from kafka_eos_checks.book.linking import Links
 from kafka_eos_checks.book.modules import module_pages
 from kafka_eos_checks.book.pages import Page, written
+from kafka_eos_checks.book.pictures import states_page, tower_page
 from kafka_eos_checks.book.properties import property_pages
+from kafka_eos_checks.book.reference import reference_pages
 from kafka_eos_checks.book.sources import Book
+from kafka_eos_checks.book.stories import read_stories, story_pages, told
+from kafka_eos_checks.book.trying import trying_pages
 from kafka_eos_checks.kit.missing import need
 
 STATIC = Path(__file__).with_name("static")
@@ -21,7 +29,8 @@ MOST_BYTES = 300_000  # of one page
 CONF = '''
 project = "kafka-eos"
 extensions = ["myst_parser"]
-myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+suppress_warnings = ["myst.header"]
 html_theme = "furo"
 html_title = "kafka-eos"
 html_static_path = ["_static"]
@@ -34,7 +43,6 @@ html_show_copyright = False
 html_theme_options = {"top_of_page_buttons": []}
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
-suppress_warnings = ["misc.highlighting_failure"]
 '''
 
 
@@ -42,21 +50,79 @@ class BrokenBook(RuntimeError):  # noqa: N818 - named for what is broken
     """A book with a broken link, a picture without words, a page that is too large, or that Sphinx refuses."""
 
 
-def pages_of(book: Book) -> Iterator[Page]:
-    """Every page."""
+MENU: dict[str, tuple[str, ...]] = {
+    "Learn": ("guides/twenty-minutes", "try/index", "stories/index", "guides/reading-tla", "guides/reading-kafka"),
+    "Use": ("guides/errors", "guides/configuration", "guides/versions", "guides/limits", "docs/operators", "docs/libraries",
+            "docs/served", "docs/sql"),
+    "The spec": ("modules/index", "properties/index", "pictures/tower", "pictures/states", "docs/coverage"),
+    "Ledgers": ("findings", "claims"),
+    "Reference": ("docs/commands", "reference/commands", "reference/api", "reference/formats", "changelog"),
+}  # fmt: skip
+"""Heading of the menu -> its pages. Every page in the menu is here."""
+
+_DOORS = (
+    ("I am new to this", "Exactly-once in twenty minutes", "guides/twenty-minutes", "what can go wrong, and the four mechanisms against it"),
+    ("I see an error", "Every error code", "guides/errors", "what it means, what to do, and which rule answers it"),
+    ("I run Kafka", "For operators", "docs/operators", "did my cluster break exactly-once, where, and what now"),
+    ("I write applications", "Configuration by guarantee", "guides/configuration", "which settings you need, and what is lost without"),
+    ("I implement Kafka", "The modules", "modules/index", "each action and rule, in TLA+ and Python, with Kafka's class and method"),
+    ("I read specs", "The tower of refinements", "pictures/tower", "what refines what, and every property with its models"),
+    ("I want to see it break", "Stories of failures", "stories/index", "each known failure, step by step"),
+    ("I want to break it", "Try it", "try/index", "choose crashes and lost messages in the browser"),
+)  # fmt: skip
+
+
+def index_page(book: Book) -> Page:
+    """The first page: doors, and the menu."""
+    doors = "".join(
+        f'<li><a href="{pages.address(to)}"><strong>{who}</strong><span>{title}: {what}</span></a></li>'
+        for who, title, to, what in _DOORS
+    )
+    counts = (f"{sum(not folder for folder in book.modules.values())} modules of the spec, {len(book.actions)} actions, "
+              f"{len(book.judged)} properties, {len(book.registry.models)} models and {len(book.registry.mutants)} mutants")  # fmt: skip
+    trees = "\n\n".join(
+        "```{toctree}\n:hidden:\n:caption: " + caption + "\n\n" + "\n".join(names) + "\n```" for caption, names in MENU.items()
+    )
+    text = f"""How Apache Kafka's exactly-once semantics works, as an executable spec: TLA+ that TLC checks, and Python with the same state
+graph. Every page is made from the sources that are checked: {counts}.
+
+{pages.raw(f'<ul class="doors">{doors}</ul>')}
+
+{trees}
+"""
+    return Page(path="index", title="Kafka's exactly-once semantics, executable", text=text)
+
+
+def pages_of(book: Book, *, run: bool = True) -> Iterator[Page]:
+    """Every page.
+
+    Args:
+        book: what the pages are made of.
+        run: whether TLC tells the stories and the guides' commands are run.
+    """
     links = Links(book)
-    yield Page(path="index", title="kafka-eos", text="```{toctree}\nmodules/index\nproperties/index\n```")
+    stories = read_stories(told(book)) if run else {}
+    yield index_page(book)
+    yield from guide_pages(links, run=run)
+    yield errors_page(links)
     yield from module_pages(links)
-    yield from property_pages(links, frozenset())
+    yield from property_pages(links, frozenset(stories))
+    yield from story_pages(links, stories)
+    yield from trying_pages(links)
+    yield states_page(links)
+    yield tower_page(links)
+    yield findings_page(links)
+    yield claims_page(links)
+    yield from reference_pages(book)
 
 
-def write_sources(pages: Iterable[Page], folder: Path) -> list[Page]:
+def write_sources(made: Iterable[Page], folder: Path) -> list[Page]:
     """Write the pages, the configuration and the static files to a new folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "conf.py").write_text(CONF, encoding="utf-8")
     shutil.copytree(STATIC, folder / "_static")
-    found = list(pages)
+    found = list(made)
     for page in found:
         file = folder / f"{page.path}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -128,9 +194,9 @@ def make(book: Book, sources: Path, out: Path) -> int:
     Raises:
         BrokenBook: when something in it is broken; names each.
     """
-    pages = write_sources(pages_of(book), sources)
+    made = write_sources(pages_of(book), sources)
     build(sources, out)
     wrong = list(problems(out))
     if wrong:
         raise BrokenBook(f"{len(wrong)} problems:\n" + "\n".join(wrong[:40]))
-    return len(pages)
+    return len(made)

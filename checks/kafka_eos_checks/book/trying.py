@@ -5,8 +5,8 @@ either enabled, or refused with the machine's reason.
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
@@ -21,16 +21,45 @@ from kafka_eos_checks.drawing.story_words import words_of
 from kafka_eos_checks.graphs.command import reference_of
 from kafka_eos_checks.models.registry import Model, bounds_predicate
 
-SCENARIOS = {
-    "LostAcknowledgement": "A producer without idempotence. Lose an acknowledgement, and let the producer send again.",
-    "LeaderVersion1": "A leader that asks the coordinator before it appends a transactional batch.",
-    "RefinesAtomicTransactions": "A transaction of version 2. Repeat requests, let the coordinator fail over, crash the client.",
-    "ApplicationLoop": "An application that polls, processes and commits in a transaction. Lose answers and crash it.",
-    "Transfer": "Alice sends money to Bob in a transaction. Crash the instance between the debit and the credit.",
-    "StatefulProcessor": "A word count that restores its store from the changelog.",
-    "UpdateBeforeCommit": "A consumer that updates a database and then commits its offset. Crash it in between.",
-}
-"""Model -> what to try in it."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A model to be walked.
+
+    Attributes:
+        name: of the page.
+        model: its name in the registry.
+        what: what to try.
+        constants: values in the place of the model's, to make its graph smaller.
+    """
+
+    name: str
+    model: str
+    what: str
+    constants: Mapping[str, str] = field(default_factory=dict)
+
+
+SCENARIOS = (
+    Scenario(name="WithoutIdempotence", model="LostAcknowledgement", constants={"Values": "{1}", "MaxInFlight": "1"},
+             what="A producer that is not idempotent sends one record. Expire the request, and let the producer send again."),
+    Scenario(name="WithIdempotence", model="LostAcknowledgement",
+             constants={"Values": "{1}", "MaxInFlight": "1", "Idempotence": "TRUE", "MaxProducerId": "0"},
+             what="The same with idempotence. Try to get the record into the log twice."),
+    Scenario(name="AppendChecks", model="PartitionLog",
+             constants={"Epochs": "{0, 1}", "Sequences": "{0, 1, 2}", "MaxSequence": "4", "BatchCounts": "{1}", "MaxEntries": "3"},
+             what="A leader gets any batch of one producer. It remembers two batches: send the first of three again."),
+    Scenario(name="LeaderVersion1", model="LeaderVersion1",
+             what="A leader that asks the coordinator before it appends a transactional batch."),
+    Scenario(name="RefinesAtomicTransactions", model="RefinesAtomicTransactions",
+             what="A transaction of version 2. Repeat requests, let the coordinator fail over, crash the client."),
+    Scenario(name="Transfer", model="Transfer",
+             what="Alice sends money to Bob in a transaction. Crash the instance between the debit and the credit."),
+    Scenario(name="ApplicationLoop", model="ApplicationLoop",
+             what="An application that polls, processes and commits in a transaction. Lose answers and crash it."),
+    Scenario(name="StatefulProcessor", model="StatefulProcessor", what="A word count that restores its store from the changelog."),
+    Scenario(name="UpdateBeforeCommit", model="UpdateBeforeCommit",
+             what="A consumer that updates a database and then commits its offset. Crash it in between."),
+)  # fmt: skip
 MOST_STATES = 900
 
 
@@ -121,40 +150,49 @@ def as_json(graph: Graph, sentences: dict[str, str], targets: dict[str, str]) ->
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 
-def trying_page(links: Links, model: Model, what: str) -> Page:
+def scenario_model(links: Links, scenario: Scenario) -> Model:
+    """The model of a scenario, with the scenario's constants."""
+    model = links.book.entries[scenario.model]
+    return replace(model, constants={**model.constants, **scenario.constants})
+
+
+def trying_page(links: Links, scenario: Scenario) -> Page:
     """The page on which one model can be walked."""
+    model = scenario_model(links, scenario)
     graph = graph_of(model)
     words = words_of(model.spec, model.module)
     actions = list(dict.fromkeys(call.partition("(")[0] for call in graph.calls))
     sentences = {name: words.sentences.get(name, "") for name in actions}
     targets = {name: links.qualified(f"{model.module}!{name}") or "" for name in actions}
     enabled = sum(map(len, graph.edges))
-    text = f"""{what}
+    changed = ", ".join(f"{name} = {value}" for name, value in scenario.constants.items())
+    text = f"""{scenario.what}
 
-The page has the whole state graph of the model {pages.link(model.name, pages.of_model(model.module, model.name))}: {len(graph.states):,} states and
-{enabled:,} steps, which the Python reference has taken. Choose a step. An action that is refused says why.
+The page has the whole state graph of the model {pages.link(model.name, pages.of_model(model.module, model.name))}{f", with `{changed}`" if changed else ""}:
+{len(graph.states):,} states and {enabled:,} steps, which the Python reference has taken. Choose a step. An action that is refused says why.
 """
     data = as_json(graph, sentences, {name: to.replace(pages.ROOT, "../") for name, to in targets.items()})
     known = "".join(
         f'<li><a href="{targets[name]}">{escape(name)}</a>: {escape(sentences[name])}</li>' for name in actions
     )
     html = (
-        '<div data-try><noscript><p>Walking the graph needs a script. The actions are below.</p></noscript></div>'
+        "<div data-try><noscript><p>Walking the graph needs a script. The actions are below.</p></noscript></div>"
         f'<script type="application/json" data-of="graph">{data}</script>'
         f"<details><summary>all actions</summary><ul>{known}</ul></details>"
     )
-    title = f"Try it: {model.module}" if model.name == model.module else f"Try it: {model.module}, {model.name}"
-    return Page(path=f"try/{model.name}", title=title, text=text + pages.raw(html), in_menu=False, wide=True)
+    title = f"Try it: {scenario.name}"
+    return Page(path=f"try/{scenario.name}", title=title, text=text + pages.raw(html), in_menu=False, wide=True)
 
 
 def trying_pages(links: Links) -> Iterator[Page]:
     """The pages of all scenarios, and their list."""
     rows = []
-    for name, what in SCENARIOS.items():
-        model = links.book.entries[name]
-        yield trying_page(links, model, what)
-        rows.append((pages.link(name, pages.address(f"try/{name}")), escape(model.module), escape(what)))
+    for scenario in SCENARIOS:
+        yield trying_page(links, scenario)
+        module = links.book.entries[scenario.model].module
+        to = pages.link(scenario.name, pages.address(f"try/{scenario.name}"))
+        rows.append((to, pages.link(module, pages.address(f"modules/{module}")), escape(scenario.what)))
     said = ("Each page has the state graph of a small model, computed beforehand by the reference. You choose the next step: a request, "
             "a lost answer, a crash. The page shows what changes, and why every other action is refused.")  # fmt: skip
-    text = said + pages.table(("Model", "Module", "What to try"), rows)
+    text = said + pages.table(("Walk", "Module", "What to try"), rows)
     yield Page(path="try/index", title="Try it", text=text)
