@@ -66,6 +66,9 @@ replay: setup ## audit the kept recordings with local Spark
 report: setup ## write build/report.html and build/report.json from the verdicts of earlier commands
 	$(KAFKA_EOS) ledger report
 
+book: setup $(VENV)/.installed-book ## the executable spec as static pages: build/book/index.html
+	$(KAFKA_EOS) book
+
 record: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## record real Kafkas under faults, on loopback (a quarter of an hour)
 	$(KAFKA_EOS) lab record one-broker three-brokers violations operator-mistakes replicated-violations transactions applications application-mistakes --out build/recording --seed 1
 	$(KAFKA_EOS) lab record transactions --kafka 3.9.1 --out build/recording --seed 1
@@ -103,6 +106,8 @@ lock: ## write the lock files again (needs pip-tools)
 	  --extra spark --extra record --extra prove --extra dev -o requirements/main.lock pyproject.toml
 	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  --extra bench -c requirements/main.lock -o requirements/bench.lock pyproject.toml
+	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	  --extra book -c requirements/main.lock -o requirements/book.lock pyproject.toml
 
 clean: ## remove the output of the targets, except .venv and the jars
 	rm -rf $(VERDICTS) build/models build/report.html build/report.json build/recording
@@ -121,6 +126,10 @@ $(VENV)/.installed-bench: $(VENV)/.installed requirements/bench.lock
 	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/bench.lock
 	@touch $@
 
+$(VENV)/.installed-book: $(VENV)/.installed requirements/book.lock
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/book.lock
+	@touch $@
+
 libraries: $(LIBRARIES)/go/.built $(LIBRARIES)/node/.installed ## build the tours of the client libraries; without Go or Node their tests are skipped
 
 $(LIBRARIES)/go/.built: $(wildcard $(TOURS)/go/go.* $(TOURS)/go/*/*.go)
@@ -137,4 +146,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all check setup test test-all lint proofs mutants model-check model-check-deep conformance findings sinks replay report record costs peers kafka-tests bench soak fuzz schemas libraries lock clean help
+.PHONY: all check setup test test-all lint proofs mutants model-check model-check-deep conformance findings sinks replay report book record costs peers kafka-tests bench soak fuzz schemas libraries lock clean help

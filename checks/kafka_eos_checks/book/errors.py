@@ -69,7 +69,8 @@ def errors_page(links: Links) -> Page:
     answering: dict[str, list[tuple[str, str]]] = {}
     naming: dict[str, list[tuple[str, str]]] = {}
     for module, folder in book.modules.items():
-        for operator in book.operators(module) if not folder else ():
+        of_broker = not folder and module != TransactionalProducer.MODULE
+        for operator in book.operators(module) if of_broker else ():
             for code in operator.errors:
                 if operator.kind is Kind.ACTION:
                     answering.setdefault(code, []).append((module, operator.name))
@@ -96,7 +97,7 @@ def errors_page(links: Links) -> Page:
             facts += [f"<dt>Java producer</dt><dd>{told}</dd>"] if told else []
         parts += [
             pages.anchor(code.name),
-            f"### {pages.prose(code.name)}",
+            f"## {pages.prose(code.name)}",
             f"{links.sentence(said.means, escape=str)}\n\n**What to do.** {links.sentence(said.do, escape=str)}",
             pages.raw(f'<dl class="facts">{"".join(facts)}</dl>'),
         ]

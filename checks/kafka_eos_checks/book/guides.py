@@ -66,13 +66,13 @@ def _named(links: Links, where: str, found: re.Match[str]) -> str:
     name = found[1]
     kind, _, rest = name.partition(":")
     if rest:
-        scenarios = {scenario.name for scenario in SCENARIOS}
+        titles = {scenario.name: scenario.title for scenario in SCENARIOS}
         if kind == "finding" and rest in {finding.id for finding in links.book.sources.findings}:
             return pages.link(rest, pages.address("findings", rest))
         if kind == "story" and rest in {model.name for model in told(links.book)}:
             return pages.link(rest, pages.address(f"stories/{rest}"))
-        if kind == "try" and rest in scenarios:
-            return pages.link(rest, pages.address(f"try/{rest}"))
+        if kind == "try" and rest in titles:
+            return pages.link(titles[rest], pages.address(f"try/{rest}"))
     elif name in CODES:
         return pages.link(name, pages.of_error(name), code=True)
     elif name in links.book.modules:

@@ -88,6 +88,8 @@ def _line(middle: Mapping[str, tuple[float, float]], arrow: Arrow, wide: float, 
     across = ((y1 - y2) / length, (x2 - x1) / length)
     bow = 26.0 if both else (0.10 * length if abs(y1 - y2) < 1 or length > 260 else 0)
     mid = ((x1 + x2) / 2 + across[0] * bow, (y1 + y2) / 2 + across[1] * bow)
+    if abs(x1 - x2) < 1 and length > HIGH + GAP_Y + 1:  # around the boxes in between
+        mid = (x1 + (-1.2 if x1 < max(x for x, _ in middle.values()) else 1.2) * wide, mid[1] + (10 if y1 < y2 else -10))
     if abs(y1 - y2) < 1 and length > wide + GAP_X + 1:
         mid = (mid[0], y1 - HIGH - 0.10 * length)
     start, end = _rim((x1, y1), mid, wide), _rim((x2, y2), mid, wide)
@@ -289,7 +291,7 @@ def tower_page(links: Links) -> Page:
             below[name] = max([-1, *users]) + 1
     level |= {name: base + depth for name, depth in below.items()}
     rows = [[name for name in names if level[name] == number] for number in range(max(level.values()) + 1)]
-    rows = [row[at : at + 5] for row in rows for at in range(0, len(row), 5)]
+    rows = [row[at : at + 4] for row in rows for at in range(0, len(row), 4)]
     to = {name: pages.address(f"modules/{name}") for name in names}
     solid = sum(not arrow.dashed for arrow in arrows.values())
     label = f"The {len(names)} modules of the spec, each a link: {solid} arrows of refinement, {len(arrows) - solid} of use; the tables below list them"

@@ -28,36 +28,38 @@ class Scenario:
 
     Attributes:
         name: of the page.
+        title: its heading.
         model: its name in the registry.
         what: what to try.
         constants: values in the place of the model's, to make its graph smaller.
     """
 
     name: str
+    title: str
     model: str
     what: str
     constants: Mapping[str, str] = field(default_factory=dict)
 
 
 SCENARIOS = (
-    Scenario(name="WithoutIdempotence", model="LostAcknowledgement", constants={"Values": "{1}", "MaxInFlight": "1"},
+    Scenario(name="WithoutIdempotence", title="a producer without idempotence", model="LostAcknowledgement", constants={"Values": "{1}", "MaxInFlight": "1"},
              what="A producer that is not idempotent sends one record. Expire the request, and let the producer send again."),
-    Scenario(name="WithIdempotence", model="LostAcknowledgement",
+    Scenario(name="WithIdempotence", title="an idempotent producer", model="LostAcknowledgement",
              constants={"Values": "{1}", "MaxInFlight": "1", "Idempotence": "TRUE", "MaxProducerId": "0"},
              what="The same with idempotence. Try to get the record into the log twice."),
-    Scenario(name="AppendChecks", model="PartitionLog",
+    Scenario(name="AppendChecks", title="what a leader appends", model="PartitionLog",
              constants={"Epochs": "{0, 1}", "Sequences": "{0, 1, 2}", "MaxSequence": "4", "BatchCounts": "{1}", "MaxEntries": "3"},
              what="A leader gets any batch of one producer. It remembers two batches: send the first of three again."),
-    Scenario(name="LeaderVersion1", model="LeaderVersion1",
+    Scenario(name="LeaderVersion1", title="a leader that asks the coordinator", model="LeaderVersion1",
              what="A leader that asks the coordinator before it appends a transactional batch."),
-    Scenario(name="RefinesAtomicTransactions", model="RefinesAtomicTransactions",
+    Scenario(name="RefinesAtomicTransactions", title="a transaction under faults", model="RefinesAtomicTransactions",
              what="A transaction of version 2. Repeat requests, let the coordinator fail over, crash the client."),
-    Scenario(name="Transfer", model="Transfer",
+    Scenario(name="Transfer", title="Alice, Bob and a transfer", model="Transfer",
              what="Alice sends money to Bob in a transaction. Crash the instance between the debit and the credit."),
-    Scenario(name="ApplicationLoop", model="ApplicationLoop",
+    Scenario(name="ApplicationLoop", title="an application's loop", model="ApplicationLoop",
              what="An application that polls, processes and commits in a transaction. Lose answers and crash it."),
-    Scenario(name="StatefulProcessor", model="StatefulProcessor", what="A word count that restores its store from the changelog."),
-    Scenario(name="UpdateBeforeCommit", model="UpdateBeforeCommit",
+    Scenario(name="StatefulProcessor", title="a word count with a store", model="StatefulProcessor", what="A word count that restores its store from the changelog."),
+    Scenario(name="UpdateBeforeCommit", title="a database outside of Kafka", model="UpdateBeforeCommit",
              what="A consumer that updates a database and then commits its offset. Crash it in between."),
 )  # fmt: skip
 MOST_STATES = 900
@@ -180,7 +182,7 @@ The page has the whole state graph of the model {pages.link(model.name, pages.of
         f'<script type="application/json" data-of="graph">{data}</script>'
         f"<details><summary>all actions</summary><ul>{known}</ul></details>"
     )
-    title = f"Try it: {scenario.name}"
+    title = f"Try it: {scenario.title}"
     return Page(path=f"try/{scenario.name}", title=title, text=text + pages.raw(html), in_menu=False, wide=True)
 
 
@@ -190,7 +192,7 @@ def trying_pages(links: Links) -> Iterator[Page]:
     for scenario in SCENARIOS:
         yield trying_page(links, scenario)
         module = links.book.entries[scenario.model].module
-        to = pages.link(scenario.name, pages.address(f"try/{scenario.name}"))
+        to = pages.link(scenario.title, pages.address(f"try/{scenario.name}"))
         rows.append((to, pages.link(module, pages.address(f"modules/{module}")), escape(scenario.what)))
     said = ("Each page has the state graph of a small model, computed beforehand by the reference. You choose the next step: a request, "
             "a lost answer, a crash. The page shows what changes, and why every other action is refused.")  # fmt: skip

@@ -13,28 +13,40 @@ const data = (name) => {
 };
 const busy = (event) => event.altKey || event.ctrlKey || event.metaKey || event.target.closest("input, textarea, select");
 
-// Before and after a step, variable by variable; what changed is marked in words, too.
-const compared = (names, before, after) => {
+const rows = (names, heads, cells) => {
   const table = document.createElement("table");
   table.className = "cards states";
   const head = table.createTHead().insertRow();
-  for (const word of ["Variable", "Before", "After"]) {
+  for (const word of heads) {
     const cell = text("th", word);
     cell.scope = "col";
     head.append(cell);
   }
   const body = table.createTBody();
   for (const name of names) {
-    const changed = before[name] !== after[name];
     const row = body.insertRow();
-    if (changed) row.className = "changed";
-    for (const [label, value] of [["Variable", name], ["Before", before[name]], ["After", changed ? after[name] : "unchanged"]]) {
+    cells(name).forEach((value, i) => {
       const cell = row.insertCell();
-      cell.dataset.head = label;
+      cell.dataset.head = heads[i];
       cell.textContent = value;
-    }
+    });
   }
   return table;
+};
+
+// The state around a step: what changed, before and after; the rest is folded away.
+const compared = (names, before, after) => {
+  const changed = names.filter((name) => before[name] !== after[name]);
+  const same = names.filter((name) => before[name] === after[name]);
+  const rest = rows(same, ["Variable", "Value"], (name) => [name, after[name]]);
+  if (!changed.length) return rest;
+  const all = document.createElement("div");
+  const marked = rows(changed, ["Changed", "Before", "After"], (name) => [name, before[name], after[name]]);
+  marked.classList.add("changed");
+  const folded = document.createElement("details");
+  folded.append(text("summary", `${same.length} unchanged variables`), rest);
+  all.append(marked, folded);
+  return all;
 };
 
 const story = () => {
@@ -126,7 +138,8 @@ const walk = () => {
       list.append(item);
     }
     refused.append(list);
-    refused.open = place.querySelector("details")?.open ?? window.innerWidth > 700;
+    refused.dataset.refused = "";
+    refused.open = place.querySelector("[data-refused]")?.open ?? window.innerWidth > 700;
     const trail = document.createElement("ol");
     trail.className = "trail";
     path.slice(1).forEach(([instance]) => trail.append(text("li", graph.calls[instance])));
